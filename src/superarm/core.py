@@ -75,7 +75,10 @@ class Arms(Shown):
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
         checked = read_only(as_features(features, "features"))
         given: Any = ids
-        ids = tuple(given.tolist() if isinstance(given, np.ndarray) else given)  # plain, not np.int64
+        try:
+            ids = tuple(given.tolist() if isinstance(given, np.ndarray) else given)  # not np.int64
+        except TypeError:
+            raise InputError(f"ids is {given!r:.60}; give a list with one id per row") from None
         try:
             index = {arm: position for position, arm in enumerate(ids)}
         except TypeError as error:
@@ -105,7 +108,8 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except TypeError as error:
-            raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
+            told = "give a list of arm ids, which must be hashable, such as numbers or strings"
+            raise InputError(f"ids is {ids!r:.60}; {told}: {error}") from None
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
             raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .core import Floats, Ints
 from .errors import InputError, ShapeError
-from .inputs import as_positions, as_vector, read_only
+from .inputs import as_positions, as_vector, is_listed, read_only
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
@@ -49,7 +49,7 @@ class TurnGraph(Graph):
 
     def __post_init__(self) -> None:
         length = as_vector(self.length, "length")
-        turns = _numbers(self.turns, "turns").reshape(-1, 2)
+        turns = as_pairs(self.turns, "turns")
         if turns.size and not (turns.min() >= 0 and turns.max() < len(length)):
             raise InputError(f"turns names a road outside 0 … {len(length) - 1}")
         if len(length) == 0 or not (length > 0.0).all():
@@ -142,13 +142,25 @@ def sorted_pairs(pairs: Ints | NDArray[np.int32]) -> Any:
     return np.stack(np.divmod(keys, largest), axis=1).astype(pairs.dtype)
 
 
+def as_pairs(values: Any, name: str) -> NDArray[np.int32]:
+    """Pairs of node numbers, (c, 2); an empty list is none."""
+    numbers = _numbers(values, name)
+    if numbers.size and (numbers.ndim != 2 or numbers.shape[1] != 2):
+        raise ShapeError(f"{name} has shape {numbers.shape}; it must be (c, 2), one pair a row")
+    return numbers.reshape(-1, 2)
+
+
 def _numbers(values: Any, name: str) -> NDArray[np.int32]:
-    array = np.asarray(values)
-    whole = array.dtype.kind in "iu" or array.size == 0
-    # Both ends: the absolute value of the smallest integer is itself.
-    large = array.size and not (array.min() >= -_MOST_NODES and array.max() <= _MOST_NODES)
-    if not whole or not array.ndim or large:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ShapeError(f"{name} has rows of different lengths; it must be rectangular") from None
+    listed = is_listed(values) and array.ndim > 0
+    if not listed or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
+    # Both ends: the absolute value of the smallest integer is itself.
+    if array.size and not (array.min() >= -_MOST_NODES and array.max() <= _MOST_NODES):
+        raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.max()}")
     return array.astype(np.int32)
 
 

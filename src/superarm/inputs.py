@@ -81,6 +81,41 @@ def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[n
     return numbers
 
 
+def as_rows(values: Any, name: str, receiver: str) -> _Floats:
+    """``values`` as a float64 array (n, d), which may hold NaN: posteriors check that once."""
+    if type(values) is np.ndarray and values.dtype is _FLOAT:
+        array = values
+    else:
+        array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
+    if array.ndim != 2:
+        raise ShapeError(f"{name} has shape {array.shape}; {receiver} needs (n, d), one row per arm")
+    return array
+
+
+def is_listed(value: object) -> bool:
+    """Whether this is a list of some kind: not a number, a text or an array without an axis."""
+    if isinstance(value, list | tuple):  # which may be ragged
+        return True
+    given: Any = value
+    return np.ndim(given) > 0
+
+
+_MOST_DRAWN = 1 << 31
+"""Numbers that may be drawn at once: 16 GiB."""
+
+
+def as_draws(size: Any, arms: int) -> int:
+    """``size`` as a number of joint draws of so many arms."""
+    draws = as_count(size, "size")
+    if draws * max(arms, 1) > _MOST_DRAWN:
+        shown = f"{draws:,}" if draws < 10**20 else "beyond 10²⁰"
+        raise InputError(
+            f"size is {shown}; joint draws of {arms} arms may have {_MOST_DRAWN:,} numbers together: "
+            f"draw at most {_MOST_DRAWN // max(arms, 1):,} at once"
+        )
+    return draws
+
+
 def _as_floats(values: Any, name: str, what: str) -> _Floats:
     # Also of arrays in a list: numpy would drop the mask without a word.
     for part in values if isinstance(values, list | tuple) else (values,):
@@ -168,10 +203,25 @@ def require_size(array: _Floats, name: str) -> None:
 
 def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
     """``value`` as a whole number from ``least`` to ``most``."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    # Numpy counts spans of time among its whole numbers.
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     if not whole or not least <= value <= most:
         raise InputError(f"{name} is {value!r:.60}; it must be a whole number{_range(least, most)}")
     return int(value)
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """``value`` as true or false; 1 and 0 are taken for them."""
+    if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+        raise InputError(f"{name} is {value!r:.60}; it must be True or False")
+    return bool(value)
+
+
+def as_levels(values: Any, name: str, count: int) -> _Floats:
+    """One number for all of ``count`` arms, or one for each, as a read-only vector."""
+    if is_listed(values):
+        return read_only(as_vector(values, name, count))
+    return read_only(np.full(count, as_number(values, name)))
 
 
 def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:

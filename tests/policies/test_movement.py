@@ -11,14 +11,16 @@ import pytest
 
 from superarm.core import Arms, Feedback, Offer
 from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
-from superarm.kernels import SquaredExponential, Temporal
+from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
 from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.policies.movement import TreeIndexPolicy, TreeWalker
+from superarm.posteriors import StreamingGP
 from superarm.problems import DriftingFunction, MovementField
+from superarm.rules import UCB, Fixed
 from superarm.simulation import simulate
 from superarm.states import state_from_bytes, state_to_bytes
 
@@ -633,3 +635,27 @@ def test_one_action_a_round() -> None:
         gp_md(replace(problem.model, oracle=TopK(k=2)))
     with pytest.raises(InputError, match="composed"):
         md_known(replace(problem.model, oracle=TopK(k=2)), problem=problem)
+
+
+def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come() -> None:
+    """Not when the next episode begins: then no decision could be made any more."""
+    points = np.linspace(0.0, 1.0, 4)[:, None]
+    policy = TreeIndexPolicy(
+        posterior=StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=3),
+        rule=UCB(schedule=Fixed(value=1.0)),
+        metric=PointMetric(points=points),
+    )
+    arms, rng = Arms.numbered(points), np.random.default_rng(0)
+    refused = 0
+    for step in range(1, 9):
+        offer = Offer(step=step, arms=arms, begins=step % 2 == 1)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=np.ones(1))
+        if step <= 3:
+            policy.learn(offer, decision, feedback, rng)
+            continue
+        with pytest.raises(InputError, match=r"most_exact = 3.*give inducing=1000"):
+            policy.learn(offer, decision, feedback, rng)
+        refused += 1
+    assert (policy.posterior.count, refused) == (3, 5)

@@ -28,7 +28,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_count, as_number, as_positive, as_scale, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_rows, as_scale, as_vector, is_listed
 
 from .features import Box, FeatureMap
 from .state_space import StateSpace
@@ -138,10 +138,8 @@ class Kernel(ABC):
         return CovarianceGradient(K, np.stack([part for name in free for part in parts[name]], axis=2))
 
     def _select(self, X: Any, name: str) -> Floats:
-        array = np.asarray(X, dtype=np.float64)
         kind, columns = type(self).__name__, self.columns
-        if array.ndim != 2:
-            raise ShapeError(f"{name} has shape {array.shape}; {kind} needs (n, d), one row per arm")
+        array = as_rows(X, name, kind)
         if columns is None:
             return array
         if max(columns) >= array.shape[1]:
@@ -298,7 +296,7 @@ def set_positive(
         label = f"{type(kernel).__name__}.{name}"
         if or_zero and as_number(value, label, 0.0) == 0.0:
             checked: Any = 0.0
-        elif name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        elif name in per_column and is_listed(value):
             if len(value) == 0:
                 raise ShapeError(f"{label} is empty; give a number, or one per column")
             checked = tuple(as_scale(item, f"{label}[{i}]") for i, item in enumerate(value))
@@ -314,8 +312,8 @@ def set_bounds(kernel: Kernel, name: str) -> None:
     label = f"{type(kernel).__name__}.{name}"
     if isinstance(value, str) and value == "fixed":
         return
-    if not isinstance(value, list | tuple | np.ndarray) or len(value) != 2:
-        raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
+    if not is_listed(value) or len(value) != 2:
+        raise InputError(f"{label} is {value!r:.60}; give (lower, upper) or 'fixed'")
     low, high = as_scale(value[0], f"{label}[0]"), as_scale(value[1], f"{label}[1]")
     if low > high:
         raise InputError(f"{label} is ({low:g}, {high:g}); the lower one comes first")
@@ -328,7 +326,7 @@ def set_columns(kernel: Kernel) -> None:
     if value is None:
         return
     label = f"{type(kernel).__name__}.columns"
-    columns = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    columns = tuple(value) if is_listed(value) else (value,)
     if not columns:
         raise InputError(f"{label} is empty; name at least one column")
     checked = tuple(as_count(column, label, 0) for column in columns)

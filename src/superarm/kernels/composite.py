@@ -91,7 +91,10 @@ class _OfSeveral(_Composite):
     kernels: tuple[Covariance, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kernels", tuple(self.kernels))
+        given: Any = self.kernels
+        if not isinstance(given, list | tuple):
+            raise InputError(f"{type(self).__name__}.kernels is {given!r:.60}; give a list of kernels")
+        object.__setattr__(self, "kernels", tuple(given))
         if not self.kernels:
             raise InputError(f"{type(self).__name__}.kernels is empty; give at least one kernel")
         for at, part in enumerate(self.kernels):

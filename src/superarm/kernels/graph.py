@@ -92,7 +92,8 @@ class GraphMatern(Kernel, Described):
             object.__setattr__(self, name, value)
         set_positive(self, "variance")
         set_columns(self)
-        if len(self.columns) != 1:
+        columns: Any = self.columns
+        if columns is None or len(columns) != 1:
             told = "name the one column that holds node numbers"
             raise InputError(f"GraphMatern.columns is {self.columns!r}; {told}")
         require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))

@@ -13,7 +13,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_scale, read_only, require_choice, require_scale
+from superarm.inputs import as_features, as_flag, as_scale, read_only, require_choice, require_scale
 from superarm.registry import register
 from superarm.shown import Shown
 
@@ -44,6 +44,7 @@ class MatrixMetric(ActionMetric):
     repair: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "repair", as_flag(self.repair, "repair"))
         given = as_features(self.distances, "distances")
         if given.shape[0] != given.shape[1] or not len(given):
             raise ShapeError(f"distances has shape {given.shape}; give one row and column per action")

@@ -28,7 +28,7 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
-from superarm.graphs import Graph, TurnGraph, sorted_pairs
+from superarm.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
 from superarm.inputs import read_only, require_choice
 from superarm.shown import Shown
 
@@ -248,7 +248,7 @@ class LineGraph(Graph, Remade):
     signals: Mapping[int, Signal] = field(init=False)  # by the number of their turn
 
     def __post_init__(self) -> None:
-        turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
+        turns = sorted_pairs(as_pairs(self.turns, "turns").astype(np.intp))
         object.__setattr__(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
         object.__setattr__(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
         object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
@@ -418,7 +418,12 @@ def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
 
 
 def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
-    given = np.asarray(values)
+    try:
+        given = np.asarray(values)
+    except ValueError:
+        raise ShapeError(f"{name} has rows of different lengths; it must be {shape}") from None
+    if kind is np.float64 and given.size and given.dtype.kind not in "biuf":
+        raise InputError(f"{name} must hold numbers, not {given.dtype} values")
     if kind is np.intp and given.size and given.dtype.kind not in "iu":
         raise InputError(f"{name} must hold whole numbers, not {given.dtype} values")
     array = np.array(given, dtype=kind)

@@ -7,13 +7,33 @@ from collections.abc import Callable
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints, Rescore
-from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
+from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, UnknownArmError
 
 _MOST_DESIRABILITY = 1e290
 
 
+def require_numbers(values: object, name: str, length: int | None = None) -> None:
+    """Refuse what is not a plain array of one number per arm."""
+    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "fiu"
+    if not plain:
+        shape = f" of shape {values.shape}" if isinstance(values, np.ndarray) else ""
+        told = f"{name} is a {type(values).__name__}{shape}"
+        raise ShapeError(f"{told}; it must be an array with one number for each arm")
+    assert isinstance(values, np.ndarray)
+    if length is not None and len(values) != length:
+        raise ShapeError(f"{name} has {len(values)} entries, but there are {length} arms")
+
+
+def rescored(rescore: Rescore, chosen: Ints, n: int) -> Floats:
+    """The desirabilities of all ``n`` arms once these are chosen, checked."""
+    again = rescore(chosen)
+    require_numbers(again, "what rescore returned", n)
+    return again
+
+
 def check_desirability(desirability: Floats) -> None:
     """Refuse empty offers, NaN and +inf; −inf marks an arm that is not available."""
+    require_numbers(desirability, "desirability")
     if len(desirability) == 0:
         raise InputError("the offer has no arms; offer at least one")
     # A NaN or +inf maximum shows in the maximum itself: one pass, no temporary.
@@ -50,7 +70,7 @@ def one_by_one(k: int, current: Floats, rescore: Rescore, closed: Callable[[Ints
         chosen = np.append(chosen, current.argmax())
         if len(chosen) == k:
             return chosen
-        current = np.where(closed(chosen), -np.inf, rescore(chosen))
+        current = np.where(closed(chosen), -np.inf, rescored(rescore, chosen, len(current)))
         current[chosen] = -np.inf
         check_desirability(current)
         if current.max() == -np.inf:

@@ -24,10 +24,10 @@ import numpy as np
 from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import Pairs, renumbered, require_structure
-from superarm.inputs import as_count, as_number, as_positive, require_type
+from superarm.inputs import as_count, as_generator, as_number, as_positive, require_type
 from superarm.registry import register
 
-from .base import check_desirability
+from .base import check_desirability, rescored
 
 _BATCH = 1 << 24  # nodes times RR sets that are drawn side by side: 16 MB of marks
 _MOST_SETS = 50_000_000
@@ -94,7 +94,8 @@ class GreedyCoverage:
         pairs = require_structure(structure, Pairs, len(desirability), "GreedyCoverage")
         links = _links(desirability, pairs, self.k)
         promised = Guarantee(alpha=1.0 - (1.0 - 1.0 / self.k) ** self.k)
-        chosen = self._lazy(links) if rescore is None else self._stepwise(links, rescore)
+        n = len(desirability)
+        chosen = self._lazy(links) if rescore is None else self._stepwise(links, rescore, n)
         return _selection(links, chosen, EXACT if self.k in (1, len(links.sources)) else promised)
 
     def _lazy(self, links: _Links) -> list[int]:
@@ -115,7 +116,7 @@ class GreedyCoverage:
             missed[links.target[of]] *= 1.0 - links.p[of]
         return chosen
 
-    def _stepwise(self, links: _Links, rescore: Rescore) -> list[int]:
+    def _stepwise(self, links: _Links, rescore: Rescore, n: int) -> list[int]:
         missed, positions = np.ones(links.targets), np.empty(0, dtype=np.intp)
         chosen: list[int] = []
         while True:
@@ -128,7 +129,7 @@ class GreedyCoverage:
             if len(chosen) == self.k:
                 return chosen
             positions = np.concatenate([positions, links.arms[of]])
-            again = rescore(positions)
+            again = rescored(rescore, positions, n)
             check_desirability(again)
             links = links._replace(p=np.clip(again[links.arms], 0.0, 1.0))
 
@@ -262,6 +263,7 @@ class TIM:
         pairs = require_structure(structure, Pairs, len(desirability), "TIM")
         if rescore is not None:
             raise InputError("TIM chooses all nodes at once, not arm by arm: leave stepwise out")
+        as_generator(rng)
         links = _links(desirability, pairs, self.k)
         leaves = np.repeat(np.arange(len(links.sources)), np.diff(links.first))
         if self.two_sided:

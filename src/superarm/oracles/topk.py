@@ -13,7 +13,7 @@ from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
 from superarm.registry import register
 
-from .base import check_desirability, one_by_one
+from .base import check_desirability, one_by_one, require_numbers
 
 
 @register("oracle", "top-k")
@@ -30,6 +30,7 @@ class TopK(ComparesOnly):
     def select(
         self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
+        require_numbers(desirability, "desirability")
         if self.k == 1 and rescore is None and len(desirability):
             # NaN wins argmax, so the winner's own value tells whether all is well.
             best = int(desirability.argmax())

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from superarm.core import Bools, Floats, Offer
-from superarm.inputs import as_number, as_vector, read_only
+from superarm.errors import InputError, ShapeError
+from superarm.inputs import LARGEST, as_number, as_vector, read_only, require_size
 from superarm.registry import register
 
 _MOST_POINTS = 20_000
@@ -34,20 +35,29 @@ class GrowingGrid:
 
     def __post_init__(self) -> None:
         for name in ("norm_bound", "lipschitz", "side"):
-            object.__setattr__(self, name, as_number(getattr(self, name), name, 0.0))
+            object.__setattr__(self, name, as_number(getattr(self, name), name, 0.0, LARGEST))
         object.__setattr__(self, "lower", read_only(as_vector(self.lower, "lower")))
+        require_size(self.lower, "lower")
+        if not len(self.lower):
+            raise InputError("lower is empty; give the cube's lowest corner, one number a column")
 
     def kept(self, offer: Offer) -> Bools:
         """Which arms, of those available, stand for D_t, (n,)."""
         from scipy.spatial import cKDTree
 
         arms, dimension = offer.arms, len(self.lower)
-        at_first = self.norm_bound * self.lipschitz * self.side * dimension
-        per_axis = max(1, math.ceil(at_first * offer.step**2))
+        if arms.features.shape[1] != dimension:
+            raise ShapeError(
+                f"arms have {arms.features.shape[1]} feature columns, but lower has {dimension} numbers"
+            )
+        require_size(arms.features, "features of the arms")  # distances are squared
         everything = np.ones(len(arms), np.bool_) if offer.available is None else offer.available
         candidates = np.flatnonzero(everything)
-        if per_axis**dimension > _MOST_POINTS or len(candidates) == 0:
+        wanted = self.norm_bound * self.lipschitz * self.side * dimension * float(offer.step) ** 2
+        fine = wanted > _MOST_POINTS or math.ceil(wanted) ** dimension > _MOST_POINTS
+        if fine or len(candidates) == 0:
             return everything
+        per_axis = max(1, math.ceil(wanted))
         offsets = (np.arange(per_axis) + 0.5) * (self.side / per_axis)
         grid = np.stack(np.meshgrid(*(low + offsets for low in self.lower), indexing="ij"), axis=-1)
         _, nearest = cKDTree(arms.features[candidates]).query(grid.reshape(-1, dimension))

@@ -34,6 +34,7 @@ from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
 from superarm.movement.tree import TAU
 from superarm.oracles import TopK
+from superarm.posteriors.base import GaussianPosterior
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -241,6 +242,8 @@ class TreeIndexPolicy(TreeWalker):
                 self.posterior.predict(keys, return_std=False)
             if self._held and self._held[0].keys.shape[1:] != keys.shape[1:]:
                 raise ShapeError("arms have other feature columns than those chosen before")
+            if isinstance(self.posterior, GaussianPosterior):
+                self.posterior.check_room(np.concatenate([*(held.keys for held in self._held), keys]))
             if len(self._held) + 1 == _MANY_HELD:  # before anything changes: it may be made an error
                 told = f"{_MANY_HELD} rewards wait for the next episode"
                 warn(f"{told}: where no offer begins one, use update='step'", UserWarning)

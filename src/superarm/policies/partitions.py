@@ -26,6 +26,7 @@ from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Or
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
+    as_flag,
     as_generator,
     as_number,
     as_positions,
@@ -147,7 +148,7 @@ class AdaptiveTree(CellPolicy):
         self.v1 = None if v1 is None else as_positive(v1, "v1")
         self.v2 = as_positive(v2, "v2")
         self.rho = as_number(rho, "rho", 0.0, 1.0)
-        self.scaled = bool(scaled)
+        self.scaled = as_flag(scaled, "scaled")
         self.most_cells = as_count(most_cells, "most_cells")
         self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
         self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)

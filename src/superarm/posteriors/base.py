@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, Rng, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError
-from superarm.inputs import as_count, as_generator, as_scale, as_vector, require_scale, require_size
+from superarm.inputs import (
+    as_draws,
+    as_generator,
+    as_scale,
+    as_vector,
+    is_listed,
+    require_scale,
+    require_size,
+)
 from superarm.linalg import psd_root
 from superarm.migrations import up_to_date
 from superarm.registry import Described, built_parameters, describe, foreign_parts
@@ -112,6 +120,12 @@ class GaussianPosterior(Shared, Described):
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
 
+    def check_room(self, arms: Any) -> None:
+        """Refuse arms of which it could not learn all rewards, because they are too many.
+
+        For rewards that are learned later: what is refused then is known now.
+        """
+
     def _after_observing(self) -> None:
         """Called when an observation is in and counted: a place to tidy up."""
 
@@ -205,14 +219,14 @@ class GaussianPosterior(Shared, Described):
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._remembered_keys(arms)
-        count, generator = as_count(size, "size"), as_generator(rng)
+        count, generator = as_draws(size, len(keys)), as_generator(rng)
         return self._mean(keys) + self._draw(keys, generator, count)
 
     @whole
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         """This posterior seen through the arms on offer; see :class:`~superarm.core.Posterior`."""
         keys = self.keys(offer)
-        if pending is None or not len(pending):
+        if pending is None or (is_listed(pending) and not len(pending)):
             return self._belief(keys)
         awaited, n = self._as_keys(pending), len(keys)
         if awaited.shape[1:] != keys.shape[1:]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import SMALLEST, as_positions, as_vector, read_only, require_size
+from superarm.inputs import SMALLEST, as_levels, as_positions, as_vector, require_size, require_type
 from superarm.registry import has_spec
 
 from .base import GaussianPosterior, Memory
@@ -28,8 +28,7 @@ class FixedPosterior(GaussianPosterior):
         if callable(mean) and features is None:
             raise InputError("a mean that is a function needs the features of the arms: arms=…")
         values = mean(features) if callable(mean) else mean
-        spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
-        self.prior_mean = read_only(as_vector(spread, "mean", n))
+        self.prior_mean = as_levels(values, "mean", n)
         require_size(self.prior_mean, "mean")
         level = self.prior_mean[0].item()
         short = level if (self.prior_mean == level).all() else self.prior_mean
@@ -51,6 +50,7 @@ class FixedPosterior(GaussianPosterior):
         return np.flatnonzero(self._weight)
 
     def keys(self, offer: Offer) -> Ints:
+        require_type(offer, Offer, "offer")
         if self._fixed is not None:
             return self._fixed.locate(offer.arms).keys
         return self._as_keys(np.asarray(offer.arms.ids))

@@ -13,7 +13,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import StateError
-from superarm.inputs import as_count, as_number, as_positions
+from superarm.inputs import as_count, as_flag, as_number, as_positions
 from superarm.kernels import Covariance
 from superarm.registry import register
 
@@ -61,7 +61,7 @@ class InducingGP(KernelPosterior):
         super().__init__(kernel, noise_variance, mean)
         self.inducing = as_count(inducing, "inducing")
         self.jitter = as_number(jitter, "jitter", 0.0, 1.0)
-        self.timed = bool(timed)
+        self.timed = as_flag(timed, "timed")
         self._fit: _Fit | None = None
 
     @property

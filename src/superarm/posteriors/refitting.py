@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Rng, State
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
-from superarm.inputs import as_count, as_scale, as_vector
+from superarm.inputs import as_count, as_flag, as_scale, as_vector
 from superarm.kernels import Columns, Covariance, Linear, Product
 from superarm.kernels.base import TunableCovariance
 from superarm.registry import register
@@ -62,7 +62,7 @@ class Refitting(Wrapping):
         super().__init__(posterior)
         self.exchangeable = False
         self.every, self.most = as_count(every, "every"), as_count(most, "most", 2)
-        self.work, self.fit_noise = as_count(work, "work", self.most), bool(fit_noise)
+        self.work, self.fit_noise = as_count(work, "work", self.most), as_flag(fit_noise, "fit_noise")
         parts = posterior.parameters()
         self._arms: Floats | None = parts.get("arms")
         self._tuned = {name: parts[name] for name in ("kernel", "drift") if name in parts}
@@ -74,7 +74,7 @@ class Refitting(Wrapping):
                 "wrappers around Refitting"
             )
         self._size = sum(len(each.theta) for each in self._tuned.values())
-        if not (fit_noise or self._size):
+        if not (self.fit_noise or self._size):
             raise InputError(
                 "there is nothing to fit: all hyper-parameters are fixed; give one bounds, such as "
                 "lengthscale_bounds=(0.01, 10.0), or let the noise be fitted: fit_noise=True"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, State
 from superarm.errors import InputError, ShapeError, StateError
-from superarm.inputs import LARGEST, as_features, as_number, as_vector
+from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_type
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
 from superarm.linalg import cholesky, with_room
@@ -108,6 +108,7 @@ class RowPosterior(GaussianPosterior):
         return self._data.view()
 
     def keys(self, offer: Offer) -> Floats:
+        require_type(offer, Offer, "offer")
         features = offer.arms.features
         if self.timed:
             features = np.column_stack([features, np.full(len(features), offer.moment)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_count
+from superarm.inputs import as_count, is_listed
 from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
@@ -73,7 +73,10 @@ class Separate(Wrapping, Sums, Calibrated):
         if len(parts) != 1:
             return super().belief(offer, pending)
         who = parts[0][0]
-        mine = None if pending is None else pending[pending[:, self.column] == who]
+        if pending is None or (is_listed(pending) and not len(pending)):
+            return self._of(who).belief(offer)
+        awaited = self._as_keys(pending)
+        mine = awaited[awaited[:, self.column] == who]
         return self._of(who).belief(offer, mine)
 
     def _incumbent(self, sign: float) -> float:

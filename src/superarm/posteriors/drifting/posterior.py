@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import ForgottenError, InputError, StateError
-from superarm.inputs import as_count, as_features, as_number, as_vector, read_only, require_choice
+from superarm.inputs import (
+    as_count,
+    as_features,
+    as_levels,
+    as_number,
+    read_only,
+    require_choice,
+    require_type,
+)
 from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
@@ -94,8 +102,7 @@ class DriftingGP(GaussianPosterior):
         if n == 0:
             raise InputError("arms is empty; give at least one")
         self.mean, values = mean, mean(self.arms) if callable(mean) else mean
-        spread = np.full(n, values) if np.ndim(values) == 0 else values
-        self.prior_mean = read_only(as_vector(spread, "mean", n))
+        self.prior_mean = as_levels(values, "mean", n)
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
             raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
@@ -218,6 +225,7 @@ class DriftingGP(GaussianPosterior):
     # --- hooks -----------------------------------------------------------------------------
 
     def keys(self, offer: Offer) -> Floats:
+        require_type(offer, Offer, "offer")
         rows = self._fixed.locate(offer.arms).keys
         keys = np.empty((len(rows), 2))
         keys[:, 0], keys[:, 1] = rows, offer.moment

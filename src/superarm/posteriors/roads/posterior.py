@@ -49,6 +49,7 @@ from superarm.inputs import (
     as_number,
     as_positions,
     as_vector,
+    is_listed,
     read_only,
     require_choice,
     require_size,
@@ -194,6 +195,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     # --- hooks -----------------------------------------------------------------------------
 
     def keys(self, offer: Offer) -> Floats:
+        require_type(offer, Offer, "offer")
         return self._as_keys(offer.arms.features)
 
     def _as_keys(self, arms: Any) -> Floats:
@@ -234,7 +236,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     @alone
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
-        return np.stack([self._engine.draw(keys, rng) for _ in range(size)])
+        drawn = np.empty((size, len(keys)))
+        for draw in drawn:
+            draw[:] = self._engine.draw(keys, rng)
+        return drawn
 
     @alone
     def _incumbent(self, sign: float) -> float:
@@ -247,7 +252,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        return RoadBelief(self, keys, keys[:0] if pending is None else self._as_keys(pending))
+        none = pending is None or (is_listed(pending) and not len(pending))
+        return RoadBelief(self, keys, keys[:0] if none else self._as_keys(pending))
 
     # --- learning --------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
-from superarm.inputs import SMALLEST, as_count, as_number, require_choice
+from superarm.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.posteriors.base import Memory
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
@@ -97,9 +97,9 @@ class StreamingGP(KernelPosterior):
         self.inducing = None if inducing is None else as_count(inducing, "inducing")
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
-        self.timed, self.forgotten = bool(timed), 0
+        self.timed, self.forgotten = as_flag(timed, "timed"), 0
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
-        if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
+        if forget is not None and (not self.timed or inducing is not None or form == "finite-rank"):
             advice = "it needs timed=True, and cannot be used with inducing or form='finite-rank'"
             raise InputError(f"forget drops old observations from the Cholesky form: {advice}")
         self._wanted: Form = form
@@ -246,13 +246,24 @@ class StreamingGP(KernelPosterior):
             self._form = features  # says the same, and does not grow
             return None
         if self.inducing is None:
-            raise InputError(
-                f"{total} observations are more than most_exact = {self.most_exact}, and this kernel "
-                "has no cheaper exact form on these arms; give inducing=1000 to sum them up in that "
-                f"many points, or a larger most_exact ({8e-9 * total**2:.2g} GB for {total})"
-            )
+            raise self._too_many(total)
         # Also where points are there: what came since may lie where they say little.
         return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
+
+    def check_room(self, arms: Any) -> None:
+        with self._turns.lock:
+            keys = self._as_keys(arms)
+            total = len(self._data) + len(keys)
+            grows = self.form == "cholesky" and self._wanted != "finite-rank" and self.inducing is None
+            if grows and total > self.most_exact and self._feature_form(keys) is None:
+                raise self._too_many(total)
+
+    def _too_many(self, total: int) -> InputError:
+        return InputError(
+            f"{total} observations are more than most_exact = {self.most_exact}, and this kernel "
+            "has no cheaper exact form on these arms; give inducing=1000 to sum them up in that "
+            f"many points, or a larger most_exact ({8e-9 * total**2:.2g} GB for {total})"
+        )
 
     def _after_observing(self) -> None:
         if self.forget is not None:

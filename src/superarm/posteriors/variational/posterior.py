@@ -30,7 +30,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, as_features, as_positive, as_vector
+from superarm.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
 from superarm.posteriors.base import Memory
@@ -109,11 +109,11 @@ class SparseVariational(KernelPosterior):
         self.natural_rate = as_positive(natural_rate, "natural_rate")
         if self.natural_rate > 1.0:
             raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
-        self.adam_rate = 0.0 if adam_rate == 0.0 else as_positive(adam_rate, "adam_rate")
+        self.adam_rate = as_number(adam_rate, "adam_rate", 0.0)
         several = isinstance(discrete_columns, list | tuple)
         columns = discrete_columns if several else (discrete_columns,)
         self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
-        self.restart = bool(restart)
+        self.restart = as_flag(restart, "restart")
         self._data = History(self.discrete_columns)
         self._learned: _Learned | None = None
 
