@@ -32,9 +32,6 @@ from superarm.states import load_state, loaded
 
 HERE = Path(__file__).parent
 SAVED = sorted(HERE.glob("*/*.npz"))
-REDRAWN = {"0.1.0/policy-fleet-route-ts-joint", "0.1.0/posterior-roads", "0.1.0/posterior-separate"}
-"""Fleets' joint draws take other random numbers since their vehicles' terms are eliminated. They have
-the same distribution (``tests/posteriors/test_roads.py``), and what is believed is compared here."""
 pytestmark = pytest.mark.filterwarnings("ignore::superarm.errors.PrecisionWarning")
 
 
@@ -60,7 +57,7 @@ def label(path: Path) -> str:
 
 def record_of(path: Path) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-    return {**record, "redrawn": label(path) in REDRAWN}
+    return record
 
 
 def restored(path: Path, record: dict[str, Any], makers: Mapping[str, Any]) -> Any:
@@ -99,28 +96,10 @@ def assert_decides_alike(policy: Any, record: dict[str, Any]) -> None:
         policy.learn(*kept, np.random.default_rng(each["seed"]))
     for each in record["rounds"]:
         offer, feedback = from_json(each["offer"]), from_json(each["feedback"])
-        if record["redrawn"]:
-            decision = decision_of(each["decision"], offer.step)
-            assert_believes(policy, offer, each["decision"], record["tolerance"])
-        else:
-            decision = policy.decide(offer, np.random.default_rng(each["seed"]))
-            assert_decided(decision, each["decision"], record["tolerance"])
-            policy.commit(decision)
+        decision = policy.decide(offer, np.random.default_rng(each["seed"]))
+        assert_decided(decision, each["decision"], record["tolerance"])
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(each["seed"]))
-
-
-def decision_of(expected: dict[str, Any], step: int) -> Decision:
-    """The decision that was made then, as one learns from it."""
-    action = from_json(expected["action"])
-    return Decision(step=step, action=action, positions=np.array(expected["positions"]))
-
-
-def assert_believes(policy: Any, offer: Any, expected: dict[str, Any], tolerance: float) -> None:
-    """What was believed of the arms that were chosen then."""
-    keys = policy.posterior.keys(offer)[expected["positions"]]
-    mean, std = policy.posterior.predict(keys)
-    assert_close(mean, expected["mean"], tolerance, "mean")
-    assert_close(std**2, np.square(expected["std"]), tolerance, "variance")
 
 
 def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
@@ -138,8 +117,7 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
         assert_close(std**2, np.square(expected["std"]), tolerance, "variance")
         assert_close(posterior.information_gain, expected["information_gain"], tolerance, "gain")
         drawn = posterior.sample(keys, np.random.default_rng([0, 11]), 1)[0]
-        if not record["redrawn"]:
-            assert_close(drawn, expected["draw"], np.sqrt(tolerance), "draw")
+        assert_close(drawn, expected["draw"], np.sqrt(tolerance), "draw")
 
 
 @pytest.mark.parametrize("path", SAVED, ids=label)
