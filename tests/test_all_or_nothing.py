@@ -114,6 +114,7 @@ def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again()
     for step in range(1, 5):
         offer = Offer(step=step, arms=arms)
         decision = policy.decide(offer, rng)
+        policy.commit(decision)
         feedback = Feedback(positions=decision.positions, rewards=np.ones(2))
         for number in (1, 30, 60, 90):
             before = gp.count
@@ -138,6 +139,7 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
         for step in range(1, 120):
             offer = Offer(step=step, arms=arms)
             decision = policy.decide(offer, rng)
+            policy.commit(decision)
             feedback = Feedback(positions=decision.positions, rewards=rng.standard_normal(2))
             policy.learn(offer, decision, feedback, rng)
         done.set()

@@ -108,7 +108,7 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except TypeError as error:
-            told = "give a list of arm ids, which must be hashable, such as numbers or strings"
+            told = "arm ids must be hashable, such as numbers or strings, and in a list"
             raise InputError(f"ids is {ids!r:.60}; {told}: {error}") from None
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
