@@ -1,11 +1,11 @@
-"""``python -m bench.routes [--edges 6000 …] [--trips 100] [--backends numpy numba]``: a ``Router``'s speed.
+"""``python -m bench.routes [--edges 6000 …] [--trips 100]``: how long a ``Router`` takes to answer.
 
 Generated cities placed on Earth, trips between edges drawn at random. *made*: the router, from a
 network in memory; *prepared*: its landmarks, for routes and for both that they are compared with; then
 milliseconds a route, median and maximum: by edge ids, between places (without the first look-up, which
 sorts the roads by place), with a battery, and with the fastest and the shortest route beside it
-(``as_json``). *first*: one of the first routes, for which there are no landmarks yet. All are seconds of
-one processor, which other work on the machine disturbs less than the clock.
+(``as_json``). *first*: one of the first routes, for which there are no landmarks yet. All are seconds
+of one processor, which other work on the machine disturbs less than the clock.
 """
 
 from __future__ import annotations

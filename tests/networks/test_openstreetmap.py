@@ -146,6 +146,25 @@ def test_netconvert_is_not_waited_for_for_ever(tmp_path, sumo, monkeypatch):
         read_osm(write(tmp_path, osm()), timeout=2.0)
 
 
+def test_a_map_is_converted_once(sumo, tmp_path, monkeypatch):
+    """Once with its heights and once without, until it changes."""
+    from superarm.networks import openstreetmap
+
+    path = write(tmp_path, osm(HEIGHTS))
+    first, level = read_osm(path), read_osm(path, flat=True)
+
+    def refuse(*_):
+        raise AssertionError("it is converted again")
+
+    monkeypatch.setattr(openstreetmap, "convert", refuse)
+    assert heights_of(read_osm(path)) == heights_of(first)
+    assert heights_of(read_osm(path, flat=True)) == heights_of(level)
+    assert heights_of(first) != heights_of(level)
+    for changed in (lambda: read_osm(path, cache=False), lambda: read_osm(write(tmp_path, osm()))):
+        with pytest.raises(AssertionError, match="converted again"):
+            changed()
+
+
 def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     path = write(tmp_path, osm())
     monkeypatch.setitem(sys.modules, "sumo", None)

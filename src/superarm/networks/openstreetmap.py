@@ -21,6 +21,7 @@ from superarm.errors import FileError, InputError, require_extra
 from superarm.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
+from .cache import cached
 from .elevation import Tiles, with_heights
 from .netconvert import convert
 from .road import RoadNetwork
@@ -59,18 +60,40 @@ def read_osm(
     flat: bool = False,
     name: str | None = None,
     timeout: float = 600.0,
+    cache: bool | None = None,
 ) -> RoadNetwork:
     """The roads of a map that passenger cars may use; ``elevation``: tiles in place of ``ele`` tags.
 
-    ``flat`` leaves heights out. ``timeout``: seconds after which netconvert is stopped.
+    ``flat`` leaves heights out. ``timeout``: seconds after which netconvert is stopped. ``cache``: as
+    for ``read_network``.
     """
-    path = Path(path)
-    with TemporaryDirectory(prefix="superarm-") as folder:
-        net = _converted(path, folder, elevation is None and not flat, timeout)
-        try:
-            network = read_sumo(net, name or bare_name(path))
-        except (InputError, FileNotFoundError) as error:
-            raise InputError(f"{path}: netconvert made no usable network from it: {error}") from None
+    path, heights = Path(path), elevation is None and not flat
+    require_file(path)
+    require_extra("sumo", "sumo")
+    known_as = name or bare_name(path)
+
+    def converted() -> RoadNetwork:
+        with TemporaryDirectory(prefix="superarm-") as folder:
+            net = _converted(path, folder, heights, timeout)
+            try:
+                return read_sumo(net, known_as)
+            except (InputError, FileNotFoundError) as error:
+                told = f"{path}: netconvert made no usable network from it: {error}"
+                raise InputError(told) from None
+
+    network = cached(
+        path,
+        converted,
+        name=known_as,
+        options={
+            "reader": "osm",
+            "netconvert": [*_OPTIONS, version("eclipse-sumo")],
+            "heights": heights,
+        },
+        variant="heights" if heights else "level",
+        least_edges=1,  # it is converting that takes long
+        wanted=cache,
+    )
     return network if elevation is None else with_heights(network, elevation)
 
 

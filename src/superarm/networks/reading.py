@@ -6,6 +6,8 @@ from pathlib import Path
 
 from superarm.errors import InputError, MissingDataError
 
+from ._xml import bare_name
+from .cache import cached
 from .elevation import Tiles, at_one_height, with_heights
 from .openstreetmap import OSM_FILES, read_osm
 from .road import RoadNetwork
@@ -17,13 +19,18 @@ SUMO_FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
 
 
 def read_network(
-    path: str | Path, *, elevation: Tiles | None = None, flat: bool = False
+    path: str | Path,
+    *,
+    elevation: Tiles | None = None,
+    flat: bool = False,
+    cache: bool | None = None,
 ) -> RoadNetwork:
     """The network in a folder of csv tables, a SUMO ``.net.xml`` or an OpenStreetMap ``.osm`` file.
 
     Files may be packed (``.gz``, ``.xz``). OpenStreetMap needs the ``[sumo]`` extra.
     ``elevation``: SRTM tiles whose heights take the place of the network's own. ``flat``: all roads
-    at one height.
+    at one height. ``cache``: whether a network that was read is kept beside its file, and used as long
+    as that does not change (:mod:`superarm.networks.cache`); by default unless ``SUPERARM_CACHE`` is 0.
     """
     if flat and elevation is not None:
         raise InputError("elevation gives roads their heights, and flat takes them away; choose one")
@@ -32,11 +39,12 @@ def read_network(
     if not path.exists():
         raise MissingDataError(f"there is no file or folder {path}; check the path")
     if path.is_file() and name.endswith(OSM_FILES):
-        return read_osm(path, elevation=elevation, flat=flat)
+        return read_osm(path, elevation=elevation, flat=flat, cache=cache)
     if path.is_dir():
         network = read_tables(path)
     elif name.endswith(SUMO_FILES):
-        network = read_sumo(path)
+        name_of_it, options = bare_name(path), {"reader": "sumo"}
+        network = cached(path, lambda: read_sumo(path), name=name_of_it, options=options, wanted=cache)
     else:
         raise InputError(
             f"{path} cannot be read as a road network; it can be a folder with nodes.csv, edges.csv "
