@@ -1,11 +1,12 @@
 """A road network in numbers that can be checked by hand: turns, their matrices, and features."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from superarm.networks import LineGraph, RoadNetwork
+from superarm.networks import LineGraph, RoadNetwork, generate_city
 
 
 @pytest.fixture
@@ -54,3 +55,13 @@ def test_incline_and_features(graph: LineGraph) -> None:
     )
     mean, std = np.mean(incline), np.std(incline)
     np.testing.assert_allclose(graph.features[:, 2], (np.array(incline) - mean) / std, rtol=1e-12)
+
+
+def test_turns_are_found_as_by_looking_for_each() -> None:
+    """Also where there is none between two edges, and on routes of no or one edge."""
+    graph, rng = generate_city(edges=300, seed=1).line_graph(), np.random.default_rng(0)
+    turns = {tuple(pair): number for number, pair in enumerate(graph.turns.tolist())}
+    for route in (*rng.integers(len(graph), size=(20, 9)), graph.turns[5], graph.turns[-1], [3], []):
+        pairs = pairwise(np.asarray(route).tolist())
+        expected = [turns.get(pair, -1) for pair in pairs]
+        assert graph.turns_between(route).tolist() == expected

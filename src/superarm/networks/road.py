@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -335,13 +334,17 @@ class LineGraph(Graph, Remade):
 
     def turns_between(self, edges: Ints | Sequence[int]) -> Ints:
         """Places in ``turns`` of the turns from each edge into the next, (k − 1,); −1: none."""
-        numbers: list[int] = []
+        route = np.asarray(edges, dtype=np.intp)
+        edge, after = route[:-1], route[1:]
         pointers, ends = self.successors.indptr, self.successors.indices
-        for edge, after in pairwise(edges):
-            begin, end = pointers[edge : edge + 2]
-            number = int(begin + np.searchsorted(ends[begin:end], after))
-            numbers.append(number if number < end and ends[number] == after else -1)
-        return np.array(numbers, dtype=np.intp)
+        begin, end = pointers[edge], pointers[edge + 1]
+        numbers = np.full(len(edge), -1, dtype=np.intp)
+        # An edge has a few turns: the first of every edge is looked at, then the second, and so on.
+        for place in range(int((end - begin).max(initial=0))):
+            number = np.minimum(begin + place, len(ends) - 1)
+            found = (begin + place < end) & (ends[number] == after)
+            numbers[found] = number[found]
+        return numbers
 
     @cached_property
     def features(self) -> Floats:

@@ -111,7 +111,8 @@ class Router:
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
         self._backend: Backend = backend
-        is_compiled(backend)  # which refuses what is unknown or not installed
+        if backend != "auto":  # numba is imported when landmarks are made, not for a single route
+            is_compiled(backend)  # which refuses what is unknown or not installed
 
     def prepare(self, *, compared: bool = True) -> None:
         """Make the landmarks of all searches now, rather than after the first few routes.
