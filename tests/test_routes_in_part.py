@@ -240,7 +240,6 @@ def test_the_compiled_search_finds_the_same_routes() -> None:
     plain, fast = (Search(graph, costs, turned, backend=backend) for backend in ("numpy", "numba"))
     plain.prepare()
     fast.prepare()
-    np.testing.assert_allclose(fast._compiled._marks.T, plain._marks, rtol=1e-12)
     for trial in range(100):
         edges = rng.choice(len(graph), size=4, replace=False)
         starts, goals = Ends(edges[:2], rng.random(2)), Ends(edges[2:], rng.random(2))

@@ -147,14 +147,17 @@ def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_where_it_cannot_be_written_there_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
 
-    def full(place: Path, data: bytes) -> None:
+    def full(*_: Any) -> None:
         raise OSError(28, "disk full")
 
-    monkeypatch.setattr(module, "atomic_write", full)
+    cache_place(path).mkdir()  # a folder cannot be replaced
+    read(path, reader)
+    cache_place(path).rmdir()
+    monkeypatch.setattr(module.os, "replace", full)
     read(path, reader)
     monkeypatch.setattr(module.os, "access", lambda *_: False)
     read(path, reader)
-    assert reader.times == 2
+    assert reader.times == 3
     assert list(path.parent.iterdir()) == [path]
 
 

@@ -20,8 +20,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,7 +35,6 @@ from superarm import __version__
 from superarm.core import Bools, Ints
 from superarm.errors import InputError
 from superarm.packed import read_npz
-from superarm.states import atomic_write
 
 from .kinematics import Signal
 from .road import LIMITS, OF_TURNS, RoadNetwork
@@ -88,7 +89,7 @@ def cached(
     if len(network.edge_ids) >= least_edges and os.access(path.parent, os.W_OK):
         try:
             if _digest(path) == content:
-                atomic_write(place, _packed(network, key))
+                _write(place, _packed(network, key))
         except (OSError, ValueError):  # a full disk, or an id that is no text: then there is no cache
             pass
     return network
@@ -105,6 +106,19 @@ def _digest(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _write(place: Path, data: bytes) -> None:
+    """Whole or not at all. A link in its place is replaced, and what it leads to is not touched."""
+    temporary = place.with_name(f"{place.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        os.replace(temporary, place)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def _found(place: Path, path: Path, key: str, name: str) -> RoadNetwork | None:

@@ -11,29 +11,21 @@ import numpy as np
 from superarm.compiling import compiled
 from superarm.core import Bools, Floats, Ints
 
-from .search import Best, Ends, Numbers, best_marks, far_apart, partial_way
+from .search import Best, Ends, Numbers, best_marks, partial_way
 
 _FLOATS, _INTS, _TABLE, _HEAP = "f8[::1]", "i4[::1]", "f8[:, ::1]", "f8[::1], i4[::1], i8"
 
 
 class CompiledSearch:
-    """Routes by landmarks; made of a ``Search``'s pointers, ends of turns, w and c."""
+    """Routes by landmarks; made of a ``Search``'s pointers, ends of turns, w, c and marks."""
 
-    def __init__(self, pointers: Numbers, second: Numbers, weights: Floats, costs: Floats) -> None:
+    def __init__(
+        self, pointers: Numbers, second: Numbers, weights: Floats, costs: Floats, marks: Floats
+    ) -> None:
         self._pointers, self._second = pointers, second
         self._weights, self._costs = np.ascontiguousarray(weights), costs
         self._nothing_closed = np.zeros(0, dtype=np.bool_)
-        self._marks = self._made_marks()  # (n, 2·landmarks): those of an edge side by side
-
-    def _made_marks(self) -> Floats:
-        n = len(self._pointers) - 1
-        first = np.repeat(np.arange(n, dtype=np.int32), np.diff(self._pointers))
-        by_end = np.argsort(self._second, kind="stable")
-        back = np.searchsorted(self._second[by_end], np.arange(n + 1)).astype(np.int32)
-        graph = (self._pointers, self._second, self._weights)
-        reverse = (back, first[by_end], self._weights[by_end])
-        marks = far_apart(lambda mark: reach(*graph, mark), lambda mark: reach(*reverse, mark), n)
-        return np.ascontiguousarray(marks.T)
+        self._marks = np.ascontiguousarray(marks.T)  # (n, 2·landmarks): those of an edge side by side
 
     def find(self, starts: Ends, goals: Ends, closed: Bools | None, limit: float) -> Best:
         """The cheapest route of two or more edges that costs no more than ``limit``."""
@@ -86,30 +78,6 @@ def pop(keys: Floats, edges: Numbers, size: int) -> None:
         keys[at], edges[at] = keys[below], edges[below]
         at = below
     keys[at], edges[at] = key, edge
-
-
-@compiled(f"{_FLOATS}({_INTS}, {_INTS}, {_FLOATS}, i8)")
-def reach(pointers: Numbers, ends: Numbers, weights: Floats, start: int) -> Floats:
-    """Costs from the end of one edge to the ends of all, (n,)."""
-    costs = np.full(len(pointers) - 1, np.inf)
-    keys, edges = np.empty(1024), np.empty(1024, dtype=np.int32)
-    costs[start], keys[0], edges[0], size = 0.0, 0.0, start, 1
-    while size > 0:
-        key, edge = keys[0], edges[0]
-        pop(keys, edges, size)
-        size -= 1
-        if key > costs[edge]:
-            continue
-        for turn in range(pointers[edge], pointers[edge + 1]):
-            cost, after = key + weights[turn], ends[turn]
-            if cost < costs[after]:
-                costs[after] = cost
-                if size == len(keys):
-                    keys = np.concatenate((keys, np.empty(size)))
-                    edges = np.concatenate((edges, np.empty(size, dtype=np.int32)))
-                push(keys, edges, size, cost, after)
-                size += 1
-    return costs
 
 
 @compiled(f"f8({_TABLE}, i8[:, ::1], {_INTS}, {_FLOATS}, i8)")

@@ -238,6 +238,9 @@ class Search:
 
     @cached_property
     def _marks(self) -> Floats:
+        return self._made_marks()
+
+    def _made_marks(self) -> Floats:
         """d(L, v) and −d(v, L), (2·landmarks, n)."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import dijkstra
@@ -249,7 +252,14 @@ class Search:
         def costs(graph: Any, mark: int) -> Floats:
             return np.asarray(dijkstra(graph, indices=np.array([mark]))[0])
 
-        return far_apart(lambda mark: costs(onward, mark), lambda mark: costs(back, mark), self._n)
+        mark, apart = int(costs(onward, 0).argmax()), np.full(self._n, np.inf)
+        marks: list[Floats] = []
+        for _ in range(_LANDMARKS):  # each as far as can be from those before it
+            there, here = costs(onward, mark), costs(back, mark)
+            marks += [there, -here]
+            apart = np.minimum(apart, there + here)
+            mark = int(apart.argmax())
+        return np.array(marks)
 
     @cached_property
     def _compiled(self) -> Any:
@@ -258,27 +268,13 @@ class Search:
             return None
         from ._compiled import CompiledSearch
 
-        return CompiledSearch(self._pointers, self._ends, self._weights, self._costs)
+        parts = (self._pointers, self._ends, self._weights, self._costs)
+        return CompiledSearch(*parts, self._made_marks())  # which it keeps in another order
 
 
 def best_marks(start: Floats, goal: Floats) -> Ints:
     """Which landmarks bound the cost between two edges best, by their marks there."""
     return np.argsort(start - goal, kind="stable")[:_USED]
-
-
-def far_apart(onward: Any, back: Any, n: int) -> Floats:
-    """d(L, v), and −d(v, L), of landmarks each as far as can be from those before it.
-
-    ``onward(L)`` and ``back(L)``: the costs from an edge to all others, and from all of them to it.
-    """
-    mark, apart = int(onward(0).argmax()), np.full(n, np.inf)
-    marks: list[Floats] = []
-    for _ in range(_LANDMARKS):
-        there, here = onward(mark), back(mark)
-        marks += [there, -here]
-        apart = np.minimum(apart, there + here)
-        mark = int(apart.argmax())
-    return np.array(marks)
 
 
 def partial_way(edges: Ints, starts: Ends, goal_share: float) -> Way:
