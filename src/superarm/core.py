@@ -210,7 +210,7 @@ class Decision(Shown):
     """The step of the offer that it answers; late feedback is matched by it."""
     action: object
     positions: Ints
-    """The chosen arms' places in the offer, (k,)."""
+    """The chosen arms' places in the offer, (k,), read-only: feedback is matched by them."""
     mean: Floats | None = None
     """Posterior mean of the chosen arms when they were chosen, (k,)."""
     std: Floats | None = None
@@ -230,10 +230,6 @@ class Decision(Shown):
         if self.action is given:  # as of oracles whose actions are the arms
             object.__setattr__(self, "action", positions)
         _refuse_repeats(positions)
-        for name in ("mean", "std", "desirability"):
-            values = getattr(self, name)
-            if type(values) is np.ndarray:
-                object.__setattr__(self, name, frozen(values))
         if self.propensity is not None:
             known = as_number(self.propensity, "propensity", 0.0, 1.0)
             object.__setattr__(self, "propensity", known)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+import pytest
 
 from superarm.core import Arms, Decision, Feedback, Offer
 from superarm.errors import ConflictError
@@ -84,3 +89,50 @@ def test_copies_have_a_lock_of_their_own() -> None:
             learned = pool.submit(again.learn, offer, decision, feedback, np.random.default_rng(0))
             learned.result(timeout=60)
         assert again.version == policy.version + 1
+
+
+@pytest.mark.parametrize(
+    "way", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
+)
+@pytest.mark.parametrize("kind", ["finite", "streaming"])
+def test_copies_beside_threads_that_decide_and_learn(kind: str, way: Callable[[Any], Any]) -> None:
+    """What a copy has learned and what it knows to have learned are of one moment."""
+    policy, done = make_policy(kind), threading.Event()
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    def learn() -> None:
+        for offer, decision, feedback in rounds(make_policy(kind), range(1, 61)):
+            policy.commit(decision)
+            policy.learn(offer, decision, feedback, np.random.default_rng(0))
+
+    def decide() -> None:
+        while not done.is_set():
+            policy.decide(Offer(step=1000, arms=ARMS), np.random.default_rng(0))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in (learn, decide)]
+    for thread in threads:
+        thread.start()
+    try:
+        while not done.is_set():
+            again = way(policy)
+            learned = sum(again.knows(step) for step in range(1, 61))
+            assert again.posterior.count == 2 * learned
+            assert again.version == learned
+            loaded = make_policy(kind).restored(again.state())
+            assert loaded.version == again.version
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join(timeout=60.0)
+        sys.setswitchinterval(interval)
+    assert not errors

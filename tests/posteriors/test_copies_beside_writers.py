@@ -73,7 +73,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-PAIRS = [(name, way) for name in MAKERS for way in WAYS if (name[:8], way) != ("drifting", "pickle")]
+PAIRS = [(name, way) for name in MAKERS for way in WAYS]
 
 
 class Lesson(NamedTuple):

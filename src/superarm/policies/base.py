@@ -52,7 +52,7 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.inputs import as_count, as_positions, require_choice, require_type
+from superarm.inputs import as_count, as_positions, frozen, require_choice, require_type
 from superarm.migrations import up_to_date
 from superarm.oracles.base import check_chosen
 from superarm.records import to_json
@@ -272,9 +272,10 @@ def select(
     name = type(oracle).__name__
     if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
         raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
-    positions = as_positions(selection[1], f"what {name} selected")
+    positions = frozen(as_positions(selection[1], f"what {name} selected"))
     check_chosen(name, positions, desirability)
-    return selection[0], positions
+    # Where the arms are the action, they are one array: nobody must change one without the other.
+    return positions if selection[0] is selection[1] else selection[0], positions
 
 
 @register("policy", "index")
