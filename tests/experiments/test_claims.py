@@ -68,15 +68,14 @@ REWARDS = {
 @pytest.mark.parametrize(
     ("told", "word"),
     [
-        # Up to 8.0 % of seeds may be unlike these 36, and 2.44 standard errors are needed; that of
-        # good's totals and rewards is 0.14.
+        # Of 36 seeds 2.44 standard errors are needed; that of good's totals and rewards is 0.14.
         (claim("below", policy="good", versus="poor", ratio=0.2), "holds"),  # −2 of 4
         (claim("below", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
         (claim("above", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
         (claim("below", policy="fair", versus="even"), "does not hold"),
         (claim("below", policy="fair", versus="even", ratio=1.1), "holds"),
-        (claim("below", policy="fair", versus="even", ratio=1.02), "undecided"),  # a lead of 2 %
-        (claim("above", policy="fair", versus="even", ratio=1.02), "undecided"),
+        (claim("below", policy="fair", versus="even", ratio=1.02), "holds"),
+        (claim("above", policy="fair", versus="even", ratio=1.02), "does not hold"),
         (claim("above", policy="fair", versus="even", ratio=1.1), "does not hold"),
         (claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"), "holds"),
         (claim("above", policy="good", versus="fair", ratio=1.97, metric="reward"), "undecided"),

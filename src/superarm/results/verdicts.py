@@ -24,7 +24,8 @@ and what is nearer to zero counts, t or this: skewness may withhold a verdict, n
 *Seeds unlike these.* What happens in a share q of all seeds is missed by n of them with probability
 (1 − q)ⁿ. At 95 % such seeds may be as many as q_n = 1 − 0.05^{1/n}: 45 % for five seeds, 11 % for 25.
 If each of them were worse by ``scale``, the mean would be lower by q_n · scale. A lead must exceed
-that. No rule that looks at the seeds alone does without such a scale: a loss that is rare and large
+that, unless there are 29 seeds or more: q_n is then below 10 %, and what is rarer is left out of
+account. No rule that looks at the seeds alone does without such a scale: a loss that is rare and large
 enough turns any lead around, unseen.
 
 *Records that seeds share.* If each of n totals is a sum over records, of which two have a share ρ in
@@ -47,6 +48,7 @@ from superarm.core import Floats
 LEAST_SEEDS = 4
 _CHANCE = 0.01  # of a wrong verdict, on one side
 _UNSEEN = 0.05  # with which probability n seeds may miss what happens in a share q_n of them
+_RARE = 0.1  # what happens in fewer seeds is left out of account
 _ROUNDING = 1e-9
 
 
@@ -86,12 +88,13 @@ class Lead(NamedTuple):
     @property
     def outweighed(self) -> float:
         """The largest lead that seeds unlike these could turn around."""
-        return unlike_share(self.seeds) * self.scale
+        share = unlike_share(self.seeds)
+        return share * self.scale if share > _RARE else 0.0
 
     @property
     def seeds_needed(self) -> int:
         """With how many seeds a lead of this size could not be turned around by seeds unlike them."""
-        share = abs(self.mean) / self.scale
+        share = max(_RARE, abs(self.mean) / self.scale)
         if share >= 1.0:
             return LEAST_SEEDS
         return max(LEAST_SEEDS, math.floor(math.log(_UNSEEN) / math.log1p(-share)) + 1)
