@@ -582,18 +582,18 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
             "does not hold",
         ),
         (
-            claim("upward_trend", policy="mine", key="width"),
+            claim("upward-trend", policy="mine", key="width"),
             {1.0: [5.0], 2.0: [4.0], 3.0: [3.0], 4.0: [20.0], 5.0: [19.0], 6.0: [18.0]},
             "holds",
         ),
         # Slopes over the ranks of 0.5, 1, 2 are half of last − first: the change is last − first.
         (
-            claim("upward_trend", policy="mine", key="width"),
+            claim("upward-trend", policy="mine", key="width"),
             {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [9.0, 0.0]},
             "holds",
         ),
         (
-            claim("downward_trend", policy="mine", key="width"),
+            claim("downward-trend", policy="mine", key="width"),
             {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [9.0, 0.0]},
             "does not hold",
         ),
@@ -604,7 +604,7 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
         ),
         (claim("falls", policy="mine", key="width"), {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]}, "holds"),
         (
-            claim("downward_trend", policy="mine", key="width"),
+            claim("downward-trend", policy="mine", key="width"),
             {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]},
             "holds",
         ),
@@ -692,7 +692,7 @@ def test_claims_across_settings_are_judged_once(
 def test_the_evidence_tells_the_trend_over_all_values(
     of: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
 ) -> None:
-    told = claim("upward_trend", policy="mine", key="width", **({"of": of} if of else {}))
+    told = claim("upward-trend", policy="mine", key="width", **({"of": of} if of else {}))
     (verdict,) = judge(sweep_run(tmp_path, totals), [told])
     assert f"trend of mine over all values seed by seed {change} (" in verdict.evidence
 
@@ -821,7 +821,7 @@ def test_where_may_list_values(tmp_path: Path) -> None:
     assert judge(run, [absent]) == []
 
 
-@pytest.mark.parametrize("check", ["rises", "falls", "upward_trend", "downward_trend"])
+@pytest.mark.parametrize("check", ["rises", "falls", "upward-trend", "downward-trend"])
 def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     """Of nine equal totals the ranks' products do not add up to zero exactly: 0.1 is not binary."""
     run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3, 7.7] for width in range(9)})

@@ -81,7 +81,7 @@ claim below: metric=true_energy policy=gp-ts-penalised versus=gp-ts ratio=1.05
 claim below: metric=true_energy policy=gp-ts-tenth versus=gp-ts ratio=1.05
 claim below: metric=total_cost policy=gp-ts-tenth versus=gp-ts-penalised where=(switch_cost=5,20,80)
 claim below: metric=total_cost policy=gp-ts-tenth versus=prior
-claim downward_trend: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth key=switch_cost
+claim downward-trend: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth key=switch_cost
 """,
     "movement/synthetic": """
 rounds 800
@@ -98,9 +98,9 @@ claim below: metric=total_cost policy=gp-md versus=cgp-lcb
 claim similar: metric=total_cost policy=gp-md versus=md-known tolerance=0.25
 claim below: metric=total_cost policy=md-known versus=gp-md,cgp-lcb,stationary,minc-known
 claim similar: metric=total_cost policy=stationary versus=gp-md tolerance=0.25 where=(rho=0.05,0.1)
-claim upward_trend: metric=total_cost policy=stationary relative_to=gp-md key=rho
+claim upward-trend: metric=total_cost policy=stationary relative_to=gp-md key=rho
 claim above: metric=total_cost policy=minc-known,cgp-lcb versus=gp-md where=(rho=0.05,0.1,0.2,0.5,1.0)
-claim downward_trend: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=rho
+claim downward-trend: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=rho
 claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where=(rho=2.0,5.0)
 claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
 chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
@@ -122,8 +122,8 @@ derived name=mean_energy metric=energy per_round=True
 derived name=energy_ratio metric=energy versus=offline
 claim above: metric=energy policy=gp-md versus=cgp-lcb
 claim crosses: metric=energy policy=cgp-lcb versus=gp-md key=rho
-claim upward_trend: metric=energy policy=minc-known relative_to=md-known key=rho
-claim upward_trend: metric=energy policy=cgp-lcb relative_to=gp-md key=rho
+claim upward-trend: metric=energy policy=minc-known relative_to=md-known key=rho
+claim upward-trend: metric=energy policy=cgp-lcb relative_to=gp-md key=rho
 claim above: metric=energy policy=gp-md versus=cgp-lcb,stationary where=(rho=4.0)
 claim below: metric=service_cost policy=gp-md,cgp-lcb versus=stationary where=(rho=4.0)
 claim below: metric=service_cost policy=minc-known versus=stationary ratio=1e-09 where=(rho=4.0)
@@ -313,7 +313,7 @@ derived name=mean_reward metric=reward per_round=True
 claim below: metric=reward \
 policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark \
 ratio=0.2 where=(lengthscale=0.01)
-claim downward_trend: relative_to=random \
+claim downward-trend: relative_to=random \
 policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
 claim below: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=random ratio=0.2 \
 where=(lengthscale=1.0)
@@ -558,8 +558,8 @@ policies gp-bucb: policy=route-bucb
 policies bi-bucb: policy=route-bucb posterior=independent
 policies gp-ts: policy=route-ts
 policies bi-ts: policy=route-ts posterior=independent
-claim upward_trend: policy=gp-bucb key=lengthscale
-claim upward_trend: policy=gp-ts key=lengthscale
+claim upward-trend: policy=gp-bucb key=lengthscale
+claim upward-trend: policy=gp-ts key=lengthscale
 claim flat: policy=bi-bucb key=lengthscale tolerance=0.25
 claim flat: policy=bi-ts key=lengthscale tolerance=0.25
 """,

@@ -15,9 +15,9 @@ hold: a tie is not "below".
 ``similar``         the totals differ by less than ``tolerance`` of the larger
 ``rises``           the total rises from each value of the swept number ``key`` to the next
 ``falls``           … falls …
-``upward_trend``    the least-squares slope of the total over the ranks of ``key`` is above zero;
+``upward-trend``    the least-squares slope of the total over the ranks of ``key`` is above zero;
                     single steps may go down
-``downward_trend``  … below zero; single steps may go up
+``downward-trend``  … below zero; single steps may go up
 ``flat``            at every value of ``key`` the total is within ``tolerance`` of the mean over them
 ``crosses``         below ``versus`` at the least value of ``key`` and above it at the greatest
 ==================  ============================================================================
@@ -412,8 +412,8 @@ _CHECKS = {
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
     "rises": _Check(partial(_steps, sign=1.0), ("policy", "key"), ("among",)),
     "falls": _Check(partial(_steps, sign=-1.0), ("policy", "key"), ("among",)),
-    "upward_trend": _Check(partial(_trend, sign=1.0), ("policy", "key"), ("among",)),
-    "downward_trend": _Check(partial(_trend, sign=-1.0), ("policy", "key"), ("among",)),
+    "upward-trend": _Check(partial(_trend, sign=1.0), ("policy", "key"), ("among",)),
+    "downward-trend": _Check(partial(_trend, sign=-1.0), ("policy", "key"), ("among",)),
     "flat": _Check(_flat, ("policy", "key", "tolerance"), ("among",)),
     "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
 }
