@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Floats
+from superarm.core import Arms, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError
 from superarm.fleets import vehicle_number
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, drive_time, generate_city
 from superarm.networks.geography import from_utm
 from superarm.normal import rectified_mean
-from superarm.policies import route_greedy
+from superarm.oracles import Trip
+from superarm.policies import route_greedy, wrapped
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import noise_parts
 from superarm.problems.fleet import fleet_model, road_rows
@@ -368,6 +369,28 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         variance = best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)
         width = float(posterior.widths()[1][-1])
         assert best.spread == pytest.approx(width * np.sqrt(variance), rel=1e-6)
+
+
+def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
+    """Such a posterior has one noise for all roads: α of its variance too."""
+    graph, rng = city.line_graph(), np.random.default_rng(0)
+    greedy = route_greedy(fleet_model(graph, refit=0), spread="none")
+    policy = wrapped(greedy, {"name": "resetting", "block": 400})
+    rows = road_rows(graph, Vehicle(), vehicle_number(""))
+    arms = Arms(ids=graph.ids, features=rows)
+    for step, (start, goal) in enumerate(rng.integers(len(graph), size=(5, 2)).tolist(), start=1):
+        offer = Offer(step=step, arms=arms, structure=Trip(start=start, goal=goal))
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        rewards = 1.3 * rows[decision.positions, 1]
+        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+    router = Router(city, state=policy.state())
+    for start, goal in zip(*[iter(random_places(graph, rng, 10))] * 2, strict=True):
+        best = router.route(start, goal).best
+        forecast = policy.forecast(Offer(step=6, arms=arms), best.edges)
+        cov = best.shares @ forecast.cov @ best.shares
+        variance = cov + best.shares.sum() * forecast.noise_std**2
+        assert best.spread == pytest.approx(forecast.total_widths[-1] * np.sqrt(variance), rel=1e-9)
 
 
 def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:

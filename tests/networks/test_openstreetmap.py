@@ -174,7 +174,7 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     empty = types.ModuleType("sumo")
     empty.SUMO_HOME = str(tmp_path)
     monkeypatch.setitem(sys.modules, "sumo", empty)
-    with pytest.raises(MissingExtraError, match=r"netconvert.* is missing; .*superarm\[sumo\]"):
+    with pytest.raises(MissingExtraError, match=r"netconvert.* is missing; run: pip install .*sumo"):
         read_osm(path)
 
 

@@ -248,6 +248,9 @@ class OfFleet(Learned):
                 few = replace(offer, arms=Arms(ids=names, features=part))
                 forecast = policy.forecast(few, np.arange(len(part)))
                 width, std = float(forecast.total_widths[-1]), forecast.total()[1]
+                if forecast.noise_cov is None:  # the same noise for every edge, whole or not
+                    spared = len(part) - float(parts.shares.sum())
+                    return width * float(np.sqrt(std**2 - spared * forecast.noise_std**2))
             # The posterior multiplies the noise's standard deviation by α, not its variance.
             added = (noise - noise_parts(part)) @ np.square(self._inside.fitted.of_noise)
             return width * float(np.sqrt(std**2 + added.sum()))
