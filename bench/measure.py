@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +46,9 @@ class Row:
     """How many times faster ours is: ``peer_s / ours_s``."""
     max_abs_diff: float | None
     """Largest difference of any mean or standard deviation; ``None`` where none is predicted."""
+    ours_cpu_s: float | None = None
+    """Processor time of ours; ``None`` where it was not measured."""
+    peer_cpu_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,19 @@ class Results:
         return cls(**{**fields, "rows": rows, "targets": targets})
 
 
-def row(case: str, ours_s: float, peer: str, peer_s: float, max_abs_diff: float | None) -> Row:
+class Spent(NamedTuple):
+    """Seconds of one call: by the clock on the wall, and of the processor."""
+
+    wall: float
+    cpu: float
+
+
+def row(
+    case: str, ours: Spent | float, peer: str, theirs: Spent | float, max_abs_diff: float | None
+) -> Row:
+    """Times may be given without processor time."""
+    ours_s = ours.wall if isinstance(ours, Spent) else ours
+    peer_s = theirs.wall if isinstance(theirs, Spent) else theirs
     return Row(
         case=case,
         ours_s=ours_s,
@@ -91,6 +107,8 @@ def row(case: str, ours_s: float, peer: str, peer_s: float, max_abs_diff: float 
         peer_s=peer_s,
         ratio=peer_s / ours_s,
         max_abs_diff=max_abs_diff,
+        ours_cpu_s=ours.cpu if isinstance(ours, Spent) else None,
+        peer_cpu_s=theirs.cpu if isinstance(theirs, Spent) else None,
     )
 
 
@@ -126,6 +144,49 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def spent(work: Callable[[], object]) -> Spent:
+    cpu, start = time.process_time(), time.perf_counter()
+    work()
+    wall = time.perf_counter() - start
+    return Spent(wall, time.process_time() - cpu)
+
+
+def median_spent(times: Sequence[Spent], calls: int = 1) -> Spent:
+    """Medians of both clocks, each divided by the number of calls that one entry stands for."""
+    walls, cpus = zip(*times, strict=True)
+    return Spent(statistics.median(walls) / calls, statistics.median(cpus) / calls)
+
+
+def mean_spent(times: Sequence[Spent]) -> Spent:
+    """Means: where some calls cost far more than others and all of them count."""
+    walls, cpus = zip(*times, strict=True)
+    return Spent(statistics.fmean(walls), statistics.fmean(cpus))
+
+
+def take_turns(
+    contenders: Mapping[str, Callable[[], object]], turns: int, *, burst: int = 1
+) -> dict[str, Spent]:
+    """Medians of one call of each; in every turn each is called ``burst`` times, first or last.
+
+    A burst is for calls of microseconds, which the clocks would disturb. The first turn warms up.
+    """
+    times: dict[str, list[Spent]] = {name: [] for name in contenders}
+    order = list(contenders)
+
+    def many(work: Callable[[], object]) -> None:
+        for _ in range(burst):
+            work()
+
+    for name in order:
+        many(contenders[name])
+    with without_gc():
+        for _ in range(turns):
+            for name in order:
+                times[name].append(spent(partial(many, contenders[name])))
+            order.reverse()  # nobody always comes after the same one
+    return {name: median_spent(found, burst) for name, found in times.items()}
+
+
 def median_seconds(
     work: Callable[[Any], object], repeats: int, prepare: Callable[[], Any] = lambda: None
 ) -> float:
@@ -155,6 +216,12 @@ def gemm_gflops(repeats: int, size: int = 768) -> float:
     out = np.empty_like(matrix)
     taken = median_seconds(lambda _: np.matmul(matrix, matrix, out=out), repeats)
     return 2.0 * size**3 / taken / 1e9
+
+
+def bandwidth(repeats: int = 9, size: int = 2**24) -> float:
+    """Bytes a second that one core reads from memory: a sum over 128 MB, far beyond the caches."""
+    numbers = np.ones(size)
+    return 8.0 * size / median_seconds(lambda _: numbers.sum(), repeats)
 
 
 def array_bytes(thing: object) -> int:

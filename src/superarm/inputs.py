@@ -23,6 +23,10 @@ them fit a float."""
 
 def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
+    if type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2:
+        # What policies and posteriors hand each other in every round.
+        if (columns is None or values.shape[1] == columns) and _surely_small(values):
+            return values
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
         told = "it must be two-dimensional (n, d), one row per arm"
@@ -196,7 +200,7 @@ def require_scale(array: _Floats, name: str) -> None:
 
 def require_size(array: _Floats, name: str) -> None:
     """Refuse numbers that are too large to work with."""
-    if array.size and max(array.max(), -array.min()) > LARGEST:
+    if array.size and not _surely_small(array) and max(array.max(), -array.min()) > LARGEST:
         largest = array.flat[int(np.abs(array).argmax())]
         raise InputError(f"{name} holds {largest:g}; choose units in which it stays below {LARGEST:g}")
 
@@ -274,9 +278,18 @@ def as_generator(rng: Any) -> np.random.Generator:
     return rng
 
 
+def _surely_small(array: _Floats) -> bool:
+    """Whether one product proves every entry to be finite and at most ``LARGEST``.
+
+    NaN and infinity stay in a sum of squares, which is below ``LARGEST`` only where every entry is
+    below its root. ``False`` proves nothing: look at the entries.
+    """
+    return array.flags.c_contiguous and float(np.vdot(array, array)) <= LARGEST
+
+
 def require_finite(array: _Floats, name: str) -> None:
     """Raise :class:`NotFiniteError` naming the first bad entry."""
-    if not np.isfinite(array).all():
+    if not _surely_small(array) and not np.isfinite(array).all():
         where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         place = ", ".join(map(str, where))
         raise NotFiniteError(f"{name}[{place}] is {array[where]}; every entry must be a finite number")

@@ -37,15 +37,13 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
 
     Jitter is relative to ``scale``, the mean diagonal unless given.
     """
-    try:
-        with blas_threads_for(len(matrix) ** 3 / 6):
-            L = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        pass
-    else:
-        # LAPACK may let NaN and infinity through; they reach the diagonal.
-        if math.isfinite(L.trace()):
-            return L
+    if not len(matrix):
+        return np.zeros((0, 0))
+    with blas_threads_for(len(matrix) ** 3 / 6):
+        L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
+    # LAPACK may let NaN and infinity through; they reach the diagonal.
+    if not failed and math.isfinite(L.trace()):
+        return np.asarray(L)
     if not np.isfinite(matrix).all():
         raise NotPositiveDefiniteError(f"{what} holds NaN or infinity. {_LIKELY_CAUSES}")
     if scale is None:
@@ -57,26 +55,48 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
         told = f"{what} is not numerically positive definite; adding {step:g} x its size"
         added = f"({step * scale:.3g}) to the diagonal"
         warn(f"{told} {added}. A larger noise_variance avoids this.", JitterWarning)
-        try:
-            raised = matrix + step * scale * np.eye(len(matrix))
-            return np.asarray(np.linalg.cholesky(raised), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            continue
+        raised = matrix + step * scale * np.eye(len(matrix))
+        L, failed = _lapack().dpotrf(raised, lower=1, clean=1, overwrite_a=1)
+        if not failed:
+            return np.asarray(L)
     told = f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size"
     raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
 
 
 def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     """``L⁻¹ B``, or ``L⁻ᵀ B``, for a small lower triangular ``L``."""
-    from scipy.linalg.lapack import dtrtrs
-
     if not B.size:
         return np.array(B, dtype=np.float64)
     with blas_threads_for(len(L) * B.size / 2):
-        solved, singular = dtrtrs(L, B, lower=1, trans=int(transposed))
+        solved, singular = _lapack().dtrtrs(L, B, lower=1, trans=int(transposed))
     if singular:
         raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
     return np.asarray(solved, dtype=np.float64)
+
+
+def add_to_diagonal(matrix: Floats, values: Floats | float) -> None:
+    """In place, for a C- or Fortran-contiguous square matrix."""
+    matrix.reshape(-1, order="A")[:: len(matrix) + 1] += values
+
+
+_FEW = 64  # entries up to which Python's own logarithms are faster
+
+
+def information(L: Floats, noise_variance: Floats) -> float:
+    """½ ln det(L Lᵀ) − ½ Σ ln noise: what was learned from rewards with L Lᵀ as covariance, nats."""
+    diagonal = L.diagonal()
+    if len(diagonal) <= _FEW:
+        logarithms = math.fsum(map(math.log, diagonal.tolist()))
+        return logarithms - 0.5 * math.fsum(map(math.log, noise_variance.tolist()))
+    return float(np.log(diagonal).sum() - 0.5 * np.log(noise_variance).sum())
+
+
+@functools.cache
+def _lapack() -> Any:
+    """Loaded on first use."""
+    from scipy.linalg import lapack
+
+    return lapack
 
 
 class PsdRoot(NamedTuple):
@@ -193,7 +213,7 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
     return RootUpdate(
         gain=solve_lower(L, whitened, transposed=True).T,
         downdate=solve_lower(M, whitened, transposed=True).T,
-        information=float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise_variance).sum()),
+        information=information(L, noise_variance),
     )
 
 
@@ -234,17 +254,15 @@ class GrowingCholesky:
         plain = B.flags.c_contiguous and B.dtype == np.float64 and B.flags.writeable
         if not plain or size != self._size:
             raise ValueError("B must be writeable C-contiguous float64, as wide as the factor")
-        flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
-        sizes = [ctypes.c_int(number) for number in (size, rows)]
-        ref: Callable[[Any], Any] = ctypes.byref
+        buffer = self._buffer
+        sizes = (ctypes.c_int * 3)(size, rows, len(buffer))  # our own: several threads may solve
+        width = ctypes.addressof(sizes)
+        height, leading = width + _INT, width + 2 * _INT
         with blas_threads_for(size * B.size / 2):
             _dtrsm()(
-                *map(ref, (*flags, *sizes, ctypes.c_double(1.0))),
-                ctypes.c_void_p(self._buffer.ctypes.data),
-                ref(ctypes.c_int(len(self._buffer))),
-                ctypes.c_void_p(B.ctypes.data),
-                ref(ctypes.c_int(size)),
-            )
+                *_FROM_THE_LEFT_TRANSPOSED, width, height, _ADDRESS_OF_ONE,
+                _address(buffer), leading, _address(B), width,
+            )  # fmt: skip
         return B
 
     def append(self, W: Floats, corner: Floats) -> None:
@@ -258,6 +276,20 @@ class GrowingCholesky:
         self._buffer[size:grown, :size] = W
         self._buffer[size:grown, size:grown] = corner
         self._size = grown
+
+
+# What ``dtrsm`` is always told, by address: side L, triangle U, transposed T, diagonal N; and a factor 1.
+_LETTERS = ctypes.create_string_buffer(b"LUTN")
+_FROM_THE_LEFT_TRANSPOSED = tuple(ctypes.addressof(_LETTERS) + place for place in range(4))
+_ONE = ctypes.c_double(1.0)
+_ADDRESS_OF_ONE = ctypes.addressof(_ONE)
+_INT = ctypes.sizeof(ctypes.c_int)
+
+
+def _address(array: Floats) -> int:
+    """Where an array's numbers lie; faster than ``array.ctypes.data``."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 @functools.cache

@@ -117,6 +117,11 @@ class Kernel(ABC):
         """The prior variance k(x, x) of every row, (n,), without building the matrix."""
         return self._diagonal(self._select(X, "X"))
 
+    @property
+    def constant_variance(self) -> float | None:
+        """k(x, x) where it is known to be the same for every x; ``None`` where it is not."""
+        return None
+
     @abstractmethod
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         """(n, m); with ``Y`` = ``None`` symmetric with an exact diagonal."""
@@ -138,7 +143,11 @@ class Kernel(ABC):
         return CovarianceGradient(K, np.stack([part for name in free for part in parts[name]], axis=2))
 
     def _select(self, X: Any, name: str) -> Floats:
-        kind, columns = type(self).__name__, self.columns
+        columns = self.columns
+        if columns is None and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
+            plain: Floats = X  # as posteriors pass them
+            return plain
+        kind = type(self).__name__
         array = as_rows(X, name, kind)
         if columns is None:
             return array

@@ -11,6 +11,7 @@ Notation
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import partial
 
@@ -122,11 +123,17 @@ def _interpolation_error(reach: float, count: int) -> float:
     """
     if reach == 0.0:
         return 0.0
+    squares, logarithms, constants = _ellipses()
+    logarithm = constants + (0.5 * reach * reach) * squares - (count - 1) * logarithms
+    return math.exp(min(float(logarithm.min()), 700.0)) * (2.0 + 2.0 / math.pi * math.log(count))
+
+
+@functools.cache
+def _ellipses() -> tuple[Floats, Floats, Floats]:
+    """b², log ρ and log 4 − log(ρ − 1) of Bernstein ellipses from hardly any to huge."""
     rho = 1.0 + np.geomspace(1e-2, 1e4, 400)
     half_axis = 0.5 * (rho - 1.0 / rho)
-    largest = math.log(4.0) + 0.5 * (reach * half_axis) ** 2
-    logarithm = largest - (count - 1) * np.log(rho) - np.log(rho - 1.0)
-    return math.exp(min(float(logarithm.min()), 700.0)) * (2.0 + 2.0 / math.pi * math.log(count))
+    return half_axis**2, np.log(rho), math.log(4.0) - np.log(rho - 1.0)
 
 
 def _node_count(reach: float, tolerance: float, limit: int) -> int | None:

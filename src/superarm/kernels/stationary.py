@@ -14,9 +14,10 @@ so that each states only f and f'.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ Lengthscale = float | tuple[float, ...]
 
 _NEAR = 256.0  # largest q for :func:`_near_exponent`: its error, about ε·q, then stays below 1e-13
 _FAR = 1e200
+_FEW_TERMS = 2**19  # n·m·d up to which differences cost no more than :func:`_near_exponent`
 _LARGEST_NU = 300.0
 _BLOCK = 16384  # entries of K worked on at a time: 128 kB
 
@@ -65,8 +67,13 @@ class _Stationary(Kernel):
 
     def _select(self, X: Any, name: str) -> Floats:
         rows = super()._select(X, name)
-        self._check_width(rows.shape[1], name)
+        if self.columns is None:  # else their number was checked when the kernel was made
+            self._check_width(rows.shape[1], name)
         return rows
+
+    @property
+    def constant_variance(self) -> float:
+        return self.variance
 
     def _diagonal(self, X: Floats) -> Floats:
         return np.full(len(X), self.variance)
@@ -126,7 +133,12 @@ class SquaredExponential(_Radial):
     """
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        exponent = None if Y is None else _near_exponent(X, Y, self.lengthscale)
+        if isinstance(self.lengthscale, tuple):
+            exponent = None if Y is None else _near_exponent(X, Y, self.lengthscale)
+        elif Y is None or X.size * len(Y) <= _FEW_TERMS:
+            exponent = _scaled_distances(X, X if Y is None else Y, -0.5 / self.lengthscale**2)
+        else:
+            exponent = _near_exponent(X, Y, self.lengthscale)
         if exponent is None:
             return super()._covariance(X, Y)
         np.exp(exponent, out=exponent)
@@ -275,14 +287,29 @@ class Periodic(_Stationary):
 # --- distances ---------------------------------------------------------------------------
 
 
+def _scaled_distances(X: Floats, Y: Floats, factor: float) -> Floats:
+    """``factor`` · |x − y|², (n, m), from differences: precise at every offset and scale."""
+    q = _cdist()(X, Y, "sqeuclidean")
+    q *= factor
+    return q
+
+
+@functools.cache
+def _cdist() -> Callable[..., Floats]:
+    """Loaded on first use."""
+    from scipy.spatial.distance import cdist
+
+    made: Callable[..., Floats] = cdist
+    return made
+
+
 def scaled_squared_distances(X: Floats, Y: Floats | None, lengthscale: Lengthscale) -> Floats:
     """Σ_j (x_j − y_j)²/l_j², (n, m), from differences: precise at every offset and scale.
 
     Without ``Y`` the result is symmetric with zeros on the diagonal.
     """
     # cdist takes one pass over the output; the same in numpy takes 3 d and twice the time.
-    from scipy.spatial.distance import cdist
-
+    cdist = _cdist()
     other = X if Y is None else Y
     if isinstance(lengthscale, tuple):
         weights = 1.0 / np.square(np.array(lengthscale))

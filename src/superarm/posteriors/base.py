@@ -49,7 +49,7 @@ class Kept(NamedTuple):
     """The arms asked about last, with the answer."""
 
     written: int
-    keys: NDArray[Any]  # a copy: the caller's array may change
+    keys: NDArray[Any]
     answer: Any
 
 
@@ -150,8 +150,10 @@ class GaussianPosterior(Shared, Described):
     ) -> Answer:
         """The answer for these arms, kept until other arms are asked about or something is written."""
         kept, written = self._kept.get(question), self._turns.written
-        if kept is None or kept.written != written or not np.array_equal(kept.keys, keys):
-            kept = Kept(written, keys.copy(), answer(keys))
+        if kept is None or kept.written != written or not _same(kept.keys, keys):
+            # The caller's array may change, unless it is one that nobody writes into.
+            constant = keys.base is None and not keys.flags.writeable
+            kept = Kept(written, keys if constant else keys.copy(), answer(keys))
             self._kept = {**self._kept, question: kept}  # whole: another thread may be copying it
         found: Answer = kept.answer
         return found
@@ -304,6 +306,10 @@ class GaussianPosterior(Shared, Described):
         except InputError as error:
             raise StateError(f"this state is damaged, or belongs to other parts: {error}") from error
         return self
+
+
+def _same(kept: NDArray[Any], keys: NDArray[Any]) -> bool:
+    return kept is keys or (kept.shape == keys.shape and bool((kept == keys).all()))
 
 
 def as_noise(variances: Any, count: int) -> Floats | None:

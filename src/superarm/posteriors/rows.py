@@ -16,7 +16,7 @@ from superarm.kernels.base import as_covariance
 from superarm.linalg import cholesky, with_room
 
 from .base import GaussianPosterior, Memory
-from .variances import prior_variance
+from .variances import largest_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
 
@@ -63,6 +63,11 @@ class ObservedData:
     def columns(self) -> int:
         """Feature columns of the arms; 0 before the first."""
         return int(self._buffers[0].shape[1])
+
+    @property
+    def arms(self) -> Floats:
+        """Observed arms, (N, d), without a copy: do not write into it."""
+        return self._buffers[0][: self._size]
 
     def view(self) -> Observed:
         """All of it, without a copy; read-only."""
@@ -160,7 +165,7 @@ class KernelPosterior(RowPosterior):
         return values
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
+        return largest_variance(self.kernel, keys)
 
 
 def information_in(covariance: Floats, noise: Floats) -> float:

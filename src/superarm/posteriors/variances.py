@@ -18,7 +18,7 @@ import numpy as np
 from superarm import errors
 from superarm.core import Floats
 from superarm.inputs import LARGEST
-from superarm.kernels import Covariance
+from superarm.kernels import Covariance, Kernel
 from superarm.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
 
 _EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may bring a posterior one
@@ -26,6 +26,9 @@ _EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may
 
 def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
     """k(x, x) of every arm, (n,), a new array, checked: a foreign kernel may return anything."""
+    level = constant_variance(kernel)
+    if level is not None:
+        return np.full(len(arms), level)
     variance = np.array(kernel.diag(arms), dtype=np.float64)
     if variance.shape != (len(arms),):
         shape = f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms"
@@ -45,6 +48,19 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
         advice = "it must not be negative: check its diag"
         raise errors.NotPositiveDefiniteError(f"{told(variance.argmin())}; {advice}")
     return np.maximum(variance, 0.0, out=variance)
+
+
+def constant_variance(kernel: Covariance) -> float | None:
+    """k(x, x) where one of our own kernels says that all arms have the same."""
+    return kernel.constant_variance if isinstance(kernel, Kernel) else None
+
+
+def largest_variance(kernel: Covariance, arms: Floats) -> float:
+    """The largest k(x, x) of some arms; 0 for none."""
+    level = constant_variance(kernel)
+    if level is not None:
+        return level
+    return float(np.max(prior_variance(kernel, arms), initial=0.0))
 
 
 def check_left(variance: Floats, scale: float) -> None:
@@ -71,7 +87,8 @@ def check_left(variance: Floats, scale: float) -> None:
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
     """√variance in place, with rounding below zero cut off; ``scale``: the largest prior variance."""
-    if len(variance) and not variance.min() >= 0.0:
+    # The smallest, or the first NaN.
+    if len(variance) and not variance.item(variance.argmin()) >= 0.0:
         check_left(variance, scale())
         np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)

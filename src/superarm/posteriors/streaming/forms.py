@@ -11,10 +11,18 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import NotPositiveDefiniteError, StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
-from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower, with_room
+from superarm.linalg import (
+    GrowingCholesky,
+    add_to_diagonal,
+    cholesky,
+    information,
+    root_update,
+    solve_lower,
+    with_room,
+)
 from superarm.posteriors.rows import ObservedData, information_in
 from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
-from superarm.posteriors.variances import prior_variance
+from superarm.posteriors.variances import constant_variance, largest_variance, prior_variance
 from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
@@ -66,13 +74,15 @@ class CholeskyForm:
         if not size:
             return Solved(self, np.empty((len(keys), 0)), np.zeros(len(keys)))
         # Solved in place: a copy, unless the array is surely a new one.
-        known = self._kernel(keys, self._data.view().arms)
+        known = self._kernel(keys, self._data.arms)
         cross = np.array(known, dtype=np.float64, order="C", copy=self._copies)
         rows = self._factor.solve_rows(cross)
         return Solved(self, rows, rows @ self._z[:size])
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
-        return np.asarray(prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows))
+        level = constant_variance(self._kernel)
+        prior = prior_variance(self._kernel, keys) if level is None else level
+        return np.asarray(prior - np.vecdot(rows, rows))
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
@@ -84,16 +94,16 @@ class CholeskyForm:
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
         """Learn from arms whose rows are given; returns the information gained."""
         schur = self.covariance(keys, rows)
-        schur[np.diag_indices_from(schur)] += noise
+        add_to_diagonal(schur, noise)
         # What is left of a variance may be all rounding: jitter is measured by the prior's size.
-        scale = float(np.max(prior_variance(self._kernel, keys) + noise))
+        scale = largest_variance(self._kernel, keys) + float(noise.max())
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         fresh = solve_lower(corner, innovation)
         size, grown = len(self._factor), len(self._factor) + len(fresh)
         self._z = with_room(self._z, size, grown)
         self._factor.append(rows, corner)
         self._z[size:grown] = fresh
-        return float(np.log(np.diagonal(corner)).sum() - 0.5 * np.log(noise).sum())
+        return information(corner, noise)
 
     def fitted(self) -> Floats:
         """Posterior means of everything observed, without the prior mean, (N,)."""

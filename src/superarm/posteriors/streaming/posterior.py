@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
 from superarm.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
-from superarm.kernels import Covariance, Kernel
+from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.posteriors.base import Memory
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
 from superarm.posteriors.summaries import BLOCK
@@ -51,7 +51,15 @@ Form = Literal["auto", "cholesky", "finite-rank"]
 
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
+_LOOK_AHEAD = 8  # times the features worth having that are made to learn how many there are
 _LARGEST_MATCH = 1 << 20  # pairs up to which arms observed are looked for among those asked about
+
+
+class _Features(NamedTuple):
+    """Features of the kernel, and the error that was allowed for them."""
+
+    features: FeatureMap
+    tolerance: float
 
 
 @register("posterior", "streaming")
@@ -277,12 +285,29 @@ class StreamingGP(KernelPosterior):
             return
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
             return
-        self._reconsider_at = len(self._data) + max(len(self._data) // 4, 32)
+        count = len(self._data)
+        self._reconsider_at = count + max(count // 4, 32)
         if self._form.name == "cholesky":
             # The observation is in and counted; whatever goes wrong in looking for a cheaper form
             # (a kernel or mean function of the user's own may raise anything), this one is exact.
             with suppress(Exception):
-                self._form = self._feature_form(None) or self._form
+                self._reconsider(count)
+
+    def _reconsider(self, count: int) -> None:
+        """Move on to the finite-rank form where it is cheaper; else note when to look again.
+
+        More data only widen the box on which features must hold, so that their number can only
+        grow: one that is too large now says how many observations it takes to be worth it.
+        """
+        limit = self._most_features()
+        found = self._features_around(None, _LOOK_AHEAD * limit)
+        if found is None:
+            self._reconsider_at = 2 * count
+        elif found.features.rank > limit:
+            enough = math.ceil(found.features.rank / _RANK_PER_OBSERVATION)
+            self._reconsider_at = max(self._reconsider_at, enough)
+        else:
+            self._form = self._fitted(found) or self._form
 
     def _known(self, keys: Floats) -> Solved:
         """What is known of arms to be observed, from the last question if it held them."""
@@ -303,10 +328,10 @@ class StreamingGP(KernelPosterior):
         usable = self._wanted in ("auto", kept.answer.form.name)
         if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
             return None
-        same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
-        if not same.any(axis=1).all():
+        where = _places(keys, kept.keys)
+        if where is None:
             return None
-        where, (form, rows, mean) = same.argmax(axis=1), kept.answer
+        form, rows, mean = kept.answer
         return Solved(form, rows[where], mean[where])
 
     # --- choice of form --------------------------------------------------------------------
@@ -316,10 +341,14 @@ class StreamingGP(KernelPosterior):
 
     def _feature_form(self, also: Floats | None) -> FiniteRankForm | None:
         """The finite-rank form around everything observed and these arms, where it is cheaper."""
+        found = self._features_around(also, self._most_features())
+        return None if found is None else self._fitted(found)
+
+    def _features_around(self, also: Floats | None, limit: int) -> _Features | None:
+        """Features of the kernel on a box around all of these arms, if at most ``limit`` will do."""
         cholesky = self._wanted == "cholesky" or self.forget is not None
         if cholesky or not isinstance(self.kernel, Kernel):
             return None
-        limit = self._most_features()
         known = [part for part in (self.observed.arms, also) if part is not None and len(part)]
         if not limit or not known:
             return None
@@ -331,7 +360,11 @@ class StreamingGP(KernelPosterior):
         features = self.kernel.features(lower - margin, upper + margin, tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
-        form = FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
+        return _Features(features, tolerance)
+
+    def _fitted(self, found: _Features) -> FiniteRankForm | None:
+        """The finite-rank form of all data, where the noise is large enough for it."""
+        form = FiniteRankForm.fitted_to(*found, self._data, self._residual())
         return form if self.observed.noise.min(initial=np.inf) >= form.least_noise else None
 
     def _most_features(self) -> int:
@@ -393,6 +426,27 @@ class StreamingGP(KernelPosterior):
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()
+
+
+def _places(rows: Floats, among: Floats) -> list[int] | None:
+    """Where each row stands in another array, its first place; ``None`` if one is not found.
+
+    Rows are compared by their bytes, in which 0 and −0 differ.
+    """
+    everything = among.tobytes()
+    width = among.shape[1] * among.itemsize  # bytes of a row
+    if not width:
+        return None
+    places = []
+    for row in rows:
+        wanted = row.tobytes()
+        start = everything.find(wanted)
+        while start >= 0 and start % width:  # it was found across two rows
+            start = everything.find(wanted, start + 1)
+        if start < 0:
+            return None
+        places.append(start // width)
+    return places
 
 
 def _no_features() -> InputError:
