@@ -9,6 +9,8 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints, Rescore
 from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, UnknownArmError
 
+from .ties import first_best
+
 _MOST_DESIRABILITY = 1e290
 
 
@@ -37,7 +39,7 @@ def check_desirability(desirability: Floats) -> None:
     if len(desirability) == 0:
         raise InputError("the offer has no arms; offer at least one")
     # A NaN or +inf maximum shows in the maximum itself: one pass, no temporary.
-    if not desirability.max() < np.inf:
+    if not desirability.item(desirability.argmax()) < np.inf:
         where = int(np.argmax(~(desirability < np.inf)))
         raise NotFiniteError(
             f"desirability[{where}] is {desirability[where]}; "
@@ -67,7 +69,7 @@ def one_by_one(k: int, current: Floats, rescore: Rescore, closed: Callable[[Ints
     """``k`` arms, each the best when it is chosen; ``closed`` (n,) depends on those before it."""
     chosen = np.empty(0, dtype=np.intp)
     while True:
-        chosen = np.append(chosen, current.argmax())
+        chosen = np.append(chosen, first_best(current))
         if len(chosen) == k:
             return chosen
         current = np.where(closed(chosen), -np.inf, rescored(rescore, chosen, len(current)))

@@ -15,6 +15,7 @@ from superarm.inputs import as_count, as_number, as_positions, as_vector, read_o
 from superarm.registry import register
 
 from .base import check_desirability, check_sums, one_by_one
+from .ties import best_first
 
 _MOST_CELLS = 10**9  # bits of the table that exact knapsacks are traced back in: 125 MB
 _MOST_BUDGET = 10**7  # numbers in a row of that table while it is made: 80 MB, a few times over
@@ -84,7 +85,7 @@ class GroupTopK(ComparesOnly):
             positions = one_by_one(self.k, current, rescore, closed)
         else:
             chosen: list[int] = []
-            order = iter(np.argsort(-current, kind="stable").tolist())
+            order = iter(best_first(current, len(current)).tolist())
             while len(chosen) < self.k:
                 if room[groups.of_arm[arm := next(order)]]:
                     chosen.append(arm)

@@ -14,12 +14,13 @@ from superarm.inputs import as_count
 from superarm.registry import register
 
 from .base import check_desirability, one_by_one, require_numbers
+from .ties import best_first, first_best
 
 
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
 class TopK(ComparesOnly):
-    """The ``k`` arms of largest desirability; ties go to the arm offered first."""
+    """The ``k`` arms of largest desirability; ties, also within rounding, go to the arm offered first."""
 
     k: int = 1
     deterministic: ClassVar[bool] = True
@@ -32,22 +33,21 @@ class TopK(ComparesOnly):
     ) -> Selection:
         require_numbers(desirability, "desirability")
         if self.k == 1 and rescore is None and len(desirability):
-            # NaN wins argmax, so the winner's own value tells whether all is well.
-            best = int(desirability.argmax())
+            # NaN wins, so the winner's own value tells whether all is well.
+            best = first_best(desirability)
             if not -np.inf < desirability[best] < np.inf:
                 check_desirability(desirability)
                 self._refuse(desirability)
             positions = np.array([best], dtype=np.intp)
             return Selection(action=positions, positions=positions)
         check_desirability(desirability)
-        closed = desirability == -np.inf
-        if len(closed) - np.count_nonzero(closed) < self.k:
+        order = best_first(desirability, self.k)
+        positions = order[: self.k]
+        if len(positions) < self.k or desirability[positions[-1]] == -np.inf:
             self._refuse(desirability)
         if rescore is not None:
+            closed = desirability == -np.inf
             positions = one_by_one(self.k, desirability, rescore, lambda _: closed)
-        else:
-            # A stable sort of the negated values keeps the first of equals in front.
-            positions = np.argsort(-desirability, kind="stable")[: self.k]
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:

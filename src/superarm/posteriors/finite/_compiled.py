@@ -14,6 +14,7 @@ from superarm.compiling import compiled
 from superarm.core import Floats, Ints
 
 # Long sums are left to BLAS: compiled ones are neither fused nor reordered.
+_TIE = 2.0**-40  # that of ``oracles/ties.py``: posteriors import no oracle
 _MATRIX, _VECTOR, _ROWS = "f8[:, ::1]", "f8[::1]", "i8[::1]"
 
 
@@ -97,13 +98,20 @@ def draw(
 
 @compiled(f"i8({_VECTOR}, {_VECTOR}, f8, {_VECTOR})")
 def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
-    """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index."""
+    """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index.
+
+    Ties within rounding count, as in ``oracles/ties.py``.
+    """
     for i in range(len(mean)):  # by itself, so that it vectorises
         index[i] = deviation[i] * width + mean[i]
     best, highest = 0, -np.inf
     for i in range(len(mean)):
         if index[i] > highest:
             best, highest = i, index[i]
+    least = highest - _TIE * abs(highest)
+    for i in range(best):
+        if index[i] >= least:
+            return i
     return best
 
 
