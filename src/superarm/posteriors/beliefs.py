@@ -98,12 +98,14 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         version: int | None = None,
         given: Given | None = None,
     ) -> None:
-        super().__init__(posterior, keys, sign, version)
+        self._posterior, self._keys, self._sign = posterior, keys, sign
+        self._version = posterior.version if version is None else version
         self._given = given
         self._cov: Floats | None = None
-        # Views that cannot be written to: a rule that did would change what the decision reports.
-        self.mean, self.std = mean.view(), std.view()
-        self.mean.flags.writeable = self.std.flags.writeable = False
+        # Arrays that nobody else has. A rule that wrote into them would change what the decision reports.
+        mean.setflags(write=False)
+        std.setflags(write=False)
+        self.mean, self.std = mean, std
 
     @property
     def cov(self) -> Floats:

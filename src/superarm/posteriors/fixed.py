@@ -118,16 +118,16 @@ class FixedArms:
         self.features = features
         self.everything: Ints = np.arange(len(features))
         self._rows: dict[bytes, int] | None = None
-        self._last: KnownOffer | None = None  # most problems offer the same object every round
+        self.last: KnownOffer | None = None  # most problems offer the same object every round
 
     def locate(self, arms: Arms) -> KnownOffer:
         """Row numbers of the offered arms."""
-        known = self._last  # read once: another thread may be asking about other arms
+        known = self.last  # read once: another thread may be asking about other arms
         if known is None or known.arms is not arms:
             whole = np.array_equal(arms.features, self.features)
             keys = self.everything if whole else self._find(arms)
             keys.flags.writeable = False  # kept for later rounds
-            known = self._last = KnownOffer(arms, keys, whole)
+            known = self.last = KnownOffer(arms, keys, whole)
         return known
 
     def _find(self, arms: Arms) -> Ints:

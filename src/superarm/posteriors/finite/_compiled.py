@@ -55,21 +55,20 @@ def add(
     weight[count] = 0.0
 
 
-@compiled(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, {_VECTOR}, {_VECTOR}, i8, f8, f8)")
+@compiled(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, i8, i8, {_MATRIX}, i8, f8, f8)")
 def observe(
-    columns: Floats, weight: Floats, pending: Ints, slot: Ints, count: int,
-    mean: Floats, variance: Floats, row: int, reward: float, noise: float,
+    columns: Floats, weight: Floats, pending: Ints, place: int, count: int,
+    moments: Floats, row: int, reward: float, noise: float,
 ) -> float:  # fmt: skip
     """Twin of ``loops.observe_numpy``."""
     n = columns.shape[1]
-    place = slot[row]
     column = columns[place].copy()
     total = column[row] + noise
-    innovation = (reward - mean[row]) / total
+    innovation = (reward - moments[0, row]) / total
     for i in range(n):
-        mean[i] += column[i] * innovation
-        left = variance[i] - column[i] * column[i] / total
-        variance[i] = left if left > 0.0 else 0.0
+        moments[0, i] += column[i] * innovation
+        left = moments[1, i] - column[i] * column[i] / total
+        moments[1, i] = left if left > 0.0 else 0.0
     for j in range(count):
         share = column[pending[j]] / total
         for i in range(n):
@@ -116,20 +115,21 @@ def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
 
 
 @compiled(
-    f"Tuple((f8, i8))({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, {_ROWS}, "
-    f"{_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
+    f"Tuple((f8, i8))({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, {_ROWS}, i8, "
+    f"{_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
 )
 def play(
     root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints, slot: Ints,
-    counts: Ints, mean: Floats, variance: Floats, total_weight: Floats, total_rewards: Floats,
+    counts: Ints, room: int, moments: Floats, total_weight: Floats, total_rewards: Floats,
     rewards: Floats, widths: Floats, normals: Floats, noise: float, choices: Ints, step: int,
 ) -> tuple[float, int]:  # fmt: skip
     """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
 
-    ``counts`` holds how many arms are pending and how many observations are left until the next
+    At most ``room`` arms may be pending. ``counts`` holds how many arms are pending and how many observations are left until the next
     fold. Returns the information gained and the first round not finished. If there are
     observations left before a fold was due, that round's arm is chosen already but found no room.
     """
+    mean, variance = moments[0], moments[1]
     information, deviation, index = 0.0, np.empty_like(mean), np.empty_like(mean)
     while step < len(rewards) and counts[1] > 0:
         if len(normals):
@@ -142,13 +142,13 @@ def play(
         row = _best(mean, deviation, widths[step], index)
         choices[step] = row
         if slot[row] < 0:
-            if counts[0] == len(pending):
+            if counts[0] >= room:
                 break  # chosen, but not yet observed
             add(root, base, columns, weight, pending, slot, counts[0], row)
             counts[0] += 1
         reward = rewards[step, row]
         information += observe(
-            columns, weight, pending, slot, counts[0], mean, variance, row, reward, noise
+            columns, weight, pending, slot[row], counts[0], moments, row, reward, noise
         )
         total_weight[row] += 1.0 / noise
         total_rewards[row] += reward / noise

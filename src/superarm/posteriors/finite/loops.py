@@ -17,6 +17,8 @@ import numpy as np
 from superarm.compiling import Backend, is_compiled
 from superarm.core import Floats, Ints
 
+PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+
 
 class Loops(NamedTuple):
     """One backend: numpy, or compiled."""
@@ -41,36 +43,43 @@ def add_numpy(
     slot: Ints, count: int, row: int,
 ) -> None:  # fmt: skip
     """Make an arm pending: its covariance column when R was up to date, and now."""
-    fresh = root @ root[row]
+    fresh = root.dot(root[row])
     base[count] = fresh
     columns[count] = fresh
     if count:
         known = base[:count]
-        observed = known[:, pending[:count]] + np.diag(1.0 / weight[:count])
-        columns[count] -= np.linalg.solve(observed, known[:, row]) @ known
+        observed = known[:, pending[:count]]
+        observed.flat[:: count + 1] += 1.0 / weight[:count]
+        # Not by columns × weight, which is the same: its rounding grows from arm to arm.
+        columns[count] -= np.linalg.solve(observed, known[:, row]).dot(known)
     pending[count] = row
     slot[row] = count
     weight[count] = 0.0
 
 
 def observe_numpy(
-    columns: Floats, weight: Floats, pending: Ints, slot: Ints, count: int,
-    mean: Floats, variance: Floats, row: int, reward: float, noise: float,
+    columns: Floats, weight: Floats, pending: Ints, place: int, count: int,
+    moments: Floats, row: int, reward: float, noise: float,
 ) -> float:  # fmt: skip
     """Condition on one observation of a pending arm, in place; returns the information gained.
 
+    ``place`` is where the arm stands among the pending, ``moments`` are all means and variances, (2, n).
     With c the arm's column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and
     every pending column loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
     """
     # BLAS works in place, which saves the temporaries: they would cost more than the sums.
     daxpy, dger = _blas()
-    place = slot.item(row)
+    mean = moments[0]
     column = columns[place].copy()
     total = column.item(row) + noise
     daxpy(column, mean, a=(reward - mean.item(row)) / total)
-    daxpy(column * column, variance, a=-1.0 / total)
-    np.maximum(variance, 0.0, out=variance)
-    dger(-1.0 / total, column, column[pending[:count]], a=columns[:count].T, overwrite_a=1)
+    if count > PENDING:  # all arms, in their own order: columns are P, with the variances in it
+        dger(-1.0 / total, column, column, a=columns.T, overwrite_a=1)
+    else:
+        variance = moments[1]
+        daxpy(column * column, variance, a=-1.0 / total)
+        np.maximum(variance, 0.0, out=variance)
+        dger(-1.0 / total, column, column[pending[:count]], a=columns[:count].T, overwrite_a=1)
     weight[place] += 1.0 / noise
     return 0.5 * math.log(total / noise)
 

@@ -21,10 +21,11 @@ from importlib.util import find_spec
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.capabilities import Resumable
 from superarm.compiling import Backend
-from superarm.core import Arms, Floats, Ints, Rng, State
+from superarm.core import Arms, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, ShapeError, StateError, install_line
 from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
 from superarm.kernels import Covariance
@@ -77,6 +78,7 @@ class FiniteGP(FixedPosterior, Resumable):
         if n == 0:
             raise InputError("the arm set is empty; give at least one arm")
         super().__init__(n, noise_variance, mean, self.arms)
+        self._size = n
         self._everything = self._fixed.everything
         self.backend: Backend = backend
         suited: Literal["root", "visited"] = "root" if n <= ROOT_LARGEST else "visited"
@@ -125,10 +127,21 @@ class FiniteGP(FixedPosterior, Resumable):
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         return self._engine.mean[keys], self._engine.variance[keys]
 
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
+        # The whole set, as in most rounds: nothing to gather, and nothing that BLAS would do.
+        turns, known = self._turns, self._fixed.last
+        if pending is None and known is not None and known.whole and known.arms is offer.arms:
+            written = turns.written
+            if not turns.writing:
+                engine = self._engine
+                belief = GaussianBelief(self, known.keys, engine.mean.copy(), engine.std())
+                if turns.written == written and not turns.writing:  # nobody wrote meanwhile
+                    return belief
+        return super().belief(offer, pending)
+
     def _belief(self, keys: Ints) -> GaussianBelief:
-        if keys is self._everything:  # nothing to gather
-            engine = self._engine
-            return GaussianBelief(self, keys, engine.mean.copy(), np.sqrt(engine.variance))
+        if keys is self._everything:
+            return GaussianBelief(self, keys, self._engine.mean.copy(), self._engine.std())
         return super()._belief(keys)
 
     def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
@@ -148,35 +161,31 @@ class FiniteGP(FixedPosterior, Resumable):
         self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
         engine = self._rooted
-        if engine is not None and noise_variance is None and _is_single(arms) and _is_single(rewards):
+        if engine is not None and noise_variance is None:
             # One arm, as in most rounds: the checks of the general way without its arrays.
-            row, reward = arms[0], rewards[0]
-            if (
-                isinstance(row, int | np.integer)
-                and not isinstance(row, bool)
-                and 0 <= row < len(self.arms)
-                and isinstance(reward, float)
-                and abs(reward) <= LARGEST
-            ):
-                with self._turns:
-                    if len(self.arms) <= _NO_THREADS:
-                        self._observe_one(engine, int(row), float(reward))
-                    else:
-                        with blas_threads_for(1):
+            row, reward = _only(arms), _only(rewards)
+            whole = type(row) is int or isinstance(row, np.integer)
+            if whole and 0 <= row < self._size and isinstance(reward, float):
+                if -LARGEST <= reward <= LARGEST:  # not so for NaN
+                    with self._turns:
+                        if self._size <= _NO_THREADS:
                             self._observe_one(engine, int(row), float(reward))
-                return
+                        else:
+                            with blas_threads_for(1):
+                                self._observe_one(engine, int(row), float(reward))
+                    return
         super().observe(arms, rewards, noise_variance, rng)
 
     def _observe_one(self, engine: RootEngine, row: int, reward: float) -> None:
-        noise = self.noise_variance
-        if not self._weight[row]:
+        noise, weight = self.noise_variance, self._weight
+        if not weight.item(row):
             self._seen = None
-        self.information_gain += engine.absorb_one(row, reward, noise, self._weight)
-        self._weight[row] += 1.0 / noise
+        self.information_gain += engine.absorb_one(row, reward, noise, weight)
+        weight[row] += 1.0 / noise
         self._weighted_rewards[row] += reward / noise
         self.count += 1
         self.version += 1
-        engine.maintain(self._weight, self._weighted_rewards)
+        engine.maintain(weight, self._weighted_rewards)
 
     def _check_noise(self, noise: float) -> None:
         if noise < self._engine.least_noise:
@@ -289,8 +298,11 @@ class FiniteGP(FixedPosterior, Resumable):
             weight[visited[part]] = self._weight[visited[part]]
 
 
-def _is_single(values: Any) -> bool:
-    """Whether this is a list or array of one entry; scalars and other things are not."""
-    if type(values) is np.ndarray:  # not a masked one
-        return bool(values.shape == (1,))
-    return isinstance(values, list) and len(values) == 1
+def _only(values: Any) -> Any:
+    """The entry of a list or array of one; ``None`` for anything else."""
+    kind = type(values)
+    if kind is list:
+        return values[0] if len(values) == 1 else None
+    if kind is np.ndarray and values.shape == (1,):  # not a masked one
+        return values.item()
+    return None

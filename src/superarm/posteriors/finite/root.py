@@ -4,13 +4,17 @@ P = R Rᵀ once R is up to date. A policy plays a few arms again and again, so t
 are kept *pending* and folded into R together:
 
 =============  ==================================================================
-``V``          the pending arms, v of them, at most ``PENDING``
+``V``          the pending arms, v of them: at most ``PENDING``, or all arms
 ``base``       rows of R Rᵀ for V: their covariance columns when R was last up to date
 ``columns``    the same columns now, (v, n)
 ``weight``     Σ 1/noise of what each pending arm was seen since then, (v,)
 =============  ==================================================================
 
 An observation then costs v·n instead of n·r. Mean and variance are always up to date.
+
+A policy that has not settled plays more arms than that. Where arms are few and nobody draws, all of
+them then count as pending: ``columns`` is P itself, and an observation of any arm is a rank-one update
+of it, n². (A draw takes a normal for every pending arm, of which there are ``PENDING``.)
 """
 
 from __future__ import annotations
@@ -26,12 +30,13 @@ from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
 from superarm.posteriors.fixed import as_rows
 from superarm.posteriors.variances import prior_variance
 
-from .loops import Loops, loops_of
+from .loops import PENDING, Loops, loops_of
 
-PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+MOST_WHOLE = 256  # arms up to which all may be pending: what one update of P costs, n², stays small
 # Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
 # noiseless arms would lose their digits to subtraction, which the root does not.
 LEAST_NOISE = 1e-5
+MOST_AT_ONCE = 160  # arms up to which all are pending from the start, where loops are not compiled
 FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
 _DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _KIND, _SCHEMA = "root-engine", 1
@@ -45,30 +50,37 @@ class RootEngine:
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
         # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
         # would choose the first arm.
-        self.variance = prior_variance(kernel, arms)
-        largest = float(self.variance.max())
+        variance = prior_variance(kernel, arms)
+        largest = float(variance.max())
         if 0.0 < largest < SMALLEST:
             advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
             raise InputError(f"the largest prior variance of the arms is {largest:g}; {advice}")
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
-        apart = np.abs(np.diagonal(prior) - self.variance)
+        apart = np.abs(np.diagonal(prior) - variance)
         if apart.max() > PSD_ERROR_LIMIT * largest:
             where = int(apart.argmax())
             raise NotPositiveDefiniteError(
-                f"the kernel's diag gives arm {where} the variance {self.variance[where]:g}, but its "
+                f"the kernel's diag gives arm {where} the variance {variance[where]:g}, but its "
                 f"matrix has {prior[where, where]:g} there; they must be the same"
             )
         # By this a state knows whether it belongs to the same prior.
         self._probe = prior @ np.cos(np.arange(len(arms)))
-        self.root, self.tolerance, self.mean = factor.root, factor.error, mean.copy()
+        self.root, self.tolerance = factor.root, factor.error
+        self._moments = np.stack([mean, variance])  # (2, n)
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
+        self._learn = self._loops.observe
+        self._compiled = self._loops.play is not None
         n = len(arms)
-        self._base, self._columns = np.zeros((PENDING, n)), np.zeros((PENDING, n))
-        self._pending_weight = np.zeros(PENDING)
-        self._pending = np.zeros(PENDING, dtype=np.int64)  # V
+        self._drawn = False  # whether draws were asked for since the last observation
+        capacity = n if PENDING < n <= MOST_WHOLE else PENDING
+        self._base, self._columns = np.zeros((capacity, n)), np.zeros((capacity, n))
+        self._pending_weight = np.zeros(capacity)
+        self._pending = np.zeros(capacity, dtype=np.int64)  # V
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
+        # Without compiled loops a call costs more than n² does: all arms are pending from the start.
+        self._at_once = not self._compiled and PENDING < n <= MOST_AT_ONCE
         self._count = 0
         self._until_fold = FOLD_EVERY
         self._least_noise = LEAST_NOISE * largest
@@ -104,21 +116,43 @@ class RootEngine:
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
         shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
-        distinct = len(set(pending.tolist())) == size <= PENDING
-        seen = ((held > 0.0) & (held <= (1.0 + 1e-9) * weight[pending])).all()
+        whole = size == len(self._pending) > PENDING
+        distinct = len(set(pending.tolist())) == size and (size <= PENDING or whole)
+        seen = (((held > 0.0) | whole) & (held >= 0.0)).all()
+        seen &= (held <= (1.0 + 1e-9) * weight[pending]).all()
         due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
         if not (shapes and distinct and seen and due):
             raise StateError("this state is damaged: it holds impossible values for the root form")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
             raise StateError("this state is damaged: its root and its variances do not agree")
-        self.root, self.mean, self.variance = root, mean, variance
+        self.root = root
+        self._moments[0], self._moments[1] = mean, variance
         self.normals_per_draw = self.rank + PENDING
         self._base[:size], self._columns[:size] = base, columns
         self._pending[:size], self._pending_weight[:size] = pending, held
         self._slot[pending] = np.arange(size)
         self._count, self._until_fold = size, until_fold
         return True
+
+    @property
+    def mean(self) -> Floats:
+        """(n,), a view."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Floats:
+        """(n,), a view or a new array."""
+        if self._count > PENDING and not self._compiled:  # see ``loops.observe_numpy``
+            return np.maximum(self._columns.diagonal(), 0.0)
+        return self._moments[1]
+
+    def std(self) -> Floats:
+        """(n,), a new array."""
+        if self._count > PENDING and not self._compiled:
+            variance = np.maximum(self._columns.diagonal(), 0.0)
+            return np.sqrt(variance, out=variance)
+        return np.sqrt(self._moments[1])
 
     def _row_squares(self) -> Floats:
         return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
@@ -138,38 +172,66 @@ class RootEngine:
 
         ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
         """
+        self._forget_whole()
         if len(rows) > PENDING // 4 or noise.min() < self._least_noise:
             self._fold()
             observed = self.root[rows]
             update = root_update(self.root, observed, noise)
-            self.mean += update.gain @ (rewards - self.mean[rows])
+            self._moments[0] += update.gain @ (rewards - self.mean[rows])
             self.root -= update.downdate @ observed
-            self.variance = self._row_squares()
+            self._moments[1] = self._row_squares()
             return update.information
         fresh = int(np.count_nonzero(self._slot[rows] < 0))
-        if self._count + fresh > PENDING:
-            self._fold()
+        if self._count + fresh > PENDING and fresh:
+            self._make_room()
         return sum(map(self._observe, rows.tolist(), rewards.tolist(), noise.tolist()))
 
     def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
         if noise < self._least_noise:
             return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
-        if self._count == PENDING and self._slot[row] < 0:
-            self._fold()
-        return self._observe(row, reward, noise)
+        place = self._slot.item(row)
+        count = self._count
+        if place < 0 or (count > PENDING and self._drawn):
+            self._forget_whole()
+            if self._count >= PENDING or self._at_once:
+                self._make_room()
+            return self._observe(row, reward, noise)
+        self._until_fold -= 1
+        return self._learn(
+            self._columns, self._pending_weight, self._pending, place, count, self._moments,
+            row, reward, noise,
+        )  # fmt: skip
 
     def _observe(self, row: int, reward: float, noise: float) -> float:
-        if self._slot[row] < 0:
+        place = self._slot.item(row)
+        if place < 0:
+            place = self._count
             self._loops.add(
                 self.root, self._base, self._columns, self._pending_weight, self._pending,
-                self._slot, self._count, row,
+                self._slot, place, row,
             )  # fmt: skip
             self._count += 1
         self._until_fold -= 1
-        return self._loops.observe(
-            self._columns, self._pending_weight, self._pending, self._slot, self._count,
-            self.mean, self.variance, row, reward, noise,
+        return self._learn(
+            self._columns, self._pending_weight, self._pending, place, self._count, self._moments,
+            row, reward, noise,
         )  # fmt: skip
+
+    def _make_room(self) -> None:
+        """More than ``PENDING`` arms are played: room for the next ones, or for all of them."""
+        self._fold()
+        n = len(self._slot)
+        if not PENDING < n <= MOST_WHOLE or self._drawn:
+            return
+        np.matmul(self.root, self.root.T, out=self._base)
+        self._columns[:] = self._base
+        self._pending[:] = self._slot[:] = np.arange(n)
+        self._count = n
+
+    def _forget_whole(self) -> None:
+        """Once draws are asked for, no more arms may be pending than they have normals for."""
+        if self._drawn and self._count > PENDING:
+            self._fold()
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         """Called after every observation with all merged data: clears rounding now and then."""
@@ -181,14 +243,19 @@ class RootEngine:
         self._until_fold = FOLD_EVERY
         if not self._count:
             return
-        pending = self._pending[: self._count]
-        observed = self.root[pending]
-        update = root_update(self.root, observed, 1.0 / self._pending_weight[: self._count])
-        self.root -= update.downdate @ observed
-        self.variance = self._row_squares()
-        self._slot[pending] = -1
+        self.root = self._folded_root()
+        self._moments[1] = self._row_squares()
+        self._slot[self._pending[: self._count]] = -1
         self._pending_weight[:] = 0.0
         self._count = 0
+
+    def _folded_root(self) -> Floats:
+        """The root with what is pending taken in, a new array."""
+        weight = self._pending_weight[: self._count]
+        seen = np.flatnonzero(weight)  # not all, where all arms count as pending
+        observed = self.root[self._pending[seen]]
+        update = root_update(self.root, observed, 1.0 / weight[seen])
+        return np.asarray(self.root - update.downdate @ observed)
 
     # --- asking ----------------------------------------------------------------------------
 
@@ -208,8 +275,12 @@ class RootEngine:
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
         """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
+        self._drawn = True
+        root, count = self.root, self._count
+        if count > PENDING:  # drawn for the first time: there are too few normals for them
+            root, count = self._folded_root(), 0
         return self._loops.draw(
-            self.root, normals, self._columns, self._pending_weight, self._pending, self._count
+            root, normals, self._columns, self._pending_weight, self._pending, count
         )
 
     # --- many rounds at once ---------------------------------------------------------------
@@ -233,11 +304,15 @@ class RootEngine:
         counts = np.zeros(2, dtype=np.int64)
         information, step = 0.0, 0
         table = np.empty((0, 0)) if normals is None else normals
+        if normals is not None:
+            self._drawn = True
+        self._forget_whole()
         while step < len(rewards):
             counts[:] = self._count, self._until_fold
+            room = max(PENDING, self._count)
             gained, step = self._loops.play(
                 self.root, self._base, self._columns, self._pending_weight, self._pending,
-                self._slot, counts, self.mean, self.variance, totals[0], totals[1],
+                self._slot, counts, room, self._moments, totals[0], totals[1],
                 rewards, widths, table, noise, choices, step,
             )  # fmt: skip
             self._count, self._until_fold = counts.tolist()
@@ -245,8 +320,10 @@ class RootEngine:
             if step == len(rewards) and self._until_fold > 0:
                 break
             chosen = self._until_fold > 0  # the arm of this round found no room among the pending
-            self._fold()
-            if chosen:
+            if not chosen:
+                self._fold()
+            else:
+                self._make_room()
                 row = int(choices[step])
                 reward = float(rewards[step, row])
                 information += self._observe(row, reward, noise)

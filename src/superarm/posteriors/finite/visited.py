@@ -104,6 +104,9 @@ class VisitedEngine:
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
 
+    def std(self) -> Floats:
+        return np.sqrt(self.variance)
+
     @property
     def rank(self) -> int:
         return len(self._visited)
