@@ -1,7 +1,7 @@
 """``DriftingGP`` beside twelve lines of folded numpy, and beside a Kalman filter written by hand.
 
 2,500 arms in the unit square, one of them seen a round. A round is *learn one reward, mean and std of
-every arm in the next round*. Arms are drawn at random, the same for all. The folded rival keeps a column
+every arm in the next round*. Arms are those that TV-GP-UCB chooses, the same for all. The folded rival keeps a column
 for every round, so that it is timed early; the filter's cost does not depend on the round. Contenders
 take turns round by round. The *limit* is one pass over the matrix that ours or the rival reads, (r, n)
 numbers: their bytes over the measured bandwidth of memory.
@@ -40,7 +40,7 @@ class Ours:
 
     def round(self, arm: int, reward: float) -> Moments:
         self._step = step = self._step + 1
-        self.gp.observe(((arm, float(step)),), [reward])
+        self.gp.observe([[arm, float(step)]], [reward])
         belief = self.gp.belief(Offer(step=step + 1, arms=self._offered))
         return Moments(belief.mean, belief.std)
 
@@ -65,8 +65,7 @@ def rows(quick: bool, bandwidth: float) -> tuple[list[Row], dict[str, Any]]:
     arms = grid(side)
     for name, kernel in KERNELS.items():
         rng = np.random.default_rng(0)
-        chosen = rng.integers(len(arms), size=last)
-        rewards = np.sin(6.0 * arms[chosen, 0] + np.arange(last) / 40.0) + 0.1 * rng.standard_normal(last)
+        noise, arm = 0.1 * rng.standard_normal(last), 0
         ours = Ours(kernel, arms)
         features = features_of(kernel, arms)
         contenders = {
@@ -80,14 +79,18 @@ def rows(quick: bool, bandwidth: float) -> tuple[list[Row], dict[str, Any]]:
         with without_gc():
             for t in range(last):
                 found: dict[str, Moments] = {}
+                x, y = arms[arm]
+                reward = float(np.sin(6.0 * x + t / 40.0) + np.cos(5.0 * y - t / 40.0) + noise[t])
 
-                def work(name: str, contender: Any, found: Any = found, t: int = t) -> None:
-                    found[name] = contender.round(int(chosen[t]), float(rewards[t]))
+                def work(each: str, contender: Any, key: tuple[int, float], found: Any = found) -> None:
+                    found[each] = contender.round(*key)
 
                 for each, contender in contenders.items():
-                    times[each].append(spent(partial(work, each, contender)))
+                    times[each].append(spent(partial(work, each, contender, (arm, reward))))
                 for each, moments in found.items():
                     worst[each] = max(worst[each], moments.difference(found["ours"]))
+                width = np.sqrt(0.8 * np.log(4.0 * (t + 2)))
+                arm = int(np.argmax(found["ours"].mean + width * found["ours"].std))
         for start, stop in windows:
             spans = {each: median_spent(found_[start:stop]) for each, found_ in times.items()}
             case = f"{name}, {ours.gp.form}, t = {start} to {stop}"

@@ -93,9 +93,7 @@ def rows(quick: bool) -> list[Row]:
     return made
 
 
-def _learn_alone(
-    gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int
-) -> dict[str, Spent]:
+def _learn_alone(gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int) -> dict[str, Spent]:
     def learn(observe: Callable[[int], object]) -> Callable[[], None]:
         at = count()
 

@@ -22,6 +22,8 @@ the columns L⁻¹P_S, and the mean moves by these times L⁻¹(y − h·a_S). F
 
 from __future__ import annotations
 
+import functools
+import math
 from abc import ABC, abstractmethod
 from copy import copy
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -41,6 +43,7 @@ FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance
 _ROOM = 64
 _PIECE = 512  # arms of one time that are learned at once
+_MOST_FACTORED = 2e6  # numbers of B up to which a Kalman filter may keep its factor, 16 MB
 
 
 class PriorRows:
@@ -68,7 +71,7 @@ class PriorRows:
 
     def visit(self, arms: Ints) -> Ints:
         """Where these arms stand among those visited."""
-        fresh = list(dict.fromkeys(arms[self._slot[arms] < 0].tolist()))
+        fresh = list(dict.fromkeys(arms[self._slot[arms] < 0].tolist()))  # each once, in order
         if fresh:
             made = self._kernel(self._arms[fresh], self._arms)  # of a user's own, it may raise
             size = len(self.visited)
@@ -77,6 +80,23 @@ class PriorRows:
             self._slot[fresh] = np.arange(size, size + len(fresh))
             self.visited += fresh
         return self._slot[arms]
+
+    def visit_one(self, arm: int) -> int:
+        """Where this arm stands among those visited."""
+        slot = self._slot.item(arm)
+        return slot if slot >= 0 else self.visit(np.array([arm])).item()
+
+    def row(self, arm: int) -> Floats:
+        """Prior covariances of an arm that was visited, (n,)."""
+        return self._rows[self._slot.item(arm)]
+
+
+@functools.cache
+def _dger() -> Any:
+    """Loaded on first use."""
+    from scipy.linalg.blas import dger
+
+    return dger
 
 
 class Watched(NamedTuple):
@@ -91,6 +111,11 @@ class Form(ABC):
     """What is known at one time; see the module. Only ``pass_time`` and ``observe`` change it."""
 
     name: ClassVar[FormName]
+
+    @property
+    def visits(self) -> bool:
+        """Whether prior covariances of the observed arms are needed."""
+        return True
 
     def __init__(self, space: StateSpace, prior: PriorRows, n: int) -> None:
         s = len(space.output)
@@ -173,6 +198,9 @@ class Form(ABC):
 
     def observe(self, rows: Ints, residual: Floats, noise: Floats) -> None:
         """Rewards of this time, without the prior mean; an arm may be there twice."""
+        if len(rows) == 1 and len(self.mean) == 1 and not len(self.watched.mean):
+            self.observe_one(int(rows[0]), float(residual[0]), float(noise[0]))
+            return
         if len(rows) > 1:
             rows, where = np.unique(rows, return_inverse=True)
             if len(rows) < len(where):  # repeats count as one, of their weighted mean
@@ -194,13 +222,8 @@ class Form(ABC):
         coordinates = coordinates / L.item() if len(rows) == 1 else solve_lower(L, coordinates)
         moved = solve_lower(L, residual - self.space.output @ self.mean[:, rows])
         columns = self._expanded(coordinates)
-        if len(columns) == 1 and len(self.mean) == 1:  # the usual case, in half the time
-            column = columns[0, 0]
-            self.mean[0] += moved.item() * column
-            self.known[0, 0] += column * column
-        else:
-            self.mean += np.tensordot(moved, columns, 1)
-            self.known += np.einsum("kan,kbn->abn", columns, columns)
+        self.mean += np.tensordot(moved, columns, 1)
+        self.known += np.einsum("kan,kbn->abn", columns, columns)
         if len(self.watched.mean):
             mean, cov, towards = self.watched
             pull = solve_lower(L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T)
@@ -208,6 +231,34 @@ class Form(ABC):
             self.watched = Watched(mean + moved @ pull, cov - pull.T @ pull, towards)
         self._keep(coordinates, columns)
         self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
+
+    def observe_one(self, row: int, residual: float, noise: float) -> None:
+        """One reward, as in nearly every round; where s is 1, without arrays of one entry."""
+        if len(self.mean) > 1 or len(self.watched.mean):
+            self.observe(np.array([row]), np.array([residual]), np.array([noise]))
+            return
+        h, mean = self.space.output.item(), self.mean[0]
+        coordinates, variance = self._coordinates_of(row, h)  # (c,), and P at the arm itself
+        total = max(variance, 0.0) + noise  # what is left of a variance may be all rounding
+        deviation = math.sqrt(total)
+        coordinates /= deviation
+        moved = (residual - h * mean.item(row)) / deviation
+        column = self._expanded_one(coordinates)
+        mean += moved * column
+        self.known[0, 0] += column * column
+        self._keep_one(coordinates, column)
+        self.information += 0.5 * math.log(total / noise)
+
+    @abstractmethod
+    def _coordinates_of(self, row: int, h: float) -> tuple[Floats, float]:
+        """P of one arm in the form's own coordinates, (c,), a new array, and P at the arm itself."""
+
+    @abstractmethod
+    def _expanded_one(self, coordinates: Floats) -> Floats:
+        """A column of Λ's root for every arm, (n,)."""
+
+    @abstractmethod
+    def _keep_one(self, coordinates: Floats, column: Floats) -> None: ...
 
     def watch(self, rows: Ints) -> None:
         """From now on what is learned of this moment's rewards of these arms is followed."""
@@ -225,6 +276,13 @@ class Form(ABC):
             return g * self.mean[0, rows], (g * g) * self.known[0, 0, rows]
         shrunk = np.einsum("a,b,abn->n", output, output, self.known[:, :, rows])
         return output @ self.mean[:, rows], shrunk
+
+    def all_moments(self, output: Floats) -> tuple[Floats, Floats]:
+        """:meth:`moments` of every arm, (n,) each, new arrays."""
+        if len(output) == 1:
+            g = output.item()
+            return g * self.mean[0], (g * g) * self.known[0, 0]
+        return output @ self.mean, np.einsum("a,b,abn->n", output, output, self.known)
 
 
 class FoldedForm(Form):
@@ -305,6 +363,31 @@ class FoldedForm(Form):
 
     def _expanded(self, coordinates: Floats) -> Floats:
         return coordinates.reshape(-1, *self.mean.shape)
+
+    def _coordinates_of(self, row: int, h: float) -> tuple[Floats, float]:
+        m = self._rank
+        self.prior.visit_one(row)
+        self._W = with_room(self._W, m, m + 1)  # here, where nothing has changed yet
+        self._left = with_room(self._left, m, m + 1)
+        left = self._left[:m]
+        W = self._W[:m, 0]
+        seen = W[:, row] * left
+        seen *= left
+        column = seen.dot(W)
+        column *= -h
+        column += h * self.prior.row(row)
+        return column, h * column.item(row)
+
+    def _expanded_one(self, coordinates: Floats) -> Floats:
+        return coordinates
+
+    def _keep_one(self, coordinates: Floats, column: Floats) -> None:
+        m = self._rank
+        self._W[m, 0] = column
+        self._left[m] = 1.0
+        self._rank = m + 1
+        if self._rank >= self.compact_at:
+            self.compact()
 
     def _keep(self, coordinates: Floats, columns: Floats) -> None:
         m, grown = self._rank, self._rank + len(columns)
@@ -415,14 +498,37 @@ class _BasisForm(Form):
         columns: Floats = by_state.reshape(len(coordinates) * s, -1) @ self._basis
         return columns.reshape(len(coordinates), s, n)
 
-    def _keep(self, coordinates: Floats, columns: Floats) -> None:
-        G, scaled = self._held, coordinates / np.sqrt(self._faded)
-        if len(coordinates) == 1 and G.flags.c_contiguous:
-            from scipy.linalg.blas import dger
+    def _coordinates_of(self, row: int, h: float) -> tuple[Floats, float]:
+        unit = self._unit(row)  # may add to the basis
+        values = self._values(row)
+        found = values.dot(self._held)
+        found *= -h * self._faded
+        found += h * unit
+        return found, h * float(found.dot(values))
 
-            dger(1.0, scaled[0], scaled[0], a=G.T, overwrite_a=1)  # G is symmetric
+    def _expanded_one(self, coordinates: Floats) -> Floats:
+        return coordinates.dot(self._basis)
+
+    def _keep_one(self, coordinates: Floats, column: Floats) -> None:
+        G = self._held
+        if G.flags.c_contiguous:
+            _dger()(1.0 / self._faded, coordinates, coordinates, a=G.T, overwrite_a=1)  # symmetric
         else:
-            G += scaled.T @ scaled
+            scaled = coordinates / math.sqrt(self._faded)
+            G += np.multiply.outer(scaled, scaled)
+
+    @abstractmethod
+    def _unit(self, row: int) -> Floats:
+        """e_x of one arm, (q,)."""
+
+    def _values(self, row: int) -> Floats:
+        """B at one arm, (q,)."""
+        return self._basis[:, row].copy()
+
+    def _keep(self, coordinates: Floats, columns: Floats) -> None:
+        scaled = coordinates / np.sqrt(self._faded)
+        G = self._held
+        G += scaled.T @ scaled
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
         values = self._basis[:, rows].T  # (k, q)
@@ -433,20 +539,123 @@ class _BasisForm(Form):
 
 
 class KalmanForm(_BasisForm):
-    """B are features of the kernel: the cost does not depend on how much was observed."""
+    """B are features of the kernel: the cost does not depend on how much was observed.
+
+    While fewer than q rewards were observed, G is kept as its factor: one row for each reward, which
+    holds its column of Λ's root for every arm and the same column's coordinates in B, (m, n + q). A
+    round then reads m·n numbers in place of the q·n of B. Questions leave it at that; what cannot be
+    done with the factor makes G of it first.
+    """
 
     name = "kalman"
 
     def __init__(self, space: StateSpace, prior: PriorRows, features: Floats) -> None:
-        super().__init__(space, prior, len(features), features.shape[1])
+        n, q = features.shape
+        super().__init__(space, prior, n, q)
         self._features = np.ascontiguousarray(features.T)
+        self._by_arm = np.ascontiguousarray(features)  # an arm's own lie together, (n, q)
+        self._factored = len(space.output) == 1 and n * q <= _MOST_FACTORED
+        self._rows = np.empty((min(_ROOM, q) if self._factored else 0, n + q))  # as they were made
+        self._left = np.empty(len(self._rows))  # what is left of them
+        self._count = 0  # rows in use
 
     @property
     def _basis(self) -> Floats:
         return self._features
 
+    @property
+    def learned(self) -> Floats:
+        """G"""
+        if not self._factored:
+            return super().learned
+        root = self._root_in_basis()
+        return root.T @ root
+
+    @property
+    def visits(self) -> bool:
+        """Whether prior covariances of the observed arms are needed."""
+        return self._factored
+
+    def _root_in_basis(self) -> Floats:
+        """Γ with G = ΓᵀΓ, (m, q)."""
+        m, n = self._count, self.mean.shape[1]
+        return self._left[:m, None] * self._rows[:m, n:]
+
+    def _make_whole(self) -> None:
+        """From now on G itself."""
+        if self._factored:
+            self._G[:] = self.learned
+            self._faded = 1.0
+            self._drop_factor()
+
+    def _drop_factor(self) -> None:
+        self._factored, self._count = False, 0
+        self._rows, self._left = self._rows[:0], self._left[:0]
+
+    def resume(self, state: State) -> None:
+        self._drop_factor()
+        super().resume(state)
+
+    def copied(self, prior: PriorRows | None = None) -> Self:
+        other = super().copied(prior)
+        # Rows are never changed once they are made: they are shared. Who adds one takes a longer array.
+        other._rows, other._left = self._rows[: self._count], self._left[: self._count].copy()
+        return other
+
+    def _age(self, A: Floats) -> None:
+        if self._factored:
+            self._left[: self._count] *= A.item()
+        else:
+            super()._age(A)
+
+    def _coordinates(self, rows: Ints) -> Floats:
+        self._make_whole()
+        return super()._coordinates(rows)
+
     def _units(self, rows: Ints) -> Floats:
         return self._features[:, rows].T
+
+    def _unit(self, row: int) -> Floats:
+        return self._by_arm[row]
+
+    def _values(self, row: int) -> Floats:
+        return self._by_arm[row]
+
+    def _coordinates_of(self, row: int, h: float) -> tuple[Floats, float]:
+        if not self._factored:
+            return super()._coordinates_of(row, h)
+        self.prior.visit_one(row)
+        m, n = self._count, self.mean.shape[1]
+        self._rows = with_room(self._rows, m, m + 1)
+        self._left = with_room(self._left, m, m + 1)
+        seen = self._rows[:m, row] * self._left[:m]
+        seen *= self._left[:m]
+        both = seen.dot(self._rows[:m])  # the column, and its coordinates
+        both *= -h
+        both[:n] += h * self.prior.row(row)
+        both[n:] += h * self._by_arm[row]
+        return both, h * both.item(row)
+
+    def _expanded_one(self, coordinates: Floats) -> Floats:
+        return (
+            coordinates[: self.mean.shape[1]] if self._factored else super()._expanded_one(coordinates)
+        )
+
+    def _keep_one(self, coordinates: Floats, column: Floats) -> None:
+        if not self._factored:
+            super()._keep_one(coordinates, column)
+            return
+        m = self._count
+        self._rows[m], self._left[m] = coordinates, 1.0
+        self._count = m + 1
+        if self._count >= len(self._basis):
+            self._make_whole()
+
+    def explained(self, left: Floats, right: Floats) -> Floats:
+        if not self._factored:
+            return super().explained(left, right)
+        root = self._root_in_basis()
+        return np.asarray((left @ root.T) @ (right @ root.T).T)
 
 
 class VisitedForm(_BasisForm):
@@ -496,3 +705,11 @@ class VisitedForm(_BasisForm):
         units = np.zeros((len(rows), self._size))
         units[np.arange(len(rows)), slots] = 1.0
         return units
+
+    def _unit(self, row: int) -> Floats:
+        slot = self.prior.visit_one(row)
+        if slot >= self._size:
+            self._grow(slot + 1)
+        unit = np.zeros(self._size)
+        unit[slot] = 1.0
+        return unit

@@ -31,9 +31,10 @@ from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
 from superarm.posteriors.base import GaussianPosterior, Memory
+from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms, as_rows
 from superarm.posteriors.rows import Observed, ObservedData
-from superarm.posteriors.variances import prior_variance
+from superarm.posteriors.variances import prior_variance, standard_deviation
 from superarm.registry import contradiction, foreign_parts, register
 
 from .forms import (
@@ -231,8 +232,32 @@ class DriftingGP(GaussianPosterior):
         keys[:, 0], keys[:, 1] = rows, offer.moment
         return keys
 
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
+        # The whole set from now on, as in most rounds: nothing to gather.
+        turns, known = self._turns, self._fixed.last
+        if pending is None and known is not None and known.whole and known.arms is offer.arms:
+            written = turns.written
+            if not turns.writing and self.count and offer.moment >= self._form.time:
+                belief = self._whole_belief(offer)
+                if turns.written == written and not turns.writing:  # nobody wrote meanwhile
+                    return belief
+        return super().belief(offer, pending)
+
+    def _whole_belief(self, offer: Offer) -> GaussianBelief:
+        form = self._form
+        output = self._space.output @ self._space.transition(offer.moment - form.time)
+        mean, variance = form.all_moments(output)
+        mean += self.prior_mean
+        np.subtract(self._variance, variance, out=variance)
+        std = standard_deviation(variance, lambda: self._scale)
+        return GaussianBelief(self, self.keys(offer), mean, std)
+
     def _as_keys(self, arms: Any) -> Floats:
         keys = as_features(arms, "arms", 2)
+        if len(keys) == 1:
+            row, time = keys[0].tolist()
+            if row.is_integer() and 0.0 <= row < len(self.prior_mean) and abs(time) <= _LATEST:
+                return keys  # as in most rounds; else an error is told below
         rows = keys[:, 0]
         if (rows != np.floor(rows)).any() or (np.abs(rows) > 2**53).any():
             raise InputError("arms must be rows of a row number and a time, as in [[3, 10.0]]")
@@ -355,7 +380,27 @@ class DriftingGP(GaussianPosterior):
 
     # --- learning --------------------------------------------------------------------------
 
+    def _absorb_one(self, key: Floats, reward: float, noise: float) -> float:
+        """One reward of now, in the way of ``_absorb``; nothing can fail after the arm is visited."""
+        form, before = self._form, self._form.information
+        row, time = int(key[0]), float(key[1])
+        if form.visits:  # a kernel of the user's own may raise
+            self._prior.visit_one(row)
+        checkpoints = self._checkpoints
+        added = self._checkpoint(form, time, checkpoints)
+        form.pass_time(time)
+        form.observe_one(row, reward - self.prior_mean.item(row), noise)
+        with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
+            form = self._reconsidered(form)
+        self._form = form
+        self._data.append(key[None], np.array([reward]), np.array([noise]))
+        if added:
+            self._forget()
+        return form.information - before
+
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        if len(keys) == 1 and noise[0] >= self._least_noise and keys[0, 1] >= self._form.time:
+            return self._absorb_one(keys[0], float(rewards[0]), float(noise[0]))
         order = np.argsort(keys[:, 1], kind="stable")
         fresh = Observed(keys[order], rewards[order], noise[order])
         fresh = fresh.part(fresh.arms[:, 1] > self._forgotten)
@@ -363,7 +408,7 @@ class DriftingGP(GaussianPosterior):
         if not len(fresh.noise):
             self.ignored = ignored
             return 0.0
-        if self.form != "kalman":  # a kernel of the user's own may raise, and nothing has changed yet
+        if self._form.visits:  # a kernel of the user's own may raise, and nothing has changed yet
             self._prior.visit(fresh.arms[:, 0].astype(np.intp))
         first, before = fresh.arms[0, 1], self._form.information
         checkpoints = [each for each in self._checkpoints if each.time < first]
@@ -402,14 +447,21 @@ class DriftingGP(GaussianPosterior):
         bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
         for start, stop in itertools.pairwise(bounds):
             time = times[start].item()
-            if time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0:
-                checkpoints.append(form.copied())
-                _thin(checkpoints)
+            self._checkpoint(form, time, checkpoints)
             form.pass_time(time)
             form.observe(rows[start:stop], residual[start:stop], since.noise[start:stop])
             with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
                 form = self._reconsidered(form)
         return form
+
+    @staticmethod
+    def _checkpoint(form: Form, time: float, checkpoints: list[Form]) -> bool:
+        """Add what is known to the checkpoints before a new time, now and then."""
+        due = time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0
+        if due:
+            checkpoints.append(form.copied())
+            _thin(checkpoints)
+        return bool(due)
 
     def _forget(self) -> None:
         """Let go of what has faded: it is no longer needed for feedback from before it."""
