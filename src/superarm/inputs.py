@@ -23,10 +23,9 @@ them fit a float."""
 
 def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
-    if type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2:
-        # What policies and posteriors hand each other in every round.
-        if (columns is None or values.shape[1] == columns) and _surely_small(values):
-            return values
+    plain = type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2
+    if plain and columns in (None, values.shape[1]) and _surely_small(values):
+        return values  # what policies and posteriors hand each other in every round
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
         told = "it must be two-dimensional (n, d), one row per arm"

@@ -278,7 +278,7 @@ class GrowingCholesky:
         self._size = grown
 
 
-# What ``dtrsm`` is always told, by address: side L, triangle U, transposed T, diagonal N; and a factor 1.
+# Constant arguments of ``dtrsm``, by address: side L, triangle U, transposed T, diagonal N; a factor 1.
 _LETTERS = ctypes.create_string_buffer(b"LUTN")
 _FROM_THE_LEFT_TRANSPOSED = tuple(ctypes.addressof(_LETTERS) + place for place in range(4))
 _ONE = ctypes.c_double(1.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints, Offer
 from superarm.kernels import SquaredExponential
-from superarm.oracles import GroupTopK, Groups, TopK
+from superarm.oracles import Groups, GroupTopK, TopK
 from superarm.oracles.base import one_by_one
 from superarm.oracles.ties import TIE, best_first, first_best, tie_limit
 from superarm.posteriors import FiniteGP

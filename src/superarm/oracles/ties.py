@@ -7,6 +7,7 @@ their order in the offer decides, as it does among arms that are exactly equal.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -18,8 +19,8 @@ TIE = 2.0**-40
 
 A posterior of v visited arms with noise λ and prior variance s is rounded by about v·ε·s/λ of its
 scale: 1e-12 for v = 100 and λ = s/40, as the papers have them. Against a fresh solve means and
-standard deviations differ by up to 2e-12 after 30,000 rounds (bench/README.md). Choosing the arm that is
-worse by that much costs nothing that could be seen.
+standard deviations differ by up to 2e-12 after 30,000 rounds (bench/README.md). An arm chosen for its
+position is worse by no more than that.
 """
 
 
@@ -40,14 +41,14 @@ def first_best(desirability: Floats) -> int:
 
 
 def best_first(desirability: Floats, k: int) -> Ints:
-    """All arms by falling desirability, exact at least for the first ``k``; ties in the order of the offer.
+    """All arms by falling desirability, ties in the order of the offer; only the first ``k`` are sure.
 
     Each arm is the first of those that tie with the best one left, as :func:`first_best` has it.
     """
     # A stable sort of the negated values keeps the first of equals in front.
     order: Ints = (-desirability).argsort(kind="stable")
     values = desirability[order[: k + 1]].tolist()
-    if not any(tie_limit(high) <= low < high for high, low in zip(values, values[1:], strict=False)):
+    if not any(tie_limit(high) <= low < high for high, low in pairwise(values)):
         return order
     values = desirability[order].tolist()
     start = 0

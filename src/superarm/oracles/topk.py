@@ -20,7 +20,7 @@ from .ties import best_first, first_best
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
 class TopK(ComparesOnly):
-    """The ``k`` arms of largest desirability; ties, also within rounding, go to the arm offered first."""
+    """The ``k`` arms of largest desirability; ties within rounding go to the arm offered first."""
 
     k: int = 1
     deterministic: ClassVar[bool] = True

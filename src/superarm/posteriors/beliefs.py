@@ -102,7 +102,7 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         self._version = posterior.version if version is None else version
         self._given = given
         self._cov: Floats | None = None
-        # Arrays that nobody else has. A rule that wrote into them would change what the decision reports.
+        # Nobody else has these arrays; a rule that wrote into them would change a decision's report.
         mean.setflags(write=False)
         std.setflags(write=False)
         self.mean, self.std = mean, std

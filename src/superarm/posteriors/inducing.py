@@ -80,8 +80,9 @@ class InducingGP(KernelPosterior):
         if fit is None:
             return np.zeros(len(keys)) + prior, variance
         prior_rows, rows = self._once("solved", keys, fit.summary.ask)
-        lost = np.einsum("ij,ij->j", prior_rows, prior_rows) - np.einsum("ij,ij->j", rows, rows)
-        return fit.summary.weights @ rows + prior, variance - lost
+        variance -= np.einsum("ij,ij->j", prior_rows, prior_rows)
+        variance += np.einsum("ij,ij->j", rows, rows)
+        return fit.summary.weights.dot(rows) + prior, variance
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         some = slice(None) if at is None else at
@@ -91,10 +92,19 @@ class InducingGP(KernelPosterior):
             covariance += rows[:, some].T @ rows - prior_rows[:, some].T @ prior_rows
         return covariance
 
+    def _prior_or_known(self, keys: Floats) -> Floats:
+        """The covariance of arms to be observed, without keeping what was made for it."""
+        covariance = np.array(self.kernel(keys), dtype=np.float64)
+        if self._fit is not None:
+            prior_rows, rows = self._fit.summary.ask(keys)
+            covariance += rows.T @ rows
+            covariance -= prior_rows.T @ prior_rows
+        return covariance
+
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
-        information = sum(information_in(self._covariance(keys[each]), noise[each]) for each in blocks)
+        information = sum(information_in(self._prior_or_known(keys[b]), noise[b]) for b in blocks)
         data = Observed(keys, rewards, noise).after(self.observed)
         count = len(data.rewards)
         fit = self._fitted(data, rng.choice(count, size=min(count, self.inducing), replace=False))

@@ -13,7 +13,7 @@ from superarm.errors import InputError, ShapeError, StateError
 from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_type
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
-from superarm.linalg import cholesky, with_room
+from superarm.linalg import add_to_diagonal, cholesky, with_room
 
 from .base import GaussianPosterior, Memory
 from .variances import largest_variance
@@ -171,6 +171,8 @@ class KernelPosterior(RowPosterior):
 def information_in(covariance: Floats, noise: Floats) -> float:
     """½ ln det(I + D^{-½} Σ D^{-½}): what observing arms with this covariance tells, nats."""
     weight = 1.0 / np.sqrt(noise)
-    seen = np.eye(len(noise)) + covariance * np.outer(weight, weight)
+    seen = covariance * weight
+    seen *= weight[:, None]
+    add_to_diagonal(seen, 1.0)
     factor = cholesky(seen, "the covariance of the observed arms")
-    return max(0.0, float(np.log(np.diagonal(factor)).sum()))
+    return max(0.0, float(np.log(factor.diagonal()).sum()))

@@ -18,16 +18,17 @@ values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.kernels import Covariance
-from superarm.linalg import cholesky, solve_lower
+from superarm.kernels import Covariance, Kernel
+from superarm.linalg import add_to_diagonal, cholesky, solve_lower
 from superarm.threads import blas_threads_for
 
-from .variances import prior_variance
+from .variances import constant_variance, prior_variance
 
 BLOCK = 1024  # observations whose joint covariance is made at once, and means asked for at once
 _ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
@@ -46,7 +47,7 @@ class PointSummary:
     def __init__(self, kernel: Covariance, points: Floats, jitter: float = 0.0) -> None:
         self.kernel, self.points = kernel, points
         prior = np.array(kernel(points), dtype=np.float64)
-        prior[np.diag_indices_from(prior)] += jitter
+        add_to_diagonal(prior, jitter)
         # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
         self._prior_inverse = _inverse(cholesky(prior, "the covariance of the inducing points"))
         self.precision = np.eye(len(points))  # I + A Aᵀ
@@ -59,11 +60,16 @@ class PointSummary:
         """Take observations in; ``residual`` is without the prior mean."""
         weight = 1.0 / np.sqrt(noise)
         precision, told, lost = self.precision.copy(), self.told.copy(), self.lost
+        level = constant_variance(self.kernel)
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
             rows = self._prior_rows(arms[block])
-            left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
-            lost = max(lost, float(left.max()))
+            explained = np.einsum("ij,ij->j", rows, rows)
+            if level is None:
+                left = prior_variance(self.kernel, arms[block]) - explained
+                lost = max(lost, float(left.max()))
+            else:
+                lost = max(lost, level - float(explained.min()))
             rows *= weight[block]
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T
@@ -81,16 +87,24 @@ class PointSummary:
         return Asked(prior_rows, self._factor_inverse @ prior_rows)
 
     def _prior_rows(self, keys: Floats) -> Floats:
-        from scipy.linalg.blas import dtrmm
-
         cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
+        own = isinstance(self.kernel, Kernel)  # then it is a new array, and may be overwritten
         with blas_threads_for(len(cross) * cross.size / 2):
             # On the transposes, which is how BLAS reads C-ordered arrays.
-            return np.asarray(dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T)
+            rows = _dtrmm()(1.0, self._prior_inverse.T, cross.T, side=1, lower=0, overwrite_b=own)
+            return np.asarray(rows.T)
+
+
+@functools.cache
+def _dtrmm() -> Any:
+    """Loaded on first use."""
+    from scipy.linalg.blas import dtrmm
+
+    return dtrmm
 
 
 def _inverse(L: Floats) -> Floats:
-    return solve_lower(L, np.eye(len(L)))
+    return np.ascontiguousarray(solve_lower(L, np.eye(len(L))))
 
 
 def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:

@@ -386,6 +386,7 @@ class DriftingGP(GaussianPosterior):
         row, time = int(key[0]), float(key[1])
         if form.visits:  # a kernel of the user's own may raise
             self._prior.visit_one(row)
+        self._data.reserve(key[None])
         checkpoints = self._checkpoints
         added = self._checkpoint(form, time, checkpoints)
         form.pass_time(time)

@@ -125,9 +125,10 @@ def play(
 ) -> tuple[float, int]:  # fmt: skip
     """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
 
-    At most ``room`` arms may be pending. ``counts`` holds how many arms are pending and how many observations are left until the next
-    fold. Returns the information gained and the first round not finished. If there are
-    observations left before a fold was due, that round's arm is chosen already but found no room.
+    At most ``room`` arms may be pending. ``counts`` holds how many are and how many observations
+    are left until the next fold. Returns the information gained and the first round not finished.
+    If there are observations left before a fold was due, that round's arm is chosen already but
+    found no room.
     """
     mean, variance = moments[0], moments[1]
     information, deviation, index = 0.0, np.empty_like(mean), np.empty_like(mean)

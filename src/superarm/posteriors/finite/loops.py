@@ -63,7 +63,7 @@ def observe_numpy(
 ) -> float:  # fmt: skip
     """Condition on one observation of a pending arm, in place; returns the information gained.
 
-    ``place`` is where the arm stands among the pending, ``moments`` are all means and variances, (2, n).
+    ``place`` is where the arm stands among the pending; ``moments`` are means and variances, (2, n).
     With c the arm's column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and
     every pending column loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
     """

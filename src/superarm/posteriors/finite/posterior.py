@@ -165,15 +165,15 @@ class FiniteGP(FixedPosterior, Resumable):
             # One arm, as in most rounds: the checks of the general way without its arrays.
             row, reward = _only(arms), _only(rewards)
             whole = type(row) is int or isinstance(row, np.integer)
-            if whole and 0 <= row < self._size and isinstance(reward, float):
-                if -LARGEST <= reward <= LARGEST:  # not so for NaN
-                    with self._turns:
-                        if self._size <= _NO_THREADS:
+            known = whole and 0 <= row < self._size
+            if known and isinstance(reward, float) and -LARGEST <= reward <= LARGEST:  # no NaN
+                with self._turns:
+                    if self._size <= _NO_THREADS:
+                        self._observe_one(engine, int(row), float(reward))
+                    else:
+                        with blas_threads_for(1):
                             self._observe_one(engine, int(row), float(reward))
-                        else:
-                            with blas_threads_for(1):
-                                self._observe_one(engine, int(row), float(reward))
-                    return
+                return
         super().observe(arms, rewards, noise_variance, rng)
 
     def _observe_one(self, engine: RootEngine, row: int, reward: float) -> None:
