@@ -192,6 +192,7 @@ class RootUpdate(NamedTuple):
     gain: Floats  # (n, k): the mean moves by ``gain @ innovation``
     downdate: Floats  # (n, k): the root becomes ``root - downdate @ rows``
     information: float  # ½ ln det(I + D^{-1/2} P D^{-1/2}), nats
+    factor: Floats  # (k, k): lower Cholesky factor of the observed rewards' covariance
 
 
 def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdate:
@@ -214,6 +215,7 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
         gain=solve_lower(L, whitened, transposed=True).T,
         downdate=solve_lower(M, whitened, transposed=True).T,
         information=information(L, noise_variance),
+        factor=L,
     )
 
 

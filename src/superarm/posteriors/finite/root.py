@@ -26,9 +26,9 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError
 from superarm.inputs import SMALLEST, as_features, as_vector
 from superarm.kernels import Covariance
-from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
+from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update, solve_lower
 from superarm.posteriors.fixed import as_rows
-from superarm.posteriors.variances import prior_variance
+from superarm.posteriors.variances import SURE_NOISE, check_means, prior_variance
 
 from .loops import PENDING, Loops, loops_of
 
@@ -84,6 +84,10 @@ class RootEngine:
         self._count = 0
         self._until_fold = FOLD_EVERY
         self._least_noise = LEAST_NOISE * largest
+        self._largest = largest  # prior variance
+        self._misfit = 0.0  # ‖z‖² of what was observed with next to no noise: see ``variances.py``
+        self._smallest_noise = np.inf
+        self._warned = False
 
     # --- state -----------------------------------------------------------------------------
 
@@ -177,7 +181,9 @@ class RootEngine:
             self._fold()
             observed = self.root[rows]
             update = root_update(self.root, observed, noise)
-            self._moments[0] += update.gain @ (rewards - self.mean[rows])
+            innovation = rewards - self.mean[rows]
+            self._check_digits(update.factor, innovation, float(noise.min()))
+            self._moments[0] += update.gain @ innovation
             self.root -= update.downdate @ observed
             self._moments[1] = self._row_squares()
             return update.information
@@ -216,6 +222,17 @@ class RootEngine:
             self._columns, self._pending_weight, self._pending, place, self._count, self._moments,
             row, reward, noise,
         )  # fmt: skip
+
+    def _check_digits(self, factor: Floats, innovation: Floats, noise: float) -> None:
+        """Warn, once and before anything changes, where means lose their digits for lack of noise."""
+        if noise >= SURE_NOISE * self._largest:
+            return
+        z = solve_lower(factor, innovation)
+        misfit, least = self._misfit + float(z @ z), min(self._smallest_noise, noise)
+        if not self._warned:
+            largest_mean = float(np.abs(self.mean).max())
+            self._warned = check_means(misfit, least, self._largest, largest_mean)
+        self._misfit, self._smallest_noise = misfit, least
 
     def _make_room(self) -> None:
         """More than ``PENDING`` arms are played: room for the next ones, or for all of them."""

@@ -22,7 +22,13 @@ from superarm.linalg import (
 )
 from superarm.posteriors.rows import ObservedData, information_in
 from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
-from superarm.posteriors.variances import constant_variance, largest_variance, prior_variance
+from superarm.posteriors.variances import (
+    SURE_NOISE,
+    check_means,
+    constant_variance,
+    largest_variance,
+    prior_variance,
+)
 from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
@@ -50,6 +56,7 @@ class CholeskyForm:
         self._copies = None if isinstance(kernel, Kernel) else True
         self._factor = GrowingCholesky(capacity)
         self._z = np.empty(capacity)
+        self._warned = False  # that means have lost their digits
 
     @classmethod
     def fitted_to(cls, kernel: Covariance, data: ObservedData, residual: Floats) -> CholeskyForm:
@@ -99,11 +106,21 @@ class CholeskyForm:
         scale = largest_variance(self._kernel, keys) + float(noise.max())
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         fresh = solve_lower(corner, innovation)
+        self._check_digits(fresh, float(noise.min()), scale, innovation)
         size, grown = len(self._factor), len(self._factor) + len(fresh)
         self._z = with_room(self._z, size, grown)
         self._factor.append(rows, corner)
         self._z[size:grown] = fresh
         return information(corner, noise)
+
+    def _check_digits(self, fresh: Floats, noise: float, scale: float, innovation: Floats) -> None:
+        """Warn, once and before anything changes, where means lose their digits for lack of noise."""
+        if noise >= SURE_NOISE * scale or self._warned:
+            return
+        z = self._z[: len(self._factor)]
+        misfit = float(z @ z + fresh @ fresh)
+        # Those asked about lie about as far from 0 as the rewards do, which were told last.
+        self._warned = check_means(misfit, noise, scale, float(np.abs(innovation).max()))
 
     def fitted(self) -> Floats:
         """Posterior means of everything observed, without the prior mean, (N,)."""
