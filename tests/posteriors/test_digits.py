@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -53,8 +53,9 @@ Make = Callable[[Floats, float], tuple[Any, Any]]
 
 
 @pytest.fixture(params=[finite, streaming])
-def make(request: pytest.FixtureRequest) -> Iterator[Make]:
-    yield request.param
+def make(request: pytest.FixtureRequest) -> Make:
+    made: Make = request.param
+    return made
 
 
 def learned(make: Make, arms: Floats, rewards: Floats, noise: float) -> tuple[Floats, list[Any]]:

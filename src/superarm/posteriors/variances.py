@@ -7,11 +7,12 @@ c·N·ε·s (1 + ‖a‖)². Since ‖a‖² = bᵀA⁻²b ≤ s/λ, λ the leas
 about 1e-8 s for a thousand observations and noise of 1e-4 s, with c = 4. What is found in practice
 is far less, also with less noise.
 
-The same change moves a mean bᵀA⁻¹r, r the rewards without the prior mean, by at most c·N·ε·s·‖a‖·‖A⁻¹r‖.
-At an arm that was observed ‖a‖ is at most 1, because no eigenvalue of A⁻¹K is larger. ‖A⁻¹r‖ is at most
-‖z‖/√λ with z = L⁻¹r and L Lᵀ = A: ‖z‖² is N where rewards scatter as the noise says, and Δ²/λ where they
-differ by Δ at equal arms. So ε·s·‖z‖/√λ tells how many digits a mean has: against 60 digits it is within
-a factor of 10 of the error that is found, for noise from 1e-6 s to 1e-12 s. :func:`check_means` warns.
+The same change moves a mean bᵀA⁻¹r, r the rewards without the prior mean, by at most
+c·N·ε·s·‖a‖·‖A⁻¹r‖. At an arm that was observed ‖a‖ is at most 1, because no eigenvalue of A⁻¹K is
+larger. ‖A⁻¹r‖ is at most ‖z‖/√λ with z = L⁻¹r and L Lᵀ = A: ‖z‖² is N where rewards scatter as the
+noise says, and Δ²/λ where they differ by Δ at equal arms. So ε·s·‖z‖/√λ estimates the error of a mean:
+against 60 digits it is within a factor of 10 of what is found, for noise from 1e-6 s to 1e-12 s.
+:func:`check_means` warns.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def check_means(misfit: float, noise: float, scale: float, largest_mean: float) 
         return False
     enough = noise * error / _FEW_DIGITS
     errors.warn(
-        f"means may be wrong by about {error:.0e} of their size: arms that are nearly equal have rewards "
-        f"that a noise_variance of {noise:.3g} does not explain; use at least {enough:.1g}",
+        f"means may be wrong by about {error:.0e} of their size: nearly equal arms have rewards that a "
+        f"noise_variance of {noise:.3g} does not explain; use at least {enough:.1g}",
         errors.PrecisionWarning,
     )
     return True

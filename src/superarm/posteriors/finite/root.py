@@ -39,12 +39,13 @@ LEAST_NOISE = 1e-5
 MOST_AT_ONCE = 160  # arms up to which all are pending from the start, where loops are not compiled
 FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
 _DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
-_KIND, _SCHEMA = "root-engine", 1
+_SCHEMA = 1
 
 
 class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
 
+    kind = "root-engine"
     least_noise = 0.0  # it has the digits for any noise
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
@@ -97,14 +98,14 @@ class RootEngine:
         arrays = {name: getattr(self, f"_{name}")[: self._count].copy() for name in names}
         arrays |= {name: getattr(self, name).copy() for name in ("root", "mean", "variance")}
         arrays["probe"], scalars = self._probe.copy(), {"until_fold": self._until_fold}
-        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
+        return State(kind=self.kind, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
 
         ``weight`` is Σ 1/noise of every arm's observations, (n,).
         """
-        state.require(_KIND, _SCHEMA, "the root form")
+        state.require(self.kind, _SCHEMA, "the root form")
         n = len(self.mean)
         scale = float(self.variance.max())
         probe = as_vector(state.array("probe"), "probe", n)

@@ -16,6 +16,7 @@ it grows without being copied, and everything else is made in pieces that stay i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -31,7 +32,7 @@ from superarm.linalg import cholesky, solve_lower
 from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
 
-_KIND, _SCHEMA = "visited-engine", 1
+_SCHEMA = 1
 LARGEST_SAVED = 1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
 _COUNTED = ("updates", "refresh_at", "interval")
 _DAMAGED = 1e-6  # difference, relative to the largest prior variance, that rounding does not make
@@ -68,6 +69,11 @@ class _Rows:
         for span, block in zip(_spans(size, self.height), self.blocks, strict=False):
             yield span.start, span.stop, block[: span.stop - span.start]
 
+    def row(self, number: int) -> Floats:
+        """One row, a view."""
+        block, inside = divmod(number, self.height)
+        return self.blocks[block][inside]
+
     def take(self, rows: Ints, columns: Ints) -> Floats:
         """(len(rows), len(columns)) of the entries where they cross."""
         taken = np.empty((len(rows), len(columns)))
@@ -83,6 +89,8 @@ class VisitedEngine:
 
     Its methods do what those of :class:`~superarm.posteriors.finite.root.RootEngine` do.
     """
+
+    kind = "visited-engine"
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats) -> None:
         self.tolerance = 0.0
@@ -111,15 +119,45 @@ class VisitedEngine:
     def rank(self) -> int:
         return len(self._visited)
 
-    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
-        # Q = I_S − K_SV H, C = chol(Q K_VS + D), B = C⁻¹Q, W = B K_VE, z = C⁻¹(y − m_S);
-        # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
-        # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
+    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
+        """:meth:`absorb` of one arm, with vectors in place of matrices of one row."""
+        self._say_unsaid()
+        slot, size = self._slot.item(row), len(self._visited)
+        if slot < 0:
+            return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
+        H = self._precision[:size, :size]
+        Q = H[slot] / weight.item(row)
+        covariance = self._rows.row(slot)[self._visited]  # K_SV
+        total = float(Q.dot(covariance)) + noise
+        deviation = math.sqrt(total)
+        B = Q / deviation
+        W = np.empty_like(self.mean)
+        for strip in _spans(len(W), _STRIP):
+            W[strip] = self._product(B, strip)
+        mean = self.mean + W * ((reward - self.mean.item(row)) / deviation)
+        np.multiply(W, W, out=W)
+        variance = np.subtract(self.variance, W, out=W)
+        if not variance.item(variance.argmin()) >= 0.0:
+            check_left(variance, float(self._prior_variance.max()))
+            np.maximum(variance, 0.0, out=variance)
+        # From here on nothing can fail.
+        self.mean, self.variance = mean, variance
+        for part in _spans(size, 128):
+            H[part] += np.multiply.outer(B[part], B)
+        return 0.5 * math.log(total / noise)
+
+    def _say_unsaid(self) -> None:
         message, self._unsaid = self._unsaid, None
         if message is not None:
             # Found after the last observation, when it was too late: a user who turns warnings into
             # errors may observe the same once more, because after an error a posterior is what it was.
             warn(message, PrecisionWarning)
+
+    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
+        # Q = I_S − K_SV H, C = chol(Q K_VS + D), B = C⁻¹Q, W = B K_VE, z = C⁻¹(y − m_S);
+        # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
+        # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
+        self._say_unsaid()
         fresh = rows[self._slot[rows] < 0]
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
@@ -161,12 +199,12 @@ class VisitedEngine:
             self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
 
     def _product(self, left: Floats, strip: slice) -> Floats:
-        """``left`` (s, k) times the first k rows of K_VE, for a strip of arms."""
-        parts = self._rows.parts(left.shape[1])
+        """``left`` (s, k) or (k,) times the first k rows of K_VE, for a strip of arms."""
+        parts = self._rows.parts(left.shape[-1])
         _, stop, rows = next(parts)
-        W: Floats = left[:, :stop] @ rows[:, strip]
+        W: Floats = left[..., :stop] @ rows[:, strip]
         for start, stop, rows in parts:
-            W += left[:, start:stop] @ rows[:, strip]
+            W += left[..., start:stop] @ rows[:, strip]
         return W
 
     def _with_room(self, size: int) -> Floats:
@@ -262,7 +300,7 @@ class VisitedEngine:
         scalars = {name: getattr(self, f"_{name}") for name in _COUNTED}
         scalars["capacity"] = len(self._precision)
         copies = {name: array.copy() for name, array in arrays.items()}
-        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=copies)
+        return State(kind=self.kind, schema=_SCHEMA, scalars=scalars, arrays=copies)
 
     @property
     def _probe(self) -> Floats:
@@ -275,7 +313,7 @@ class VisitedEngine:
 
         ``weight`` is Σ 1/noise of every arm's observations, (n,).
         """
-        state.require(_KIND, _SCHEMA, "the visited form")
+        state.require(self.kind, _SCHEMA, "the visited form")
         n, known = len(self._arms), self._probe
         mean = as_vector(state.array("mean"), "mean", n).copy()
         variance = as_vector(state.array("variance"), "variance", n).copy()
