@@ -56,7 +56,7 @@ def compiled_rank_one() -> Callable[[Floats, Floats, int, float, float], None]:
     """Mean and P after one observation, in place."""
     import numba
 
-    @numba.njit("void(f8[:, ::1], f8[::1], i8, f8, f8)", error_model="numpy")  # type: ignore[untyped-decorator]
+    @numba.njit("void(f8[:, ::1], f8[::1], i8, f8, f8)", error_model="numpy")
     def learn(P: Floats, mean: Floats, arm: int, reward: float, noise: float) -> None:
         n = len(mean)
         column = P[arm].copy()
@@ -89,7 +89,7 @@ def compiled_rounds() -> Callable[..., Ints]:
     """Whole rounds against a table of rewards, (T, n)."""
     import numba
 
-    @numba.njit("i8[::1](f8[:, ::1], f8[::1], f8[:, ::1], f8, f8)", error_model="numpy")  # type: ignore[untyped-decorator]
+    @numba.njit("i8[::1](f8[:, ::1], f8[::1], f8[:, ::1], f8, f8)", error_model="numpy")
     def play(P: Floats, mean: Floats, rewards: Floats, width: float, noise: float) -> Ints:
         n = len(mean)
         column = np.empty(n)

@@ -22,12 +22,14 @@ from superarm.core import Arms, Floats, Offer
 from superarm.kernels import Kernel, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP
 
+from . import hand_finite
 from .measure import (
     Results,
     Row,
     Target,
     at_least,
     at_most,
+    cpu_over,
     exponent,
     gemm_gflops,
     row,
@@ -297,6 +299,12 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
                 ]
         facts[f"{case.name}, arms visited"] = len(contenders[0].posterior.visited)
         limits = limits or played.limits
+    by_hand = hand_finite.rows(quick)
+    rows += by_hand
+    if not quick:
+        text = "{}: ours over {}, CPU"
+        targets += [at_most(text.format(one.case, one.peer), cpu_over(one), 1.3) for one in by_hand]
+    facts |= hand_finite.forms(quick)
     differences = [one.max_abs_diff for one in rows if one.max_abs_diff is not None]
     if differences:
         targets.append(at_most("difference from any peer", max(differences), 1e-9))

@@ -130,3 +130,30 @@ def _table(name: str, kernel: Kernel, arms: Floats, turns: int) -> Row:
     assert std is not None
     difference = Moments(seen, std).difference(Moments(mean, np.sqrt(np.diagonal(P))))
     return row(f"100 arms, {name}, by table", ours, "numba by hand, whole rounds", theirs, difference)
+
+
+def forms(quick: bool) -> dict[str, Any]:
+    """Milliseconds of a round in both forms of ``FiniteGP``: a prior of full rank, any arms."""
+    kernel, found = Matern(nu=2.5, lengthscale=0.5), dict[str, Any]()
+    for n in (40, 60) if quick else (500, 1_000, 2_000):
+        arms = np.random.default_rng(0).random((n, 3))
+        chosen = FiniteGP(kernel, arms, NOISE).form
+        for k in (1, 20):
+            games = {form: _any_arms(kernel, arms, form, k) for form in ("root", "visited")}
+            taken = take_turns(games, 3 if quick else 60 // k + 10)
+            for form, spent_ in taken.items():
+                name = f"{n} arms, {k} of them a round, {form}{', chosen' * (form == chosen)}, CPU ms"
+                found[name] = round(1e3 * spent_.cpu, 3)
+    return found
+
+
+def _any_arms(kernel: Kernel, arms: Floats, form: Any, k: int) -> Callable[[], None]:
+    gp = FiniteGP(kernel, arms, NOISE, form=form, backend="numpy")
+    offer = Offer(step=1, arms=Arms.numbered(arms))
+    rng = np.random.default_rng(1)
+
+    def round_() -> None:
+        gp.belief(offer)
+        gp.observe(rng.choice(len(arms), size=k, replace=False), np.zeros(k))
+
+    return round_

@@ -112,6 +112,13 @@ def row(
     )
 
 
+def cpu_over(one: Row) -> float:
+    """Processor time of ours over the peer's."""
+    assert one.ours_cpu_s is not None
+    assert one.peer_cpu_s is not None
+    return one.ours_cpu_s / one.peer_cpu_s
+
+
 def at_least(text: str, value: float, least: float) -> Target:
     return Target(text=f"{text}: at least {least:g}", value=value, holds=value >= least)
 

@@ -76,7 +76,7 @@ class Ours:
 
 
 class FullCovariance:
-    """P ← P − WᵀW in place, one matrix product a path."""
+    """P ← P − WᵀW in place, one symmetric product (``dsyrk``) a path."""
 
     name = "full-covariance downdates"
 
@@ -85,9 +85,9 @@ class FullCovariance:
         self._noise = scene.noise_variance
 
     def round(self, path: Ints, rewards: Floats) -> Moments:
-        from scipy.linalg.blas import dgemm, dtrsm
+        from scipy.linalg.blas import dsyrk, dtrsm
 
-        rows = self._P[path]  # (s, n)
+        rows = self._rows(path)  # (s, n)
         S = rows[:, path]
         S[np.diag_indices_from(S)] += self._noise
         L = np.linalg.cholesky(S)
@@ -95,8 +95,17 @@ class FullCovariance:
         W = dtrsm(1.0, L.T, rows.T, side=1, lower=0, overwrite_b=1)  # (n, s) = rowsᵀ L⁻ᵀ
         z = np.linalg.solve(L, rewards - self._mean[path])
         self._mean += W @ z
-        dgemm(-1.0, W, W, beta=1.0, c=self._P.T, trans_b=1, overwrite_c=1)
+        # Half the work of a product: one triangle, which BLAS reads as the upper one of the transpose.
+        dsyrk(-1.0, W, beta=1.0, c=self._P.T, trans=0, lower=0, overwrite_c=1)
         return self.moments()
+
+    def _rows(self, path: Ints) -> Floats:
+        """Rows of P, of which the lower triangle is kept, (s, n)."""
+        rows = np.empty((len(path), len(self._P)))
+        for place, edge in enumerate(path.tolist()):
+            rows[place, : edge + 1] = self._P[edge, : edge + 1]
+            rows[place, edge + 1 :] = self._P[edge + 1 :, edge]
+        return rows
 
     def moments(self) -> Moments:
         return Moments(self._mean.copy(), np.sqrt(np.maximum(np.diagonal(self._P), 0.0)))

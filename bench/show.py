@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .measure import Results, machine
+from .measure import Results, Row, machine
 
-HEADER = ("case", "ours", "peer", "peer's time", "faster", "largest difference")
+HEADER = ("case", "ours", "peer", "peer's time", "faster", "by CPU time", "largest difference")
 
 
 def duration(seconds: float) -> str:
@@ -14,6 +14,13 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
+def _by_cpu(row: Row) -> str:
+    """How many times less processor time ours takes, where it was measured."""
+    if row.ours_cpu_s is None or row.peer_cpu_s is None:
+        return ""
+    return f"{row.peer_cpu_s / row.ours_cpu_s:.2f}×"
+
+
 def _cells(results: Results) -> list[tuple[str, ...]]:
     return [
         (
@@ -21,7 +28,8 @@ def _cells(results: Results) -> list[tuple[str, ...]]:
             duration(row.ours_s),
             row.peer,
             duration(row.peer_s),
-            f"{row.ratio:.1f}×",
+            f"{row.ratio:.2f}×",
+            _by_cpu(row),
             "" if row.max_abs_diff is None else f"{row.max_abs_diff:.0e}",
         )
         for row in results.rows
@@ -45,6 +53,13 @@ def _notes(results: Results) -> list[str]:
     return [*lines, f"on {where['cpu']}, one thread; {versions}"]
 
 
+def _beside(row: Row) -> str:
+    """A peer's time, and how many times ours it is: by the wall, and by the processor."""
+    by_wall = f"{row.ratio:.1f}×" if row.ratio >= 10.0 else f"{row.ratio:.2f}×"
+    by_cpu = _by_cpu(row)
+    return f"{duration(row.peer_s)} ({by_wall}{f', CPU {by_cpu}' if by_cpu else ''})"
+
+
 def plain(results: Results) -> str:
     cells = [HEADER, *_cells(results)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
@@ -64,10 +79,7 @@ def markdown(results: Results) -> str:
     for case in dict.fromkeys(row.case for row in others):
         rows = {row.peer: row for row in others if row.case == case}
         cells = [case, duration(next(iter(rows.values())).ours_s)]
-        cells += [
-            f"{duration(rows[peer].peer_s)} ({rows[peer].ratio:.1f}×)" if peer in rows else ""
-            for peer in peers
-        ]
+        cells += [_beside(rows[peer]) if peer in rows else "" for peer in peers]
         if compared:
             differences = [row.max_abs_diff for row in rows.values() if row.max_abs_diff is not None]
             cells.append(f"{max(differences):.0e}" if differences else "")

@@ -23,15 +23,20 @@ from superarm.core import Floats
 from superarm.kernels import SquaredExponential
 from superarm.posteriors import StreamingGP
 
+from . import hand_readme
 from .measure import (
     Results,
+    Spent,
     array_bytes,
     at_least,
     at_most,
+    cpu_over,
     exponent,
     gemm_gflops,
+    median_spent,
     row,
     seconds,
+    spent,
     without_gc,
 )
 from .peers import Contender, Moments, Problem, streaming_peers
@@ -127,7 +132,7 @@ class AtSize:
         self.ours = [Ours("cholesky"), Ours("finite-rank")]
         self.peers, self.skipped = streaming_peers(PROBLEM)
         self._contenders: list[Contender] = [*self.ours, *self.peers]
-        self._times: dict[str, list[float]] = {one.name: [] for one in self._contenders}
+        self._times: dict[str, list[Spent]] = {one.name: [] for one in self._contenders}
         self.moments: dict[str, list[Moments]] = {one.name: [] for one in self._contenders}
         for contender in self._contenders:
             contender.start(*self._stream.before(self._next - WARM_UP))
@@ -144,11 +149,14 @@ class AtSize:
         for contender in self._contenders:
             for t in range(self._next, self._next + BURST):
                 gc.collect()
-                self._times[contender.name].append(seconds(partial(self._play, contender, t)))
+                self._times[contender.name].append(spent(partial(self._play, contender, t)))
         self._next += BURST
 
     def seconds(self, name: str) -> float:
-        return statistics.median(self._times[name])
+        return self.spent(name).wall
+
+    def spent(self, name: str) -> Spent:
+        return median_spent(self._times[name])
 
     def difference(self, one: str, other: str) -> float:
         pairs = zip(self.moments[one], self.moments[other], strict=True)
@@ -180,10 +188,11 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
                 f"{memory[ours.name][-1] / 1e6:.1f} MB"
             )
             for peer in table.peers:
-                ours_s, peer_s = table.seconds(ours.name), table.seconds(peer.name)
-                rows.append(
-                    row(case, ours_s, peer.name, peer_s, table.difference(ours.name, peer.name))
-                )
+                taken, theirs = table.spent(ours.name), table.spent(peer.name)
+                difference = table.difference(ours.name, peer.name)
+                rows.append(row(case, taken, peer.name, theirs, difference))
+    by_hand = hand_readme.rows(quick)
+    rows += by_hand
     names = [one.name for one in (*tables[0].ours, *tables[0].peers)]
     growth = {name: exponent(sizes, [table.seconds(name) for table in tables]) for name in names}
     growth |= {f"{name} memory": exponent(sizes, values) for name, values in memory.items()}
@@ -195,6 +204,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             for name, least in (("ours-cholesky", 8.0), ("ours-finite-rank", 50.0))
             for one in rows
             if one.case == f"{name} N={largest}" and one.peer == YARDSTICK
+        ]
+        targets += [
+            at_most(f"{one.case}: ours over by hand, CPU", cpu_over(one), 1.3) for one in by_hand
         ]
     return Results(
         suite="streaming",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FIELDS = {"case", "ours_s", "peer", "peer_s", "ratio", "max_abs_diff"}
+FIELDS = {"case", "ours_s", "peer", "peer_s", "ratio", "max_abs_diff", "ours_cpu_s", "peer_cpu_s"}
 KEYS = {"suite", "rows", "growth", "limits", "facts", "targets", "skipped", "machine"}
 
 
@@ -47,6 +47,7 @@ def test_streaming_agrees_with_every_peer() -> None:
     compared = {(row["case"].partition(" ")[0], row["peer"]) for row in found["rows"]}
     assert ("ours-cholesky", "scipy, fresh solve") in compared
     assert ("ours-finite-rank", "scipy, fresh solve") in compared
+    assert any(row["case"].startswith("README round") for row in found["rows"])
     for row in found["rows"]:
         assert row["max_abs_diff"] <= 1e-9, row
     assert {"ours-cholesky", "ours-finite-rank"} <= found["growth"].keys()
@@ -70,6 +71,10 @@ def test_finite_agrees_with_scikit_learn() -> None:
     assert {row["case"].rpartition(", ")[2] for row in compared} >= {"numpy"}
     for row in compared:
         assert row["max_abs_diff"] <= 1e-9, row
+    by_hand = [row for row in found["rows"] if "by hand" in row["peer"]]
+    assert {"numpy by hand, dger"} <= {row["peer"] for row in by_hand}
+    for row in by_hand:
+        assert row["max_abs_diff"] is None or row["max_abs_diff"] <= 1e-9, row
 
 
 @pytest.mark.slow
@@ -94,6 +99,7 @@ def test_combinatorial_agrees_with_its_peers() -> None:
     found = results("combinatorial")
     compared = {row["peer"] for row in found["rows"]}
     assert {"SciPy, linear_sum_assignment", "its sampling alone", "plain O'CLOK-UCB"} <= compared
+    assert "numpy by hand" in compared
     assert len(found["skipped"]) + len({peer for peer in compared if "SGPR" in peer}) == 2
     for row in found["rows"]:
         assert (row["max_abs_diff"] or 0.0) <= 1e-6, row
@@ -103,10 +109,13 @@ def test_combinatorial_agrees_with_its_peers() -> None:
 def test_drift_agrees_with_its_peers() -> None:
     found = results("drift")
     assert {row["peer"] for row in found["rows"]} >= {"numpy, recompute"}
-    assert len(found["rows"]) + 2 * len(found["skipped"]) == 4
+    by_hand = [row for row in found["rows"] if "by hand" in row["peer"]]
+    assert {row["peer"] for row in by_hand} == {"numpy by hand, folded", "numpy by hand, Kalman filter"}
+    assert len(found["rows"]) - len(by_hand) + 2 * len(found["skipped"]) == 4
     for row in found["rows"]:
         assert row["max_abs_diff"] <= 1e-9, row
-    assert sum("one pass" in name for name in found["limits"]) == 2
+    assert sum(name.endswith(": one pass") for name in found["limits"]) == 2
+    assert sum("one pass from memory" in name for name in found["limits"]) == 2
     assert sum(name.startswith("changing arms, t=") for name in found["facts"]) == 2
 
 

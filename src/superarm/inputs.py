@@ -23,9 +23,10 @@ them fit a float."""
 
 def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
-    plain = type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2
-    if plain and columns in (None, values.shape[1]) and _surely_small(values):
-        return values  # what policies and posteriors hand each other in every round
+    if type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2:
+        rows: _Floats = values  # what policies and posteriors hand each other in every round
+        if columns in (None, rows.shape[1]) and _surely_small(rows):
+            return rows
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
         told = "it must be two-dimensional (n, d), one row per arm"
