@@ -40,7 +40,7 @@ class RankOne:
     def ask(self) -> tuple[Floats, Floats]:
         return self.mean, np.sqrt(self._variance)
 
-    def learn(self, arm: int, reward: float) -> None:
+    def learn(self, arm: Any, reward: float) -> None:
         column = self.P[arm].copy()
         total = column[arm] + self._noise
         self.mean += column * ((reward - self.mean[arm]) / total)
@@ -81,7 +81,7 @@ class CompiledRankOne(RankOne):
         super().__init__(prior, noise_variance)
         self._learn = compiled_rank_one()
 
-    def learn(self, arm: int, reward: float) -> None:
+    def learn(self, arm: Any, reward: float) -> None:
         self._learn(self.P, self.mean, arm, reward, self._noise)
 
 

@@ -37,7 +37,7 @@ class _Game:
         self.noise = (NOISE**0.5 * rng.standard_normal(1 << 16)).tolist()
         self.t = 0
 
-    def reward(self, arm: int) -> float:
+    def reward(self, arm: Any) -> float:
         self.t += 1
         value: float = self.truth[arm] + self.noise[self.t & 0xFFFF]
         return value

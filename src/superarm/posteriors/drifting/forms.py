@@ -88,7 +88,8 @@ class PriorRows:
 
     def row(self, arm: int) -> Floats:
         """Prior covariances of an arm that was visited, (n,)."""
-        return self._rows[self._slot.item(arm)]
+        found: Floats = self._rows[self._slot.item(arm)]
+        return found
 
 
 @functools.cache
@@ -507,7 +508,8 @@ class _BasisForm(Form):
         return found, h * float(found.dot(values))
 
     def _expanded_one(self, coordinates: Floats) -> Floats:
-        return coordinates.dot(self._basis)
+        column: Floats = coordinates.dot(self._basis)
+        return column
 
     def _keep_one(self, coordinates: Floats, column: Floats) -> None:
         G = self._held
@@ -616,10 +618,12 @@ class KalmanForm(_BasisForm):
         return self._features[:, rows].T
 
     def _unit(self, row: int) -> Floats:
-        return self._by_arm[row]
+        features: Floats = self._by_arm[row]
+        return features
 
     def _values(self, row: int) -> Floats:
-        return self._by_arm[row]
+        features: Floats = self._by_arm[row]
+        return features
 
     def _coordinates_of(self, row: int, h: float) -> tuple[Floats, float]:
         if not self._factored:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,6 @@ from .root import RootEngine
 from .visited import LARGEST_SAVED, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
-Engine = TypeVar("Engine", RootEngine, VisitedEngine)
 ROOT_LARGEST = 2048  # arms up to which ``auto`` may keep the square root of the whole covariance
 _SMALL_ROOT = (
     2**19
@@ -120,7 +119,9 @@ class FiniteGP(FixedPosterior, Resumable):
         return float(left.max()) <= enough
 
     def _prior_column(self, arm: int) -> Floats:
-        return np.asarray(self.kernel(self.arms[arm : arm + 1], self.arms), dtype=np.float64)[0]
+        rows = np.asarray(self.kernel(self.arms[arm : arm + 1], self.arms), dtype=np.float64)
+        column: Floats = rows[0]
+        return column
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -233,7 +234,9 @@ class FiniteGP(FixedPosterior, Resumable):
         least = float(noise.min())
         chosen = self._wanted == "auto" and self._size <= ROOT_LARGEST
         if chosen and least < self._engine.least_noise:  # which the root form has the digits for
-            self._engine = self._rooted = self._refitted(self._root_engine())
+            rooted = self._root_engine()
+            self._refit(rooted)
+            self._engine = self._rooted = rooted
         self._check_noise(least)
         distinct = np.flatnonzero(weight)
         merged = 1.0 / weight[distinct]
@@ -330,7 +333,8 @@ class FiniteGP(FixedPosterior, Resumable):
         many = self._rooted is None or len(self.visited) > LARGEST_SAVED
         if "engine" not in state.parts and many:  # only the visited form leaves it out
             self._rooted = None
-            self._engine = self._refitted(self._visited_engine())
+            self._engine = self._visited_engine()
+            self._refit(self._engine)
             return
         held = state.part("engine")
         # Which form a set of this size has may have been chosen otherwise when the state was saved.
@@ -338,10 +342,10 @@ class FiniteGP(FixedPosterior, Resumable):
             self._rooted = self._root_engine() if held.kind == RootEngine.kind else None
             self._engine = self._visited_engine() if self._rooted is None else self._rooted
         if not self._engine.resume(held, self._weight):
-            self._engine = self._refitted(self._engine)
+            self._refit(self._engine)
 
-    def _refitted(self, engine: Engine) -> Engine:
-        """An engine that has learned nothing, with all merged observations."""
+    def _refit(self, engine: RootEngine | VisitedEngine) -> None:
+        """Give all merged observations to an engine that has learned nothing."""
         visited, weight = self.visited, np.zeros(len(self.arms))
         noise = 1.0 / self._weight[visited]
         means = self._weighted_rewards[visited] * noise
@@ -352,7 +356,6 @@ class FiniteGP(FixedPosterior, Resumable):
             part = slice(start, start + most)
             engine.absorb(visited[part], means[part], noise[part], weight)
             weight[visited[part]] = self._weight[visited[part]]
-        return engine
 
 
 def _only(values: Any) -> Any:

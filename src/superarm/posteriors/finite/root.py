@@ -143,21 +143,26 @@ class RootEngine:
     @property
     def mean(self) -> Floats:
         """(n,), a view."""
-        return self._moments[0]
+        mean: Floats = self._moments[0]
+        return mean
 
     @property
     def variance(self) -> Floats:
         """(n,), a view or a new array."""
+        variance: Floats = self._moments[1]
         if self._count > PENDING and not self._compiled:  # see ``loops.observe_numpy``
-            return np.maximum(self._columns.diagonal(), 0.0)
-        return self._moments[1]
+            variance = np.maximum(self._columns.diagonal(), 0.0)
+        return variance
 
     def std(self) -> Floats:
         """(n,), a new array."""
+        std: Floats
         if self._count > PENDING and not self._compiled:
             variance = np.maximum(self._columns.diagonal(), 0.0)
-            return np.sqrt(variance, out=variance)
-        return np.sqrt(self._moments[1])
+            std = np.sqrt(variance, out=variance)
+        else:
+            std = np.sqrt(self._moments[1])
+        return std
 
     def _row_squares(self) -> Floats:
         return np.asarray(np.einsum("ij,ij->i", self.root, self.root))

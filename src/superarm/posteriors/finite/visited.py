@@ -72,7 +72,8 @@ class _Rows:
     def row(self, number: int) -> Floats:
         """One row, a view."""
         block, inside = divmod(number, self.height)
-        return self.blocks[block][inside]
+        found: Floats = self.blocks[block][inside]
+        return found
 
     def take(self, rows: Ints, columns: Ints) -> Floats:
         """(len(rows), len(columns)) of the entries where they cross."""
