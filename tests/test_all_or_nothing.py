@@ -116,7 +116,7 @@ def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again()
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         feedback = Feedback(positions=decision.positions, rewards=np.ones(2))
-        for number in (1, 30, 60, 90):
+        for number in (1, 40, 90):
             before = gp.count
             with interrupted(number):
                 if not policy.knows(step):
@@ -136,7 +136,7 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
 
     def learn() -> None:
         rng = np.random.default_rng(1)
-        for step in range(1, 120):
+        for step in range(1, 60):
             offer = Offer(step=step, arms=arms)
             decision = policy.decide(offer, rng)
             policy.commit(decision)

@@ -65,7 +65,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "roads": lambda: RoadGP(GraphMatern(ROADS, nu=2), np.ones(N), refit=0),
     "separate": lambda: Separate(StreamingGP(ROUGH, 0.1), column=2),
 }
-UPDATES = 40
+UPDATES = 25
 WAYS: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
@@ -192,7 +192,7 @@ def torn_copies(name: str, way: Callable[[Any], Any], copies: int, seconds: floa
 
 @pytest.mark.parametrize(("name", "way"), PAIRS)
 def test_copies_are_of_one_moment(name: str, way: str) -> None:
-    assert torn_copies(name, WAYS[way], copies=10, seconds=0.2) == []
+    assert torn_copies(name, WAYS[way], copies=6, seconds=0.1) == []
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
 @forks
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_forked_child_has_all_of_it(name: str) -> None:
-    assert torn_forks(name, count=2, seconds=0.3) == []
+    assert torn_forks(name, count=2, seconds=0.2) == []
 
 
 @forks
