@@ -100,9 +100,10 @@ def test_many_trips_are_learned_like_one_after_another(graph: LineGraph) -> None
         logged(graph, route(graph, start, 4), [1, 3] if start % 2 else [4], name=str(start))
         for start in range(1, 9)
     ]
-    at_once, policy = learn_trips(graph, trips, accept_unlikely=True), None
+    as_it_is: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
+    at_once, policy = learn_trips(graph, trips, **as_it_is), None
     for trip in trips:
-        policy = learn_trips(graph, [trip], policy=policy, accept_unlikely=True).policy
+        policy = learn_trips(graph, [trip], policy=policy, **as_it_is).policy
     assert policy is not None
     rows = road_rows(graph, Vehicle(), vehicle_number(""))
     found, expected = at_once.posterior.predict(rows), policy.posterior.predict(rows)

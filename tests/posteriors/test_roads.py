@@ -28,7 +28,7 @@ from superarm.errors import (
 from superarm.kernels import GraphMatern
 from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.posteriors import RoadGP
-from superarm.posteriors.roads import Trips, noise_parts, terms_of
+from superarm.posteriors.roads import Borders, Trips, noise_parts, terms_of
 from superarm.posteriors.roads.engine import RoadEngine
 from superarm.problems.fleet import fleet_model, road_rows
 from superarm.states import state_to_bytes
@@ -61,6 +61,8 @@ SCALES = RoadScales(
     noise_per_time=0.4,
     noise_per_stop=0.9,
     noise_share=0.3,
+    motion=0.2,
+    motion_trip=0.15,
 )
 EACH = {0: 1.0, 1: 1.3, 7: 0.8}  # vehicles and their masses
 VEHICLES = tuple(EACH)
@@ -89,15 +91,30 @@ class Driven(NamedTuple):
     sums: tuple[int, ...]
     rewards: Floats
     noise: Floats | None
+    borders: Borders = Borders.none()
 
     def teach(self, gp: RoadGP) -> None:
-        if self.sums == tuple(range(len(self.keys))):
+        if self.borders:
+            gp.observe_trips(self.as_trips())
+        elif self.sums == tuple(range(len(self.keys))):
             gp.observe(self.keys, self.rewards, self.noise)
         else:
             gp.observe_sums(self.keys, np.array(self.sums), self.rewards, self.noise)
 
     def as_trips(self) -> Trips:
-        return Trips.of_one(self.keys, np.array(self.sums), self.rewards, self.noise)
+        return Trips.of_one(self.keys, np.array(self.sums), self.rewards, self.noise, self.borders)
+
+
+def moving(trip: Driven, seed: int = 0, gap: int = 0) -> Driven:
+    """The same where rewards hold motion; before reward ``gap``, roads that nobody saw."""
+    rng, count = np.random.default_rng(seed), len(trip.rewards)
+    places = [(-1, 0)]
+    for after in range(1, count):
+        places += [(after - 1, -1), (-1, after)] if after == gap else [(after - 1, after)]
+    places.append((count - 1, -1))
+    before, after = np.array(places, dtype=np.intp).T
+    sizes, variances = rng.uniform(0.0, [[30.0], [20.0]], (2, len(places)))
+    return trip._replace(borders=Borders(before, after, sizes, variances))
 
 
 def driven(
@@ -131,6 +148,18 @@ class Dense:
             A = self.A[here, arm : arm + len(trip.keys)]
             seen = A @ self.noise(trip.keys) @ A.T
             self.R[here, here] = seen if trip.noise is None else np.diag(trip.noise)
+            together = np.zeros(count)
+            for before, after, size, variance in zip(*trip.borders, strict=True):
+                # reward = … + s at the border where it ends − s where it begins
+                sign = np.zeros(count)
+                if before >= 0:
+                    sign[first + before] += 1.0
+                if after >= 0:
+                    sign[first + after] -= 1.0
+                self.R += ((scales.motion * size) ** 2 + variance) * np.outer(sign, sign)
+                together += size * sign
+            if trip.noise is None:
+                self.R += scales.motion_trip**2 * np.outer(together, together)
             self.y[here] = trip.rewards
             first, arm = here.stop, arm + len(trip.keys)
 
@@ -222,7 +251,8 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
         who = draw(st.lists(st.sampled_from(VEHICLES), min_size=len(edges), max_size=len(edges)))
         vehicles: Any = who if draw(st.booleans()) else who[0]
         seen = draw(st.sampled_from(["edges", "trip", "sections"]))
-        trips.append(driven(edges, vehicles, seen, draw(st.booleans()), seed))
+        trip = driven(edges, vehicles, seen, draw(st.booleans()), seed)
+        trips.append(moving(trip, seed, draw(st.integers(0, 6))) if draw(st.booleans()) else trip)
     return trips
 
 
@@ -323,6 +353,7 @@ def test_what_is_computed_anew_is_the_same() -> None:
         driven(rng.integers(N, size=rng.integers(1, 5)).tolist(), VEHICLES[i % 3], kinds[i % 3], seed=i)
         for i in range(230)
     ]
+    trips = [moving(trip, i, i % 4) if i % 5 < 2 else trip for i, trip in enumerate(trips)]
     dense, one_by_one, at_once = Dense(trips), taught(trips), learner()
     at_once.observe_trips(joined(trips))
     for gp in (one_by_one, at_once):
@@ -343,6 +374,15 @@ def joined(trips: Sequence[Driven]) -> Trips:
         np.repeat(np.arange(len(each)), np.diff(first)),
         np.concatenate([trip.noise for trip in each]),
         np.concatenate([trip.alone for trip in each]),
+        Borders(
+            *(
+                np.concatenate(parts)
+                for parts in zip(
+                    *(trip.borders.shifted(int(at)) for trip, at in zip(each, first, strict=False)),
+                    strict=True,
+                )
+            )
+        ),
     )
 
 
@@ -527,18 +567,20 @@ def loss_of(gp: RoadGP, monkeypatch: pytest.MonkeyPatch) -> Any:
     return caught[0]
 
 
+@pytest.mark.parametrize("motion", [False, True])
 def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
-    monkeypatch: pytest.MonkeyPatch,
+    motion: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gp = taught(SOME[:3], refit=1000)  # before the first fit
-    centre = np.log(SCALES.as_vector())
+    trips = [moving(trip, at) if motion else trip for at, trip in enumerate(SOME[:3])]
+    gp = taught(trips, refit=1000)  # before the first fit
+    centre = np.log(SCALES.as_vector())[: 24 if motion else 22]  # the last two are of motion
     loss, start = loss_of(gp, monkeypatch)
     np.testing.assert_allclose(start, centre)
     rng = np.random.default_rng(1)
     for _ in range(3):
         point = centre + 0.3 * rng.standard_normal(len(centre))
         value, slope = loss(point)
-        dense = Dense(SOME[:3], RoadScales.of(np.exp(point)))
+        dense = Dense(trips, RoadScales.of(np.exp(point), like=SCALES))
         prior = 0.5 * float(np.square(point - centre).sum())
         assert math.isclose(value, prior - dense.log_likelihood, rel_tol=1e-10)
         step = 1e-5  # central differences err by step²/6 times a third derivative, and rounding/step
@@ -547,10 +589,12 @@ def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
             assert math.isclose(slope[at], (sides[0] - sides[1]) / (2.0 * step), abs_tol=2e-5)
 
 
-def drawn_trips(scales: RoadScales, count: int, seed: int) -> list[Driven]:
+def drawn_trips(scales: RoadScales, count: int, seed: int, *, motion: bool = False) -> list[Driven]:
     """Trips drawn from the model itself."""
     rng = np.random.default_rng(seed)
     trips = [driven(rng.integers(N, size=6).tolist(), VEHICLES[at % 3], seed=at) for at in range(count)]
+    if motion:
+        trips = [moving(trip, at) for at, trip in enumerate(trips)]
     dense = Dense(trips, scales)
     root = np.linalg.cholesky(dense.covariance)
     drawn = dense.A @ dense.keys[:, 1] + root @ rng.standard_normal(len(root))
@@ -568,7 +612,8 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     gp.observe_trips(joined(trips))
     assert gp.fits == 5  # after 4, 8, 16, 32 and 50
     assert gp.fitted.noise_share == SCALES.noise_share  # which is not fitted
-    theta = np.log(true.as_vector())[:-1]
+    assert gp.fitted.motion == SCALES.motion  # nor is this, where no reward holds any
+    theta = np.log(true.as_vector())[:-3]  # neither noise_share nor what motion has
     covariance = Dense(trips, true).covariance
     derivatives = []  # ∂C/∂θ, by differences: C is quadratic in each scale
     for at in range(len(theta)):
@@ -581,7 +626,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     pulled = [np.linalg.solve(covariance, each) for each in derivatives]
     fisher = 0.5 * np.array([[float(np.sum(one * other.T)) for other in pulled] for one in pulled])
     inverse = np.linalg.inv(fisher + np.eye(len(theta)))
-    bias = inverse @ (np.log(SCALES.as_vector())[:-1] - theta)
+    bias = inverse @ (np.log(SCALES.as_vector())[:-3] - theta)
     error = np.sqrt(np.diagonal(inverse @ fisher @ inverse))
     found = np.log(gp.fitted.as_vector())
     for at, name in ((1, "own"), (18, "noise")):
@@ -597,6 +642,70 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     assert loss(gp.fitted) < loss(true)
     assert_follows(gp, Dense(trips, gp.fitted))
     assert gp.noise_std == gp.fitted.noise
+
+
+def test_a_fit_finds_how_far_motion_is_from_what_is_expected() -> None:
+    """To a factor of 1.5: of 300 borders, which dominate their rewards, a variance is known to
+    √(2/300) = 8 %, a standard deviation to 4 %."""
+    true = replace(SCALES, motion=0.6)
+    gp = learner(refit=50)
+    gp.observe_trips(joined(drawn_trips(true, 50, seed=9, motion=True)))
+    assert 0.6 / 1.5 < gp.fitted.motion < 0.6 * 1.5
+
+
+def test_log_densities_add_up_to_the_likelihood_of_a_log() -> None:
+    """p(y₁, y₂, …) = p(y₁) p(y₂ | y₁) …, with motion in rewards and without."""
+    trips = [moving(trip, at) if at % 2 else trip for at, trip in enumerate(SOME)]
+    gp, total = learner(), 0.0
+    for trip in trips:
+        total += float(gp.log_densities(trip.as_trips())[0])
+        trip.teach(gp)
+    dense = Dense(trips)
+    expected = dense.log_likelihood - 0.5 * len(dense.y) * math.log(2.0 * math.pi)
+    assert math.isclose(total, expected, abs_tol=100 * TOLERANCE)
+
+
+def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
+    """Of trips drawn from the model, standardised forecasts of totals are independent normals: of 240,
+    the share inside 95 % has a standard error of 1.4 %, and must be within five of them."""
+    inside = []
+    for seed in range(12):
+        gp = learner()
+        for trip in drawn_trips(SCALES, 20, seed, motion=True):
+            trips = trip.as_trips()
+            expected = gp._engine.expect(trips)
+            away = float((trips.rewards - expected.mean).sum())
+            inside.append(abs(away) <= 1.96 * math.sqrt((expected.cov + expected.noise).sum()))
+            trip.teach(gp)
+    assert abs(np.mean(inside) - 0.95) < 5.0 * math.sqrt(0.95 * 0.05 / len(inside))
+
+
+def test_an_outlier_among_readings_with_motion_is_named_alone() -> None:
+    """Its neighbours share its borders, and none of its slip."""
+    odd = moving(with_outlier(300.0), 3)
+    assert len(odd.rewards) == 4
+    for what in ("keep", "weigh", "refuse"):
+        gp = taught([*SOME, odd], outliers=what)
+        assert [each.edges.tolist() for each in gp.flagged] == [[6]]
+        if what == "refuse":
+            kept = np.array([True, True, False, True])
+            last = odd.borders.of_rewards(np.array([0, 1, -1, 2]))
+            refused = Driven(odd.keys[kept], (0, 1, 2), odd.rewards[kept], None, last)
+            assert_follows(gp, Dense([*SOME, refused]))
+
+
+def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_shares() -> None:
+    trip = moving(driven([0, 1, 2, 3, 4], 0, seed=1), 2)
+    found = taught([])._engine.noise(trip.as_trips())
+    unmoved = taught([])._engine.noise(trip._replace(borders=Borders.none()).as_trips())
+    crossed = SCALES.motion_trip * trip.as_trips().crossing(trip.borders.size)  # of all borders alike
+    added = found - unmoved - np.outer(crossed, crossed)
+    variance = np.square(SCALES.motion * trip.borders.size) + trip.borders.variance
+    np.testing.assert_allclose(np.diagonal(added), variance[:-1] + variance[1:])
+    np.testing.assert_allclose(np.diagonal(added, 1), -variance[1:-1])
+    np.testing.assert_allclose(np.triu(added, 2), 0.0, atol=TOLERANCE)
+    ends = variance[0] + variance[-1]  # what crosses borders within adds up to nothing
+    assert math.isclose(added.sum(), ends, rel_tol=1e-9)
 
 
 def test_scales_may_be_far_from_those_given() -> None:
@@ -1054,6 +1163,22 @@ def test_a_log_that_makes_no_sense_is_refused() -> None:
         "NaN rewards": good._replace(rewards=good.rewards * np.nan),
         "an unknown road": good._replace(keys=good.keys + 99.0),
     }
+    motion = joined([moving(trip, at) for at, trip in enumerate(SOME)])
+    borders = motion.borders
+    sooner = borders._replace(after=np.where(borders.after < 0, -1, borders.after - 1))
+    nowhere = np.full_like(borders.before, -1)
+    for what, wrong in {
+        "a border from a reward to itself": sooner,
+        "borders out of order": borders.take(slice(None, None, -1)),
+        "a border of no reward": borders._replace(before=nowhere, after=nowhere),
+        "a reward that is not there": borders.shifted(3),
+        "a negative size": borders._replace(size=-1.0 - borders.size),
+        "a negative variance": borders._replace(variance=-1.0 - borders.variance),
+        "too few sizes": borders._replace(size=borders.size[1:]),
+    }.items():
+        bad[what] = motion._replace(borders=wrong)
+    across = Borders(np.array([3]), np.array([4]), np.ones(1), np.ones(1))
+    bad["a border between two trips"] = good._replace(borders=across)
     for what, trips in bad.items():
         with unchanged(gp, what), raises(InputError, what):
             gp.observe_trips(trips)
@@ -1080,7 +1205,10 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 def test_scales() -> None:
     values = SCALES.as_vector()
     assert RoadScales.of(values) == SCALES
-    assert values.shape == (22,)
+    assert values.shape == (24,)
+    default = RoadScales()
+    before = RoadScales.of(values[:-2], like=default)  # as states from before ``motion`` have them
+    assert before == replace(SCALES, motion=default.motion, motion_trip=default.motion_trip)
     assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9, 0.3]
     for bad in ({"near": 0.0}, {"own": -1.0}, {"noise": np.nan}, {"share": "a"}, {"trip": (1.0,) * 4},
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
@@ -1101,6 +1229,8 @@ def test_default_scales() -> None:
         "noise_per_time": 0.3,
         "noise_per_stop": 0.9,
         "noise_share": 0.1,
+        "motion": 0.2,
+        "motion_trip": 0.1,
     }
     gp = RoadGP(KERNEL, SIZES)
     assert gp.scales == RoadScales()

@@ -28,6 +28,10 @@ _CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency
 _CLOSED = "A closed edge or street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
 _LEARNED = "Where what was learned is kept; if the file exists, learning goes on from there."
+_ENERGY = (
+    "What energies of edges hold: raw, the battery's own readings, what is stored in motion, too; net, "
+    "not that. By default each vehicle's trips tell."
+)
 _OUTLIERS = "What to do with energies far from any expected; default: the state's own, or weigh."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
@@ -190,6 +194,7 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
 @_flat
 @click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
 @click.option("--accept-unlikely", is_flag=True, help="Learn trips that look wrong, too.")
+@_choice("--energy", "auto", "net", "raw", told=_ENERGY)
 @common_options
 def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Learn from a fleet's log of trips.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from superarm.errors import FileError, InputError, SpecError, StateError
-from superarm.fleets import Lesson, LoggedTrip, learn_trips, read_trips
+from superarm.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
 from superarm.policies.base import IndexPolicy
@@ -31,6 +31,7 @@ def learn(
     flat: bool | None,
     outliers: Outliers | None,
     accept_unlikely: bool = False,
+    energy: Energy = "auto",
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
     check_network(net)
@@ -53,7 +54,7 @@ def learn(
         given["outliers"] = outliers
     try:
         with held_alone(state):
-            return _learned(state, graph, logged, vehicles=told, **given), graph
+            return _learned(state, graph, logged, vehicles=told, energy=energy, **given), graph
     except OSError as error:
         raise FileError(f"{state} cannot be written: {error.strerror or error}") from error
 
@@ -82,6 +83,11 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
     gp, console = lesson.posterior, make_console()
     lines = [f"learned from {counted(lesson.trips, 'trip')}; {counted(gp.trips, 'trip')} in all, on "
              f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
+    if lesson.raw:
+        lines.append(
+            f"energies of {counted(lesson.raw, 'trip')} were taken as raw: they hold what is stored in "
+            "motion (--energy net: they do not)"
+        )
     if lesson.known:
         lines.append(
             "left out, because trips with these names were learned from before: "

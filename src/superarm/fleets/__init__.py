@@ -12,8 +12,10 @@ from .learning import (
     read_trips,
     unlike_roads,
 )
+from .reading import Energy
 
 __all__ = [
+    "Energy",
     "Finding",
     "Lesson",
     "LogFindings",

@@ -11,6 +11,13 @@ A log is a table with one row for each edge or for each trip:
 ``energy_wh``  what the battery gave on the edge, or on the whole trip; or ``energy_kwh``
 =============  =======================================================================
 
+and, where the log has them,
+
+===================  =================================================================
+``start_speed_m_s``  how fast the vehicle was when the row's first edge began; an empty entry: not known
+``end_speed_m_s``    how fast it was when the row's last edge ended
+===================  =================================================================
+
 or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 
 =============  =======================================================================
@@ -21,7 +28,8 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 
 Some edges of a trip may be missing: nothing is then learned about them. The energy of a whole trip is
 learned as the sum of its edges. What is stored in height is known, and what turns are expected to add
-is taken as known; both are subtracted first. Logs that cannot be right are refused: see
+is taken as known; both are subtracted first. So is the motion that is expected in a battery's own
+readings: see :mod:`superarm.fleets.reading`. Logs that cannot be right are refused: see
 :mod:`superarm.fleets.checks`.
 """
 
@@ -38,13 +46,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import FileError, InputError, StateError
-from superarm.inputs import as_number
+from superarm.inputs import as_number, require_choice
 from superarm.networks import LineGraph, Vehicle
 from superarm.packed import open_packed
 from superarm.policies.base import IndexPolicy
@@ -56,7 +64,8 @@ from superarm.posteriors.roads.engine import EXPECTED
 from superarm.problems.fleet import fleet_model, road_rows, road_sizes
 from superarm.registry import describe, difference
 
-from .checks import ANYWAY, Energies, check_log
+from .checks import ANYWAY, KNOWN_VEHICLE, Energies, Finding, LogFindings, check_log
+from .reading import Energy, Metered, read_as
 
 _LARGEST = 1e10
 _MOST_WH = 1e7  # of an edge or a trip: 10 MWh
@@ -66,13 +75,17 @@ _LEARNED = 3  # trips after which a vehicle's forecasts are its own
 _GAP = 0.05  # share of a section that may be missing between its edges
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
+_SPEEDS = ("start_speed_m_s", "end_speed_m_s")
+_FASTEST = 100.0  # m/s
 
 
 class Section(NamedTuple):
-    """Edges in a row, and what they cost together, Wh."""
+    """Edges in a row, and what they cost together."""
 
     edges: tuple[str, ...]
-    energy: float
+    energy: float  # Wh
+    start_speed: float | None = None  # m/s where they begin, if the log has it
+    end_speed: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +108,7 @@ class Lesson:
     known: int  # learned from before, and left out
     refused: Mapping[str, str] = field(default_factory=dict)  # why trips could not be learned from
     warnings: tuple[str, ...] = ()  # what looks wrong with the log
+    raw: int = 0  # trips learned from now whose energies hold what is stored in motion
 
     @property
     def posterior(self) -> RoadGP:
@@ -115,6 +129,7 @@ class Lesson:
         ]
         return {
             "trips_learned": self.trips,
+            "trips_learned_as_raw": self.raw,
             "trips_known_before": self.known,
             "trips_refused": dict(self.refused),
             "warnings": list(self.warnings),
@@ -163,13 +178,16 @@ def learn_trips(
     policy: IndexPolicy | None = None,
     vehicles: Mapping[str, Vehicle] | None = None,
     accept_unlikely: bool = False,
+    energy: Energy = "auto",
     **options: Any,
 ) -> Lesson:
     """What a policy knows after these trips: one that has learned before, or a new one.
 
     ``options`` are those of a new one; a policy that differs from them is refused. ``accept_unlikely``:
-    learn trips that look wrong, too (see :func:`~superarm.fleets.check_log`).
+    learn trips that look wrong, too (see :func:`~superarm.fleets.check_log`). ``energy`` says whether
+    energies hold what is stored in motion ("raw") or not ("net"); by default the log tells.
     """
+    require_choice(energy, "energy", get_args(Energy))
     if policy is None:
         policy, options = fleet_policy(graph, **options), {}
     posterior = _road_posterior(policy, graph, options)
@@ -193,7 +211,8 @@ def learn_trips(
             metered[step] = _metered(graph, posterior, trip, vehicle, number, familiar[name])
         except InputError as error:
             refused[_name(trip)] = str(error)
-    found = check_log((each.trip.vehicle, each.energies) for each in metered.values())
+    read = read_as(posterior, graph, {step: each.metered for step, each in metered.items()}, energy)
+    found = _check(metered, read)
     if found.everywhere and not accept_unlikely:
         raise InputError(f"this log looks wrong: {found.everywhere}. {ANYWAY}")
     warnings = [
@@ -203,16 +222,45 @@ def learn_trips(
         finding = found.vehicles.get(each.trip.vehicle)
         if finding is not None and finding.refused and not accept_unlikely:
             refused[_name(each.trip)] = finding.message
-            del metered[step]
+            del metered[step], read[step]
         elif each.jump:
             warnings.append(each.jump)
     if metered:
-        posterior.observe_trips(_joined([part for each in metered.values() for part in each.parts]))
+        parts = [part for step, each in metered.items() for part in _split(read[step], each.jumps)]
+        posterior.observe_trips(Trips.joined(parts))
         posterior.name_vehicles(familiar)
         policy.note_steps(list(metered))
     return Lesson(
-        policy=policy, trips=len(metered), known=known, refused=refused, warnings=tuple(warnings)
+        policy=policy,
+        trips=len(metered),
+        known=known,
+        refused=refused,
+        warnings=tuple(warnings),
+        raw=sum(read[step] is not each.metered.net for step, each in metered.items()),
     )
+
+
+def _check(metered: Mapping[int, _Metered], read: Mapping[int, Trips]) -> LogFindings:
+    """What looks wrong with these trips, whether motion is taken off their energies or not.
+
+    Motion in raw energies may look like an error; an error that stays when it is taken off is one.
+    """
+    found = check_log((each.trip.vehicle, each.energies) for each in metered.values())
+    if not found.vehicles or all(read[step] is each.metered.net for step, each in metered.items()):
+        return found
+    less_motion = check_log(
+        (each.trip.vehicle, each.energies._replace(metered=read[step].rewards + each.known))
+        for step, each in metered.items()
+    )
+    least, most = KNOWN_VEHICLE.refused
+    kept: dict[str, Finding] = {}
+    for name, finding in found.vehicles.items():
+        mine = [each.energies for each in metered.values() if each.trip.vehicle == name]
+        # Along a whole trip motion adds up to little: its energy must be about right as it is.
+        typical = np.median([float(each.metered.sum()) / (each.forecast or 1.0) for each in mine])
+        if name in less_motion.vehicles or not least < typical < most:
+            kept[name] = finding
+    return LogFindings(vehicles=kept, everywhere=found.everywhere if kept == found.vehicles else None)
 
 
 def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str, Any]) -> RoadGP:
@@ -237,9 +285,11 @@ class _Metered(NamedTuple):
     """A trip as it is learned."""
 
     trip: LoggedTrip
-    parts: list[Trips]  # one; several where it jumps
+    metered: Metered
     energies: Energies
-    jump: str  # where it jumps, in words
+    known: Floats  # Wh of each energy that are stored in height, and that turns add
+    jumps: list[int]  # arms before which it jumps: there it is learned as another trip
+    jump: str  # the first of them, in words
 
 
 def _metered(
@@ -292,7 +342,8 @@ def _metered(
             f"{after} and was learned as {len(jumps) + 1} trips; if two trips share its name, "
             "rename one"
         )
-    return _Metered(trip, _split(whole, (jumps + 1).tolist()), checked, jump)
+    speeds = np.array([section[2:] for section in trip.sections], dtype=np.float64)
+    return _Metered(trip, Metered(vehicle, whole, speeds), checked, known, (jumps + 1).tolist(), jump)
 
 
 def _gaps(graph: LineGraph, route: Ints) -> Floats:
@@ -333,18 +384,11 @@ def _split(trip: Trips, arms: list[int]) -> list[Trips]:
         first = int(trip.of[begin])
         of = trip.of[begin:end] - first
         rewards = slice(first, first + int(of[-1]) + 1)
-        parts.append(Trips.of_one(trip.keys[begin:end], of, trip.rewards[rewards]))
+        numbers = np.full(len(trip.rewards), -1)
+        numbers[rewards] = np.arange(int(of[-1]) + 1)
+        borders = trip.borders.of_rewards(numbers)
+        parts.append(Trips.of_one(trip.keys[begin:end], of, trip.rewards[rewards], borders=borders))
     return parts
-
-
-def _joined(trips: list[Trips]) -> Trips:
-    counts = np.cumsum([0, *(len(each.rewards) for each in trips)])
-    of: list[Ints] = [each.of + first for each, first in zip(trips, counts, strict=False)]
-    number = np.repeat(np.arange(len(trips)), np.diff(counts))
-    names = ("keys", "rewards", "noise", "alone")
-    keys, *rest = (np.concatenate([getattr(each, name) for each in trips]) for name in names)
-    rewards, noise, alone = rest
-    return Trips(keys, np.concatenate(of), rewards, number, noise, alone)
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -472,6 +516,11 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
     edges = tuple(given.split()) if column == "edges" else (given.strip(),)
     if not edges or not all(edges):
         raise FileError(f"{path}, line {line}: {column} must not be empty")
+    speeds = [_number(path, line, row, name, _FASTEST) if row.get(name) else None for name in _SPEEDS]
+    if min(speed or 0.0 for speed in speeds) < 0.0:
+        raise FileError(f"{path}, line {line}: speeds must be 0 m/s or more")
     if "energy_kwh" in row:
-        return Section(edges, 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0))
-    return Section(edges, _number(path, line, row, "energy_wh", _MOST_WH))
+        energy = 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0)
+    else:
+        energy = _number(path, line, row, "energy_wh", _MOST_WH)
+    return Section(edges, energy, *speeds)

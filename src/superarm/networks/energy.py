@@ -161,6 +161,11 @@ class Vehicle:
         summed = np.bincount(behind, variance, rows)
         return np.divide(summed, count, out=np.zeros(rows), where=count > 0)
 
+    def motion(self, speed: Any) -> Floats:
+        """Wh that braking from these speeds (m/s) gives back: η⁻·½·m·v²/3600."""
+        per_square = 0.5 * self.mass * self.recuperation_efficiency / _JOULES_PER_WH
+        return per_square * np.square(np.asarray(speed, dtype=np.float64))
+
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
         if self.recuperation != "multiply":

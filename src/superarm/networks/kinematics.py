@@ -158,18 +158,8 @@ def drive_time(
     edges = np.asarray(route, dtype=np.intp)
     lengths = graph.length[edges] if shares is None else shares * graph.length[edges]  # (k,)
     turns = graph.turn_numbers(edges)
-    look = graph.turn_entry[turns]
-    sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
-    metres, limit = np.zeros((2, len(edges), 3))  # to where one looks, to the junction, through it
-    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = lengths, sight, graph.turn_length[turns]
-    metres[:-1, 0] -= sight
-    limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
-    limit[limit == 0.0] = np.inf
-    metres, limit = metres.ravel()[:-2], limit.ravel()[:-2]
-    most = np.minimum(np.append(limit, np.inf), np.append(np.inf, limit))  # at the ends of the pieces
-    most[1:-1:3] = np.minimum(most[1:-1:3], np.where(look > 0.0, look, np.inf))
-    for piece in reversed(range(len(metres))):
-        most[piece] = min(most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece]))
+    metres, limit, most = _pieces(graph, edges, turns, lengths)
+    _brake(metres, most)
     moving = _times(metres, limit, most)
     lines = np.cumsum(moving)[1::3]  # when the car is at each junction, if it never waits
     known = [graph.signals.get(turn) for turn in turns.tolist()]
@@ -192,13 +182,89 @@ def drive_time(
     return float(moving.sum() + late.mean())
 
 
-def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
-    """Seconds for each piece of a way; ``most`` is the speed at its ends, from which one can brake."""
+class BorderSpeeds(NamedTuple):
+    """v² where an edge and the junction behind it end and the next edge begins, (m/s)², (k − 1,)."""
+
+    mean: Floats
+    variance: Floats  # of stopping or not, (m/s)⁴
+    free: Floats  # of who need not stop
+
+
+def border_speeds(
+    graph: LineGraph,
+    route: Ints | Sequence[int],
+    *,
+    from_rest: bool = False,
+    to_rest: bool = False,
+) -> BorderSpeeds:
+    """How fast a car is expected to be between the k edges of a route on empty roads.
+
+    Who stops at a junction, with probability p, accelerates from 0 through its L metres. So v² is
+    min(v_free², 2aL) with probability p and v_free² otherwise: its mean is a mixture of both, and its
+    variance p(1 − p) times their difference squared.
+
+    Args:
+        graph: the roads.
+        route: numbers of its edges, each of which leads into the next.
+        from_rest: whether the route starts at rest; otherwise at the speed that is allowed.
+        to_rest: whether it ends at rest.
+    """
+    edges = np.asarray(route, dtype=np.intp)
+    turns = graph.turn_numbers(edges)
+    metres, _, most = _pieces(graph, edges, turns, graph.length[edges])
+    if from_rest:
+        most[0] = 0.0
+    if to_rest:
+        most[-1] = 0.0
+    _brake(metres, most)
+    ends = _accelerate(metres, most)
+    free = np.square(ends[3:-1:3])
+    stops = np.clip(np.maximum(graph.turn_stop, graph.is_uturn)[turns], 0.0, 1.0)
+    stopped = np.minimum(free, 2.0 * ACCELERATION * graph.turn_length[turns])
+    mean = (1.0 - stops) * free + stops * stopped
+    return BorderSpeeds(mean, stops * (1.0 - stops) * np.square(free - stopped), free)
+
+
+def _pieces(
+    graph: LineGraph, edges: Ints, turns: Ints, lengths: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """A route in pieces, three for each edge: to where one looks, to the junction, through it.
+
+    ``lengths`` are the metres of each edge that are driven, (k,). Returns metres and speed limit of
+    each piece, (3k − 2,), and the most that is allowed at their ends, (3k − 1,).
+    """
+    look = graph.turn_entry[turns]
+    sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
+    metres, limit = np.zeros((2, len(edges), 3))
+    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = lengths, sight, graph.turn_length[turns]
+    metres[:-1, 0] -= sight
+    limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
+    limit[limit == 0.0] = np.inf
+    metres, limit = metres.ravel()[:-2], limit.ravel()[:-2]
+    most = np.minimum(np.append(limit, np.inf), np.append(np.inf, limit))
+    most[1:-1:3] = np.minimum(most[1:-1:3], np.where(look > 0.0, look, np.inf))
+    return metres, limit, most
+
+
+def _brake(metres: Floats, most: Floats) -> None:
+    """Lower ``most``, the speeds at the ends of pieces, to those from which one can brake in time."""
+    for piece in reversed(range(len(metres))):
+        most[piece] = min(most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece]))
+
+
+def _accelerate(metres: Floats, most: Floats) -> Floats:
+    """The speeds at the ends of pieces that are reached: at most so many."""
     ends = most.copy()
     for piece in range(len(metres)):
         ends[piece + 1] = min(
             ends[piece + 1], sqrt(ends[piece] ** 2 + 2.0 * ACCELERATION * metres[piece])
         )
+    return ends
+
+
+def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
+    """Seconds for each piece of a way; ``most`` is the speed at its ends, from which one can brake."""
+    ends = _accelerate(metres, most)
     first, last = ends[:-1], ends[1:]
     highest = 2.0 * ACCELERATION * BRAKING * metres + BRAKING * first**2 + ACCELERATION * last**2
     top = np.minimum(limit, np.sqrt(highest / (ACCELERATION + BRAKING)))

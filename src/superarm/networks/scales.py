@@ -50,6 +50,11 @@ class RoadScales:
     noise_share: float = 0.1
     """The same as a share of the Wh that a road moves: terms tell those of unlike vehicles only nearly.
     It is not fitted, see ``posteriors.roads.fitting``."""
+    motion: float = 0.2
+    """What is stored in motion where one road ends and the next begins, as a share of what is expected
+    there, border by border. This and the next are fitted where readings hold motion."""
+    motion_trip: float = 0.1
+    """The same of all borders of a trip together: load, driver and traffic."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -65,7 +70,7 @@ class RoadScales:
                 object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
 
     def as_vector(self) -> Floats:
-        """All of them in the order of the fields, (22,)."""
+        """All of them in the order of the fields, (24,)."""
         return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
 
     def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:

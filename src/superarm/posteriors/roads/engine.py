@@ -8,7 +8,9 @@
 ``K``          prior covariance of x: near²·k_G + D over roads, a diagonal over w
 ``D``          own² + (share · size)² of each road, its size in Wh: a diagonal
 ``A``          (s, M): column j says which sum of slots reward j is, given what its vehicle has driven
-``R``          (M, M) noise: its own of each reward, and what rewards of a trip share
+``R``          (M, M) noise: T, and what rewards of a trip share
+``T``          (M, M): own noise of each reward, and what borders take from one and give to the next;
+               tridiagonal, and a diagonal where no reward holds what is stored in motion
 ``H``          (s, s), with which the posterior covariance of x is K − K_·S H K_S·
 ``alpha``      (s,), with which the posterior mean of x is K_·S alpha
 =============  =======================================================================
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import copy
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -310,20 +313,43 @@ class RoadEngine:
         return np.where(trips.noise == 0.0, model, trips.noise)
 
     def _shared(self, trips: Trips) -> Floats:
-        """Rows by whose products rewards of one trip covary, (M, 5)."""
+        """F: rows by whose products rewards of one trip covary, (M, 5), or (M, 6) with motion."""
         shared = trips.summed(terms_of(trips.keys)) * self.scales.trip
+        if trips.borders:
+            motion = self.scales.motion_trip * trips.crossing(trips.borders.size)
+            shared = np.column_stack([shared, motion])
         return np.where(trips.alone[:, None], 0.0, shared)
 
     def noise(self, trips: Trips) -> Floats:
         """R"""
         shared = self._shared(trips)
         together = trips.trip[:, None] == trips.trip
-        return np.diag(self.own_noise(trips)) + np.where(together, shared @ shared.T, 0.0)
+        noise = np.diag(self.own_noise(trips)) + np.where(together, shared @ shared.T, 0.0)
+        if trips.borders:
+            noise += trips.across(self.border_variance(trips))
+        return noise
+
+    def border_variance(self, trips: Trips) -> Floats:
+        """Of what is stored in motion at each border, Wh², (Q,)."""
+        borders = trips.borders
+        return np.square(self.scales.motion * borders.size) + borders.variance
+
+    def _band(self, trips: Trips) -> Floats:
+        """T as its diagonal and, below, what lies under it, (2, M)."""
+        borders, variance = trips.borders, self.border_variance(trips)
+        band = np.zeros((2, len(trips.rewards)))
+        band[0] = self.own_noise(trips)
+        for side in (borders.before, borders.after):
+            seen = side >= 0
+            np.add.at(band[0], side[seen], variance[seen])
+        inner = (borders.before >= 0) & (borders.after >= 0)
+        np.subtract.at(band[1], borders.before[inner], variance[inner])
+        return band
 
     def _noise_parts(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
-        """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of, F block by block of T trips.
+        """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of where T is diagonal, F block by block.
 
-        The diagonal of W, (M,); F, (M, 5); the blocks I + Fᵀ W F, (T, 5, 5).
+        The diagonal of W = T⁻¹, (M,); F, (M, 5); the blocks I + Fᵀ W F, one for each trip, (·, 5, 5).
         """
         weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
         inner = np.zeros((trips.number, _P, _P))
@@ -332,6 +358,11 @@ class RoadEngine:
 
     def _weighted(self, trips: Trips, values: Floats) -> Floats:
         """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
+        if trips.borders:
+            columns = values.reshape(len(trips.rewards), -1).copy()
+            for rows, root in self._noise_roots(trips):
+                columns[rows] = root.whiten(root.whiten(columns[rows]), transposed=True)
+            return columns.reshape(values.shape)
         weight, shared, inner = self._noise_parts(trips)
         columns = weight[:, None] * values.reshape(len(weight), -1)
         pulled = np.zeros((trips.number, _P, columns.shape[1]))
@@ -339,6 +370,18 @@ class RoadEngine:
         back = np.linalg.solve(inner, pulled)[trips.trip]
         columns -= weight[:, None] * np.einsum("ij,ijk->ik", shared, back)
         return columns.reshape(values.shape)
+
+    def _noise_roots(self, trips: Trips) -> Iterator[tuple[slice, _NoiseRoot]]:
+        """The rewards of each trip, and the root of their block of R."""
+        from scipy.linalg import cholesky_banded
+
+        band, shared = self._band(trips), self._shared(trips)
+        ends = np.searchsorted(trips.trip, np.arange(trips.number + 1))
+        for begin, end in pairwise(ends.tolist()):
+            rows = slice(begin, end)
+            # T = (own noise, positive) + Σ v (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ is positive definite.
+            lower = cholesky_banded(band[:, rows], lower=True)
+            yield rows, _NoiseRoot.of(lower, shared[rows])
 
     # --- learning --------------------------------------------------------------------------
 
@@ -504,6 +547,8 @@ class RoadEngine:
 
         residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
         A = self._sums(trips)
+        if trips.borders:
+            return self._information_with_borders(trips, A.tocsc(), residual)
         weight, shared, inner = self._noise_parts(trips)
         scaled = (weight[:, None] * shared)[:, :, None]
         half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled)[:, :, 0]
@@ -513,6 +558,19 @@ class RoadEngine:
         low = A @ F
         information = (A * weight) @ A.T - low @ low.T
         return np.asarray(information.toarray()), np.asarray(A @ self._weighted(trips, residual))
+
+    def _information_with_borders(
+        self, trips: Trips, A: Any, residual: Floats
+    ) -> tuple[Floats, Floats]:
+        """The same where R is not diagonal and a low rank: trip by trip, over the slots it touches."""
+        information, pull = np.zeros((self.size, self.size)), np.zeros(self.size)
+        for rows, root in self._noise_roots(trips):
+            part = A[:, rows]
+            slots = np.unique(part.indices)
+            white = root.whiten(part[slots].toarray().T)  # (k, u)
+            information[np.ix_(slots, slots)] += white.T @ white
+            pull[slots] += white.T @ root.whiten(residual[rows, None])[:, 0]
+        return information, pull
 
     # --- all roads -------------------------------------------------------------------------
 
@@ -621,8 +679,12 @@ class RoadEngine:
         Returns the former, and t of each vehicle, (5,).
         """
         noise = np.sqrt(self.own_noise(trips)) * rng.standard_normal(len(trips.rewards))
-        of_trips = rng.standard_normal((trips.number, _P))
-        noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
+        shared = self._shared(trips)
+        of_trips = rng.standard_normal((trips.number, shared.shape[1]))
+        noise += (shared * of_trips[trips.trip]).sum(axis=1)
+        if trips.borders:
+            motion = np.sqrt(self.border_variance(trips))
+            noise += trips.crossing(motion * rng.standard_normal(len(motion)))
         weighted = self._weighted(trips, noise)
         vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
         pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ e
@@ -639,6 +701,34 @@ class RoadEngine:
             of_slots[group.slots] += group.cross @ t
             of_vehicles |= {vehicle: t[group.place(vehicle)] for vehicle in group.vehicles}
         return of_slots, of_vehicles
+
+
+class _NoiseRoot(NamedTuple):
+    """With T = L Lᵀ, G = L⁻¹F and G Gᵀ = U d Uᵀ, the noise T + F Fᵀ of a trip is L (I + U d Uᵀ) Lᵀ."""
+
+    lower: Floats  # L as its diagonal and the one under it, (2, k)
+    U: Floats  # (k, 6)
+    shrunk: Floats  # 1 − 1/√(1 + d): by how much (I + U d Uᵀ)^(−½) shrinks what lies along U, (6,)
+
+    @classmethod
+    def of(cls, lower: Floats, shared: Floats) -> _NoiseRoot:
+        from scipy.linalg import solve_banded
+
+        U, singular, _ = np.linalg.svd(solve_banded((1, 0), lower, shared), full_matrices=False)
+        return cls(lower, U, 1.0 - 1.0 / np.sqrt(1.0 + np.square(singular)))
+
+    def whiten(self, values: Floats, *, transposed: bool = False) -> Floats:
+        """S⁻¹ values with S Sᵀ = T + F Fᵀ, or S⁻ᵀ values, (k, m)."""
+        from scipy.linalg import solve_banded
+
+        if transposed:
+            upper = np.array([np.append(0.0, self.lower[1, :-1]), self.lower[0]])
+            return np.asarray(solve_banded((0, 1), upper, self._along(values)))
+        return self._along(np.asarray(solve_banded((1, 0), self.lower, values)))
+
+    def _along(self, values: Floats) -> Floats:
+        """(I + U d Uᵀ)^(−½) values: symmetric."""
+        return values - self.U @ (self.shrunk[:, None] * (self.U.T @ values))
 
 
 def _counted(trips: Trips) -> tuple[Ints, Floats]:

@@ -4,7 +4,8 @@
 stays while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about
 the scales given, a factor of e wide: a few trips move them a little, many move them where they belong.
 ``noise_share`` stays as it is given: most roads of most trips are told to a tenth of a Wh, which would
-have it vanish, and then the few that are not would outweigh what whole trips tell.
+have it vanish, and then the few that are not would outweigh what whole trips tell. ``motion`` and
+``motion_trip`` stay where no reward holds what is stored in motion.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .engine import EXPECTED, VEHICLE, RoadEngine, noise_parts, terms_of
 from .log import Trips
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
+_NOISE_SHARE = 21  # its place in ``RoadScales.as_vector``
 
 
 def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -> RoadScales:
@@ -29,14 +31,18 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
     from scipy.optimize import minimize
 
     parts, stated = _parts(engine, trips)
+    known = trips.across(trips.borders.variance) if trips.borders else None
     residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
-    centre = np.log(given.as_vector())
-    start = np.log(engine.scales.as_vector())
+    searched = len(parts)  # all scales, or all but the two of motion
+    centre = np.log(given.as_vector()[:searched])
+    start = np.log(engine.scales.as_vector()[:searched])
 
     def loss(point: Floats) -> tuple[float, Floats]:
         variances = np.exp(2.0 * point)
         covariance = np.tensordot(variances, parts, 1)
         covariance[np.diag_indices_from(covariance)] += stated
+        if known is not None:
+            covariance += known
         away = (point - centre) / _PRIOR_WIDTH
         try:
             L = cholesky(covariance, "the covariance of the latest trips")
@@ -48,15 +54,19 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
         slope = variances * np.tensordot(parts, inverse - np.outer(alpha, alpha), 2)
         return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
 
-    reach = np.where(np.arange(len(centre)) < len(centre) - 1, 6.0, 0.0)  # the last is noise_share
+    reach = np.where(np.arange(searched) != _NOISE_SHARE, 6.0, 0.0)
     least, largest = centre - reach, centre + reach
     first, bounds = np.clip(start, least, largest), list(zip(least, largest, strict=True))
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
-    return RoadScales.of(np.exp(found.x))
+    rest = engine.scales.as_vector()[searched:]
+    return RoadScales.of(np.concatenate([np.exp(found.x), rest]))
 
 
 def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
-    """What each scale's square multiplies, (22, M, M), and noise that was stated, (M,)."""
+    """What each scale's square multiplies, and noise that was stated, (M,).
+
+    (24, M, M) where rewards hold what is stored in motion; otherwise (22, M, M).
+    """
     terms, n = terms_of(trips.keys), len(trips.rewards)
     counts, near, sizes = engine.near_between(trips)
     own = trips.noise == 0.0
@@ -73,6 +83,10 @@ def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
         *(np.where(together, np.outer(each, each), 0.0) for each in shared.T),
         *map(np.diag, noise.T),
     ]
+    if trips.borders:
+        crossed = np.where(trips.alone, 0.0, trips.crossing(trips.borders.size))
+        parts.append(trips.across(np.square(trips.borders.size)))
+        parts.append(np.where(together, np.outer(crossed, crossed), 0.0))
     return np.array(parts).reshape(-1, n, n), np.where(own, 0.0, trips.noise)
 
 

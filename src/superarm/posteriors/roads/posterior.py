@@ -40,6 +40,7 @@ from superarm.errors import (
     JitterWarning,
     NotPositiveDefiniteError,
     PrecisionWarning,
+    StateError,
     UnknownArmError,
     warn,
 )
@@ -56,6 +57,7 @@ from superarm.inputs import (
     require_type,
 )
 from superarm.kernels import GraphMatern
+from superarm.linalg import cholesky, solve_lower
 from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
 from superarm.registry import contradiction, register
@@ -66,7 +68,7 @@ from .belief import RoadBelief
 from .coverage import Coverage, Held
 from .engine import COLUMNS, EACH, EDGE, STOPS, VEHICLE, RoadEngine
 from .fitting import fit_scales
-from .log import Trips
+from .log import Borders, Trips
 from .names import MOST_VEHICLES, VehicleNames
 
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
@@ -166,6 +168,22 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         trips = self._engine.log.view()
         return len(np.unique(trips.trip[trips.of[trips.keys[:, VEHICLE] == vehicle]]))
 
+    def holds_motion(self, vehicle: int | None = None) -> bool | None:
+        """Whether the latest readings of roads held what is stored in motion; ``None``: there are none.
+
+        Of one vehicle, or of the whole fleet. Totals of trips say nothing about it.
+        """
+        trips = self._engine.log.view()
+        counts = np.bincount(trips.trip, minlength=trips.number)
+        asked = counts > 1
+        if vehicle is not None:
+            mine = trips.trip[trips.of[trips.keys[:, VEHICLE] == vehicle]]
+            asked &= np.isin(np.arange(trips.number), mine)
+        if not asked.any():
+            return None
+        latest = int(np.flatnonzero(asked)[-1])
+        return latest in trips.trip[trips.borders.last]
+
     @property
     def visited(self) -> Ints:
         """The roads that were driven on."""
@@ -191,6 +209,26 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         whole_trip = Trips.of_one(rows, np.zeros(len(rows), dtype=np.intp))
         expected = self._engine.expect(whole_trip)
         return float(expected.mean[0]), float(np.sqrt((expected.cov + expected.noise)[0, 0]))
+
+    @one_blas_thread
+    @alone
+    def log_densities(self, trips: Trips, farthest: float = np.inf) -> Floats:
+        """The log density of each trip's rewards before any of them is learned, one for each trip.
+
+        Rewards more than ``farthest`` standard deviations away, given those before them on the trip,
+        count as that far away.
+        """
+        trips = self._as_trips(trips.arrays())
+        found = np.empty(trips.number)
+        for number in range(trips.number):
+            trip = trips.between(number, number + 1)
+            expected = self._engine.expect(trip)
+            factor = cholesky(expected.cov + expected.noise, "the covariance of a trip's rewards")
+            z = solve_lower(factor, trip.rewards - expected.mean)
+            constant = 0.5 * len(z) * np.log(2.0 * np.pi)
+            z = np.clip(z, -farthest, farthest)
+            found[number] = -0.5 * float(z @ z) - float(np.log(np.diagonal(factor)).sum()) - constant
+        return found
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -281,7 +319,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         100 each is forecast before it is learned, so that it is known how forecasts fare.
         """
         require_type(trips, Trips, "trips")
-        trips = self._as_trips(trips._asdict())
+        trips = self._as_trips(trips.arrays())
         require_size(trips.rewards, "rewards")
         with self._turns:
             again = copy(self)  # which takes all of them or fails: then nothing was learned
@@ -294,12 +332,24 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             self.__dict__.update(learned)
 
     def _as_trips(self, given: Mapping[str, Any]) -> Trips:
+        if missing := {*Trips._fields} - {"borders", *given}:
+            raise StateError(f"this state is damaged: it lacks {min(missing)!r}")
         keys = self._as_keys(given["keys"])
         of, trip = (as_positions(given[name], name) for name in ("of", "trip"))
         rewards, noise = (as_vector(given[name], name) for name in ("rewards", "noise"))
-        trips = Trips(keys, of, rewards, trip, noise, np.asarray(given["alone"]))
+        borders = Borders.none()
+        if "border_size" in given:  # states from before have none
+            before = as_positions(given["border_before"], "border_before")
+            after = as_positions(given["border_after"], "border_after")
+            size = as_vector(given["border_size"], "border_size")
+            variance = as_vector(given["border_variance"], "border_variance")
+            borders = Borders(before, after, size, variance)
+        trips = Trips(keys, of, rewards, trip, noise, np.asarray(given["alone"]), borders)
         if trips.alone.dtype != np.bool_ or not trips.sound():
-            raise InputError("trips must give each arm a reward and each reward a trip, in order")
+            raise InputError(
+                "trips must give each arm a reward and each reward a trip, in order, and borders must "
+                "lie between neighbours"
+            )
         return trips
 
     @one_blas_thread
@@ -398,6 +448,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         if self.outliers == "keep":
             return trip
         noise = self._engine.own_noise(trip) * (far / limit) ** 2
+        if trip.borders:  # a reward that its neighbours' motion cannot explain is one's own slip
+            noise += np.diagonal(trip.across(self._engine.border_variance(trip))) * (far / limit) ** 2
         return trip._replace(noise=np.where(outlying, noise, trip.noise))
 
     def _tidy(self) -> None:
@@ -429,7 +481,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
-        arrays = {**self._engine.log.view()._asdict(), "fitted": self.fitted.as_vector()}
+        arrays = {**self._engine.log.view().arrays(), "fitted": self.fitted.as_vector()}
         arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
         arrays |= self._engine.arrays()
         counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
@@ -437,14 +489,17 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return Memory(arrays, {**counts, **named, "information": self._engine.information})
 
     def _remember(self, state: State) -> None:
-        trips = self._as_trips({name: state.array(name) for name in Trips._fields})
+        trips = self._as_trips(state.arrays)
         # Older states know vehicles by the numbers of their names alone.
         self.vehicle_names = VehicleNames.from_json(state.scalars.get("vehicle_names", {}))
         names = ("fits", "outlying", "since")
         self.fits, self.outlying, self._since = (
             as_count(state.scalar(name), name, 0) for name in names
         )
-        scales = RoadScales.of(as_vector(state.array("fitted"), "fitted"), like=self.scales)
+        fitted = as_vector(state.array("fitted"), "fitted")
+        if "border_size" in state.arrays and len(fitted) != len(self.scales.as_vector()):
+            raise StateError(f"this state is damaged: it has {len(fitted)} fitted scales")
+        scales = RoadScales.of(fitted, like=self.scales)  # states from before motion have fewer
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if contradiction(self, state.spec):  # of another kernel all is computed anew
