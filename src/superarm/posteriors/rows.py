@@ -62,7 +62,7 @@ class ObservedData:
     @property
     def columns(self) -> int:
         """Feature columns of the arms; 0 before the first."""
-        return int(self._buffers[0].shape[1])
+        return int(self._buffers[0].shape[1]) if self._size else 0
 
     @property
     def arms(self) -> Floats:
@@ -72,6 +72,7 @@ class ObservedData:
     def view(self) -> Observed:
         """All of it, without a copy; read-only."""
         views = [buffer[: self._size] for buffer in self._buffers]
+        views[0] = views[0][:, : self.columns]  # of none, none: room may have been made for some
         for view in views:
             view.flags.writeable = False
         return Observed(*views)
