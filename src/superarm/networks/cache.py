@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm import __version__
+from superarm._version import __version__
 from superarm.core import Bools, Ints
 from superarm.errors import InputError
 from superarm.packed import read_npz
