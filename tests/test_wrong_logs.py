@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from bench import wronglogs as wrong
 
-from superarm.errors import InputError
+from superarm.errors import InputError, StateError
 from superarm.fleets import LoggedTrip, Section, learn_trips
-from superarm.fleets.checks import Energies, Evidence, check_log, evidence, typical_ratio
+from superarm.fleets.checks import Energies, Evidence, Ratio, check_log, evidence, typical_ratio
+from superarm.routes import Router
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def test_edges_left_out_of_a_log_by_edge_are_no_error(city: wrong.City) -> None:
 
 def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> Energies:
     expected = np.array(model, dtype=float)
-    given = {"forecast": float(expected.sum()), "moved": np.abs(expected)}
+    given = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
     other = expected if reverse is None else np.array(reverse, dtype=float)
     return Energies(
         np.array(metered, dtype=float), expected, other, known_vehicle=True, **{**given, **options}
@@ -136,16 +138,17 @@ def test_a_ratio_is_not_that_of_one_slip() -> None:
     model = np.full(10, 20.0)
     slip = model.copy()
     slip[3] = 5000.0
-    assert typical_ratio([energies(slip, model)]) == pytest.approx(1.0)
-    assert typical_ratio([energies(model / 1e3, model)]) == pytest.approx(1e-3)
-    assert typical_ratio([energies([7000.0], [20.0])]) == pytest.approx(350.0)
+    assert typical_ratio([energies(slip, model)]).value == pytest.approx(1.0)
+    assert typical_ratio([energies(model / 1e3, model)]).value == pytest.approx(1e-3)
+    assert typical_ratio([energies([7000.0], [20.0])]).value == pytest.approx(350.0)
     downhill = energies([-400.0], [-20.0])
     assert downhill.ratio is None
-    assert typical_ratio([downhill]) == 1.0
-    hilly = energies([-400.0, 20.0, 20.0, 20.0], [-20.0, 10.0, 10.0, 10.0])
-    assert hilly.ratio == pytest.approx(2.0)  # of the edges that climb
+    assert typical_ratio([downhill]).value == 1.0
+    hilly = energies([-80.0, 20.0, 20.0, 20.0], [-40.0, 10.0, 10.0, 10.0])
+    assert hilly.ratio == Ratio(2.0, whole=False)  # of the edges that climb
+    assert typical_ratio([hilly, energies(model, model)]) == Ratio(1.0, whole=True)
     learned = energies([20.0, 20.0], [10.0, 10.0], forecast=40.0)
-    assert learned.ratio == pytest.approx(1.0)
+    assert learned.ratio == Ratio(1.0, whole=True)
     assert check_log([]).everywhere is None
 
 
@@ -182,3 +185,20 @@ def test_ways_change_what_they_say(city: wrong.City) -> None:
     late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))
     assert who == {trip.vehicle for trip in log}
     assert late[0].sections[1] == Section(log[0].sections[1].edges, log[0].sections[0].energy)
+
+
+def test_a_negative_forecast_without_descent_is_refused(city: wrong.City, tmp_path: Path) -> None:
+    """As of a state that learned a flipped sign when it was told to."""
+    graph, log = city.graph, of_city(city, "rest")
+    flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
+    lesson = learn_trips(graph, flipped, vehicles=city.fleet, refit=0, accept_unlikely=True)
+    lesson.policy.save(tmp_path / "fleet.npz")
+
+    def climbed(trip: LoggedTrip) -> float:
+        edges = [graph.number(edge) for section in trip.sections for edge in section.edges]
+        return float(graph.rise[edges].sum())
+
+    uphill = max(log, key=climbed)
+    router = Router(graph.network, state=tmp_path / "fleet.npz")
+    with pytest.raises(StateError, match="Wh for a route that does not descend"):
+        router.route(uphill.sections[0].edges[0], uphill.sections[-1].edges[-1])

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from superarm.errors import InputError, MissingExtraError
 from superarm.networks import RoadNetwork, energies_along, generate_city, match_trace
 from superarm.networks.geography import from_utm
-from superarm.networks.gps import MatchedTrace
+from superarm.networks.gps import MatchedTrace, _noise_of, _streets_of, pieces_of
 
 pytest.importorskip("leuvenmapmatching", reason="leuvenmapmatching is not installed")
 
@@ -140,7 +140,7 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     ):
         np.testing.assert_array_equal(found.edges, expected.edges)
         np.testing.assert_allclose(found.enter, expected.enter, atol=1e-3)
-    with pytest.raises(InputError, match=r"within 50 m .* are longitude and latitude swapped"):
+    with pytest.raises(InputError, match=r"within 500 m .* are longitude and latitude swapped"):
         match_trace(placed, on_earth[:, ::-1], times)
     askew = dataclasses.replace(city, lon_lat=from_utm(east_north * 1.1, zone=32) * [1.0, 0.9])
     with pytest.raises(InputError, match="m off its x and y; give places in metres"):
@@ -318,7 +318,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
         match_trace(graph, np.zeros((4, 3)))
     with pytest.raises(InputError, match="does not say where on Earth it is; give places in metres"):
         match_trace(graph, places, times, metres=False)
-    with pytest.raises(InputError, match="no point of the trace is within 50 m"):
+    with pytest.raises(InputError, match="no point of the trace is within 500 m"):
         match_trace(graph, places + 1e6, times)
     with pytest.raises(InputError, match="noise is 0"):
         match_trace(graph, places, times, noise=0.0)
@@ -343,3 +343,37 @@ def test_what_sumo_drives_is_found_again(network):
     # Seconds inside a junction belong to the edge before it. Points are 1 s apart, and half a second is
     # as far as the lane, the car's own length and the middle of a junction put them off.
     assert np.abs(matched.leave - np.cumsum(drive.seconds))[:-1].max() < 1.5
+
+
+def test_traces_are_split_where_clock_or_places_jump() -> None:
+    graph = generate_city(edges=200, seed=1).line_graph(uturns="dead-ends")
+    start = graph.network.lon_lat[0] if graph.network.lon_lat is not None else (0.0, 0.0)
+    places = np.asarray(start) + np.arange(60)[:, None] * np.array([[1e-5, 0.0]])
+    if graph.network.lon_lat is None:
+        places = np.arange(60)[:, None] * np.array([[5.0, 0.0]])
+    times = np.arange(60.0)
+    assert pieces_of(graph, places, times) == [slice(0, 60)]
+    ahead = times + 3600.0 * (times >= 20.0)
+    assert pieces_of(graph, places, ahead) == [slice(0, 20), slice(20, 60)]
+    away = places.copy()
+    away[40:] += 3000.0 if graph.network.lon_lat is None else 0.1
+    assert pieces_of(graph, away, times) == [slice(0, 40), slice(40, 60)]
+    sparse = 60.0 * times  # a point a minute is no jump
+    assert pieces_of(graph, places, sparse) == [slice(0, 60)]
+    with pytest.raises(InputError, match="must rise"):
+        pieces_of(graph, places, times - 100.0 * (times >= 20.0))
+    with pytest.raises(InputError, match="at most 100,000"):
+        match_trace(graph, np.zeros((100_001, 2)))
+
+
+def test_noise_is_estimated_from_the_trace() -> None:
+    """One long straight road: the median distance from it is 0.674 σ; 5 m is the least."""
+    graph = generate_city(edges=200, seed=1).line_graph(uturns="dead-ends")
+    streets = _streets_of(graph)
+    rng = np.random.default_rng(0)
+    parts = rng.integers(len(streets.begin), size=2000)
+    places = streets.begin[parts] + rng.uniform(size=(2000, 1)) * (streets.end - streets.begin)[parts]
+    assert _noise_of(streets, places) == 5.0
+    noisy = places + rng.normal(0.0, 12.0, places.shape)
+    assert 8.0 < _noise_of(streets, noisy) < 13.0
+    assert _noise_of(streets, noisy) < _noise_of(streets, places + rng.normal(0.0, 25.0, places.shape))

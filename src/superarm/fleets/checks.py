@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -40,10 +40,13 @@ KNOWN_VEHICLE = Limits(refused=(0.5, 2.0), unusual=(0.65, 1.6))
 """Of vehicles that are described, or that the state has learned."""
 ANY_VEHICLE = Limits(refused=(0.4, 4.0), unusual=(0.6, 3.0))
 """Of vehicles taken for a car: loaded vans need twice as much, and small cars two thirds."""
+ONLY_CLIMBS = Limits(refused=(0.25, 4.0), unusual=(0.4, 3.0))
+"""Of vehicles whose trips all descend, by their climbs: who brakes into a climb has energy to spare."""
 SURE, LIKELY = 3.5, 2.5  # of t: refused, and a warning
 _BETTER = 0.15  # by which share an alternative must reduce the sum of errors
 _LEAST_ENERGIES = 4  # of a vehicle by which alternatives are judged
-_DESCENT = 0.2  # share of what is moved: below it the ratio says little
+_DESCENT = 0.2  # share of what an edge moves: below it its ratio says nothing
+_WHOLE = 0.5  # the same of a trip: a heavy vehicle taken for a car gains more by descending
 _LEAST_LEARNED = 0.3  # of forecasts over the model's: a state that expects less says nothing
 
 ANYWAY = "If it is right, learn it with --accept-unlikely (accept_unlikely=True)"
@@ -58,6 +61,13 @@ _EXPLAINED: Mapping[Shift, str] = {
 }
 
 
+class Ratio(NamedTuple):
+    """Metered energy over forecast."""
+
+    value: float
+    whole: bool  # of whole trips, or of climbs alone
+
+
 class Energies(NamedTuple):
     """A trip's energies and what is expected of them, Wh, (r,) each."""
 
@@ -65,29 +75,41 @@ class Energies(NamedTuple):
     model: Floats  # by the energy model, heights and turns included
     reverse: Floats  # by the same model, driven in the other direction
     forecast: float  # of the whole trip, by what was learned so far
-    moved: Floats  # Wh without signs: of heights, and of all else
+    stored: Floats  # of what the model expects, what is stored in height and what turns add
     known_vehicle: bool  # whether the forecast is of this very vehicle, described or learned
 
     @property
     def telling(self) -> Bools:
         """Whose ratio says something, (r,): what rolls downhill may take anything, or give."""
-        return np.asarray(self.model > _DESCENT * self.moved)
+        return np.asarray(self.model > _DESCENT * _moved(self.model, self.stored))
 
     @property
-    def ratio(self) -> float | None:
-        """Metered energy over forecast where it says something, without the energy farthest off.
+    def ratio(self) -> Ratio | None:
+        """Metered energy over forecast; ``None`` where it says nothing.
 
-        That may be a slip of the meter, which the posterior weighs by itself.
+        Of the whole trip, in which motion cancels out; of its climbs alone where the trip descends. One
+        energy that is off by half of the trip's is left out: it may be a slip of the meter, which the
+        posterior weighs by itself.
         """
-        if not self.telling.any():
+        total, stored = float(self.model.sum()), float(self.stored.sum())
+        whole = total > _WHOLE * float(_moved(total, stored))
+        used = np.ones(len(self.model), dtype=np.bool_) if whole else self.telling
+        if not used.any():
             return None
-        metered, expected = self.metered[self.telling], self.model[self.telling]
-        if float(self.model.sum()) > _DESCENT * float(self.moved.sum()):
-            expected = expected * max(self.forecast / float(self.model.sum()), _LEAST_LEARNED)
-        if len(metered) >= 3:
-            worst = np.argmax(np.abs(metered - expected))
+        metered, expected = self.metered[used], self.model[used]
+        if whole:
+            expected = expected * max(self.forecast / total, _LEAST_LEARNED)
+        away = np.abs(metered - expected)
+        worst = int(np.argmax(away))
+        rest = float(expected.sum() - expected[worst])
+        if len(metered) >= 3 and away[worst] > 0.5 * expected.sum() and rest > 0.0:
             metered, expected = np.delete(metered, worst), np.delete(expected, worst)
-        return float(metered.sum() / expected.sum())
+        return Ratio(float(metered.sum() / expected.sum()), whole)
+
+
+def _moved(model: Any, stored: Any) -> Any:
+    """Wh without signs: what heights and turns move, and all else."""
+    return np.abs(stored) + np.abs(model - stored)
 
 
 class Finding(NamedTuple):
@@ -123,7 +145,9 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
     for vehicle, ratio in ratios.items():
         own = by_vehicle[vehicle]
         limits = KNOWN_VEHICLE if own[0].known_vehicle else ANY_VEHICLE
-        if (finding := _of_ratio(ratio, len(own), limits)) is not None:
+        if not ratio.whole:
+            limits = ONLY_CLIMBS
+        if (finding := _of_ratio(ratio.value, len(own), limits)) is not None:
             found[vehicle] = finding
     plausible = {
         vehicle: each
@@ -131,11 +155,11 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
         if vehicle not in found or not found[vehicle].refused
     }
     # A shift is as a rule that of the whole log: together its trips say more than each vehicle's alone.
-    shift = _of_shifts(plausible.values(), [ratios[vehicle] for vehicle in plausible])
+    shift = _of_shifts(plausible.values(), [ratios[vehicle].value for vehicle in plausible])
     for vehicle, each in plausible.items():
         moved = shift
         if moved is None or not moved.refused:
-            moved = _of_shifts([each], [ratios[vehicle]]) or moved
+            moved = _of_shifts([each], [ratios[vehicle].value]) or moved
         if moved is not None and (moved.refused or vehicle not in found):
             found[vehicle] = moved
     refused = {vehicle for vehicle, finding in found.items() if finding.refused}
@@ -147,10 +171,13 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
     return LogFindings(vehicles=found, everywhere=everywhere)
 
 
-def typical_ratio(trips: Iterable[Energies]) -> float:
-    """The median over trips of metered energy over forecast; 1 where no trip says anything."""
+def typical_ratio(trips: Iterable[Energies]) -> Ratio:
+    """The median over trips: over climbs only where all trips descend; 1 where there is nothing."""
     ratios = [ratio for each in trips if (ratio := each.ratio) is not None]
-    return float(np.median(ratios)) if ratios else 1.0
+    whole = [ratio.value for ratio in ratios if ratio.whole]
+    if whole or not ratios:
+        return Ratio(float(np.median(whole)) if whole else 1.0, True)
+    return Ratio(float(np.median([ratio.value for ratio in ratios])), False)
 
 
 def _of_ratio(ratio: float, trips: int, limits: Limits) -> Finding | None:
@@ -179,7 +206,7 @@ def _advice(ratio: float) -> str:
 
 def _of_all(vehicles: Iterable[list[Energies]]) -> str:
     trips = [each for every in vehicles for each in every]
-    ratio = typical_ratio(trips)
+    ratio = typical_ratio(trips).value
     took = f"a typical trip took {_shown(ratio)} times the energy that is expected of it"
     return f"{took}; {_advice(ratio)}"
 

@@ -97,6 +97,8 @@ class LoggedTrip:
     sections: tuple[Section, ...]
     unread: str = ""
     """Why nothing can be learned from it."""
+    jump: str = ""
+    """Where its trace was split, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,12 +330,14 @@ def _metered(
         model=expected + known,
         reverse=reverse,
         forecast=forecast + float(known.sum()),
-        moved=np.abs(expected) + np.abs(known),
+        stored=known,
         known_vehicle=known_vehicle,
     )
     jumps = np.flatnonzero(gaps > _JUMP)
     whole = Trips.of_one(keys, of, energies - known)
     jump = ""
+    if trip.jump:
+        jump = f"trip {_name(trip)!r} was matched in parts: {trip.jump}"
     if len(jumps):
         first = int(jumps[0])
         before, after = graph.ids[route[first]], graph.ids[route[first + 1]]
@@ -478,19 +482,33 @@ def _rows(path: Path, text: str) -> list[_Row]:
 
 def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> LoggedTrip:
     """A trace as sections whose energies its counter tells."""
-    from superarm.networks.gps import energies_along, match_trace
+    from superarm.networks.gps import energies_along, match_trace, pieces_of
 
     times, lats, lons, counter = np.array(points).T
+    places = np.column_stack([lons, lats])
+    sections: list[Section] = []
+    unread = ""
     try:
-        matched = match_trace(graph, np.column_stack([lons, lats]), times)
-        found = energies_along(matched, times, counter)
+        pieces = pieces_of(graph, places, times)
+        for piece in pieces:
+            try:
+                matched = match_trace(graph, places[piece], times[piece])
+            except InputError as error:
+                unread = unread or str(error)
+                continue
+            for found in energies_along(matched, times[piece], counter[piece]):
+                edges = tuple(graph.ids[edge] for edge in found.edges)
+                sections.append(Section(edges, found.energy))
     except InputError as error:
         return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=str(error))
-    sections = tuple(
-        Section(tuple(graph.ids[edge] for edge in each.edges), each.energy) for each in found
-    )
-    unread = "" if sections else "its points and its counter tell of no whole edge"
-    return LoggedTrip(name=name, vehicle=vehicle, sections=sections, unread=unread)
+    if sections:
+        jump = ""
+        if len(pieces) > 1:
+            at = times[pieces[1].start - 1]
+            jump = f"its clock or its places jump {len(pieces) - 1} times, first after time_s {at:g}"
+        return LoggedTrip(name=name, vehicle=vehicle, sections=tuple(sections), jump=jump)
+    unread = unread or "its points and its counter tell of no whole edge"
+    return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=unread)
 
 
 def _point(path: Path, line: int, row: Mapping[str, Any]) -> list[float]:

@@ -41,6 +41,12 @@ _LONGEST = 500.0  # metres between points, above which the way between them is g
 _NEAR, _REACH = 10.0, 0.5  # how far from its road a point may be: so many σ, and such a share of a gap
 _APART, _ENDS = 4.0, 2.0  # σ between points that are matched; σ driven of an edge at an end to count
 _WIDTH, _UNSEEN = 10, 0.95  # ways that are kept for each point; factor for each part without a point
+_LEAST_NOISE, _MOST_NOISE = 5.0, 50.0  # metres: between these σ is estimated
+_LOOKED_UP = 8  # places on roads among which the nearest road is sought
+_PAUSE = 120.0  # seconds without a point, above which a trace is split
+_FASTEST, _FAR = 70.0, 200.0  # m/s and metres between points, above which a trace is split
+MOST_POINTS = 100_000
+"""Of one trace: a day, a point a second."""
 _FITS = 1.0  # metres by which longitudes and latitudes may disagree with x and y
 
 
@@ -67,20 +73,33 @@ class Section(NamedTuple):
 
 
 def match_trace(
-    graph: LineGraph, places: Any, times: Any = None, *, noise: float = 5.0, metres: bool | None = None
+    graph: LineGraph,
+    places: Any,
+    times: Any = None,
+    *,
+    noise: float | None = None,
+    metres: bool | None = None,
 ) -> MatchedTrace:
     """The route that was driven along ``places``: longitudes and latitudes in degrees, (p, 2).
 
     ``times`` in seconds rise; without them the clock counts points. ``metres``: places are x and y of
     the network; by default where it does not know where on Earth it is. Points more than 10 ``noise``
     from any road are left out. Where points leave a way open it is the shortest, and marked.
+
+    ``noise`` in metres is by default estimated from how far points are from the nearest roads, and at
+    least 5. Matching with too little noise costs several times as long and finds wrong ways.
     """
-    sigma = as_number(noise, "noise", 0.1, 100.0)
     points = as_features(places, "places", columns=2)
+    if len(points) > MOST_POINTS:
+        raise InputError(
+            f"a trace has {len(points):,} points, and at most {MOST_POINTS:,} are matched; split it "
+            "into trips"
+        )
     clock = np.arange(len(points)) * 1.0 if times is None else _rising(times, "times", len(points))
     if not (graph.network.lon_lat is None if metres is None else metres):
         points = _in_metres(graph.network, points)
     streets = _streets_of(graph)
+    sigma = _noise_of(streets, points) if noise is None else as_number(noise, "noise", 0.1, 100.0)
     on_road = np.flatnonzero(streets.tree.query(points)[0] <= _NEAR * sigma + 0.5 * _SAMPLE)
     route, guessed, seen = _route(graph, streets, points, _thinned(points, on_road, sigma), sigma)
     if not route:
@@ -150,6 +169,38 @@ def energies_along(
         Section(tuple(edges[i:j]), float(energy[j] - energy[i]), float(seconds[j] - seconds[i]))
         for i, j in found
     )
+
+
+def pieces_of(graph: LineGraph, places: Any, times: Any) -> list[slice]:
+    """The stretches of a trace between jumps: of its clock, or of its places.
+
+    A clock jumps where the time between two points is above two minutes and ten times the usual: what
+    happened meanwhile is not known, and a counter must not be interpolated there. Places jump where the
+    vehicle would have been faster than 250 km/h over more than 200 m.
+    """
+    clock = _rising(times, "times")
+    points = as_features(places, "places", columns=2)
+    if graph.network.lon_lat is not None:
+        points = _in_metres(graph.network, points)
+    seconds = np.diff(clock)
+    if not len(seconds):
+        return [slice(0, len(clock))]
+    metres = np.hypot(*np.diff(points, axis=0).T)
+    late = seconds > np.maximum(_PAUSE, 10.0 * np.median(seconds))
+    far = (metres > _FAR) & (metres > _FASTEST * seconds)
+    ends = [0, *(np.flatnonzero(late | far) + 1).tolist(), len(clock)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
+
+
+def _noise_of(streets: _Streets, points: Floats) -> float:
+    """σ of a trace, metres: the median distance from one straight road is 0.674 σ.
+
+    Beside several roads the nearest is nearer, so that the estimate is rather too small.
+    """
+    nearest = streets.sampled[streets.tree.query(points, k=min(_LOOKED_UP, len(streets.sampled)))[1]]
+    rows = nearest.reshape(len(points), -1)  # parts near each point, (p, k)
+    away = _projected(points[:, None, :], streets.begin[rows], streets.end[rows])[1]  # (k, p)
+    return float(np.clip(np.median(away.min(axis=0)) / 0.674, _LEAST_NOISE, _MOST_NOISE))
 
 
 def _rising(values: Any, name: str, length: int | None = None) -> Floats:
@@ -264,7 +315,7 @@ class _Streets:
         for before, after in graph.turns.tolist():
             self._next[first[before + 1] - 1].append(first[after])
         counts = np.ceil(self.length / _SAMPLE).astype(int) + 1
-        self._sampled = rows = np.repeat(np.arange(len(labels)), counts)
+        self.sampled = rows = np.repeat(np.arange(len(labels)), counts)
         shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in counts])[:, None]
         self.tree = cKDTree(self.begin[rows] + shares * (self.end - self.begin)[rows])
 
@@ -274,7 +325,7 @@ class _Streets:
 
     def edges_closeto(self, place: tuple[float, float], max_dist: float) -> list[Any]:
         """Parts near a place: distance, the part, its nearest point and how far along that is."""
-        near = np.unique(self._sampled[self.tree.query_ball_point(place, max_dist + 0.5 * _SAMPLE)])
+        near = np.unique(self.sampled[self.tree.query_ball_point(place, max_dist + 0.5 * _SAMPLE)])
         share, away = _projected(np.array(place), self.begin[near], self.end[near])
         nearest = self.begin[near] + share[:, None] * (self.end - self.begin)[near]
         told = zip(away.tolist(), near.tolist(), nearest.tolist(), share.tolist(), strict=True)

@@ -259,9 +259,16 @@ class Router:
         means = way.shares * known.mean[way.edges]
         means[1:] += known.turn_costs[turns]
         # From the place's own height to that of this edge there, and back at the goal.
-        means[0] += plan.per_metre * ends[0].step(int(way.edges[0]))
-        means[-1] -= plan.per_metre * ends[1].step(int(way.edges[-1]))
+        before, after = ends[0].step(int(way.edges[0])), ends[1].step(int(way.edges[-1]))
+        means[0] += plan.per_metre * before
+        means[-1] -= plan.per_metre * after
         energy, spread = float(means.sum()), known.spread(Parts.of(way))
+        rise = float(way.shares @ self.graph.rise[way.edges]) + before - after
+        if energy < 0.0 <= rise and known.observations:
+            raise StateError(
+                f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
+                "impossible: its log was wrong. Learn a log that is right into a new state"
+            )
         return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
 
     def _compared(
