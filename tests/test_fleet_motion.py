@@ -79,6 +79,11 @@ def test_speeds_are_the_highest_that_limits_and_brakes_allow(
         best = np.asarray(linprog(-np.ones(n), A_ub=rows, b_ub=most, bounds=bounds).x)
         found = border_speeds(graph, route, from_rest=ends[0], to_rest=ends[1])
         np.testing.assert_allclose(found.free, best[3:-1:3], rtol=1e-7, atol=1e-7)
+        assert found.start == pytest.approx(best[0], abs=1e-7)
+        p = np.maximum(graph.turn_stop, graph.is_uturn)[turns[-1]]
+        stopped = min(found.free[-1], 2.0 * ACCELERATION * graph.turn_length[turns[-1]])
+        after_stop = min(best[-1], stopped + 2.0 * ACCELERATION * metres[-1])
+        assert found.end == pytest.approx((1.0 - p) * best[-1] + p * after_stop, abs=1e-7)
 
 
 def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
@@ -115,9 +120,9 @@ def test_motion_that_is_as_expected_is_taken_off(
     route = walk(graph, 11, 8)
     of = np.repeat(np.arange(len(sizes)), sizes)
     net = Trips.of_one(road_rows(graph, VAN, 0, route), of, np.linspace(1.0, 5.0, len(sizes)))
-    inner = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest).mean
-    ends = np.zeros(2) if at_rest else np.square(graph.speed[route[[0, -1]]])
-    squares = np.concatenate([ends[:1], inner, ends[1:]])
+    speeds = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest)
+    squares = np.array([speeds.start, *speeds.mean, speeds.end])
+    assert not at_rest or speeds.start == speeds.end == 0.0
     stored = 0.5 * VAN.mass * VAN.recuperation_efficiency * squares / 3600.0  # at borders 0 … 8
     place = np.cumsum([0, *sizes])
     trip = with_motion(graph, VAN, read(net, stored, place[:-1], place[1:]), route, at_rest=at_rest)
@@ -148,7 +153,7 @@ def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
         assert trip.borders.variance.max() < VAN.motion(20.0) ** 2 * 0.03
 
 
-def test_where_edges_are_missing_speeds_are_those_allowed(graph: LineGraph) -> None:
+def test_where_edges_are_missing_speeds_are_the_highest_possible(graph: LineGraph) -> None:
     whole = walk(graph, 31, 9)
     route = np.delete(whole, [4, 5])
     assert graph.turns_between(route.tolist())[3] < 0
@@ -160,8 +165,8 @@ def test_where_edges_are_missing_speeds_are_those_allowed(graph: LineGraph) -> N
         zip(trip.borders.before[apart].tolist(), trip.borders.after[apart].tolist(), strict=True)
     )
     assert pairs == [(3, -1), (-1, 4)]  # the ends are at rest
-    first = border_speeds(graph, route[:4], from_rest=True).mean
-    stored = VAN.motion(np.sqrt(np.append(first, graph.speed[route[3]] ** 2)))
+    first = border_speeds(graph, route[:4], from_rest=True)
+    stored = VAN.motion(np.sqrt([*first.mean, first.end]))
     np.testing.assert_allclose(trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9)
 
 

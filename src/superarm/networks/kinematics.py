@@ -188,6 +188,8 @@ class BorderSpeeds(NamedTuple):
     mean: Floats
     variance: Floats  # of stopping or not, (m/s)⁴
     free: Floats  # of who need not stop
+    start: float  # v² where the route begins, and where it ends: the highest that is possible there
+    end: float
 
 
 def border_speeds(
@@ -222,7 +224,12 @@ def border_speeds(
     stops = np.clip(np.maximum(graph.turn_stop, graph.is_uturn)[turns], 0.0, 1.0)
     stopped = np.minimum(free, 2.0 * ACCELERATION * graph.turn_length[turns])
     mean = (1.0 - stops) * free + stops * stopped
-    return BorderSpeeds(mean, stops * (1.0 - stops) * np.square(free - stopped), free)
+    variance = stops * (1.0 - stops) * np.square(free - stopped)
+    last = float(np.square(ends[-1]))
+    if len(turns):  # who stopped before the last edge may not be as fast at its end
+        after_stop = min(last, stopped[-1] + 2.0 * ACCELERATION * metres[-1])
+        last = (1.0 - stops[-1]) * last + stops[-1] * after_stop
+    return BorderSpeeds(mean, variance, free, start=float(np.square(ends[0])), end=float(last))
 
 
 def _pieces(

@@ -126,6 +126,8 @@ def _expected(graph: LineGraph, route: Ints, at_rest: bool) -> tuple[Floats, Flo
             square[edges, side] = found.mean
             free[edges, side] = found.free
             variance[edges, side] = found.variance
+        square[begin, 0] = found.start
+        square[end - 1, 1] = found.end
     if at_rest:
         for each in (square, free, variance):
             each[0, 0] = each[-1, 1] = 0.0
