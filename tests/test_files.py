@@ -77,6 +77,23 @@ def test_figures_with_hostile_names_stay_in_their_folder(
     assert len(written) == 2 * len(pictures)
 
 
+def test_links_in_a_run_are_replaced_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.setattr(plotting_files, "draw_picture", lambda *_: _Drawn())
+    precious = tmp_path / "precious"
+    precious.write_text("mine", encoding="utf-8")
+    precious.chmod(0o600)
+    folder = tmp_path / "figures"
+    folder.mkdir()
+    (folder / "regret.png").symlink_to(precious)
+    plotting.save_pictures([Picture(name="regret", panels=(), caption="")], "All", folder)
+    assert precious.read_text(encoding="utf-8") == "mine"
+    assert (folder / "regret.png").read_bytes() == b"x"
+    assert not (folder / "regret.png").is_symlink()
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 def test_a_policy_with_a_hostile_name_has_cells_in_their_folder(text: str) -> None:
     name = cell_name(text, 0, 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from superarm import packed
 from superarm.core import State
-from superarm.errors import InputError, StateError
+from superarm.errors import FileError, InputError, StateError
 from superarm.networks.sumo_net import read_sumo
 from superarm.networks.tables import read_tables
 from superarm.packed import npz_names, open_packed, read_npz
@@ -49,6 +49,21 @@ def test_a_text_comes_back_as_it_was(tmp_path, suffix):
     path.write_bytes(PACKERS[suffix](text))
     with open_packed(path) as file:
         assert file.read(10) + file.read() == text
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("before", [b"", b"a text"])
+def test_endless_padding_is_refused(tmp_path, suffix, before, monkeypatch):
+    monkeypatch.setattr(packed, "_SMALL", 1 << 16)
+    path = tmp_path / f"file{suffix}"
+    path.write_bytes(PACKERS[suffix](before) if before else b"")
+    with path.open("ab") as file:
+        file.truncate(1 << 36)  # sparse: no space is taken
+    with (
+        open_packed(path) as file,
+        pytest.raises((FileError, OSError), match=r"hold nothing|Not a gzi"),
+    ):
+        file.read()
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -206,7 +221,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
 
 
 def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):
-    with pytest.raises(StateError, match="is not a file"):
+    with pytest.raises(StateError, match="is a folder, not a file"):
         load_state(tmp_path)
     (tmp_path / "large").write_bytes(state_to_bytes(STATE))
     monkeypatch.setattr("superarm.states._MOST", 100)

@@ -60,8 +60,10 @@ def read_bytes(path: Path | str, most: int) -> bytes:
         OSError: The file does not exist or must not be read.
     """
     with open_file(path) as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+        # The size is known at once; a file may grow, or be larger than it says, while it is read.
+        stated = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if stated <= most else b""
+    if max(stated, len(data)) > most:
         raise FileError(f"{path} has more than {most:,} bytes, the most that is read; split it")
     return data
 

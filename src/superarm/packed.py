@@ -37,29 +37,65 @@ _DAMAGE = (
 
 def open_packed(path: Path) -> BinaryIO:
     """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
-    packed = open_file(path)
+    file = open_file(path)
     suffix = path.suffix.lower()
+    packed: Any = _Packed(path, file)  # of a file, what those that unpack use
     if suffix == ".gz":
         return io.BufferedReader(_Bounded(path, packed, gzip.GzipFile(fileobj=packed, mode="rb")))
     if suffix == ".xz":
         return io.BufferedReader(_Bounded(path, packed, lzma.LZMAFile(packed, "rb")))
-    return packed
+    return file
+
+
+class _Packed:
+    """A packed file as it is read, as long as something comes out of it.
+
+    What follows a packed text may be padding, which can be endless where a file is sparse.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path = path
+        self._file = file
+        self.size = os.fstat(file.fileno()).st_size
+        self.fruitless = 0  # bytes since something was unpacked
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.fruitless += len(data)
+        if self.fruitless > _SMALL:
+            raise FileError(
+                f"{self._path}: more than {_SMALL:,} bytes of it hold nothing; it is damaged, or padded"
+            )
+        return data
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _Bounded(io.RawIOBase):
     """What is unpacked, as long as it stays in proportion to the file."""
 
-    def __init__(self, path: Path, packed: BinaryIO, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
+    def __init__(self, path: Path, packed: _Packed, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
         self._path = path
         self._packed = packed
         self._unpacked = unpacked
-        self._left = max(_SMALL, _GROWTH * os.fstat(packed.fileno()).st_size)
+        self._left = max(_SMALL, _GROWTH * packed.size)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         count = self._unpacked.readinto(buffer)
+        self._packed.fruitless = 0
         self._left -= count
         if self._left < 0:
             raise FileError(

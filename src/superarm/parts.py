@@ -21,12 +21,14 @@ _imported: dict[str, None] = {}
 def import_parts(source: Path | str) -> None:
     """Import a module by its name, or a file that ends in ``.py``, so that it registers its parts."""
     text = str(source)
-    path = Path(source).resolve() if text.endswith(".py") else None
+    path = None
+    if text.endswith(".py"):
+        if not Path(source).is_file():
+            raise SpecError(f"{source} cannot be imported: there is no such file")
+        path = Path(source).resolve()
     key = text if path is None else str(path)
     if key in _imported:
         return
-    if path is not None and not path.is_file():
-        raise SpecError(f"{source} cannot be imported: there is no such file")
     here = str(Path.cwd())
     sys.path.insert(0, here)  # as for ``python -m``, but for no other import than this
     try:

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import Policy, State
-from .errors import InputError, StateError
+from .errors import FileError, InputError, StateError
+from .files import read_bytes
 from .inputs import as_path, require_type
 from .migrations import migrated
 from .packed import read_npz
@@ -173,24 +174,20 @@ def save_state(state: State, path: Path | str) -> None:
     data = state_to_bytes(state)
     if len(data) > _MOST:
         raise StateError(f"the state has {len(data)} bytes; more than {_MOST} could not be read back")
-    atomic_write(path, data)
+    atomic_write(path, data, follow=True)
 
 
 def load_state(path: Path | str) -> State:
     """Read a state from a file that :func:`save_state` wrote; it may have 2 GiB at most."""
     path = as_path(path, "path")
     try:
-        if path.exists() and not path.is_file():  # a device or a pipe may never end
-            raise StateError("it is not a file")
-        with path.open("rb") as file:
-            data = file.read(_MOST + 1)
-        if len(data) > _MOST:
-            raise StateError(f"it has more than {_MOST} bytes")
-        return state_from_bytes(data)
+        return state_from_bytes(read_bytes(path, most=_MOST))
+    except FileError as error:  # which names the file
+        advice = "; this run keeps one file per cell in states/" if (path / "states").is_dir() else ""
+        raise StateError(f"{error}{advice}") from error
     except (OSError, StateError) as error:
         told = error.strerror if isinstance(error, OSError) else error
-        advice = "; this run keeps one file per cell in states/" if (path / "states").is_dir() else ""
-        raise StateError(f"{path} cannot be read: {told}{advice}") from error
+        raise StateError(f"{path} cannot be read: {told}") from error
 
 
 @contextmanager
@@ -219,18 +216,27 @@ def _end_of(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def atomic_write(path: Path | str, data: bytes) -> None:
+def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None:
     """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk.
 
-    A link stays a link: the file that it leads to is written. A file that is replaced keeps its mode.
+    A file that is replaced keeps its mode.
+
+    Args:
+        path: The file; its folder is created if need be.
+        data: What it will hold.
+        follow: Whether a link stays a link, and the file that it leads to is written. By default the
+            link is replaced: a run that somebody else made could hold one that leads anywhere.
     """
-    path = _end_of(as_path(path, "path"))
+    path = as_path(path, "path")
+    if follow:
+        path = _end_of(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
             with suppress(FileNotFoundError):  # a new file has the mode that umask gives it
-                temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before anyone can read it
+                if not path.is_symlink():
+                    temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before anyone can read it
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

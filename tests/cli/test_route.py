@@ -398,7 +398,7 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     assert missing.rstrip() == "superarm: --state none.npz: there is no such file"
     (tmp_path / "a-run" / "states").mkdir(parents=True)
     folder = cli("route", "--net", town.net, *ENDS, "--state", "a-run").fails(1)
-    assert "it is not a file; this run keeps one file per cell in states/" in folder
+    assert "is a folder, not a file; give a file; this run keeps one file per cell in states/" in folder
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
     assert "does not say which policy made it" in words

@@ -99,7 +99,8 @@ class Request(NamedTuple):
 
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
     directory = request.directory(name)
-    if name not in experiment_ids() and any(name in names for names in _targets().values()):
+    own = name.endswith(".toml") or name in experiment_ids()
+    if not own and any(name in names for names in _targets().values()):
         advice = f"`superarm reproduce {name}` runs it"
         raise click.UsageError(f"{name!r} is a paper's group of experiments or a figure; {advice}")
     experiment = load_experiment(name)

@@ -403,8 +403,9 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     path = Path(path)
     try:
         with open_packed(path) as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
+            stated = path.stat().st_size  # unpacked it may be more
+            data = file.read(_MOST_BYTES + 1) if stated <= _MOST_BYTES else b""
+        if max(stated, len(data)) > _MOST_BYTES:
             raise FileError(
                 f"{path} has more than {_MOST_BYTES:,} bytes, the most that is read at once; split it "
                 "by trips, and give each part with --trips"

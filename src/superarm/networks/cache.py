@@ -43,6 +43,7 @@ Arrays = dict[str, NDArray[Any]]
 
 _FORMAT = 1  # raise it when readers read otherwise, or arrays mean something else
 _GROWTH, _SMALL = 100, 1 << 26  # how many times the network's size a cache may have; or 64 MiB
+_LARGEST = 1 << 33  # bytes of a network's file: 8 GiB, beyond which its content is not compared
 _LEAST_EDGES = 1000  # a network of fewer is read in no time
 _CHUNK = 1 << 20
 _PLAIN = ("junctions", "tail", "head", "length", "speed", "connections")
@@ -74,7 +75,7 @@ def cached(
     """
     if wanted is None:
         wanted = os.environ.get("SUPERARM_CACHE", "1") != "0"
-    if not wanted or not path.is_file():
+    if not wanted or not path.is_file() or path.stat().st_size > _LARGEST:
         return read()
     content = _digest(path)
     key = json.dumps(
