@@ -84,6 +84,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 FINE = {
     ("run-out", "folder"),
     ("demo", "folder"),
+    ("learn-state", "loop"),
     ("route-vehicle", "empty"),
     ("learn-vehicles", "empty"),
 }
