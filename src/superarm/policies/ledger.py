@@ -143,8 +143,8 @@ class Ledger:
         self.note_commit(step)
 
     def note_commit(self, step: int) -> None:
-        """The decision of this step was taken; a second commit changes nothing."""
-        if step not in self._committed:
+        """The decision of this step was taken; a second or a late commit changes nothing."""
+        if step not in self._committed and step not in self.closed:
             self._committed.add(step)
 
     def assume_committed(self, state: State, last: int) -> None:
