@@ -264,7 +264,7 @@ class Router:
         means[-1] -= plan.per_metre * after
         energy, spread = float(means.sum()), known.spread(Parts.of(way))
         rise = float(way.shares @ self.graph.rise[way.edges]) + before - after
-        if energy < 0.0 <= rise and known.observations:
+        if energy < 0.0 <= rise and isinstance(self.source, OfFleet):  # which learned a log
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
                 "impossible: its log was wrong. Learn a log that is right into a new state"
