@@ -14,7 +14,9 @@ from pathlib import Path
 for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA"):
     os.environ[f"{_name}_NUM_THREADS" if _name != "VECLIB_MAXIMUM" else f"{_name}_THREADS"] = "1"
 
-SUITES = ("streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup")
+SUITES = (
+    "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup"
+)  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -64,7 +64,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     sparse = ((BY_HAND, None), ("GPyTorch, SGPR", missing("gpytorch")), ("GPflow, SGPR", gpflow))
     for peer, reason in sparse:
         if reason is None:
-            rows += [_titsias(size, points, repeats, peer) for points in (10, 50)]
+            rows += [titsias(size, points, repeats, peer) for points in (10, 50)]
         else:
             skipped.append(f"{peer}: {reason}")
     rows.append(_matching(40 if quick else 500, repeats))
@@ -116,7 +116,7 @@ def _moments(gp: InducingGP | StreamingGP, arms: Floats) -> Moments:
     return Moments(mean, std)
 
 
-def _titsias(observations: int, points: int, repeats: int, peer: str) -> Row:
+def titsias(observations: int, points: int, repeats: int, peer: str) -> Row:
     """A round of ours and of one peer, in turns; GPflow's own process takes its turns alone."""
     rng = np.random.default_rng(0)
     arms, offered = rng.random((observations, 3)), rng.random((100, 3))
