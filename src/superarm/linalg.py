@@ -15,6 +15,7 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     """
     if not len(matrix):
         return np.zeros((0, 0))
-    with blas_threads_for(len(matrix) ** 3 / 6):
+    with _threads_for(len(matrix) ** 3 / 6):
         L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
     # LAPACK may let NaN and infinity through; they reach the diagonal.
     if not failed and math.isfinite(L.trace()):
@@ -67,11 +68,20 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     """``L⁻¹ B``, or ``L⁻ᵀ B``, for a small lower triangular ``L``."""
     if not B.size:
         return np.array(B, dtype=np.float64)
-    with blas_threads_for(len(L) * B.size / 2):
+    with _threads_for(len(L) * B.size / 2):
         solved, singular = _lapack().dtrtrs(L, B, lower=1, trans=int(transposed))
     if singular:
         raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
     return np.asarray(solved, dtype=np.float64)
+
+
+_UNTHREADED = 4096  # multiplications for which OpenBLAS never takes threads: its lowest limit is 9,216
+_AS_IT_IS: AbstractContextManager[None] = nullcontext()
+
+
+def _threads_for(multiplications: float) -> AbstractContextManager[None]:
+    """``blas_threads_for`` where there may be threads at all: asking costs as much as a tiny product."""
+    return _AS_IT_IS if multiplications < _UNTHREADED else blas_threads_for(multiplications)
 
 
 def add_to_diagonal(matrix: Floats, values: Floats | float) -> None:

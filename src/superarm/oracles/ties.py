@@ -7,7 +7,6 @@ their order in the offer decides, as it does among arms that are exactly equal.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -47,9 +46,13 @@ def best_first(desirability: Floats, k: int) -> Ints:
     """
     # A stable sort of the negated values keeps the first of equals in front.
     order: Ints = (-desirability).argsort(kind="stable")
-    values = desirability[order[: k + 1]].tolist()
-    if not any(tie_limit(high) <= low < high for high, low in pairwise(values)):
-        return order
+    high, *following = desirability[order[: k + 1]].tolist() or [0.0]
+    for low in following:
+        if high - TIE * abs(high) <= low < high:
+            break
+        high = low
+    else:
+        return order  # as nearly always
     values = desirability[order].tolist()
     start = 0
     while start < k and values[start] > -inf:

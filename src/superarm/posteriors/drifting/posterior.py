@@ -36,6 +36,8 @@ from superarm.posteriors.fixed import FixedArms, as_rows
 from superarm.posteriors.rows import Observed, ObservedData
 from superarm.posteriors.variances import prior_variance, standard_deviation
 from superarm.registry import contradiction, foreign_parts, register
+from superarm.threads import one_blas_thread
+from superarm.turns import whole
 
 from .forms import (
     TRUNCATION,
@@ -234,17 +236,20 @@ class DriftingGP(GaussianPosterior):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         # The whole set from now on, as in most rounds: nothing to gather.
-        turns, known = self._turns, self._fixed.last
-        if pending is None and known is not None and known.whole and known.arms is offer.arms:
-            written = turns.written
-            if not turns.writing and self.count and offer.moment >= self._form.time:
-                belief = self._whole_belief(offer)
-                if turns.written == written and not turns.writing:  # nobody wrote meanwhile
-                    return belief
+        known = self._fixed.last
+        if pending is None and known is not None and known.whole and type(offer) is Offer:
+            belief = self._whole_belief(offer) if known.arms is offer.arms else None
+            if belief is not None:
+                return belief
         return super().belief(offer, pending)
 
-    def _whole_belief(self, offer: Offer) -> GaussianBelief:
+    @one_blas_thread
+    @whole
+    def _whole_belief(self, offer: Offer) -> GaussianBelief | None:
+        """Of all arms; ``None`` where something was observed later than the offer."""
         form = self._form
+        if not self.count or not offer.moment >= form.time:
+            return None
         output = self._space.output @ self._space.transition(offer.moment - form.time)
         mean, variance = form.all_moments(output)
         mean += self.prior_mean

@@ -166,14 +166,21 @@ class FiniteGP(FixedPosterior, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         # The whole set, as in most rounds: nothing to gather, and nothing that BLAS would do.
-        turns, known = self._turns, self._fixed.last
-        if pending is None and known is not None and known.whole and known.arms is offer.arms:
+        known = self._fixed.last
+        if pending is None and known is not None and known.whole and type(offer) is Offer:
+            turns = self._turns
             written = turns.written
-            if not turns.writing:
-                engine = self._engine
-                belief = GaussianBelief(self, known.keys, engine.mean.copy(), engine.std())
-                if turns.written == written and not turns.writing:  # nobody wrote meanwhile
-                    return belief
+            if known.arms is offer.arms and not turns.writing:
+                # As under ``whole``: an answer counts where nobody wrote meanwhile.
+                try:
+                    engine = self._engine
+                    belief = GaussianBelief(self, known.keys, engine.mean.copy(), engine.std())
+                except Exception:
+                    if turns.written == written and not turns.writing:
+                        raise
+                else:
+                    if turns.written == written and not turns.writing:
+                        return belief
         return super().belief(offer, pending)
 
     def _belief(self, keys: Ints) -> GaussianBelief:
