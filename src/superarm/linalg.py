@@ -80,7 +80,7 @@ _AS_IT_IS: AbstractContextManager[None] = nullcontext()
 
 
 def _threads_for(multiplications: float) -> AbstractContextManager[None]:
-    """``blas_threads_for`` where there may be threads at all: asking costs as much as a tiny product."""
+    """``blas_threads_for`` where there may be threads: to ask costs as much as a tiny product."""
     return _AS_IT_IS if multiplications < _UNTHREADED else blas_threads_for(multiplications)
 
 
