@@ -61,6 +61,7 @@ def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(kernel: Kernel, backend: 
             np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-10)
             np.testing.assert_allclose(found.cov, cov, rtol=0.0, atol=1e-10)
             std = gp.predict(np.arange(60)).std
+            assert std is not None
             np.testing.assert_allclose(std, np.sqrt(np.diagonal(cov)), rtol=0.0, atol=1e-9)
             belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
             np.testing.assert_array_equal(belief.std, std)
@@ -127,7 +128,7 @@ def test_little_noise_brings_the_root_form(rough: Floats) -> None:
 def test_states_of_either_form_are_restored_whichever_is_chosen_now(rough: Floats) -> None:
     kernel = Matern(lengthscale=0.3)
     for form in ("root", "auto"):
-        saved = FiniteGP(kernel, rough, NOISE, form=form)  # type: ignore[arg-type]
+        saved = FiniteGP(kernel, rough, NOISE, form=form)
         saved.observe([4, 5, 4], [1.0, 0.0, 0.5])
         for made in (FiniteGP(kernel, rough, NOISE), FiniteGP(kernel, rough, NOISE, form="root")):
             restored = made.restored(saved.state())
@@ -199,7 +200,10 @@ def test_late_feedback_goes_back_to_a_factor_that_is_shared() -> None:
         sorted_.observe([key], [reward])
     now = np.column_stack([np.arange(200), np.full(200, 101.0)])
     np.testing.assert_allclose(late.predict(now).mean, sorted_.predict(now).mean, atol=1e-10)
-    np.testing.assert_allclose(late.predict(now).std, sorted_.predict(now).std, atol=1e-9)
+    stds = [each.predict(now).std for each in (late, sorted_)]
+    assert stds[0] is not None
+    assert stds[1] is not None
+    np.testing.assert_allclose(stds[0], stds[1], atol=1e-9)
 
 
 # --- StreamingGP ---------------------------------------------------------------------------
