@@ -26,6 +26,7 @@ def driven():
     for step in range(1, ROUNDS + 1):
         offer = world.offer(step)
         decision = policy.decide(offer, choices.at(step))
+        policy.commit(decision)
         route = decision.positions
         feedback = world.feedback(offer, decision, world.noise(offer, noises.at(step)))
         policy.learn(offer, decision, feedback, choices.at(step))

@@ -33,7 +33,7 @@ def test_a_right_model_is_rarely_called_wrong_and_a_wrong_one_is_noticed() -> No
 @pytest.mark.parametrize("make", [judging.scattered, judging.routes], ids=["scattered", "routes"])
 @pytest.mark.parametrize(("rounds", "seeds"), [(60, 5), (20, 3)])
 def test_false_alarms_are_as_rare_as_promised(make: Any, rounds: int, seeds: int) -> None:
-    runs = 200
+    runs = 60
     size: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "error": judging.Error()}
     assert runs * judging.alarms(make, runs, 1, **size) <= stats.binom.isf(1e-3, runs, 0.05)
 
