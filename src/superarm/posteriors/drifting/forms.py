@@ -43,6 +43,8 @@ FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance
 _ROOM = 64
 _PIECE = 512  # arms of one time that are learned at once
+_ROUNDED_FEATURES = 16  # by how many two processors may differ: those next to the tolerance
+_SAME_BASIS = 1e-6  # how far variances may be off, relative, before a state's basis is another one
 _MOST_FACTORED = 2e6  # numbers of B up to which a Kalman filter may keep its factor, 16 MB
 
 
@@ -168,8 +170,8 @@ class Form(ABC):
         return {}
 
     @abstractmethod
-    def resume(self, state: State) -> None:
-        """Go on from what a state holds."""
+    def resume(self, state: State) -> bool:
+        """Go on from what a state holds; ``False`` where that is in another basis than this one's."""
 
     def copied(self, prior: PriorRows | None = None) -> Self:
         """One that goes its own way, with its own columns of the prior if they are given."""
@@ -321,13 +323,14 @@ class FoldedForm(Form):
     def scalars(self) -> dict[str, int]:
         return {"compact_at": self.compact_at}
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: State) -> bool:
         s, n = self.mean.shape
         columns = as_features(state.array("columns"), "columns", s * n)
         left = as_vector(state.array("left"), "left", len(columns))
         self._set(columns.reshape(-1, s, n).copy())
         self._left[:] = left
         self.compact_at = as_count(state.scalar("compact_at"), "compact_at", len(columns))
+        return True
 
     def _set(self, columns: Floats) -> None:
         """These columns, as they are now."""
@@ -456,12 +459,13 @@ class _BasisForm(Form):
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {"G": self.learned}
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: State) -> bool:
         size = self.rank
         held = as_features(state.array("G"), "G", size)
         if len(held) != size:
             raise StateError("this state is damaged: it belongs to another basis")
         self._held[:] = held
+        return True
 
     def copied(self, prior: PriorRows | None = None) -> Self:
         other = super().copied(prior)
@@ -594,9 +598,26 @@ class KalmanForm(_BasisForm):
         self._factored, self._count = False, 0
         self._rows, self._left = self._rows[:0], self._left[:0]
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: State) -> bool:
+        """Another processor may round features into other signs, or keep one more of the smallest."""
         self._drop_factor()
+        size = self.rank
+        held = np.shape(state.array("G"))
+        differs_by = abs(held[0] - size) if held else size
+        is_square = len(held) == 2 and held[0] == held[1]
+        if is_square and 0 < differs_by <= _ROUNDED_FEATURES * len(self.mean):
+            return False
         super().resume(state)
+        return self._explains_what_is_known()
+
+    def _explains_what_is_known(self) -> bool:
+        """Whether G in this basis gives the blocks of Λ on its diagonal, which no basis changes."""
+        s, n = self.mean.shape
+        every = np.arange(n)
+        half = [self.roots(every, np.tile(unit, (n, 1))) for unit in np.eye(s)]  # s times (n, q s)
+        blocks = [[np.vecdot(half[a] @ self._held, half[b]) for b in range(s)] for a in range(s)]
+        differences = np.abs(np.array(blocks) - self.known)
+        return bool(differences.max() <= _SAME_BASIS * np.abs(self.known).max())
 
     def copied(self, prior: PriorRows | None = None) -> Self:
         other = super().copied(prior)
@@ -694,7 +715,7 @@ class VisitedForm(_BasisForm):
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {**super().arrays(), "visited": np.array(self.prior.visited[: self._size], np.intp)}
 
-    def resume(self, state: State) -> None:
+    def resume(self, state: State) -> bool:
         rows = as_rows(state.array("visited"), self.mean.shape[1])
         self.prior.visit(rows)
         if self.prior.visited[: len(rows)] != rows.tolist():
@@ -702,6 +723,7 @@ class VisitedForm(_BasisForm):
         self._grow(len(rows))
         super().resume(state)
         self.compare_at = as_count(state.scalar("compare_at"), "compare_at")
+        return True
 
     def _units(self, rows: Ints) -> Floats:
         slots = self.prior.visit(rows)

@@ -516,27 +516,38 @@ class DriftingGP(GaussianPosterior):
             raise StateError("this state is damaged: its observations are impossible")
         self._data = ObservedData(*held)
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
-        fresh, spec = self._fresh_form(self._least_noise), state.spec
-        if spec is None or any(foreign_parts(spec)) or contradiction(self, spec):
-            # With other parts than it was learned with: learned anew, from what is remembered.
+        spec = state.spec
+        is_foreign = spec is None or any(foreign_parts(spec)) or contradiction(self, spec)
+        resumed = None if is_foreign else self._resumed(state)
+        if resumed is None:
+            # With other parts or features than it was learned with: learned anew, from what is
+            # remembered. What was forgotten had faded.
             self._prior.visit(keys[:, 0].astype(np.intp))
+            fresh = self._fresh_form(self._least_noise)
             self._form = self._fold(fresh, self.remembered, self._checkpoints)
             self._form.information = self.information_gain
             return
-        self._form = self._resumed(fresh, state)
+        self._form = resumed
         self._form.information = self.information_gain
         if "checkpoint" in state.parts:  # states of earlier versions hold none
             saved = state.part("checkpoint")
             saved.require(_CHECKPOINT, _CHECKPOINT_SCHEMA, "DriftingGP")
-            checkpoint = self._resumed(self._fresh_form(self._least_noise), saved)
+            checkpoint = self._resumed(saved)
+            if checkpoint is None:
+                raise StateError("this state is damaged: its checkpoint has another basis")
             checkpoint.information = self._forgotten_information
             if checkpoint.time != self._forgotten:
                 raise StateError("this state is damaged: its checkpoint is of another time")
             self._checkpoints = [checkpoint]
 
-    def _resumed(self, fresh: Form, state: State) -> Form:
-        """The form that a state holds: of the kind of a ``fresh`` one, or folded."""
-        kinds: dict[object, Form] = {form.name: form for form in (fresh, self._folded_form())}
+    def _resumed(self, state: State) -> Form | None:
+        """The form that a state holds: of the kind of a fresh one, or folded.
+
+        ``None`` where its basis is not the one here: another processor may round features into other
+        signs, or keep one more of the smallest.
+        """
+        possible = (self._fresh_form(self._least_noise), self._folded_form())
+        kinds: dict[object, Form] = {form.name: form for form in possible}
         in_use = state.scalar("in_use")
         if not isinstance(in_use, str) or in_use not in kinds:
             raise StateError("this state is damaged: its form is impossible")
@@ -550,8 +561,7 @@ class DriftingGP(GaussianPosterior):
         if len(form.mean) != s or len(known) != s * s:
             raise StateError("this state is damaged: it belongs to another kernel of time")
         form.known = known.reshape(s, s, n).copy()
-        form.resume(state)
-        return form
+        return form if form.resume(state) else None
 
 
 def _arrays_of(form: Form) -> dict[str, NDArray[Any]]:

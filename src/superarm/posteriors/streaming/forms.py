@@ -35,6 +35,8 @@ FormName = Literal["cholesky", "finite-rank", "inducing"]
 
 FEATURE_ERROR = 1e-13  # largest of a kernel value, relative to the prior variance, in finite-rank form
 _SCHEMA = 1
+_ROUNDED_FEATURES = 16  # by how many two processors may differ: those next to the tolerance
+_SAME_FEATURES = 1e-6  # how far means may be off, relative, before a state's features are other ones
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
 entry, which moves the mean by up to δ N/λ and a variance by up to δ N s/λ of what they are, for
@@ -174,10 +176,14 @@ class FiniteRankForm:
         return State(kind=self.name, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @classmethod
-    def from_state(cls, state: State, kernel: Kernel, data: ObservedData, most: int) -> FiniteRankForm:
+    def from_state(
+        cls, state: State, kernel: Kernel, data: ObservedData, residual: Floats, most: int
+    ) -> FiniteRankForm:
         """The form that ``state`` was taken from, with the same kernel and data.
 
-        ``most`` features are tried: what a damaged state may cost.
+        Another processor may round the features into other signs, or keep one more of the smallest.
+        A posterior of its weights then means nothing here, and is computed anew from the data.
+        ``most`` limits the features that are tried, and so what a damaged state may cost.
         """
         state.require(cls.name, _SCHEMA, "the finite-rank form")
         wanted = state.scalar("tolerance")
@@ -186,12 +192,37 @@ class FiniteRankForm:
         root = np.array(as_features(state.array("root"), "root", rank), order="C")
         lower = as_vector(state.array("lower"), "lower", data.columns)
         upper = as_vector(state.array("upper"), "upper", data.columns)
-        features = kernel.features(lower, upper, wanted, most)
-        if features is not None and features.rank == rank == len(root):
-            small = wanted <= 1.000001 * FEATURE_ERROR * features.largest
-            if small and features.covers(data.view().arms):
-                return cls(features, wanted, root, weights, data)
-        raise StateError("this state is damaged: its features are not those of the kernel")
+        features = kernel.features(lower, upper, wanted, most + _ROUNDED_FEATURES)
+        damaged = "this state is damaged: its features are not those of the kernel"
+        if features is None or len(root) != rank or abs(features.rank - rank) > _ROUNDED_FEATURES:
+            raise StateError(damaged)
+        is_precise = wanted <= 1.000001 * FEATURE_ERROR * features.largest
+        if not is_precise or not features.covers(data.view().arms):
+            raise StateError(damaged)
+        form = cls(features, wanted, root, weights, data)
+        if features.rank == rank and form._is_posterior(residual):
+            return form
+        return cls.fitted_to(features, wanted, data, residual)
+
+    def _is_posterior(self, residual: Floats) -> bool:
+        """Whether weights and root are the posterior of the data, in these features.
+
+        With P = I + Φᵀ D⁻¹ Φ, the weights w and the root R fulfil P w = Φᵀ D⁻¹ residual and
+        R Rᵀ P v = v for every v; one random v is tried. Differences count as far as they move means.
+        """
+        arms, _, noise = self._data.view()
+        Phi = self._features(arms)
+        weighted = Phi / noise[:, None]
+        w, R = self._weights, self._root
+        gradient = weighted.T @ (residual - Phi @ w) - w
+        of_means = Phi @ (R @ (R.T @ gradient))
+        v = np.random.default_rng(0).standard_normal(self.rank)
+        values = Phi @ v
+        of_root = Phi @ (R @ (R.T @ (weighted.T @ values + v)) - v)
+        return bool(
+            np.abs(of_means).max() <= _SAME_FEATURES * np.abs(residual).max()
+            and np.abs(of_root).max() <= _SAME_FEATURES * np.abs(values).max()
+        )
 
     @property
     def rank(self) -> int:

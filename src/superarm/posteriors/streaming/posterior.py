@@ -412,8 +412,13 @@ class StreamingGP(KernelPosterior):
         form: FiniteRankForm | InducingForm | None = None
         if in_use == "finite-rank":
             if same and isinstance(kernel, Kernel):
-                most = self._most_features()
-                form = FiniteRankForm.from_state(state.part("features"), kernel, self._data, most)
+                form = FiniteRankForm.from_state(
+                    state.part("features"),
+                    kernel,
+                    self._data,
+                    self._residual(),
+                    self._most_features(),
+                )
             else:
                 form = self._feature_form(None)
         elif in_use == "inducing":
