@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from itertools import combinations
@@ -15,7 +16,7 @@ from superarm import registry
 from superarm.core import Arms, Decision, Floats, Offer
 from superarm.errors import FileError, InputError, MissingDataError
 from superarm.graphs import Pairs
-from superarm.kernels import Matern, SquaredExponential
+from superarm.kernels import FeatureMap, Kernel, Matern, SquaredExponential
 from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.problems import Channels, Codependency, Movies
 from superarm.problems.changing import arrivals, draws_of, most_arrivals
@@ -45,6 +46,36 @@ def test_joint_draws_have_the_kernels_covariance(kernel: Any) -> None:
     expected = kernel(contexts)
     spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 4000)
     assert (np.abs(draws.T @ draws / 4000 - expected) <= 5.0 * spread).all()
+
+
+def test_draws_do_not_depend_on_how_features_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processors flip the signs of features, and may drop one more of the smallest."""
+    points = np.random.default_rng(0).random((300, 2))
+    normals = np.random.default_rng(1).standard_normal(300)
+    kernel = SquaredExponential(lengthscale=0.7)
+    drawn = draws_of(kernel, points)
+    root = np.array([drawn(unit) for unit in np.eye(300)])
+    np.testing.assert_allclose(root @ root.T, kernel(points), rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(root, root.T, rtol=0.0, atol=1e-12)
+    features = Kernel.features
+
+    def rounded_otherwise(self: Kernel, *given: Any, **more: Any) -> FeatureMap | None:
+        found = features(self, *given, **more)
+        assert found is not None
+        kept = np.delete(np.arange(found.rank), found.suprema.argmin())[::-1]
+        signs = np.where(kept % 2, 1.0, -1.0)[:, None]
+        evaluate = found.evaluate
+        return dataclasses.replace(
+            found,
+            suprema=found.suprema[kept],
+            evaluate=lambda columns: signs * evaluate(columns)[kept],
+        )
+
+    monkeypatch.setattr(Kernel, "features", rounded_otherwise)
+    again = draws_of(kernel, points)(normals)
+    # Entries of A differ by at most the tolerance of features, and so its root by √(n · tolerance).
+    limit = np.sqrt(300 * 1e-13) * np.linalg.norm(normals)
+    np.testing.assert_allclose(again, drawn(normals), rtol=0.0, atol=limit)
 
 
 @pytest.mark.parametrize(("squared", "power"), [(True, 2), (False, 1)])

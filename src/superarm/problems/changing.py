@@ -23,6 +23,7 @@ from superarm.streams import Streams
 from .base import GaussianNoise
 
 _MOST_FEATURES = 2000
+_NEGLIGIBLE = 1e-14  # of the largest eigenvalue of a covariance: below it there is only rounding
 _LEFT_ALONE = np.random.default_rng(0)
 
 
@@ -42,8 +43,10 @@ def arrivals(rng: Rng, mean: int, more_than: int) -> int:
 def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     """From n standard normals to a draw of the Gaussian process at n points in the unit cube, (n,).
 
-    A smooth kernel has few features that matter, which takes milliseconds; any other needs a root of
-    the n × n covariance, which takes seconds for thousands.
+    A smooth kernel has few features Φ that matter, (n, r). Its covariance is A = ΦΦᵀ = Q S² Qᵀ, and its
+    symmetric root A^½ = Q S Qᵀ is unique and continuous in A: signs, order and number of the features,
+    which depend on how the processor rounds, cancel. Any other kernel needs the Cholesky factor of the
+    n × n covariance, which is unique as well and takes seconds for thousands of points.
     """
     columns, most = points.shape[1], min(_MOST_FEATURES, len(points))
     features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
@@ -51,7 +54,11 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
         root = DenseRoot(kernel, points)
         return lambda normals: root.times(normals[None])[0]
     Phi = features(points)
-    return lambda normals: Phi @ normals[: Phi.shape[1]]
+    values, vectors = np.linalg.eigh(Phi.T @ Phi)  # S², and V with Φ V = Q S
+    matters = values > _NEGLIGIBLE * values.max()
+    S = np.sqrt(values[matters])
+    Q = Phi @ (vectors[:, matters] / S)
+    return lambda normals: Q @ (S * (Q.T @ normals))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
