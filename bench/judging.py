@@ -70,6 +70,7 @@ class SimulatedRun:
     picked: Mapping[tuple[str, int], NDArray[np.intp]]
     policies: tuple[str, ...] = POLICIES
     settings: tuple[Mapping[str, Any], ...] = ({},)
+    spec: Mapping[str, Any] = field(default_factory=dict)  # nothing is late
 
     def audit(self, policy: str, setting_index: int, seed: int) -> Mapping[str, Floats]:
         return self.audits[policy, seed]

@@ -15,6 +15,8 @@ from bench import wronglogs as wrong
 from superarm.errors import InputError, StateError
 from superarm.fleets import LoggedTrip, Section, learn_trips
 from superarm.fleets.checks import Energies, Evidence, Ratio, check_log, evidence, typical_ratio
+from superarm.fleets.learning import _gaps
+from superarm.networks import Vehicle
 from superarm.routes import Router
 
 
@@ -91,6 +93,29 @@ def test_a_trip_that_jumps_is_learned_as_two(city: wrong.City) -> None:
     assert lesson.posterior.trips == 2  # their weather and payload are not the same
     again = learn_trips(city.graph, [replace(one, sections=sections)], policy=lesson.policy)
     assert (again.trips, again.known) == (0, 1)
+
+
+def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -> None:
+    """A hole of more than 500 m, and of less than 5 % of what is driven, is no second trip."""
+    graph, rng = city.graph, np.random.default_rng(0)
+    route = [0]
+    while graph.length[route].sum() < 16_000.0:
+        onward = graph.turns[graph.turns[:, 0] == route[-1], 1]
+        route.append(int(rng.choice(onward)))
+    holes = [
+        route[:first] + route[last:]
+        for first in range(3, len(route) - 12)
+        for last in range(first + 2, first + 12)
+    ]
+    with_hole = next(each for each in holes if 500.0 < _gaps(graph, np.array(each)).max() < 700.0)
+    vehicle = Vehicle()
+    lengths, speeds = graph.length[with_hole], graph.speed[with_hole]
+    energy = float(vehicle.energy(lengths, speeds, graph.rise[with_hole]).sum())
+    section = Section(tuple(graph.ids[edge] for edge in with_hole), energy)
+    trip = LoggedTrip(name="long", sections=(section,))
+    lesson = learn_trips(graph, [trip], energy="net", refit=0)
+    assert lesson.posterior.count == 1
+    assert lesson.warnings == ()
 
 
 def test_edges_left_out_of_a_log_by_edge_are_no_error(city: wrong.City) -> None:

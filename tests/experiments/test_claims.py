@@ -720,6 +720,27 @@ def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_pa
     assert "swing of average regret: calm 0, wild 1.67; calm − wild" in verdict.evidence
 
 
+@pytest.mark.parametrize("of", ["spread", "swing"])
+def test_rounding_decides_nothing_about_spreads_and_swings(tmp_path: Path, of: str) -> None:
+    """The same number in every round and seed, but for rounding of the sums: neither moves."""
+    rounds, seeds = 300, 5
+    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds, "settings": [{}]}
+    write_spec(tmp_path, {**spec, "policies": ["tenth", "half"]})
+    for policy, reward in (("tenth", 0.1), ("half", 0.5)):
+        for seed in range(seeds):
+            rewards = np.full(rounds, reward)
+            rewards[0] += 1e-14 * seed * (policy == "tenth")  # sums of seeds in another order
+            series = {"regret": rewards}
+            write_trace(tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+    told = [
+        claim("below", policy="half", versus="tenth", of=of),
+        claim("above", policy="half", versus="tenth", of=of),
+    ]
+    verdicts = judge(Run.load(tmp_path), told)
+    assert [each.verdict for each in verdicts] == ["does not hold"] * 2  # a tie
+    assert "half 0, tenth 0" in verdicts[0].evidence or "tenth 0, half 0" in verdicts[0].evidence
+
+
 def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
     (verdict,) = judge(

@@ -252,5 +252,9 @@ def test_a_budget_of_seconds_ends_the_search(monkeypatch: pytest.MonkeyPatch) ->
     assert np.isfinite(fit.log_marginal_likelihood)
     again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
     assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+    # However short the budget, the first start takes a step.
+    short = fit_kernel(Matern(), X, y, most_seconds=0.5, rng=np.random.default_rng(0), **options)
+    assert not short.converged
+    assert np.isfinite(short.log_marginal_likelihood)
     with pytest.raises(errors.InputError, match="most_seconds"):
         fit_kernel(Matern(), X, y, most_seconds=0.0, rng=np.random.default_rng(0), **options)

@@ -392,6 +392,34 @@ def test_a_short_log_is_its_trips_one_by_one() -> None:
     assert state_to_bytes(at_once.state()) == state_to_bytes(one_by_one.state())
 
 
+@pytest.mark.parametrize("known", [0, 3, 8])
+def test_outliers_of_a_long_log_are_treated_as_asked(
+    known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of trips that are learned together; here a log of more than ten trips is long."""
+    monkeypatch.setattr("superarm.posteriors.roads.posterior._JUDGED", 5)
+    rng = np.random.default_rng(7)
+    trips = [driven(rng.integers(N, size=4).tolist(), seed=i) for i in range(known + 14)]
+    slip, place = known + 6, 2  # neither among the first five nor the last
+    slipped = trips[slip]._replace(rewards=trips[slip].rewards + 1000.0 * (np.arange(4) == place))
+    refused = Driven(
+        keys=np.delete(slipped.keys, place, axis=0),
+        sums=(0, 1, 2),
+        rewards=np.delete(slipped.rewards, place),
+        noise=None,
+    )
+    log = [*trips[known:slip], slipped, *trips[slip + 1 :]]
+    for outliers, treated in (("keep", slipped), ("weigh", slipped), ("refuse", refused)):
+        gp = taught(trips[:known], outliers=outliers)
+        gp.observe_trips(joined(log))
+        assert gp.count == 4 * len(trips)
+        noise = gp._engine.log.view().noise
+        assert np.flatnonzero(noise).tolist() == [4 * slip + place] * (outliers == "weigh")
+        if outliers != "weigh":
+            assert_follows(gp, Dense([*trips[:slip], treated, *trips[slip + 1 :]]))
+        assert gp.flagged[0].edges.tolist() == [int(slipped.keys[place, 0])]
+
+
 def test_a_log_after_a_log_and_after_a_restart() -> None:
     rng = np.random.default_rng(4)
     trips = [driven(rng.integers(N, size=2).tolist(), seen="trip", seed=i) for i in range(410)]

@@ -19,8 +19,8 @@ from superarm.problems import DriftingFunction
 from superarm.results import calibration
 from superarm.results.calibration import _shares, _within
 from superarm.results.curves import policy_styles
-from superarm.simulation import Run, simulate, write_trace
-from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.simulation import Run, Trace, simulate, write_trace
+from superarm.simulation.audit import LEVELS, QUANTILES, audit_shapes
 from superarm.simulation.trace import write_spec
 
 POLICIES = ["tv-gp-ucb", "static"]
@@ -205,7 +205,40 @@ def test_one_seed_is_not_judged_by_the_truth() -> None:
     alone = (calibration.Coverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
     assert np.isnan(alone[0].away)
     told = calibration.calibration_verdict({"mine": {**other, "truth of edges": alone}})
-    assert "0 of 0 shares" in told
+    assert told == "One seed cannot say whether the intervals cover what they should."
+
+
+def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> None:
+    """One arm is chosen until its first reward comes, 30 rounds later: all forecasts err alike.
+
+    The prior is right: f ~ N(0, 1), known but for a noise of 0.1. So a forecast holds or fails for a
+    whole seed, and 8 seeds say as much as 8 looks, not as 240.
+    """
+    rng, seeds, rounds = np.random.default_rng(3), 8, 30
+    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds, "settings": [{}]}
+    late = {"parameters": {"feedback": {"latest": rounds}}, "policies": ["p"], "audited": ["p"]}
+    shapes = audit_shapes(rounds)
+    for seed in range(seeds):
+        truth = rng.normal()
+        audit = {name: np.zeros(shape) for name, shape in shapes.items()}
+        audit["score"] = (truth + 0.1 * rng.normal(size=rounds)) / np.hypot(1.0, 0.1)
+        audit["true_score"] = np.full(rounds, truth)
+        audit |= {"mean": np.zeros(1), "std": np.zeros(1)}
+        choices = np.zeros((rounds, 1), dtype=np.int32)
+        series = {"regret": np.zeros(rounds)}
+        trace = Trace(
+            policy="p", setting_index=0, seed=seed, series=series, choices=choices, audit=audit
+        )
+        write_trace(tmp_path, trace)
+    write_spec(tmp_path, {**spec, **late})
+    found = calibration.calibrations(Run.load(tmp_path))
+    for share in found["p"]["choices"]:
+        assert (share.seeds, share.groups, share.judged) == (seeds, seeds, seeds * rounds)
+        assert share.effective < 2 * seeds
+        assert abs(share.away) < 2.0
+    assert calibration.calibration_verdict(found).startswith("The intervals cover what they should")
+    text = reports.write_report(Run.load(tmp_path), [], tmp_path / "late.html").path.read_text("utf-8")
+    assert "Feedback came late or was lost, so choices that were made before it" in text
 
 
 def _share(inside: int) -> tuple[calibration.Coverage, ...]:

@@ -46,6 +46,7 @@ from superarm.registry import require_kind
 from superarm.results.curves import (
     average,
     counted,
+    feedback_at_once,
     given_to,
     matches,
     noise_limit,
@@ -58,6 +59,7 @@ from superarm.results.curves import (
 )
 from superarm.results.verdicts import (
     LEAST_SEEDS,
+    ROUNDING,
     Lead,
     lead_of,
     needed_errors,
@@ -185,13 +187,14 @@ class _Totals:
             sums = self.run.cumulative(policy, self.settings[place], self.metric)
             means = (sums / np.arange(1, sums.shape[1] + 1))[:, sums.shape[1] // 2 :]
             swing: Floats = np.abs(np.diff(means)).sum(axis=1)
-            return swing
+            return _beyond_rounding(swing, np.abs(means).max(axis=1))
         totals = self._plain(policy, place)
         if "relative_to" in self.claim:
             over = self._plain(self.claim["relative_to"], place)
             totals = totals / np.where(over == 0.0, np.nan, over)  # over nothing, nothing is decided
         if self.claim.get("of") == "spread":
-            totals = np.abs(totals - np.median(totals))
+            middle = np.median(totals)
+            totals = _beyond_rounding(np.abs(totals - middle), np.abs(middle))
         return totals
 
     def _plain(self, policy: str, place: int) -> Floats:
@@ -218,6 +221,11 @@ class _Totals:
 
     def value(self, place: int) -> Any:
         return self.run.settings[self.settings[place]][self.claim["key"]]
+
+
+def _beyond_rounding(values: Floats, sizes: Floats) -> Floats:
+    """Differences, (n,), but 0 where rounding of what they are differences of, sizes, explains them."""
+    return np.where(np.abs(values) <= ROUNDING * sizes, 0.0, values)
 
 
 def _judged(totals: _Totals) -> tuple[Word, str]:
@@ -493,8 +501,7 @@ def judge_variances(run: Run) -> list[Verdict]:
         return []
     verdicts = []
     for index, setting in enumerate(run.settings):
-        feedback, problem = (given_to(run, owner, index) for owner in ("feedback", "problem"))
-        if feedback.get("latest") or feedback.get("lost") or problem.get("late") is not None:
+        if not feedback_at_once(run, index):
             continue
         shares = {}
         for policy in audited:

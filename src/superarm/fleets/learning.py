@@ -333,7 +333,8 @@ def _metered(
         stored=known,
         known_vehicle=known_vehicle,
     )
-    jumps = np.flatnonzero(gaps > _JUMP)
+    # One energy is not split: a hole in its section is small beside it, or it was refused above.
+    jumps = np.flatnonzero((gaps > _JUMP) & (of[1:] != of[:-1]))
     whole = Trips.of_one(keys, of, energies - known)
     jump = ""
     if trip.jump:

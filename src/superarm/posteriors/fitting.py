@@ -53,7 +53,7 @@ class FitResult:
     kernel: Any  # the kernel given, with the best hyper-parameters
     noise_variance: float
     mean: float
-    log_marginal_likelihood: float
+    log_marginal_likelihood: float  # of the rows that were fitted
     converged: bool  # whether the optimizer converged at the best point
     evaluations: int  # likelihoods computed, over all starts
     message: str  # the optimizer's own message for the best start
@@ -253,11 +253,11 @@ class _Search:
         return self._loss(point)
 
     def run(self, first: Floats, bounds: Floats) -> None:
-        """Search from one start, unless the time is up."""
+        """Search from one start; from a later one only while there is time."""
         from scipy.optimize import minimize
 
         self._start += 1
-        if self._late:
+        if self._late and self._start > 1:
             self.converged = False
             self.message = f"stopped after most_seconds={self._most_seconds:g}"
             return

@@ -12,7 +12,9 @@ c·N·ε·s·‖a‖·‖A⁻¹r‖. At an arm that was observed ‖a‖ is at m
 larger. ‖A⁻¹r‖ is at most ‖z‖/√λ with z = L⁻¹r and L Lᵀ = A: ‖z‖² is N where rewards scatter as the
 noise says, and Δ²/λ where they differ by Δ at equal arms. So ε·s·‖z‖/√λ estimates the error of a mean:
 against 60 digits it is within a factor of 10 of what is found, for noise from 1e-6 s to 1e-12 s.
-:func:`check_means` warns.
+:func:`check_means` warns. At an arm beyond all that were observed ‖a‖ may be larger, and the error with
+it, thousands of times where noise is 1e-12 s. But v is at least λ‖a‖², so that in standard deviations
+of that arm the error is still at most about ε·s·‖z‖/λ.
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ rewards are a million times further from each other than noise and prior allow."
 
 
 def mean_error(misfit: float, noise: float, scale: float) -> float:
-    """ε·s·‖z‖/√λ, an estimate of the largest error of a mean.
+    """ε·s·‖z‖/√λ, an estimate of the largest error of a mean at arms that were observed.
 
     ``misfit`` is ‖z‖², ``noise`` the least noise variance λ, ``scale`` the largest prior variance s.
     """

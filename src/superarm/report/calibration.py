@@ -7,6 +7,7 @@ from html import escape
 
 from superarm.core import LEVELS
 from superarm.results import calibration as results
+from superarm.results.curves import feedback_at_once
 from superarm.simulation.trace import Run
 
 from .pages import figure, policy_table
@@ -39,6 +40,14 @@ def calibration_parts(run: Run) -> Iterable[str]:
         f"Settings that are compared meet the same {'noise' if noisy else 'measurements'}; the error "
         f"takes into account what their {choice}s of the same round and seed have in common. "
     )
+    late = (
+        f"Feedback came late or was lost, so {choice}s that were made before it are wrong together: "
+        "all standard errors count by how much those of one seed go together, and a single seed gives "
+        "none. "
+    )
+    at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
+    binomial = f"the standard error of the share of {choice}s is binomial"
+    unlikely = f"{binomial}. " if at_once else f"if feedback came at once, {binomial}. {late}"
     fresh = f"{arm}s that were met for the first time" if several else first
     noise = (
         " All policies meet the same noise, so chance affects them alike. Most of what is measured is "
@@ -51,7 +60,7 @@ def calibration_parts(run: Run) -> Iterable[str]:
         f"<p>Before each {choice} every learner forecast the {reward} of {each}; this is how often the "
         f"measured {reward} fell inside the central 50, 90 and 95 % of the forecast. If a model is "
         f"right, then whatever it has seen, the next {choice} falls inside with exactly that "
-        f"probability: the standard error of the share of {choice}s is binomial. "
+        f"probability: {unlikely}"
         f"{correlated * several}{compared * (len(run.settings) > 1)}{apart}{noise * noisy}</p>"
     )
     yield figure(picture)

@@ -17,6 +17,7 @@ p-interval with probability p. So successive choices are uncorrelated, although 
 truth. Arms of one choice are not, nor are choices of the same round and seed in the settings of a
 sweep, which share their noise: what one round of one seed holds is a *group*. Whether the *truth* lies
 inside is no new question in the next round, nor in the next setting: there all of a seed is a group.
+So it is where feedback comes late or is lost: choices that are made before it are wrong together.
 
 Between groups nothing is correlated, so that m² Var(c) = Σ_groups Var(Σ d), and the design effect is
 D = Σ_groups (Σ d)² / Σ d² [kish1965survey], corrected for the mean of G groups by G/(G − 1); at least
@@ -44,7 +45,7 @@ import numpy as np
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
 from superarm.simulation.trace import Run
 
-from .curves import PolicyStyle, counted, policy_styles
+from .curves import PolicyStyle, counted, feedback_at_once, policy_styles
 from .pictures import Chart, Picture, Series
 
 _FALSE_ALARMS = 0.05  # at most so many runs with a right model have a share that is called wrong
@@ -68,7 +69,7 @@ class Coverage(NamedTuple):
     @property
     def away(self) -> float:
         """Observed minus nominal, in standard errors that are as unlikely under a normal distribution;
-        NaN for one seed, which says nothing about others."""
+        NaN for one seed judged as one observation, which says nothing about others."""
         from scipy.special import betainc, ndtri, stdtr
 
         if self.seeds == 1:
@@ -142,6 +143,7 @@ def calibrations(run: Run) -> dict[str, Calibration]:
     """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
     found: dict[str, Calibration] = {}
     words = words_of(run)
+    at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
     for policy in run.policies:
         cells, seeds = [], []
         for index, seed in product(range(len(run.settings)), run.seeds):
@@ -155,19 +157,27 @@ def calibrations(run: Run) -> dict[str, Calibration]:
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
             owners = np.repeat(seeds, [len(cell["rounds"]) for cell in cells])
-            found[policy] = _calibration(joined, owners, words)
+            found[policy] = _calibration(joined, owners, words, at_once)
     return found
 
 
-def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words) -> Calibration:
-    """Of the judged rounds of all seeds and settings; ``seeds`` says whose each is."""
-    sizes, rounds, fresh = cells["sizes"], cells["rounds"], cells["firsts"] > 0
+def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: bool) -> Calibration:
+    """Of the judged rounds of all seeds and settings.
+
+    Args:
+        cells: what was recorded of each round.
+        seeds: whose each round is.
+        words: what arms and choices are called.
+        at_once: whether a policy knew all rewards of a round before the next.
+    """
+    sizes, fresh = cells["sizes"], cells["firsts"] > 0
+    groups = cells["rounds"] if at_once else seeds
     single = bool((sizes == 1).all())  # arms are choices, which tell all
     ones = np.ones(len(sizes))
     every = (
-        () if single else _shares(cells["within"], sizes, rounds),
-        _shares(cells["first"][fresh], cells["firsts"][fresh], rounds[fresh]),
-        _shares(_within(cells["score"]), ones, rounds),
+        () if single else _shares(cells["within"], sizes, groups, of_seeds=not at_once),
+        _shares(cells["first"][fresh], cells["firsts"][fresh], groups[fresh], of_seeds=not at_once),
+        _shares(_within(cells["score"]), ones, groups, of_seeds=not at_once),
         () if single else _shares(cells["true_within"], sizes, seeds, of_seeds=True),
         _shares(_within(cells["true_score"]), ones, seeds, of_seeds=True),
     )
@@ -228,6 +238,8 @@ def _within(scores: Floats) -> Floats:
 def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     """In plain words, whether the intervals cover what they should."""
     every = judged_shares(found)
+    if not every:
+        return "One seed cannot say whether the intervals cover what they should."
     limit = chance_limit(len(every))
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [share for share in every if abs(share[2].away) > limit]

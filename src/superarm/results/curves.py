@@ -357,6 +357,13 @@ def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
     return {**(own.get(owner) or {}), **setting, **named}
 
 
+def feedback_at_once(run: Run, setting_index: int) -> bool:
+    """Whether all rewards of a round were known before the next, and none was lost."""
+    feedback, problem = (given_to(run, owner, setting_index) for owner in ("feedback", "problem"))
+    late = feedback.get("latest") or problem.get("late") is not None
+    return not late and not feedback.get("lost")
+
+
 def setting_text(setting: Mapping[str, Any]) -> str:
     """A setting in one line: ``lengthscale = 0.2, k = 5``."""
     return ", ".join(f"{key} = {value}" for key, value in setting.items())

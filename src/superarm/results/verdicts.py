@@ -49,7 +49,8 @@ LEAST_SEEDS = 4
 _CHANCE = 0.01  # of a wrong verdict, on one side
 _UNSEEN = 0.05  # with which probability n seeds may miss what happens in a share q_n of them
 _RARE = 0.1  # what happens in fewer seeds is left out of account
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Of the numbers that are compared: a difference below it is none."""
 
 
 class Lead(NamedTuple):
@@ -112,11 +113,11 @@ def lead_of(values: Floats, *, scale: float = 0.0, shared: float = 0.0) -> Lead:
     True
     """
     count = len(values)
-    tied = bool(np.all(np.abs(values) <= _ROUNDING * scale)) if scale else not np.any(values)
+    tied = bool(np.all(np.abs(values) <= ROUNDING * scale)) if scale else not np.any(values)
     mean = 0.0 if tied else float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 and not tied else 0.0
     stderr = spread * math.sqrt(1.0 / count + shared / (1.0 - shared))
-    if spread <= _ROUNDING * abs(mean):
+    if spread <= ROUNDING * abs(mean):
         t = math.copysign(math.inf, mean) if mean else 0.0
         return Lead(mean, stderr, t, t, count, scale, tied)
     inflation = spread / (stderr * math.sqrt(count))  # 1 where nothing is shared

@@ -315,18 +315,23 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     def observe_trips(self, trips: Trips) -> None:
         """Learn from many trips at once: what a log holds.
 
-        The first of more than ``2 · 100`` are learned together, without forecasts of them; of the last
-        100 each is forecast before it is learned, so that it is known how forecasts fare.
+        Each is forecast before it is learned, which shows outliers and how forecasts fare. Of more
+        than ``2 · 100``, the last 100 come one after another, and so do the first until 100 trips are
+        known; those between are forecast and learned together.
         """
         require_type(trips, Trips, "trips")
         trips = self._as_trips(trips.arrays())
         require_size(trips.rewards, "rewards")
         with self._turns:
             again = copy(self)  # which takes all of them or fails: then nothing was learned
-            early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
-            if early:
-                again._take_all(trips.between(0, early))
-            for at in range(early, trips.number):
+            first, last = trips.number, trips.number  # those between are learned together
+            if trips.number > 2 * _JUDGED:
+                first, last = max(0, _JUDGED - self.trips), trips.number - _JUDGED
+            for at in range(first):
+                again._take(trips.between(at, at + 1))
+            if first < last:
+                again._take_all(trips.between(first, last))
+            for at in range(last, trips.number):
                 again._take(trips.between(at, at + 1))
             learned = {name: value for name, value in vars(again).items() if name != "_turns"}
             self.__dict__.update(learned)
@@ -354,13 +359,30 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
-        before, self._engine = self._engine, self._engine.with_all(trips)
+        learned, flagged = self._judged(trips)
+        before, self._engine = self._engine, self._engine.with_all(learned)
+        self.flagged = (*self.flagged, *flagged)[-_FLAGGED:]
+        self.outlying += len(flagged)
         self.information_gain += self._engine.information - before.information
         self.count += len(trips.rewards)
         self.version += 1
         self._since = 0
         if self.refit:
             self._refit()
+
+    def _judged(self, trips: Trips) -> tuple[Trips, list[Flagged]]:
+        """Trips as they are learned, and their outliers, by what is known before the first of them."""
+        learned: list[Trips] = []
+        flagged: list[Flagged] = []
+        for at in range(trips.number):
+            trip = trips.between(at, at + 1)
+            expected = self._engine.expect(trip)
+            far = self._far(trip.rewards - expected.mean, expected.cov + expected.noise)
+            if far.any():
+                flagged += self._flagged(trip, far)
+                trip = self._without_outliers(trip, far)
+            learned.append(trip)
+        return Trips.joined(learned), flagged
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
