@@ -239,9 +239,11 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):  # a full disk names no file, and others the temporary one
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     with suppress(OSError):  # the renaming itself must be on disk, too; not every system can
         handle = os.open(path.parent, os.O_RDONLY)
