@@ -1,10 +1,11 @@
-"""Files from outside: regular files of a bounded size, and names that stay in their folder."""
+"""Files from outside: regular files of a bounded size, locks, and names that stay in their folder."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import sys
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,7 +36,7 @@ def open_file(path: Path | str) -> BinaryIO:
         OSError: The file does not exist or must not be read.
     """
     path = Path(path)
-    _require_regular(path, os.stat(path))  # before it is opened: opening a pipe waits for a writer
+    require_regular(path)  # before it is opened: opening a pipe waits for a writer
     file = path.open("rb")
     try:
         _require_regular(path, os.fstat(file.fileno()))  # it may have been replaced meanwhile
@@ -43,6 +44,11 @@ def open_file(path: Path | str) -> BinaryIO:
         file.close()
         raise
     return file
+
+
+def require_regular(path: Path) -> None:
+    """Raise :class:`FileError` if there is a folder, a pipe, a socket or a device at this path."""
+    _require_regular(path, os.stat(path))
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
@@ -71,6 +77,53 @@ def read_bytes(path: Path | str, most: int) -> bytes:
 def read_text(path: Path | str, most: int) -> str:
     """Read a regular file of at most ``most`` bytes as UTF-8; also raises ``UnicodeDecodeError``."""
     return read_bytes(path, most).decode("utf-8")
+
+
+# --- locks ---------------------------------------------------------------------------------
+
+
+def open_locked(path: Path, *, wait: bool = True) -> BinaryIO:
+    """Create or open a file and lock it for this process; closing it ends the lock.
+
+    A holder may remove the file before its lock ends. Another process that waited for it then holds a
+    file without a path, where nobody else would meet it: so it tries again.
+
+    Args:
+        path: The lock file.
+        wait: Whether to wait for other processes.
+
+    Raises:
+        BlockingIOError: Another process holds the lock, and ``wait`` is false.
+        OSError: The file cannot be created or opened.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            _lock(file, wait)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:  # removed meanwhile
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock(file: BinaryIO, wait: bool) -> None:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if wait:
+            raise
+        raise BlockingIOError(error.errno, "another process holds the lock") from None
 
 
 # --- names ---------------------------------------------------------------------------------

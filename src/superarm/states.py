@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import stat
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from .core import Policy, State
 from .errors import FileError, InputError, StateError
-from .files import read_bytes
+from .files import open_locked, read_bytes
 from .inputs import as_path, require_type
 from .migrations import migrated
 from .packed import read_npz
@@ -194,21 +193,20 @@ def load_state(path: Path | str) -> State:
 def held_alone(path: Path | str) -> Iterator[None]:
     """Wait until no other process holds this file: who reads, learns and writes must not overlap.
 
-    What is locked is an empty neighbour, which stays: the file itself is replaced when it is written.
-    A link and the file that it leads to share their neighbour.
+    The lock is an empty neighbour, because the file itself is replaced when it is written. It remains,
+    unless there is still no file when the lock ends. A link and the file that it leads to share their
+    neighbour.
     """
     path = _end_of(as_path(path, "path"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("ab") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield  # closing the file ends the lock
+    neighbour = path.with_name(f".{path.name}.lock")
+    with open_locked(neighbour):
+        try:
+            yield
+        finally:
+            if not path.exists():
+                with suppress(OSError):  # Windows removes no open file
+                    neighbour.unlink()
 
 
 def _end_of(path: Path) -> Path:
@@ -241,9 +239,11 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):  # a full disk names no file, and others the temporary one
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     with suppress(OSError):  # the renaming itself must be on disk, too; not every system can
         handle = os.open(path.parent, os.O_RDONLY)

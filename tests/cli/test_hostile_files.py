@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,19 @@ def _holding(data: bytes) -> Callable[[Path], None]:
         path.write_bytes(data)
 
     return write
+
+
+def test_a_full_disk_names_the_file(
+    cli: Command, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("superarm.states.os.fsync", full)
+    message = cli("run", tiny, "--out", "out", "--jobs", 1).fails(1)
+    assert message.startswith("superarm: out")
+    assert message.rstrip().endswith(": No space left on device")
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 FILES: dict[str, Callable[[Path], None]] = {

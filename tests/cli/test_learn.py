@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -112,6 +113,41 @@ def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
         assert not taken.wait(0.3)
     assert taken.wait(60.0)
     other.join()
+
+
+def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
+    strange = Path("strange.csv")
+    strange.write_text("trip,edge,energy_wh\n1,nowhere,5\n", encoding="utf-8")
+    before = {path.name for path in Path().iterdir()}
+    assert "nothing could be learned" in cli(*words(town, strange, state="none.npz")).fails(1)
+    assert {path.name for path in Path().iterdir()} == before
+    os.mkfifo("pipe")
+    assert "is a pipe, not a file" in cli(*words(town, log, state="pipe")).fails(1)
+    assert {path.name for path in Path().iterdir()} == before | {"pipe"}
+
+
+def test_who_waited_for_a_lock_that_was_removed_takes_a_new_one(tmp_path: Path) -> None:
+    """Three threads in turn: each removes the lock file at its end, because no state was written."""
+    path, together, most = tmp_path / "fleet.npz", 0, 0
+    counting = threading.Lock()
+
+    def take() -> None:
+        nonlocal together, most
+        for _ in range(50):
+            with held_alone(path):
+                with counting:
+                    together += 1
+                    most = max(most, together)
+                with counting:
+                    together -= 1
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_trips_without_a_name_are_of_the_vehicle_without_a_name(

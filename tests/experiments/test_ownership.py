@@ -11,9 +11,10 @@ from zlib import crc32
 
 import pytest
 
+from superarm import files
 from superarm.errors import ConflictError
 from superarm.experiments import Plan, execute, load_experiment
-from superarm.simulation import cell_name, files
+from superarm.simulation import cell_name
 from superarm.simulation.files import LOCK, run_lock
 
 
@@ -38,19 +39,19 @@ def test_a_lock_on_a_removed_file_is_no_lock(tmp_path: Path, monkeypatch: pytest
     lock = files._lock
     opened = 0
 
-    def late(file: BinaryIO) -> None:
+    def late(file: BinaryIO, wait: bool) -> None:
         nonlocal opened
         opened += 1
         if opened == 1:
             first.close()
             monkeypatch.setattr(files, "_lock", lock)
             third.enter_context(run_lock(tmp_path))
-        lock(file)
+        lock(file, wait)
 
     monkeypatch.setattr(files, "_lock", late)
     with third:
-        with pytest.raises(ConflictError, match="another process is running"):
-            files._locked(tmp_path / LOCK)
+        with pytest.raises(BlockingIOError, match="another process holds the lock"):
+            files.open_locked(tmp_path / LOCK, wait=False)
         assert opened == 1
     with run_lock(tmp_path):
         assert (tmp_path / LOCK).is_file()
@@ -61,7 +62,7 @@ HOLDER = """
 import os, sys
 from pathlib import Path
 from superarm.errors import ConflictError
-from superarm.simulation import files
+from superarm import files
 from superarm.simulation.files import LOCK, run_lock
 out, tries, held, refused = Path(sys.argv[1]), int(sys.argv[2]), 0, 0
 for _ in range(tries):

@@ -129,6 +129,12 @@ def test_places_that_are_refused(graph: LineGraph) -> None:
         places.find((east, north))
     with pytest.raises(UnknownArmError, match="no place on Earth; latitude comes first"):
         places.find("149.6,6.1")
+    for pole in (-90.0, 89.99999, 90.0):
+        with pytest.raises(UnknownArmError, match=r"km from the nearest edge .* more than 500 m"):
+            places.find((pole, west))
+    with pytest.raises(UnknownArmError) as found:
+        graph.number("x" * 1_000_000)
+    assert len(str(found.value)) < 300
     nowhere = Places(generate_city(edges=300, seed=1).line_graph())
     with pytest.raises(InputError, match="no geographic reference"):
         nowhere.find("49.6,6.1")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Feedback, Offer
+from superarm.core import Arms, Feedback, Offer, Posterior
 from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.models import Model
@@ -18,7 +19,7 @@ from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.policies.movement import TreeIndexPolicy, TreeWalker
-from superarm.posteriors import StreamingGP
+from superarm.posteriors import ChangeDetecting, Refitting, Resetting, Separate, StreamingGP
 from superarm.problems import DriftingFunction, MovementField
 from superarm.rules import UCB, Fixed
 from superarm.simulation import simulate
@@ -659,3 +660,57 @@ def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come()
             policy.learn(offer, decision, feedback, rng)
         refused += 1
     assert (policy.posterior.count, refused) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "learned"),
+    [
+        pytest.param(lambda gp: Resetting(gp, block=6), [1, 2, 3, 7, 8, 9, 13, 14, 15], id="resetting"),
+        pytest.param(ChangeDetecting, [1, 2, 3], id="change-detecting"),
+        pytest.param(lambda gp: Refitting(gp, every=100, most=100), [1, 2, 3], id="refitting"),
+        # Refitting keeps the last two observations, so that there is always room for two more.
+        pytest.param(
+            lambda gp: Refitting(gp, every=2, most=2, work=100), [*range(1, 17)], id="refitting-few"
+        ),
+    ],
+)
+def test_wrapped_posteriors_refuse_rewards_without_room_when_they_come(
+    wrap: Callable[[StreamingGP], Posterior], learned: list[int]
+) -> None:
+    points = np.linspace(0.0, 1.0, 4)[:, None]
+    policy = TreeIndexPolicy(
+        posterior=wrap(StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=3)),
+        rule=UCB(schedule=Fixed(value=1.0)),
+        metric=PointMetric(points=points),
+    )
+    arms, rng = Arms.numbered(points), np.random.default_rng(0)
+    for step in range(1, 17):
+        offer = Offer(step=step, arms=arms, begins=step % 2 == 1)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=np.ones(1))
+        if step in learned:
+            policy.learn(offer, decision, feedback, rng)
+            continue
+        with pytest.raises(InputError, match="most_exact = 3"):
+            policy.learn(offer, decision, feedback, rng)
+
+
+def test_separate_learners_refuse_rewards_without_room_when_they_come() -> None:
+    points = np.arange(2.0)[:, None]
+    inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=2)
+    gp = Separate(inside, column=0)
+    gp.observe(points[[0, 0]], [1.0, 2.0])
+    gp.check_room(points[[1, 1]], [1.0, 2.0])
+    with pytest.raises(InputError, match="3 observations are more than most_exact = 2"):
+        gp.check_room(points[[1, 0]], [1.0, 2.0], [0.1, 0.2])
+
+
+def test_room_that_an_alarm_makes_is_used() -> None:
+    inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=3)
+    gp = ChangeDetecting(inside, run_length=10.0)
+    gp.observe([[0.0, step] for step in (1, 2, 3)], [0.1, -0.1, 0.0])
+    with pytest.raises(InputError, match="most_exact = 3"):
+        gp.check_room([[0.0, 4]], [0.0])
+    gp.check_room([[0.0, 4]], [50.0])  # so far off that all before it is forgotten
+    assert gp.count == 3

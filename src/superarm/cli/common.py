@@ -34,13 +34,22 @@ class Commands(click.Group):
             code = error.exit_code
         except (SuperarmError, OSError) as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
-            say(f"superarm: {error}" + (f" ({notes})" if notes else ""), err=True)
+            say(f"superarm: {_message(error)}" + (f" ({notes})" if notes else ""), err=True)
             code = 3 if isinstance(error, ConflictError) else 2 if isinstance(error, SpecError) else 1
         except click.Abort:
             say("superarm: interrupted", err=True)
         except MemoryError as error:
             say(f"superarm: not enough memory: {error}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _message(error: Exception) -> str:
+    """The text of an error; of one that the system raised, the file and the reason."""
+    if isinstance(error, SuperarmError) or not isinstance(error, OSError):
+        return str(error)
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def common_options(command: Command) -> Command:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from superarm.errors import FileError, InputError, SpecError, StateError
+from superarm.files import require_regular
 from superarm.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
@@ -41,6 +42,8 @@ def learn(
     check_file("--vehicles", vehicles)
     if state.is_dir():
         raise SpecError(f"--state {state}: this is a folder; name a file in it")
+    if state.exists():
+        require_regular(state)  # before it is locked: a lock beside a device would remain
     place = None if elevation is None else str(elevation)
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=bool(flat), junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)

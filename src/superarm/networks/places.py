@@ -151,7 +151,10 @@ class Places:
         bound = self._pieces.at([self._tree.query(pairs(point))[1]]).distance(point)[0]
         close = np.array(sorted(self._tree.query_ball_point(pairs(point), bound + _PIECE)))
         ways, away = self._pieces.at(close).ways(point, self.graph)
-        away *= float(metres_per_radian(latitude)) / self._scale
+        # Near a pole the map's scale at the place alone would make any distance small.
+        begin = self.graph.network.tail[self.graph.edges[ways[0]]]
+        latitudes = np.array([latitude, self._lon_lat[begin, 1]])
+        away *= float(metres_per_radian(latitudes).max()) / self._scale
         name = self.graph.ids[ways[0]]
         told = f"latitude {latitude:.5f}, longitude {longitude:.5f}"
         if away > _FARTHEST:

@@ -286,7 +286,7 @@ class LineGraph(Graph, Remade):
             )
         near = difflib.get_close_matches(str(edge_id), self.ids[:_MOST_COMPARED], n=3)
         meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise UnknownArmError(f"{self.network.name} has no edge {edge_id!r}{meant}")
+        raise UnknownArmError(f"{self.network.name} has no edge {edge_id!r:.80}{meant}")
 
     @cached_property
     def turn_graph(self) -> TurnGraph:

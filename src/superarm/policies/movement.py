@@ -242,13 +242,13 @@ class TreeIndexPolicy(TreeWalker):
                 self.posterior.predict(keys, return_std=False)
             if self._held and self._held[0].keys.shape[1:] != keys.shape[1:]:
                 raise ShapeError("arms have other feature columns than those chosen before")
-            if isinstance(self.posterior, GaussianPosterior):
-                self.posterior.check_room(np.concatenate([*(held.keys for held in self._held), keys]))
             if len(self._held) + 1 == _MANY_HELD:  # before anything changes: it may be made an error
                 told = f"{_MANY_HELD} rewards wait for the next episode"
                 warn(f"{told}: where no offer begins one, use update='step'", UserWarning)
             own = np.full(len(keys), self.posterior.noise_std**2)
             new = _Held(keys, feedback.rewards.copy(), own if noise is None else noise.copy())
+            if isinstance(self.posterior, GaussianPosterior):
+                self.posterior.check_room(*self._all_held(new))
             self._ahead = None if noise is None else self._learned(new)
             self._held.append(new)
 

@@ -120,10 +120,10 @@ class GaussianPosterior(Shared, Described):
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
 
-    def check_room(self, arms: Any) -> None:
-        """Refuse arms of which it could not learn all rewards, because they are too many.
+    def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+        """Raise the error that :meth:`observe` would raise because there are too many rewards.
 
-        For rewards that are learned later: what is refused then is known now.
+        Nothing is learned. Callers that observe later use it to refuse rewards as they arrive.
         """
 
     def _after_observing(self) -> None:

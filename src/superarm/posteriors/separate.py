@@ -97,6 +97,13 @@ class Separate(Wrapping, Sums, Calibrated):
         self._each = taught
         return gained
 
+    def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+        with self._turns.lock:
+            keys, values = self._as_keys(arms), np.asarray(rewards)
+            noise = None if noise_variance is None else np.asarray(noise_variance)
+            for known, where in self._parts(keys):
+                known.check_room(keys[where], values[where], None if noise is None else noise[where])
+
     def _learner(self, who: int) -> GaussianPosterior:
         """The one who learns alone, or who is about to."""
         return self._each[who] if who in self._each else self.posterior._like()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,15 @@ class Wrapping(GaussianPosterior, Resumable):
         keys = self._as_keys(arms)
         self._inside._remembered_keys(self._within(keys))
         return keys
+
+    def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+        with self._turns.lock:
+            keys = self._as_keys(arms)
+            try:
+                self._inside.check_room(self._within(keys), rewards, noise_variance)
+            except InputError:
+                # The wrapper may forget enough to make room; only these rewards can show it.
+                copy(self).observe(keys, rewards, noise_variance)
 
     def _parts(self, keys: NDArray[Any]) -> Iterable[tuple[GaussianPosterior, Any]]:
         """Who knows of which keys, and where these are."""

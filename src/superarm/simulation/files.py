@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.errors import ConflictError, FileError, InputError, StateError
-from superarm.files import read_text
+from superarm.files import open_locked, read_text
 from superarm.inputs import as_plain
 from superarm.packed import npz_names, read_npz
 
@@ -37,46 +35,18 @@ _MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
 def run_lock(directory: Path) -> Iterator[None]:
     """Hold the directory for one process at a time; a lock dies with its process."""
     path = directory / LOCK
-    with _locked(path):
+    try:
+        file = open_locked(path, wait=False)
+    except BlockingIOError:
+        raise ConflictError(
+            f"another process is running in {directory}; wait for it, or choose another --out"
+        ) from None
+    with file:
         try:
             yield
         finally:
             with suppress(OSError):  # Windows removes no open file: there the empty file remains
                 path.unlink()
-
-
-def _locked(path: Path) -> BinaryIO:
-    """The open and locked file at ``path``, which is created if need be.
-
-    The holder removes the file before it ends its lock. A process that opened the file before that
-    then locks a file that is at no path any more, where nobody else would meet it: so it tries again.
-    """
-    while True:
-        file = path.open("ab")
-        try:
-            _lock(file)
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except FileNotFoundError:  # removed meanwhile
-            pass
-        except OSError:
-            file.close()
-            raise ConflictError(
-                f"another process is running in {path.parent}; wait for it, or choose another --out"
-            ) from None
-        file.close()
-
-
-def _lock(file: BinaryIO) -> None:
-    """Lock an open file, or raise ``OSError`` at once where another process holds it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_temporaries(directory: Path) -> None:

@@ -258,7 +258,7 @@ class StreamingGP(KernelPosterior):
         # Also where points are there: what came since may lie where they say little.
         return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
 
-    def check_room(self, arms: Any) -> None:
+    def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         with self._turns.lock:
             keys = self._as_keys(arms)
             total = len(self._data) + len(keys)
