@@ -147,7 +147,7 @@ def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[s
         ),
         (
             {**SERIES, "policies": {"anew": {"policy": "r-gp-ucb", "epsilon": 0.0}}},
-            "this 'index-policy' state was made by another IndexPolicy: posterior.block",
+            "this 'index-policy' state does not match this IndexPolicy: posterior.block",
         ),
         (
             {"policies": {"ts": {"policy": "route-ts", "posterior": "streaming"}}},
@@ -320,7 +320,7 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
         (("tz=STATE",), "there is no policy 'tz'; there are alone, joint"),
         (
             ("ucb=STATE",),
-            "policy 'ucb': this 'index-policy' state was made by another IndexPolicy: rule",
+            "policy 'ucb': this 'index-policy' state does not match this IndexPolicy: rule",
         ),
         (("prior=STATE",), "policy 'prior': it learns nothing"),
         (("STATE", "STATE"), r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is"),

@@ -164,12 +164,12 @@ def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
     """How these roads differ from those that a fleet has learned on, in words."""
     ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
     if len(graph) != len(posterior.sizes):
-        return f"these have {len(graph):,} edges, and those {len(posterior.sizes):,}"
-    names = {"turns": "which roads lead into which", "length": "the lengths of roads"}
+        return f"this network has {len(graph):,} edges, the state's has {len(posterior.sizes):,}"
+    names = {"turns": "the turns between roads", "length": "the lengths of roads"}
     for name, what in names.items():
         if difference(ours[name], theirs.get(name)):
             return f"{what} differ"
-    told = "speed limits or heights differ, or only one of the two has heights"
+    told = "speed limits or heights differ, or only one network has heights"
     return told if difference(road_sizes(graph), posterior.sizes) else None
 
 
@@ -269,13 +269,16 @@ def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str,
     """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP):
-        raise StateError("this state was not learned by a fleet")
+        raise StateError("this is not a fleet's state; pass one that learn_trips made")
     if unlike := unlike_roads(posterior, graph):
-        told = f"this state was learned on roads other than these: {unlike}"
-        raise StateError(f"{told}; give the network of its log, and its elevation")
+        told = f"this state was learned on another road network: {unlike}"
+        raise StateError(f"{told}; pass the network and elevation that it was learned on")
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
-            raise StateError(f"this state was learned with {name} {held!r}; leave {name} out")
+            raise StateError(
+                f"this state was learned with {name} {held!r}, got {value!r}; omit {name}, or start a "
+                "new state"
+            )
     return posterior
 
 
@@ -343,7 +346,7 @@ def _metered(
         before, after = graph.ids[route[first]], graph.ids[route[first + 1]]
         jump = (
             f"trip {_name(trip)!r} jumps {gaps[first] / 1000.0:.1f} km from edge {before} to edge "
-            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share its name, "
+            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share this name, "
             "rename one"
         )
     speeds = np.array([section[2:] for section in trip.sections], dtype=np.float64)
@@ -367,8 +370,8 @@ def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> No
     both = np.count_nonzero((head[:-1] == tail[1:]) & (tail[:-1] == head[1:]))  # turned round
     if backward - both >= 2 and backward > 2 * forward:
         raise InputError(
-            "its edges run backwards: each ends where the one before it begins. Sort its rows in the "
-            "order of driving, or use the edge ids of the direction driven"
+            "its edges run backwards: each ends where the previous one begins. Sort its rows in "
+            "driving order, or use the edge ids of the direction driven"
         )
     inside = of[:-1] == of[1:]
     missing = np.bincount(of[1:][inside], gaps[inside], int(of[-1]) + 1)
@@ -376,8 +379,8 @@ def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> No
     if too_long.any():
         metres = missing[too_long][0]
         raise InputError(
-            f"its energy is that of edges {metres:,.0f} m apart: it holds what the edges between them "
-            "took, too. List all edges that were driven"
+            f"one of its energies covers edges with a gap of {metres:,.0f} m, and so includes edges "
+            "that are missing. List all edges that were driven"
         )
 
 
@@ -407,8 +410,8 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
             data = file.read(_MOST_BYTES + 1) if stated <= _MOST_BYTES else b""
         if max(stated, len(data)) > _MOST_BYTES:
             raise FileError(
-                f"{path} has more than {_MOST_BYTES:,} bytes, the most that is read at once; split it "
-                "by trips, and give each part with --trips"
+                f"{path} is larger than {_MOST_BYTES:,} bytes, the limit for one table; split it "
+                "between trips, and pass each part with --trips"
             )
         text = data.decode("utf-8-sig")
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
@@ -423,7 +426,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         raise FileError(
             f"{path}: the first line must name the columns trip, energy_wh (or energy_kwh) and either "
             "edge (one row for each edge) or edges (one row for each trip), or else trip, time_s, lat, "
-            f"lon and counter_wh; it names {', '.join(sorted(names)) or 'none':.200}"
+            f"lon and counter_wh; got {', '.join(sorted(names)) or 'none':.200}"
         )
     column = "edge" if "edge" in names else "edges"
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
@@ -433,8 +436,8 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     for line, entries in rows[1:]:
         if len(entries) > len(rows[0].entries):
             raise FileError(
-                f"{path}, line {line}: it has {len(entries)} entries under {len(rows[0].entries)} "
-                "columns; write decimals with a point"
+                f"{path}, line {line}: {len(entries)} entries for {len(rows[0].entries)} columns; "
+                "write decimals with a point"
             )
         row = dict(zip(rows[0].entries, entries, strict=False))
         found.append((row.get("trip") or "", row.get("vehicle") or "", read(path, line, row)))
@@ -445,7 +448,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     for (name, _), count in Counter(key for key, _ in groups).items():
         if count > 1:
             raise FileError(
-                f"{path}: the rows of trip {name!r} do not follow one another; sort the table by trip"
+                f"{path}: the rows of trip {name!r} are not contiguous; sort the table by trip"
             )
         if not name:
             raise FileError(f"{path}: a row does not name its trip; give each trip a name")
@@ -475,9 +478,7 @@ def _rows(path: Path, text: str) -> list[_Row]:
     counts = Counter(rows[0].entries)
     for name, count in counts.items():
         if count > 1:
-            raise FileError(
-                f"{path}: the first line names the column {name!r:.60} twice; leave one out"
-            )
+            raise FileError(f"{path}: the first line names the column {name!r:.60} twice; remove one")
     return rows
 
 
@@ -506,9 +507,9 @@ def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> Lo
         jump = ""
         if len(pieces) > 1:
             at = times[pieces[1].start - 1]
-            jump = f"its clock or its places jump {len(pieces) - 1} times, first after time_s {at:g}"
+            jump = f"its clock or position jumps {len(pieces) - 1} times, first after time_s {at:g}"
         return LoggedTrip(name=name, vehicle=vehicle, sections=tuple(sections), jump=jump)
-    unread = unread or "its points and its counter tell of no whole edge"
+    unread = unread or "its points and counter readings do not cover a whole edge"
     return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=unread)
 
 
@@ -525,8 +526,8 @@ def _number(
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or abs(number) > most:
-        told = f"{path}, line {line}: {column} is {text!r:.60}; it must be a number"
-        raise FileError(f"{told} from {-most:,.0f} to {most:,.0f}")
+        wanted = f"{column} must be a number from {-most:,.0f} to {most:,.0f}"
+        raise FileError(f"{path}, line {line}: {wanted}, got {text!r:.60}")
     return number
 
 
@@ -537,7 +538,7 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
         raise FileError(f"{path}, line {line}: {column} must not be empty")
     speeds = [_number(path, line, row, name, _FASTEST) if row.get(name) else None for name in _SPEEDS]
     if min(speed or 0.0 for speed in speeds) < 0.0:
-        raise FileError(f"{path}, line {line}: speeds must be 0 m/s or more")
+        raise FileError(f"{path}, line {line}: speeds must not be negative")
     if "energy_kwh" in row:
         energy = 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0)
     else:

@@ -267,7 +267,7 @@ class Router:
         if energy < 0.0 <= rise and isinstance(self.source, OfFleet):  # which learned a log
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
-                "impossible: its log was wrong. Learn a log that is right into a new state"
+                "impossible: its log was wrong. Correct the log and learn it into a new state"
             )
         return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
 
@@ -445,6 +445,6 @@ def _learned(
             return graph, source.on(graph)
         found.append(unlike)
     raise StateError(
-        f"{source.label} was learned on roads other than these: {found[0]}; give the network "
-        "that it was learned on, and its elevation"
+        f"{source.label} was learned on another road network: {found[0]}; pass the network and "
+        "elevation that it was learned on"
     )
