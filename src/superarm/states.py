@@ -114,8 +114,8 @@ def check_spec(state: State, part: object) -> None:
 def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:
     for place in unknown_parameters(spec, family):
         raise StateError(
-            f"{label} has the unknown parameter {place}; if a newer version saved it, upgrade superarm, "
-            "or the package that provides the part"
+            f"{label} has the unknown parameter {place}; if a newer version saved it, upgrade "
+            "superarm, or the package that provides the part"
         )
 
 

@@ -172,7 +172,7 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("Further away: ")[2]
+    assert "right" not in told.partition("Beyond chance: ")[2]
 
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
@@ -221,7 +221,7 @@ def test_all_shares_are_judged_at_once() -> None:
     told = calibration.calibration_verdict({"p": shares})
     assert "should: 1 of 3 shares" in told
     shares["trips"] = _share(4878)
-    told = calibration.calibration_verdict({"p": shares}).partition("Further away: ")[2]
+    told = calibration.calibration_verdict({"p": shares}).partition("Beyond chance: ")[2]
     assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
     # The same share is nothing to speak of among many others.
     many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
