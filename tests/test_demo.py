@@ -48,9 +48,9 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert "In its last 5 trips, on average over 10 seeds, gp-ts" in done.stdout
     words = " ".join(done.stdout.split())
     assert "The table shows means over 10 seeds (± standard error)." in words
-    assert "In the animation's, seed 0, it needs " in words
+    assert "The animation shows seed 0: " in words
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "In the animation&#x27;s, seed 0, it needs " in page
+    assert "The animation shows seed 0: " in page
     assert "one of 10 seeds; their energies differ" in page
     assert "a generated city (city seed 5)" in page
     assert "Lowest energy per trip, mean of all 10:" in page

@@ -186,8 +186,8 @@ def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
         assert verdict.verdict == word, verdict.evidence
         if seeds == 5:
             assert (
-                "; undecided: up to 45 % of all seeds may be unlike these 5, and could outweigh a lead of "
-                "25 %; run at least 11 seeds" in verdict.evidence
+                "; undecided: up to 45 % of all seeds may be unlike these 5, and could outweigh a "
+                "lead of 25 %; run at least 11 seeds" in verdict.evidence
             )
 
 
@@ -251,8 +251,8 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     # a − b is (−2.5, −1.5) twice: mean −2, standard error √(1/3)/√4; the least total comes first.
     assert verdict.evidence == (
         "cumulative regret: a 11 ± 5.8, b 13 ± 5.5, c 70 ± 12; a − b seed by seed −2.00 ± 0.29 "
-        "(6.9 standard errors; 4.54 needed); undecided: up to 53 % of all seeds may be unlike these 4, and "
-        "could outweigh a lead of 15 %; run at least 18 seeds (4 seeds, T = 2)"
+        "(6.9 standard errors; 4.54 needed); undecided: up to 53 % of all seeds may be unlike these 4, "
+        "and could outweigh a lead of 15 %; run at least 18 seeds (4 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
 

@@ -89,7 +89,7 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
         "truth of arms in 50 %",
     ):
         assert caption in told
-    assert "All policies meet the same noise" in told
+    assert "All policies share the same noise" in told
     assert "Arms of one choice are correlated" in told
     for policy in policy_styles(run.policies):
         for share in calibration.calibrations(run)[policy]["choices"]:
