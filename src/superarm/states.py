@@ -120,7 +120,7 @@ def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:
 
 
 def load(path: Path | str) -> Policy:
-    """The policy that ``policy.save(path)`` wrote, ready to decide and to learn on."""
+    """Load the policy that ``policy.save(path)`` wrote, ready to decide and to learn."""
     return loaded(load_state(path), str(path))
 
 

@@ -3,19 +3,18 @@
 A log is a table with one row for each edge or for each trip:
 
 =============  =======================================================================
-``trip``       what tells a vehicle's trips apart in all logs; a trip is learned once, however often
-               it is given
-``vehicle``    its name, where there are several; unnamed trips are one vehicle's
-``edge``       the edge that the row is about, in the order of the road; or
+``trip``       a name, unique among all trips of the vehicle in all logs; each trip is learned once
+``vehicle``    its name, if there are several; unnamed trips belong to one vehicle
+``edge``       the edge's id, in driving order; or
 ``edges``      the ids of all edges of the trip, separated by spaces
-``energy_wh``  what the battery gave on the edge, or on the whole trip; or ``energy_kwh``
+``energy_wh``  energy drawn from the battery on the edge, or on the whole trip; or ``energy_kwh``
 =============  =======================================================================
 
 and, where the log has them,
 
 ===================  =================================================================
-``start_speed_m_s``  how fast the vehicle was when the row's first edge began; an empty entry: not known
-``end_speed_m_s``    how fast it was when the row's last edge ended
+``start_speed_m_s``  the vehicle's speed where the row's first edge begins; empty if unknown
+``end_speed_m_s``    its speed where the row's last edge ends
 ===================  =================================================================
 
 or one row for each point of a GPS trace (extra ``gps``), in the order of time:
@@ -23,14 +22,13 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 =============  =======================================================================
 ``time_s``     seconds
 ``lat``        latitude in degrees; ``lon`` longitude
-``counter_wh`` what the battery has given up to then: a counter, of which only changes matter
+``counter_wh`` energy drawn from the battery so far: a counter, of which only changes matter
 =============  =======================================================================
 
-Some edges of a trip may be missing: nothing is then learned about them. The energy of a whole trip is
-learned as the sum of its edges. What is stored in height is known, and what turns are expected to add
-is taken as known; both are subtracted first. So is the motion that is expected in a battery's own
-readings: see :mod:`superarm.fleets.reading`. Logs that cannot be right are refused: see
-:mod:`superarm.fleets.checks`.
+Edges of a trip may be missing; nothing is then learned about them. The energy of a whole trip is learned
+as the sum of its edges. Potential energy and the expected cost of turns are subtracted first, and so is
+the kinetic energy expected in a battery's own readings: see :mod:`superarm.fleets.reading`. Logs that
+cannot be right are refused: see :mod:`superarm.fleets.checks`.
 """
 
 from __future__ import annotations
@@ -103,14 +101,14 @@ class LoggedTrip:
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """What became of a log."""
+    """The result of :func:`learn_trips`."""
 
     policy: IndexPolicy
-    trips: int  # learned from now
-    known: int  # learned from before, and left out
-    refused: Mapping[str, str] = field(default_factory=dict)  # why trips could not be learned from
+    trips: int  # learned by this call
+    known: int  # learned by an earlier call, and skipped
+    refused: Mapping[str, str] = field(default_factory=dict)  # reasons, by name of the trip
     warnings: tuple[str, ...] = ()  # what looks wrong with the log
-    raw: int = 0  # trips learned from now whose energies hold what is stored in motion
+    raw: int = 0  # trips learned by this call whose energies include kinetic energy
 
     @property
     def posterior(self) -> RoadGP:
@@ -153,7 +151,7 @@ def _step(trip: LoggedTrip) -> int:
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
-    """A policy that takes the routes of least expected energy, before it has learned anything.
+    """A new policy that chooses the route of least expected energy.
 
     ``options``: ``scales``, ``refit`` and ``outliers`` of :class:`~superarm.models.FleetModel`.
     """
@@ -183,11 +181,18 @@ def learn_trips(
     energy: Energy = "auto",
     **options: Any,
 ) -> Lesson:
-    """What a policy knows after these trips: one that has learned before, or a new one.
+    """Learn from trips, into a new policy or into one that has learned before.
 
-    ``options`` are those of a new one; a policy that differs from them is refused. ``accept_unlikely``:
-    learn trips that look wrong, too (see :func:`~superarm.fleets.check_log`). ``energy`` says whether
-    energies hold what is stored in motion ("raw") or not ("net"); by default the log tells.
+    Args:
+        graph: The roads.
+        trips: As :func:`read_trips` returns them; trips that the policy has learned are skipped.
+        policy: The policy to update; a new one by default.
+        vehicles: Descriptions of vehicles by name; others are the default vehicle.
+        accept_unlikely: Whether to learn trips that look wrong, too (see
+            :func:`~superarm.fleets.check_log`).
+        energy: Whether energies of edges include kinetic energy ("raw") or not ("net"); by default it
+            is detected.
+        options: As for :func:`fleet_policy`. They must agree with ``policy`` if both are given.
     """
     require_choice(energy, "energy", get_args(Energy))
     if policy is None:
@@ -402,7 +407,10 @@ def _split(trip: Trips, arms: list[int]) -> list[Trips]:
 
 
 def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
-    """The trips of a table, ``.csv`` plain or packed; see above. Traces are matched to the roads."""
+    """Read a table of trips, ``.csv`` plain or packed, and match GPS traces to the roads.
+
+    The module's docstring describes the columns.
+    """
     path = Path(path)
     try:
         with open_packed(path) as file:
