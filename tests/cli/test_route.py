@@ -211,7 +211,7 @@ def test_a_vehicle_from_a_file_with_its_battery(cli: Command, town: Any) -> None
     shown = cli(*words, "--vehicle", "van.toml", "--charge", "90%").out
     assert f"battery: 900 Wh at the start, {battery['arrival_wh']:.0f} Wh at arrival, 95 %" in shown
     refused = cli(*words, "--vehicle", "van.toml", "--charge", "110").fails(1)
-    assert "may run empty: after edge" in refused
+    assert "may run empty from edge" in refused
     assert "(--anyway)" in refused
     anyway = cli(*words, "--vehicle", "van.toml", "--charge", "110", "--anyway")
     assert (anyway.code, "it may run empty: at 95 %" in anyway.out) == (0, True)
@@ -260,7 +260,7 @@ def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -
 def test_a_class_that_the_network_does_not_know(cli: Command, town: Any) -> None:
     assert cli("route", "--net", town.net, *ENDS, "--class", "delivery", "--json").json()["edges"]
     words = cli("route", "--net", town.tables, *ENDS, "--class", "delivery").fails(1)
-    assert "says nothing about vehicle class 'delivery'" in words
+    assert "has no vehicle class 'delivery'" in words
 
 
 def test_long_ids_fit_into_80_columns(cli: Command, town: Any, monkeypatch: pytest.MonkeyPatch) -> None:

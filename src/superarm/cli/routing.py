@@ -122,12 +122,12 @@ def _battery(answer: RouteAnswer) -> list[str]:
     ]
     if told["lost_wh"] > 0.0:
         lines.append(
-            f"  {told['lost_wh']:.0f} Wh won back downhill are lost, because the battery is full"
+            f"  {told['lost_wh']:.0f} Wh recovered downhill are lost, because the battery is full"
         )
     if told["missing_wh"] > 0.0:
         lines.append(
-            f"  it may run empty: at 95 % {_signed(told['lowest_wh'])} Wh after edge "
-            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh less than the reserve of "
+            f"  it may run empty: at 95 % as little as {_signed(told['lowest_wh'])} Wh after edge "
+            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh below the reserve of "
             f"{told['reserve_wh']:.0f} Wh"
         )
     return lines

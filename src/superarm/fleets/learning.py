@@ -25,10 +25,10 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 ``counter_wh`` energy drawn from the battery so far: a counter, of which only changes matter
 =============  =======================================================================
 
-Edges of a trip may be missing; nothing is then learned about them. The energy of a whole trip is learned
-as the sum of its edges. Potential energy and the expected cost of turns are subtracted first, and so is
-the kinetic energy expected in a battery's own readings: see :mod:`superarm.fleets.reading`. Logs that
-cannot be right are refused: see :mod:`superarm.fleets.checks`.
+Edges of a trip may be missing; nothing is then learned about them. The energy of a whole trip is
+learned as the sum of its edges. Potential energy and the expected cost of turns are subtracted first,
+and so is the kinetic energy expected in a battery's own readings: see :mod:`superarm.fleets.reading`.
+Logs that cannot be right are refused: see :mod:`superarm.fleets.checks`.
 """
 
 from __future__ import annotations

@@ -315,11 +315,11 @@ class Router:
         more = held + missing <= battery.capacity and charge.lost == 0.0
         advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
         return (
-            f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: after "
-            f"edge {last}, {metres / 1000.0:.2f} km from its start, the battery is expected to hold "
+            f"the battery may run empty from edge {ids[edges[0]]} to edge {ids[edges[-1]]}: after "
+            f"edge {last}, {metres / 1000.0:.2f} km from the start, its expected charge is "
             f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
-            f"{missing:.0f} Wh less than its reserve of {battery.reserve:.0f} Wh; {advice}, or ask for "
-            "it anyway (--anyway)"
+            f"{missing:.0f} Wh below the reserve of {battery.reserve:.0f} Wh; {advice}, or print the "
+            "route anyway (--anyway)"
         )
 
 
