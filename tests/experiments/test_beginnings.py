@@ -231,7 +231,7 @@ def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
     kept = "states/ts.s0.seed00001.npz"
     shutil.copy(tmp_path / "other" / kept, tmp_path / "grown" / kept)
     told = made_longer(tmp_path)
-    assert [line.endswith("is of another moment than the cell") for line in told] == [False, True]
+    assert [line.endswith("does not match its cell") for line in told] == [False, True]
 
 
 def test_feedback_beyond_what_is_kept_means_all_rounds_again(

@@ -202,7 +202,7 @@ def read_trace(directory: Path, policy: str, setting_index: int, seed: int, roun
     left = load_state(directory / "left" / file)
     state = load_state(path := directory / "states" / file)
     if left.scalar("state") != sha256(path.read_bytes()).hexdigest():
-        raise StateError(f"{path} does not match its cell; run again into a new directory")
+        raise StateError(f"{path} does not match its cell")
     try:
         return Trace(
             policy=policy,
