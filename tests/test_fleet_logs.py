@@ -204,12 +204,12 @@ def test_tables_of_edges_and_of_trips(graph: LineGraph, tmp_path: Path, suffix: 
         ("trip,edge,energy_wh\n", "no rows"),
         ("trip,edge,energy_wh\nx,a,1\ny,a,1\nx,b,1\n", "'x' are not contiguous"),
         ("trip,edge,energy_wh\n,a,1\n", "give each trip a name"),
-        ("trip,edge,energy_wh\nx,a,1\nx,b,much\n", "line 3: energy_wh is 'much'"),
-        ("trip,edge,energy_wh\nx,a,inf\n", "line 2: energy_wh is 'inf'"),
+        ("trip,edge,energy_wh\nx,a,1\nx,b,much\n", "line 3: energy_wh must be .* got 'much'"),
+        ("trip,edge,energy_wh\nx,a,inf\n", "line 2: energy_wh must be .* got 'inf'"),
         ("trip,edge,energy_wh\nx,a,2e10\n", "line 2: energy_wh"),
         ("trip,edge,energy_wh\nx, ,1\n", "line 2: edge must not be empty"),
         ("trip,edges,energy_wh\nx,,1\n", "line 2: edges must not be empty"),
-        ("trip,time_s,lat,lon,counter_wh\nx,0,north,1,1\n", "line 2: lat is 'north'"),
+        ("trip,time_s,lat,lon,counter_wh\nx,0,north,1,1\n", "line 2: lat must be .* got 'north'"),
     ],
 )
 def test_tables_that_are_refused(graph: LineGraph, tmp_path: Path, text: str, words: str) -> None:

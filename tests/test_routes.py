@@ -368,7 +368,7 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
         ({"type": "Point", "coordinates": [6.0, 49.0]}, "closures must be GeoJSON"),
         ({"type": "Feature", "geometry": {"type": "Point"}}, "feature 1: its geometry is 'Point'"),
         ({"type": "LineString", "coordinates": [[6.0, 49.0]]}, "two or more places"),
-        ({"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]}, "longitude first"),
+        ({"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]}, "longitude then latitude"),
         ({"type": "Polygon", "coordinates": []}, "two or more places"),
         ({"type": "MultiPolygon", "coordinates": 3}, "two or more places"),
         ({"type": "Feature", "properties": {"edge": "none"}}, "feature 1: .* no street 'none'"),

@@ -44,7 +44,7 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("all in kWh", "raw"): "refused: .*used 0.0011? times.*energy_kwh",
     ("one vehicle in kWh", "rest"): "^vehicle 'van-.' was refused: .*energy_kwh.*--accept-unlikely",
     ("all in joules", "total"): "refused: .*divide them by 3600",
-    ("sign flipped", "rest"): "refused: .*above 0 where the battery gives",
+    ("sign flipped", "rest"): "refused: .*positive where the battery discharges",
     ("all × 3", "rest"): "refused: .*check the unit",
     ("all × 0.3", "total"): "refused: .*check the unit",
     ("one vehicle × 3", "raw"): "^vehicle 'van-.' was refused: .*check the unit",
@@ -55,7 +55,7 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("trips in the other direction", "rest"): "refused: .*edge ids of the direction driven",
     ("rows from goal to start", "rest"): "run backwards: .*Sort its rows in driving order",
     ("halves of two trips", "rest"): "jumps .* km from edge .* rename one",
-    ("halves of two trips", "total"): "m apart: .*List all edges",
+    ("halves of two trips", "total"): "edges with a gap of .*List all edges",
 }
 
 

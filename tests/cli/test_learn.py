@@ -177,7 +177,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
     again = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "learned from before: 12 trips" in again
+    assert "skipped 12 trips with names that were already learned" in again
     of_van_2 = [line.partition(",")[0] for line in log.read_text().splitlines() if ",van-2," in line]
     longest = max(of_van_2, key=of_van_2.count)  # in a short trip one slip is all there is
     odd = log.read_text().replace(f"{longest},van-2", "u3,van-2").replace("t4,van-1", "u4,van-1")

@@ -252,7 +252,7 @@ def test_closed_roads(cli: Command, town: Any) -> None:
 
 def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -> None:
     words = ("route", "--net", town.net, *ENDS, "--depart")
-    assert "departure at 08:30: not used" in cli(*words, "08:30").out
+    assert "departure at 08:30 ignored" in cli(*words, "08:30").out
     assert cli(*words, "2025-03-14T08:30", "--json").json()["depart"] == "2025-03-14T08:30"
     assert "write HH:MM" in cli(*words, "soon").fails(2)
 

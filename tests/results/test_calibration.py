@@ -115,7 +115,7 @@ def test_single_arms_are_told_once(tmp_path: Path) -> None:
     assert "choices in 50 %" in text
     for absent in ("Arms of one choice", "of each arm", "Settings that are compared"):
         assert absent not in text
-    assert "is judged by first choices, and by the truth behind the noise" in text
+    assert "first choices and the truth behind the noise show what a policy has learned" in text
 
 
 # --- shares, and how far they are from their levels ------------------------------------------

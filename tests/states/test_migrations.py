@@ -123,7 +123,9 @@ def test_newer_schemas_and_those_without_a_step_are_refused() -> None:
 
 def test_a_step_leads_to_the_next_schema() -> None:
     migration("streaming-gp", 0)(lambda state: replace(state, schema=2))
-    with pytest.raises(StateError, match="from schema 0 gave 'streaming-gp' of schema 2; it must give"):
+    with pytest.raises(
+        StateError, match="from schema 0 must return schema 1, got 'streaming-gp' of schema 2"
+    ):
         streaming().restored(replace(streaming().state(), schema=0))
     with pytest.raises(InputError, match="already a migration of 'streaming-gp' from schema 0"):
         migration("streaming-gp", 0)(lambda state: state)
