@@ -581,7 +581,7 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         read_vehicle(f"{path}#van-2")
     for count, told in ((3, r"#c$"), (4, r"#c, …$")):
         path.write_text("".join(f"[{name}]\n" for name in "abcd"[:count]))
-        with pytest.raises(SpecError, match=f"write .*#a or .*#b or .*{told}"):
+        with pytest.raises(SpecError, match=f"choose one: .*#a or .*#b or .*{told}"):
             read_vehicle(path)
     for text, words, kind in (
         ("mas = 1", "a vehicle has no 'mas'; did you mean 'mass'", SpecError),
