@@ -47,10 +47,10 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
         assert word in done.stdout
     assert "In its last 5 trips, on average over 10 seeds, gp-ts" in done.stdout
     words = " ".join(done.stdout.split())
-    assert "The table is the mean of 10 seeds (± standard error)." in words
-    assert "In the animation's, seed 0, it needs " in words
+    assert "The table shows means over 10 seeds (± standard error)." in words
+    assert "The animation shows seed 0: " in words
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "In the animation&#x27;s, seed 0, it needs " in page
+    assert "The animation shows seed 0: " in page
     assert "one of 10 seeds; their energies differ" in page
     assert "a generated city (city seed 5)" in page
     assert "Lowest energy per trip, mean of all 10:" in page
@@ -340,7 +340,7 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
 
 def test_two_seeds_conclude_nothing() -> None:
     told = outcome(times=1).conclusion()
-    assert "−102 Wh beside the fastest route (2 seeds: too few to tell)" in told
+    assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in told
     assert told.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
 
 

@@ -35,7 +35,7 @@ def _posterior(graph: LineGraph) -> RoadGP:
     ("text", "told"),
     [
         ("trip,edge,edge,energy_wh\na,r1,r2,3\n", "'edge' twice"),
-        (_HEAD + "a,v,r1,12,5\n", "5 entries under 4 columns"),
+        (_HEAD + "a,v,r1,12,5\n", "5 entries for 4 columns"),
         (_HEAD + "a,v,r1,1e10\n", "must be a number from"),
         ("trip,edges,energy_wh\na," + "r" * (1 << 25) + ",1\n", "line 2: field larger"),
     ],
@@ -69,7 +69,7 @@ def test_a_state_of_other_heights_is_refused(graph: LineGraph) -> None:
     trip = LoggedTrip(name="a", sections=(Section((graph.ids[0],), 10.0),))
     policy = learn_trips(graph, [trip]).policy
     flat = load_roads("city", edges=400, uturns="dead-ends", flat=True).graph
-    with pytest.raises(StateError, match="roads other than these: speed limits or heights differ"):
+    with pytest.raises(StateError, match="another road network: speed limits or heights differ"):
         learn_trips(flat, [trip], policy=policy)
 
 

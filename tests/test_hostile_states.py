@@ -57,7 +57,7 @@ def packed(spec: Any, **arrays: Any) -> bytes:
 )
 def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
     data = packed({"name": "index", "posterior": [part] * 100}, X=np.zeros((1, 10_000)))
-    with pytest.raises(StateError, match="again and again"):
+    with pytest.raises(StateError, match="too often"):
         state_from_bytes(data)
 
 

@@ -107,13 +107,13 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     policy = learned(city, 40.0, posterior)
     answer = find_route(city, *ENDS, state=policy.state())
     assert answer.observations == policy.posterior.count > 0
-    with pytest.raises(StateError, match=r"learned on roads other than these: length"):
+    with pytest.raises(StateError, match=r"learned on another road network: length"):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
-    with pytest.raises(StateError, match=r"roads other than these: rise\[.* is 0.0 here"):
+    with pytest.raises(StateError, match=r"another road network: rise\[.* is 0.0 here"):
         find_route(level, *ENDS, state=policy.state())
     for settings in ({"mass": 3000.0}, {"gravity": 9.0}):
-        with pytest.raises(StateError, match="brings its own vehicle and model"):
+        with pytest.raises(StateError, match="has its own vehicle and model"):
             find_route(city, *ENDS, state=policy.state(), settings=settings)
 
 
@@ -170,12 +170,12 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
 def test_states_that_know_no_roads(city: RoadNetwork) -> None:
     model = road_model(city.line_graph(), Vehicle(), horizon=1)
     for state in (known_cost(model, cost="length").state(), of_other_arms()):
-        with pytest.raises(StateError, match="not learned by a policy that finds routes"):
+        with pytest.raises(StateError, match="not the state of a policy that finds routes"):
             find_route(city, *ENDS, state=state)
     changing = with_conditions(model, 1)
     policy = route_greedy(changing)
     policy.posterior.observe(np.zeros((1, 5)), [1.0])
-    with pytest.raises(StateError, match="conditions change from trip to trip"):
+    with pytest.raises(StateError, match="conditions that change from trip to trip"):
         find_route(city, *ENDS, state=policy.state())
 
 
@@ -368,7 +368,7 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
         ({"type": "Point", "coordinates": [6.0, 49.0]}, "closures must be GeoJSON"),
         ({"type": "Feature", "geometry": {"type": "Point"}}, "feature 1: its geometry is 'Point'"),
         ({"type": "LineString", "coordinates": [[6.0, 49.0]]}, "two or more places"),
-        ({"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]}, "longitude first"),
+        ({"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]}, "longitude then latitude"),
         ({"type": "Polygon", "coordinates": []}, "two or more places"),
         ({"type": "MultiPolygon", "coordinates": 3}, "two or more places"),
         ({"type": "Feature", "properties": {"edge": "none"}}, "feature 1: .* no street 'none'"),
@@ -402,7 +402,7 @@ def test_the_class_of_a_vehicle(city: RoadNetwork) -> None:
     narrow = replace(city, permits={**city.permits, "delivery": closed})
     assert city.edge_ids[gone] not in find_route(narrow, *ENDS, vehicle_class="delivery").ids()
     assert city.edge_ids[gone] in find_route(narrow, *ENDS).ids()
-    with pytest.raises(InputError, match="says nothing about vehicle class 'tank'"):
+    with pytest.raises(InputError, match="has no vehicle class 'tank'"):
         find_route(city, *ENDS, vehicle_class="tank")
 
 
@@ -458,14 +458,13 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
     assert told["arrival_low_wh"] == pytest.approx(told["arrival_wh"] - full.best.spread)
     assert told["arrival_high_wh"] == pytest.approx(min(1000.0, told["arrival_wh"] + full.best.spread))
     assert told["missing_wh"] == 0.0
-    with pytest.raises(InfeasibleError, match="may run empty: after edge") as caught:
+    with pytest.raises(InfeasibleError, match="may run empty from edge") as caught:
         router.route(*ENDS, charge=60.0)
     anyway = router.route(*ENDS, charge="6%", anyway=True)
     assert anyway.charge is not None
     missing = anyway.charge.missing
-    assert (
-        f"{missing:.0f} Wh less than its reserve of 50 Wh; start with {60.0 + missing:.0f} Wh"
-        in str(caught.value)
+    assert f"{missing:.0f} Wh below the reserve of 50 Wh; start with {60.0 + missing:.0f} Wh" in str(
+        caught.value
     )
     assert f"edge {anyway.as_json()['battery']['lowest_at']}," in str(caught.value)
     enough = router.route(*ENDS, charge=60.0 + missing + 1e-6)
@@ -553,7 +552,7 @@ def over_a_hill(height: float, around: float = 9000.0) -> RoadNetwork:
 
 
 def test_charges_and_batteries_that_are_refused(city: RoadNetwork) -> None:
-    with pytest.raises(SpecError, match="capacity is not known: give battery_wh"):
+    with pytest.raises(SpecError, match="capacity is unknown: set battery_wh"):
         find_route(city, *ENDS, charge="80%")
     for charge in ("much", -1.0, "120%", 2000.0, "nan"):
         with pytest.raises(SpecError, match=r"must be Wh \(24000\) or a share .* at most 1000 Wh"):
@@ -576,34 +575,34 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
     assert read_vehicle(f"{path}#van-1") == van._replace(vehicle_name="van-1")
     assert list(read_vehicles(path)) == ["van-1", "old one"]
     assert read_vehicle(f"{path}#old one").vehicle is None
-    with pytest.raises(SpecError, match=r"holds several vehicles: write .*van.toml#van-1 or"):
+    with pytest.raises(SpecError, match=r"describes several vehicles; choose one: .*van.toml#van-1 or"):
         read_vehicle(path)
     with pytest.raises(SpecError, match=r"no vehicle 'van-2'; did you mean 'van-1'"):
         read_vehicle(f"{path}#van-2")
     for count, told in ((3, r"#c$"), (4, r"#c, …$")):
         path.write_text("".join(f"[{name}]\n" for name in "abcd"[:count]))
-        with pytest.raises(SpecError, match=f"write .*#a or .*#b or .*{told}"):
+        with pytest.raises(SpecError, match=f"choose one: .*#a or .*#b or .*{told}"):
             read_vehicle(path)
     for text, words, kind in (
         ("mas = 1", "a vehicle has no 'mas'; did you mean 'mass'", SpecError),
         ("mass = 'heavy'", "mass is 'heavy'; it must be a number", SpecError),
         ("mass = -1", "van.toml: mass is -1", SpecError),
         ("reserve_wh = 9\nbattery_wh = 2", "reserve_wh is 9", SpecError),
-        ("mass = 1\n[van]\nmass = 2", "mass stands outside any table", SpecError),
+        ("mass = 1\n[van]\nmass = 2", "mass is outside any table", SpecError),
         ("mass", "cannot be read as vehicles", FileError),
     ):
         path.write_text(text)
         with pytest.raises(kind, match=words):
             read_vehicle(path)
     for name in ("none.toml", "none.toml#van-1"):
-        with pytest.raises(SpecError, match=r"there is no file of vehicles .*none.toml$"):
+        with pytest.raises(SpecError, match=r"vehicle file .*none.toml does not exist$"):
             read_vehicle(tmp_path / name)
 
 
 def test_another_vehicle_than_the_states_own_is_refused(city: RoadNetwork) -> None:
     state = learned(city, 40.0).state()
     assert find_route(city, *ENDS, state=state, vehicle=Vehicle()).observations > 0
-    with pytest.raises(StateError, match="brings its own vehicle and model, so mass cannot be set"):
+    with pytest.raises(StateError, match="has its own vehicle and model, so mass cannot be set"):
         find_route(city, *ENDS, state=state, vehicle=Vehicle(mass=2600.0))
 
 
@@ -686,5 +685,7 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         find_route(city, *ENDS, state=policy.state(), vehicle_name=name) for name in ("van", None)
     )
     assert own.best.spread < new.best.spread
-    with pytest.raises(StateError, match=r"other than these: these have .* edges, and those"):
+    with pytest.raises(
+        StateError, match=r"another road network: this network has .* edges, the state's has"
+    ):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())

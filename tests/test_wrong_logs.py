@@ -43,10 +43,10 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("right", "rest"): "",
     ("right", "raw"): "",
     ("right", "total"): "",
-    ("all in kWh", "raw"): "refused: .*took 0.0011? times.*energy_kwh",
+    ("all in kWh", "raw"): "refused: .*used 0.0011? times.*energy_kwh",
     ("one vehicle in kWh", "rest"): "^vehicle 'van-.' was refused: .*energy_kwh.*--accept-unlikely",
-    ("all in joules", "total"): "refused: .*Divide them by 3600",
-    ("sign flipped", "rest"): "refused: .*above 0 where the battery gives",
+    ("all in joules", "total"): "refused: .*divide them by 3600",
+    ("sign flipped", "rest"): "refused: .*positive where the battery discharges",
     ("all × 3", "rest"): "refused: .*check the unit",
     ("all × 0.3", "total"): "refused: .*check the unit",
     ("one vehicle × 3", "raw"): "^vehicle 'van-.' was refused: .*check the unit",
@@ -55,9 +55,9 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("one edge early", "rest"): "refused: .*one row early. Move energy_wh one row down",
     ("edges of the other direction", "rest"): "run backwards",
     ("trips in the other direction", "rest"): "refused: .*edge ids of the direction driven",
-    ("rows from goal to start", "rest"): "run backwards: .*Sort its rows in the order of driving",
+    ("rows from goal to start", "rest"): "run backwards: .*Sort its rows in driving order",
     ("halves of two trips", "rest"): "jumps .* km from edge .* rename one",
-    ("halves of two trips", "total"): "m apart: .*List all edges",
+    ("halves of two trips", "total"): "edges with a gap of .*List all edges",
 }
 
 
@@ -75,7 +75,7 @@ def test_what_looks_wrong_is_learned_when_asked_for(city: wrong.City) -> None:
     log, _ = wrong.WAYS["one edge late"](city.graph, of_city(city, "rest"), np.random.default_rng(0))
     lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, accept_unlikely=True)
     assert lesson.trips == len(log)
-    assert "was learned, but looks wrong: each energy fits the edge before" in lesson.warnings[0]
+    assert "was learned, but its log looks wrong: energies fit the previous edge" in lesson.warnings[0]
     assert lesson.as_json(city.graph)["warnings"] == list(lesson.warnings)
 
 

@@ -54,7 +54,7 @@ def require_regular(path: Path) -> None:
 def _require_regular(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
-        advice = "give a file" if kind == "a folder" else "write what it yields to a file first"
+        advice = "name a file" if kind == "a folder" else "write its contents to a file first"
         raise FileError(f"{path} is {kind}, not a file; {advice}")
 
 
@@ -70,7 +70,7 @@ def read_bytes(path: Path | str, most: int) -> bytes:
         stated = os.fstat(file.fileno()).st_size
         data = file.read(most + 1) if stated <= most else b""
     if max(stated, len(data)) > most:
-        raise FileError(f"{path} has more than {most:,} bytes, the most that is read; split it")
+        raise FileError(f"{path} is larger than the limit of {most:,} bytes; split it")
     return data
 
 

@@ -74,8 +74,8 @@ def migrated(state: State, family: str | None = None) -> State:
         after = step(state)
         if (after.kind, after.schema) != (state.kind, state.schema + 1):
             raise StateError(
-                f"the migration of {state.kind!r} from schema {state.schema} gave {after.kind!r} of "
-                f"schema {after.schema}; it must give schema {state.schema + 1}"
+                f"the migration of {state.kind!r} from schema {state.schema} must return schema "
+                f"{state.schema + 1}, got {after.kind!r} of schema {after.schema}"
             )
         state = after
     if _spec_steps and state.spec is not None:

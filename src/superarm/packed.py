@@ -64,7 +64,7 @@ class _Packed:
         self.fruitless += len(data)
         if self.fruitless > _SMALL:
             raise FileError(
-                f"{self._path}: more than {_SMALL:,} bytes of it hold nothing; it is damaged, or padded"
+                f"{self._path}: more than {_SMALL:,} bytes without content; it is damaged, or padded"
             )
         return data
 

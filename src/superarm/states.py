@@ -76,7 +76,7 @@ def state_from_bytes(data: bytes) -> State:
         nonlocal left
         left -= arrays[name].nbytes
         if left < 0:
-            raise InputError("its parts ask for the same arrays again and again")
+            raise InputError("its parts refer to the same arrays too often")
         asked.add(name)
         return arrays[name]
 
@@ -84,9 +84,9 @@ def state_from_bytes(data: bytes) -> State:
         arrays = read_npz(io.BytesIO(data))
         state = from_json(json.loads(arrays.pop(_HEAD).tobytes()), find)
         if not isinstance(state, State):
-            raise InputError(f"it holds a {type(state).__name__}")
+            raise InputError(f"it contains a {type(state).__name__}")
         if strangers := sorted(set(arrays) - asked):
-            raise InputError(f"it holds {strangers!r:.80}, which nothing in it refers to")
+            raise InputError(f"it contains {strangers!r:.80}, which nothing in it refers to")
         return state
     except (ValueError, KeyError, RecursionError) as error:
         raise StateError(f"this is not a saved state, or it is damaged: {error}") from error
@@ -101,25 +101,25 @@ def check_spec(state: State, part: object) -> None:
     Parameters that were added after the state was saved count as left out: they have their defaults.
     """
     if state.spec is None:
-        raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
+        raise StateError(f"this {state.kind!r} state is damaged: it has no spec")
     family, _ = family_of(part) or (None, None)
     _refuse_unknown(state.spec, family, f"this {state.kind!r} state")
     found = contradiction(part, state.spec)
     if found is not None:
-        told = f"this {state.kind!r} state was made by another {type(part).__name__}: {found}"
+        told = f"this {state.kind!r} state does not match this {type(part).__name__}: {found}"
         raise StateError(f"{told}; restore it into one with the same parameters")
 
 
 def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:
     for place in unknown_parameters(spec, family):
         raise StateError(
-            f"{label} has the parameter {place}, which is not known here; if a newer version saved it, "
-            "upgrade superarm, or the package that the part comes from"
+            f"{label} has the unknown parameter {place}; if a newer version saved it, upgrade "
+            "superarm, or the package that provides the part"
         )
 
 
 def load(path: Path | str) -> Policy:
-    """The policy that ``policy.save(path)`` wrote, ready to decide and to learn on."""
+    """Load the policy that ``policy.save(path)`` wrote, ready to decide and to learn."""
     return loaded(load_state(path), str(path))
 
 
@@ -129,14 +129,14 @@ def loaded(state: State, label: str = "this state") -> Policy:
     names("policy")  # imports all parts, and with them their migrations
     state = migrated(state, "policy")
     if state.spec is None:
-        raise StateError(f"{label} does not say which policy made it")
+        raise StateError(f"{label} is damaged: it has no spec of its policy")
     for where, kind in foreign_parts(state.spec):
         raise StateError(
-            f"{label} was made by a policy whose {where} is of type {kind}, which no file can hold; "
-            "make the same policy again and use policy.restored(superarm.states.load_state(path))"
+            f"the {where} of the policy in {label} has type {kind}, which cannot be saved; build the "
+            "same policy again and call policy.restored(superarm.states.load_state(path))"
         )
     if _has_world(state.spec):
-        raise StateError(f"{label} describes a problem, which is not part of any policy")
+        raise StateError(f"{label} contains a problem, which no policy may contain")
     _refuse_unknown(state.spec, "policy", label)
     try:
         policy: Policy = build("policy", state.spec)
@@ -172,7 +172,7 @@ def save_state(state: State, path: Path | str) -> None:
     path = as_path(path, "path")
     data = state_to_bytes(state)
     if len(data) > _MOST:
-        raise StateError(f"the state has {len(data)} bytes; more than {_MOST} could not be read back")
+        raise StateError(f"the state has {len(data):,} bytes; a file may have at most {_MOST:,}")
     atomic_write(path, data, follow=True)
 
 
@@ -182,7 +182,7 @@ def load_state(path: Path | str) -> State:
     try:
         return state_from_bytes(read_bytes(path, most=_MOST))
     except FileError as error:  # which names the file
-        advice = "; this run keeps one file per cell in states/" if (path / "states").is_dir() else ""
+        advice = "; choose a file in its states/ folder" if (path / "states").is_dir() else ""
         raise StateError(f"{error}{advice}") from error
     except (OSError, StateError) as error:
         told = error.strerror if isinstance(error, OSError) else error

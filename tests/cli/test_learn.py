@@ -160,7 +160,7 @@ def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
     route = ("route", "--net", town.tables, *ENDS)
     asked = (*route, "--state", "new/fleet.npz")
     assert cli(*asked, "--json").json()["vehicle"]["trips_learned"] == 12
-    assert "a vehicle of 1,830 kg; the state has 12 trips of it" in cli(*asked).out
+    assert "a vehicle of 1,830 kg; the state has 12 trips of this vehicle" in cli(*asked).out
     assert "a vehicle of 1,830 kg, the default; --vehicle FILE describes another" in cli(*route).out
 
 
@@ -169,9 +169,12 @@ def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
     told = cli(*one, "--vehicles", "vans.toml").out
     assert "the one trip judged lay inside its 95 % interval" in told
     far = words(town, times(log, 20.0, 1), state="far.npz")
-    assert "its one trip took 2" in cli(*far).fails(1)
+    assert "its only trip used 2" in cli(*far).fails(1)
     accepted = cli(*far, "--accept-unlikely").out
-    assert "Warning: vehicle 'van-1' was learned, but looks wrong: its one trip took 2" in accepted
+    assert (
+        "Warning: vehicle 'van-1' was learned, but its log looks wrong: its only trip used 2"
+        in accepted
+    )
     assert "the one trip judged lay outside its 95 % interval" in accepted
 
 
@@ -184,13 +187,13 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     assert model["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": None}
     assert learned["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": 6}
     told = cli(*route, "--state", "fleet.npz").out
-    assert "vehicle van-1 of 2,200 kg; the state has 6 trips of it" in told
+    assert "vehicle van-1 of 2,200 kg; the state has 6 trips of this vehicle" in told
     Path("new.toml").write_text("[van-9]\nmass = 2200.0\n")
     new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
     told = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
     assert "is a fleet's, so mass cannot be set; write it into the vehicle's file" in told
     told = cli(*route[:-2], *new).out
-    assert "the state has no trips of it, only what other vehicles have taught" in told
+    assert "the state has no trips of this vehicle and uses those of other vehicles" in told
     assert learned["observations"] > 50
     assert learned["trips_judged"] == 12
     edges = len(learned["edges"])
@@ -210,7 +213,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
     again = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "learned from before: 12 trips" in again
+    assert "skipped 12 trips with names that were already learned" in again
     of_van_2 = [line.partition(",")[0] for line in log.read_text().splitlines() if ",van-2," in line]
     longest = max(of_van_2, key=of_van_2.count)  # in a short trip one slip is all there is
     odd = log.read_text().replace(f"{longest},van-2", "u3,van-2").replace("t4,van-1", "u4,van-1")
@@ -224,11 +227,11 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert told.code == 0, told.err
     told = told.out
     assert "learned from 1 trip; 13 trips in all" in told
-    assert "1 trip could not be learned from:\n  " in told
+    assert "could not learn 1 trip:\n  " in told
     assert "u4" in told
     assert "nowhere" in told
-    assert "far from what was expected, and given less weight: 1 of the energies" in told
-    assert "standard deviations away" in told
+    assert "1 outlier among all energies so far, given less weight" in told
+    assert "standard deviations from the forecast" in told
 
 
 def test_trips_that_cannot_be_learned_leave_no_state(cli: Command, town: Any) -> None:
@@ -279,11 +282,11 @@ def times(log: Path, factor: float, trips: int) -> Path:
 @pytest.mark.parametrize(
     ("factor", "advice"),
     [
-        (1e-3, "Name the column energy_kwh"),
+        (1e-3, "rename the column energy_wh to energy_kwh"),
         (0.3, "check the unit of energy_wh"),
-        (3.0, "describe a vehicle that is unlike a car"),
-        (3600.0, "Divide them by 3600"),
-        (-1.0, "above 0 where the battery gives"),
+        (3.0, "if the vehicle is unlike a car"),
+        (3600.0, "divide them by 3600"),
+        (-1.0, "positive where the battery discharges"),
     ],
 )
 def test_energies_in_other_units_are_refused(
@@ -291,7 +294,7 @@ def test_energies_in_other_units_are_refused(
 ) -> None:
     told = cli(*words(town, times(log, factor, trips)), "--vehicles", "vans.toml").fails(1)
     assert "this log looks wrong: " in told
-    assert "times the energy that is expected of it; " in told
+    assert "times the expected energy; " in told
     assert advice in told
     assert "e+" not in told
     assert not Path("fleet.npz").exists()
@@ -313,7 +316,7 @@ def test_one_vehicle_in_another_unit_is_refused_alone(cli: Command, town: Any, l
     assert found["trips_learned"] == 6
     assert len(found["trips_refused"]) == 6
     (warning,) = found["warnings"]
-    assert warning.startswith("vehicle 'van-2' was refused: a typical one of its 6 trips took 0.001")
+    assert warning.startswith("vehicle 'van-2' was refused: its typical trip (of 6) used 0.001")
     assert "energy_kwh" in warning
     assert "--accept-unlikely" in warning
     kwh = [line.replace("energy_wh", "energy_kwh") for line in wrong if ",van-1," not in line]
@@ -336,7 +339,7 @@ def test_bad_input(cli: Command, town: Any, log: Path) -> None:
     Path("bad.csv").write_text("trip,edge,energy_wh\na,-00_10,lots\n")
     assert "line 2" in cli(*words(town, Path("bad.csv"))).fails(1)
     Path("few.toml").write_text("[van-1]\nmass = 2200.0\n")
-    assert "says nothing about vehicle 'van-2'" in cli(
+    assert "does not describe vehicle 'van-2'" in cli(
         *words(town, log), "--vehicles", "few.toml"
     ).fails(2)
     Path("wrong.toml").write_text("[van-1]\nmas = 2200.0\n")
@@ -346,7 +349,7 @@ def test_bad_input(cli: Command, town: Any, log: Path) -> None:
     assert "--net" in cli("learn", "--trips", log, "--state", "fleet.npz").fails(2)
     both = (*words(town, log), "--flat", "--elevation", ".")
     assert cli(*both).code in (1, 2)
-    assert "this is a folder" in cli(*words(town, log, state=".")).fails(2)
+    assert "is a folder" in cli(*words(town, log, state=".")).fails(2)
     assert not Path("fleet.npz").exists()
 
 
@@ -360,13 +363,13 @@ def test_a_state_of_something_else(
     cli(*words(town, log), "--json").json()
     (tmp_path / "elsewhere").mkdir()
     other = write_town(tmp_path / "elsewhere", SIDE + 1)
-    assert "roads other than these" in cli(*words(other, log)).fails(1)
-    assert "roads other than these" in cli(*words(town, log), "--flat").fails(1)
+    assert "another road network" in cli(*words(other, log)).fails(1)
+    assert "another road network" in cli(*words(town, log), "--flat").fails(1)
     run = ("run", "navigation/network", "--net", town.tables, "--rounds", "2", "--seeds", "1")
     assert cli(*run, "--policies", "gp-ts,prior", "-q", "--out", "run").code == 0
     for name in ("gp-ts", "prior"):
         for state in Path("run", "states").glob(f"{name}.*"):
-            assert "not learned by a fleet" in cli(*words(town, log, state=str(state))).fails(1)
+            assert "is not a fleet's state" in cli(*words(town, log, state=str(state))).fails(1)
 
 
 def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) -> None:

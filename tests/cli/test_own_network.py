@@ -172,7 +172,7 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     learned = cli("route", *net, "--elevation", tile, "--state", state, "--json").json()
     assert learned["observations"] > 0
     words = cli("route", *net, "--state", state).fails(1)
-    assert "learned on roads other than these: rise[" in words
+    assert "learned on another road network: rise[" in words
     assert "its elevation" in words
 
 
@@ -189,7 +189,7 @@ def test_flat(cli: Command, town: Any, tile: Path, tiny: str) -> None:
     state = Path("run") / "states" / "gp-ts.s0.seed00000.npz"
     assert cli("route", *net, "--flat", "--state", state, "--json").json()["flat"] is True
     words = cli("route", *net, "--state", state).fails(1)
-    assert "learned on roads other than these: rise[" in words
+    assert "learned on another road network: rise[" in words
     assert "for problems on roads" in cli("run", tiny, "--flat").fails(2)
     both = ("--flat", "--elevation", tile)
     assert "choose one" in cli("route", *net, *both).fails(1)

@@ -211,7 +211,7 @@ def test_a_vehicle_from_a_file_with_its_battery(cli: Command, town: Any) -> None
     shown = cli(*words, "--vehicle", "van.toml", "--charge", "90%").out
     assert f"battery: 900 Wh at the start, {battery['arrival_wh']:.0f} Wh at arrival, 95 %" in shown
     refused = cli(*words, "--vehicle", "van.toml", "--charge", "110").fails(1)
-    assert "may run empty: after edge" in refused
+    assert "may run empty from edge" in refused
     assert "(--anyway)" in refused
     anyway = cli(*words, "--vehicle", "van.toml", "--charge", "110", "--anyway")
     assert (anyway.code, "it may run empty: at 95 %" in anyway.out) == (0, True)
@@ -240,7 +240,9 @@ def test_closed_roads(cli: Command, town: Any) -> None:
     line["coordinates"] = [[lat, lon] for lon, lat in line["coordinates"]]
     Path("closed.geojson").write_text(json.dumps(line))
     open_still = cli(*words, "--close-file", "closed.geojson")
-    assert "closes no edge of this network; GeoJSON has longitude before latitude" in open_still.err
+    assert (
+        "closes no edge of this network; in GeoJSON, longitude comes before latitude" in open_still.err
+    )
     closed = cli(*words, "--close", "-00_10").fails(1)
     assert "no open route leads from edge -00_10 to edge -34_44: edge -00_10 is closed" in closed
     assert "has no edge '-00_11'" in cli(*words, "--close", "-00_11").fails(2)
@@ -250,7 +252,7 @@ def test_closed_roads(cli: Command, town: Any) -> None:
 
 def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -> None:
     words = ("route", "--net", town.net, *ENDS, "--depart")
-    assert "departure at 08:30: not used" in cli(*words, "08:30").out
+    assert "departure at 08:30 ignored" in cli(*words, "08:30").out
     assert cli(*words, "2025-03-14T08:30", "--json").json()["depart"] == "2025-03-14T08:30"
     assert "write HH:MM" in cli(*words, "soon").fails(2)
 
@@ -258,7 +260,7 @@ def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -
 def test_a_class_that_the_network_does_not_know(cli: Command, town: Any) -> None:
     assert cli("route", "--net", town.net, *ENDS, "--class", "delivery", "--json").json()["edges"]
     words = cli("route", "--net", town.tables, *ENDS, "--class", "delivery").fails(1)
-    assert "says nothing about vehicle class 'delivery'" in words
+    assert "has no vehicle class 'delivery'" in words
 
 
 def test_long_ids_fit_into_80_columns(cli: Command, town: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +358,7 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
     assert alone["observations"] == 0 < answers[0]["observations"]
     words = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1").fails(1)
-    assert "brings its own vehicle and model, so mass cannot be set" in words
+    assert "has its own vehicle and model, so mass cannot be set" in words
 
 
 def test_a_state_of_other_roads_is_refused(
@@ -372,7 +374,7 @@ def test_a_state_of_other_roads_is_refused(
     other = tmp_path / "other.net.xml"
     other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
     words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
-    assert "learned on roads other than these: length[" in words
+    assert "learned on another road network: length[" in words
 
 
 def test_a_sparse_state_of_other_roads_is_refused(cli: Command, town: Any, tmp_path: Path) -> None:
@@ -380,7 +382,7 @@ def test_a_sparse_state_of_other_roads_is_refused(cli: Command, town: Any, tmp_p
     other = tmp_path / "other.net.xml"
     other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
     words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
-    assert "learned on roads other than these: length[" in words
+    assert "learned on another road network: length[" in words
 
 
 def test_a_runs_own_vehicle_is_used(cli: Command, town: Any) -> None:
@@ -398,10 +400,10 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     assert missing.rstrip() == "superarm: --state none.npz: there is no such file"
     (tmp_path / "a-run" / "states").mkdir(parents=True)
     folder = cli("route", "--net", town.net, *ENDS, "--state", "a-run").fails(1)
-    assert "is a folder, not a file; give a file; this run keeps one file per cell in states/" in folder
+    assert "is a folder, not a file; name a file; choose a file in its states/" in folder
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
-    assert "does not say which policy made it" in words
+    assert "it has no spec of its policy" in words
 
 
 def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: Any) -> None:
@@ -414,9 +416,9 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: A
     learned += ("--accept-unlikely",)  # the same energy on every edge
     assert cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     again = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "left out, because trips with these names were learned from before: 6 trips" in again
+    assert "skipped 6 trips with names that were already learned" in again
     words = cli(*learned, "--outliers", "keep").fails(1)
-    assert "was learned with outliers 'weigh'; leave outliers out" in words
+    assert "; omit outliers, or start a new state" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)
     own = cli(*words, "--vehicle", "fleet.toml#van-1", "--json").json()
     other = cli(*words, "--vehicle", "fleet.toml#van-2", "--json").json()
@@ -428,7 +430,10 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: A
     widths = [each["energy_high_wh"] - each["energy_low_wh"] for each in (own, other)]
     assert own["edges"] != other["edges"] or widths[0] < widths[1]
     missing = cli(*words, "--vehicle", "fleet.toml").fails(2)
-    assert "fleet.toml holds several vehicles: write fleet.toml#van-1 or fleet.toml#van-2" in missing
+    assert (
+        "fleet.toml describes several vehicles; choose one: fleet.toml#van-1 or fleet.toml#van-2"
+        in missing
+    )
     assert "did you mean 'van-1'?" in cli(*words, "--vehicle", "fleet.toml#van1").fails(2)
 
 

@@ -447,5 +447,5 @@ def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
     assert cli(*one, "--state", state, "--json").json()["rounds"] == 2
     assert "states differ" in cli(*one, "--resume").fails(3)
     other = (*city, "--policies", "gp-ucb", "--out", "c")
-    told = "gp-ucb': this 'index-policy' state was made by another IndexPolicy: rule"
+    told = "gp-ucb': this 'index-policy' state does not match this IndexPolicy: rule"
     assert told in cli(*other, "--state", f"gp-ucb={state}").fails(2)

@@ -147,7 +147,7 @@ def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[s
         ),
         (
             {**SERIES, "policies": {"anew": {"policy": "r-gp-ucb", "epsilon": 0.0}}},
-            "this 'index-policy' state was made by another IndexPolicy: posterior.block",
+            "this 'index-policy' state does not match this IndexPolicy: posterior.block",
         ),
         (
             {"policies": {"ts": {"policy": "route-ts", "posterior": "streaming"}}},
@@ -231,7 +231,7 @@ def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
     kept = "states/ts.s0.seed00001.npz"
     shutil.copy(tmp_path / "other" / kept, tmp_path / "grown" / kept)
     told = made_longer(tmp_path)
-    assert [line.endswith("is of another moment than the cell") for line in told] == [False, True]
+    assert [line.endswith("does not match its cell") for line in told] == [False, True]
 
 
 def test_feedback_beyond_what_is_kept_means_all_rounds_again(
@@ -320,7 +320,7 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
         (("tz=STATE",), "there is no policy 'tz'; there are alone, joint"),
         (
             ("ucb=STATE",),
-            "policy 'ucb': this 'index-policy' state was made by another IndexPolicy: rule",
+            "policy 'ucb': this 'index-policy' state does not match this IndexPolicy: rule",
         ),
         (("prior=STATE",), "policy 'prior': it learns nothing"),
         (("STATE", "STATE"), r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is"),

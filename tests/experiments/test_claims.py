@@ -175,7 +175,7 @@ def test_skewed_seeds_decide_nothing(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": [4.0, 4.0, 4.0, 4.0, 1.2]})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
     assert verdict.verdict == "undecided"
-    assert "without skewness; 3.75 needed); undecided: 5 skewed seeds cannot tell" in verdict.evidence
+    assert "corrected for skewness; 3.75 needed); undecided: the 5 seeds are skewed" in verdict.evidence
 
 
 def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
         assert verdict.verdict == word, verdict.evidence
         if seeds == 5:
             assert (
-                "; undecided: 45 % of all seeds may be unlike these 5, and could outweigh a lead of "
-                "25 %; 11 seeds would do" in verdict.evidence
+                "; undecided: up to 45 % of all seeds may be unlike these 5, and could outweigh a "
+                "lead of 25 %; run at least 11 seeds" in verdict.evidence
             )
 
 
@@ -210,7 +210,7 @@ def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
     assert "−1.00 ± 0.10 (10 standard errors" in judge(run, told)[0].evidence
     (holds,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.5]}), told)
     assert holds.verdict == "holds"
-    assert "−1.00 ± 0.24 (4.1 standard errors, in which seeds share 50 % of" in holds.evidence
+    assert "−1.00 ± 0.24 (4.1 standard errors, corrected for the 50 % of data" in holds.evidence
     (verdict,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.6]}), told)
     assert verdict.verdict == "undecided"
 
@@ -251,8 +251,8 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     # a − b is (−2.5, −1.5) twice: mean −2, standard error √(1/3)/√4; the least total comes first.
     assert verdict.evidence == (
         "cumulative regret: a 11 ± 5.8, b 13 ± 5.5, c 70 ± 12; a − b seed by seed −2.00 ± 0.29 "
-        "(6.9 standard errors; 4.54 needed); undecided: 53 % of all seeds may be unlike these 4, and "
-        "could outweigh a lead of 15 %; 18 seeds would do (4 seeds, T = 2)"
+        "(6.9 standard errors; 4.54 needed); undecided: up to 53 % of all seeds may be unlike these 4, "
+        "and could outweigh a lead of 15 %; run at least 18 seeds (4 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
 

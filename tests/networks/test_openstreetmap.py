@@ -119,7 +119,7 @@ def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
             "line 2: the file holds <net>, not <osm>",
         ),
         (osm().replace('ref="5"', ""), "line 11: <nd> lacks the attribute 'ref'"),
-        ("<osm/>", "the map holds no roads for cars"),
+        ("<osm/>", "the map contains no roads for cars"),
         ('<!DOCTYPE osm [<!ENTITY a "aa">]>\n<osm>&a;</osm>', "line 1: a document type"),
         (
             osm().replace('lat="49.6"', 'lat="north"'),

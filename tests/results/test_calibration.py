@@ -89,7 +89,7 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
         "truth of arms in 50 %",
     ):
         assert caption in told
-    assert "All policies meet the same noise" in told
+    assert "All policies share the same noise" in told
     assert "Arms of one choice are correlated" in told
     for policy in policy_styles(run.policies):
         for share in calibration.calibrations(run)[policy]["choices"]:
@@ -115,7 +115,7 @@ def test_single_arms_are_told_once(tmp_path: Path) -> None:
     assert "choices in 50 %" in text
     for absent in ("Arms of one choice", "of each arm", "Settings that are compared"):
         assert absent not in text
-    assert "is judged by first choices, and by the truth behind the noise" in text
+    assert "first choices and the truth behind the noise show what a policy has learned" in text
 
 
 # --- shares, and how far they are from their levels ------------------------------------------
@@ -172,7 +172,7 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("Further away: ")[2]
+    assert "right" not in told.partition("Beyond chance: ")[2]
 
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
@@ -254,7 +254,7 @@ def test_all_shares_are_judged_at_once() -> None:
     told = calibration.calibration_verdict({"p": shares})
     assert "should: 1 of 3 shares" in told
     shares["trips"] = _share(4878)
-    told = calibration.calibration_verdict({"p": shares}).partition("Further away: ")[2]
+    told = calibration.calibration_verdict({"p": shares}).partition("Beyond chance: ")[2]
     assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
     # The same share is nothing to speak of among many others.
     many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}

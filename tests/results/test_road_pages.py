@@ -47,7 +47,7 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
         assert f"  distinct edges: {distinct}</tspan>" in maps
         assert f"Map: {policy}, distinct edges: {distinct}" in maps
     assert not re.search(r"\bnan\b|\binf\b", text)
-    assert "by how much those of one seed go together" in text
+    assert "account for the correlation within a seed" in text
 
 
 def test_the_truth_of_one_seed_has_no_error(make_run: MakeRun, tmp_path: Path) -> None:

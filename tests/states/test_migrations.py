@@ -123,7 +123,9 @@ def test_newer_schemas_and_those_without_a_step_are_refused() -> None:
 
 def test_a_step_leads_to_the_next_schema() -> None:
     migration("streaming-gp", 0)(lambda state: replace(state, schema=2))
-    with pytest.raises(StateError, match="from schema 0 gave 'streaming-gp' of schema 2; it must give"):
+    with pytest.raises(
+        StateError, match="from schema 0 must return schema 1, got 'streaming-gp' of schema 2"
+    ):
         streaming().restored(replace(streaming().state(), schema=0))
     with pytest.raises(InputError, match="already a migration of 'streaming-gp' from schema 0"):
         migration("streaming-gp", 0)(lambda state: state)
@@ -144,7 +146,7 @@ def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
         parts = {name: old(inner) for name, inner in part.parts.items()}
         return replace(part, spec=renamed(part.spec), parts=parts)
 
-    with pytest.raises(StateError, match="reach, which is not known here"):
+    with pytest.raises(StateError, match=r"unknown parameter .*reach"):
         loaded(old(state))
 
     @spec_migration("kernel", "squared-exponential")

@@ -20,19 +20,19 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run (RUN/states/CELL.npz) or a fleet has learned; default: the energy model."
-_BEGIN = "A state for a policy to begin with, such as RUN/states/CELL.npz. May be repeated."
+_BEGIN = "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
 _SETTING = "A parameter of the vehicle (mass, …), the roads (uturns) or a city (edges, city_seed)."
 _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
 _VEHICLE = "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
 _CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
 _CLOSED = "A closed edge or street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
-_LEARNED = "Where what was learned is kept; if the file exists, learning goes on from there."
+_LEARNED = "The state file to write; if it exists, learning resumes from it."
 _ENERGY = (
-    "What energies of edges hold: raw, the battery's own readings, what is stored in motion, too; net, "
-    "not that. By default each vehicle's trips tell."
+    "Whether energies of edges include kinetic energy: raw ones, the battery's own readings, do; net "
+    "ones do not. Detected for each vehicle by default."
 )
-_OUTLIERS = "What to do with energies far from any expected; default: the state's own, or weigh."
+_OUTLIERS = "How to treat energies far from their forecast; default: the state's own, or weigh."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
@@ -152,9 +152,7 @@ def report(directory: Path, as_json: bool, **asked: Any) -> None:
 @click.option("--close", multiple=True, metavar="EDGE", help=_CLOSED)
 @click.option("--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas.")
 @click.option("--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time.")
-@click.option(
-    "--charge", metavar="WH|%", help="What the battery holds at the start; default: it is full."
-)
+@click.option("--charge", metavar="WH|%", help="The battery's charge at the start; default: full.")
 @click.option("--anyway", is_flag=True, help="Print a route on which the battery may run empty.")
 @_choice(
     "--routing",
@@ -193,7 +191,7 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
 @click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
-@click.option("--accept-unlikely", is_flag=True, help="Learn trips that look wrong, too.")
+@click.option("--accept-unlikely", is_flag=True, help="Also learn trips that look wrong.")
 @_choice("--energy", "auto", "net", "raw", told=_ENERGY)
 @common_options
 def learn(as_json: bool, quiet: bool, **asked: Any) -> None:

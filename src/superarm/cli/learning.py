@@ -19,7 +19,7 @@ from superarm.states import held_alone, load
 from .common import check_elevation, check_file, check_network
 
 _MOST_TOLD = 5
-_DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "left out"}
+_DONE = {"keep": "given full weight", "weigh": "given less weight", "refuse": "dropped"}
 
 
 def learn(
@@ -41,7 +41,7 @@ def learn(
         check_file("--trips", table)
     check_file("--vehicles", vehicles)
     if state.is_dir():
-        raise SpecError(f"--state {state}: this is a folder; name a file in it")
+        raise SpecError(f"--state must be a file; {state} is a folder")
     if state.exists():
         require_regular(state)  # before it is locked: a lock beside a device would remain
     place = None if elevation is None else str(elevation)
@@ -51,7 +51,7 @@ def learn(
     logged = [trip for path in trips for trip in read_trips(path, graph)]
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         name = strange[0] or "(none)"
-        raise SpecError(f"{vehicles} says nothing about vehicle {name!r}; add a table for it")
+        raise SpecError(f"{vehicles} does not describe vehicle {name!r}; add a table for it")
     given: dict[str, Any] = {"accept_unlikely": accept_unlikely}
     if outliers is not None:
         given["outliers"] = outliers
@@ -67,7 +67,7 @@ def _learned(state: Path, graph: LineGraph, trips: list[LoggedTrip], **options: 
     if state.exists():
         found = load(state)
         if not isinstance(found, IndexPolicy):
-            raise StateError(f"{state} was not learned by a fleet")
+            raise StateError(f"{state} is not a fleet's state; choose another file for --state")
         policy = found
     lesson = learn_trips(graph, trips, policy=policy, **options)
     if lesson.refused and not lesson.trips and not lesson.known:
@@ -88,39 +88,35 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
              f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
     if lesson.raw:
         lines.append(
-            f"energies of {counted(lesson.raw, 'trip')} were taken as raw: they hold what is stored in "
-            "motion (--energy net: they do not)"
+            f"energies of {counted(lesson.raw, 'trip')} look raw: they include kinetic energy "
+            "(--energy net overrides this)"
         )
     if lesson.known:
-        lines.append(
-            "left out, because trips with these names were learned from before: "
-            f"{counted(lesson.known, 'trip')}"
-        )
+        lines.append(f"skipped {counted(lesson.known, 'trip')} with names that were already learned")
     lines += [f"Warning: {warning}" for warning in lesson.warnings[:_MOST_TOLD]]
     if len(lesson.warnings) > _MOST_TOLD:
         lines.append(f"  … {len(lesson.warnings) - _MOST_TOLD} more warnings (--json has all)")
     if lesson.refused:
-        lines.append(f"{counted(len(lesson.refused), 'trip')} could not be learned from:")
+        lines.append(f"could not learn {counted(len(lesson.refused), 'trip')}:")
         lines += [f"  {name}: {why}" for name, why in list(lesson.refused.items())[:_MOST_TOLD]]
         if len(lesson.refused) > _MOST_TOLD:
             lines.append("  … (--json has all)")
     if gp.outlying:
-        far = f"far from what was expected, and {_DONE[gp.outliers]}"
-        lines.append(
-            f"{far}: {gp.outlying:,} of the energies in all{'; the latest:' * bool(gp.flagged)}"
-        )
+        count = counted(gp.outlying, "outlier")
+        latest = "; the latest:" if gp.flagged else ""
+        lines.append(f"{count} among all energies so far, {_DONE[gp.outliers]}{latest}")
         for each in gp.flagged[-_MOST_TOLD:]:
             ids = [graph.ids[edge] for edge in each.edges.tolist()]
             place = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
-            away = f"{each.score:.1f} standard deviations away"
+            away = f"{each.score:.1f} standard deviations from the forecast"
             lines.append(f"  {place}: {each.reward:.1f} Wh without turns and heights, {away}")
     if gp.trips:
         scales = gp.fitted
         lines.append(
-            f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
-            f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
-            f"{scales.noise:.1f} Wh an edge and {100.0 * scales.noise_share:.0f} % of what "
-            "rolling, drag and height take there, more where it takes long"
+            f"roads differ from the energy model by {scales.own:.1f} Wh an edge, plus "
+            f"{scales.near:.1f} Wh shared by neighbours; drives of one edge differ by "
+            f"{scales.noise:.1f} Wh plus {100.0 * scales.noise_share:.0f} % of its energy for "
+            "rolling, drag and height, and more on slow edges"
         )
     held = gp.held
     if held.trips:

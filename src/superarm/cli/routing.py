@@ -57,7 +57,7 @@ def ask(
         if close_file is not None:
             closed += (along := router.closed_by(read_closures(close_file)))
             if not along:
-                advice = "GeoJSON has longitude before latitude"
+                advice = "in GeoJSON, longitude comes before latitude"
                 say(f"superarm: {close_file} closes no edge of this network; {advice}", err=True)
         asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}
         return router.route(start, goal, **asked, anyway=anyway)
@@ -106,8 +106,8 @@ def _vehicle(answer: RouteAnswer) -> str:
     if trips is None:
         return told
     if not trips:
-        return f"{told}; the state has no trips of it, only what other vehicles have taught"
-    return f"{told}; the state has {counted(trips, 'trip')} of it"
+        return f"{told}; the state has no trips of this vehicle and uses those of other vehicles"
+    return f"{told}; the state has {counted(trips, 'trip')} of this vehicle"
 
 
 def _battery(answer: RouteAnswer) -> list[str]:
@@ -122,12 +122,12 @@ def _battery(answer: RouteAnswer) -> list[str]:
     ]
     if told["lost_wh"] > 0.0:
         lines.append(
-            f"  {told['lost_wh']:.0f} Wh won back downhill are lost, because the battery is full"
+            f"  {told['lost_wh']:.0f} Wh recovered downhill are lost, because the battery is full"
         )
     if told["missing_wh"] > 0.0:
         lines.append(
-            f"  it may run empty: at 95 % {_signed(told['lowest_wh'])} Wh after edge "
-            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh less than the reserve of "
+            f"  it may run empty: at 95 % as little as {_signed(told['lowest_wh'])} Wh after edge "
+            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh below the reserve of "
             f"{told['reserve_wh']:.0f} Wh"
         )
     return lines
@@ -136,7 +136,7 @@ def _battery(answer: RouteAnswer) -> list[str]:
 def _conditions(answer: RouteAnswer) -> list[str]:
     """What was asked for beside the ends."""
     closed = [f"{counted(answer.closed, 'edge')} closed"] * bool(answer.closed)
-    unused = f"departure at {answer.depart}: not used, energies do not depend on it here"
+    unused = f"departure at {answer.depart} ignored: energies do not depend on it here"
     return closed + [unused] * (answer.depart is not None and not answer.timed)
 
 
@@ -153,19 +153,18 @@ def _track_record(answer: RouteAnswer) -> list[str]:
 
 def _cautions(answer: RouteAnswer) -> list[str]:
     """What keeps the route from being the one of least expected energy."""
-    some = f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to"
+    some = f"{answer.cut_edges} of the network's {len(answer.graph)} edge costs were clipped"
     cut = (
-        "cost less than their height potential; they were counted as costing exactly that, so a route "
-        "with lower expected energy may exist"
+        "to their height potential"
         if answer.routing == "potential"
-        else "give energy back; rectified routing counts each as a small cost and may miss savings "
-        "downhill"
+        else "to a small positive cost, because rectified routing cannot use energy recovered downhill"
     )
     flat = (
-        "all roads count as level: the file has no heights, or --flat leaves them out (--elevation "
-        "PATH adds them)"
+        "all roads count as level: the file has no heights, or you passed --flat (--elevation PATH "
+        "adds heights)"
     )
-    return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
+    clipped = f"the route may be slightly suboptimal: {some} {cut}"
+    return [clipped] * bool(answer.cut_edges) + [flat] * answer.flat
 
 
 def _comparison(name: str, leg: Leg, best: Leg) -> str:

@@ -55,7 +55,7 @@ def run_demo(
     console.print(
         "An electric car makes the same trip every day. It learns how much energy each\n"
         "road takes, and what it measures on one road tells it something about others.\n"
-        f"First comes seed {seed}, one of {experiment.seeds} that differ in the roads' energies.\n",
+        f"You first see seed {seed}, one of {experiment.seeds}; each draws its own road energies.\n",
         highlight=False,
     )
     with display(console, city, rounds, delay) as show:

@@ -76,10 +76,10 @@ class Outcome(NamedTuple):
         energy = self.row(LEARNER).energy
         fastest = self.row("fastest").energy
         return (
-            f"The table is the mean of {len(energy)} seeds (± standard error). Every seed is the same "
-            f"city and trip with other road energies: {LEARNER} needs {energy.min():.0f} to "
-            f"{energy.max():.0f} Wh per trip in the end. In the animation's, seed {self.first_seed}, "
-            f"it needs {energy[0]:.0f} Wh and the fastest route {fastest[0]:.0f} Wh."
+            f"The table shows means over {len(energy)} seeds (± standard error). All seeds have the "
+            f"same city and trip; each draws its own road energies: {LEARNER} ends at "
+            f"{energy.min():.0f} to {energy.max():.0f} Wh per trip. The animation shows seed "
+            f"{self.first_seed}: {energy[0]:.0f} Wh, and {fastest[0]:.0f} Wh on the fastest route."
         )
 
     def conclusion(self) -> str:
@@ -112,7 +112,7 @@ def _compared(learner: Row, other: Row, words: str) -> str:
     difference = float((learner.energy - other.energy).mean())
     if len(learner.energy) < LEAST_SEEDS:
         sign = f"{difference:+.0f}".replace("-", "−")
-        return f"{sign} Wh beside {words} ({counted(len(learner.energy), 'seed')}: too few to tell)"
+        return f"{sign} Wh against {words} ({counted(len(learner.energy), 'seed')}: too few to tell)"
     if within_noise(learner.energy - other.energy):
         told = f"{difference:+.0f}".replace("-", "−")
         return f"about as much as {words} ({told} Wh, within noise)"

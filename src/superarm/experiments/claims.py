@@ -256,9 +256,9 @@ def _errors_text(lead: Lead, shared: float) -> str:
     text = f"{number} standard error{'s' * (number != '1')}"
     corrected = significant(abs(lead.corrected), 2)
     if corrected != number:
-        text += f", {corrected} without skewness"
+        text += f", {corrected} corrected for skewness"
     if shared:
-        text += f", in which seeds share {100 * shared:.0f} % of their data"
+        text += f", corrected for the {100 * shared:.0f} % of data that seeds share"
     return text
 
 
@@ -267,11 +267,11 @@ def _doubt(lead: Lead, limit: float) -> str:
     if not abs(lead.t) > limit:
         return ""
     if abs(lead.corrected) <= limit:
-        return f"; undecided: {lead.seeds} skewed seeds cannot tell rare bad ones from none"
+        return f"; undecided: the {lead.seeds} seeds are skewed, and may miss rare bad ones"
     return (
-        f"; undecided: {100 * unlike_share(lead.seeds):.0f} % of all seeds may be unlike these "
-        f"{lead.seeds}, and could outweigh a lead of {100 * abs(lead.mean) / lead.scale:.2g} %; "
-        f"{lead.seeds_needed:,} seeds would do"
+        f"; undecided: up to {100 * unlike_share(lead.seeds):.0f} % of all seeds may be unlike these "
+        f"{lead.seeds}, and could outweigh a lead of {100 * abs(lead.mean) / lead.scale:.2g} %; run "
+        f"at least {lead.seeds_needed:,} seeds"
     )
 
 

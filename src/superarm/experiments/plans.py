@@ -135,9 +135,9 @@ class Plan:
         cells = len(settings) * seeds * len(base.policies)
         if cells > MOST_CELLS:
             raise SpecError(
-                f"{len(settings):,} settings × {seeds:,} seeds × {len(base.policies)} policies are "
-                f"{cells:,} cells, more than the {MOST_CELLS:,} of the largest run; split it into "
-                "several runs"
+                f"a run may have at most {MOST_CELLS:,} cells, got {cells:,} ({len(settings):,} "
+                f"settings × {seeds:,} seeds × {len(base.policies)} policies); split it into several "
+                "runs"
             )
         starts, first = find_starts(variants[0], states, seed=first_seed, rounds=rounds)
         rehearse = partial(_rehearse, seed=first_seed, first=first, starts=starts)

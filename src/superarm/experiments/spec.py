@@ -196,8 +196,8 @@ def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     if count > _MOST_SETTINGS:
         sizes = " × ".join(f"{len(values):,} values of {key}" for key, values in swept.items())
         raise SpecError(
-            f"the sweep has {count:,} settings ({sizes}); a run has at most {_MOST_SETTINGS:,}: sweep "
-            "fewer values, or split it into several runs"
+            f"a run may have at most {_MOST_SETTINGS:,} settings, got {count:,} ({sizes}); sweep fewer "
+            "values, or split it into several runs"
         )
     for key, values in swept.items():
         if any(value in values[:place] for place, value in enumerate(values)):

@@ -49,15 +49,15 @@ _DESCENT = 0.2  # share of what an edge moves: below it its ratio says nothing
 _WHOLE = 0.5  # the same of a trip: a heavy vehicle taken for a car gains more by descending
 _LEAST_LEARNED = 0.3  # of forecasts over the model's: a state that expects less says nothing
 
-ANYWAY = "If it is right, learn it with --accept-unlikely (accept_unlikely=True)"
+ANYWAY = "If the log is right, pass --accept-unlikely (accept_unlikely=True)"
 Shift = Literal["late", "early", "reversed"]
 _EXPLAINED: Mapping[Shift, str] = {
-    "late": "each energy fits the edge before its own: the energies are one row late. Move energy_wh "
-    "one row up within each trip",
-    "early": "each energy fits the edge behind its own: the energies are one row early. Move energy_wh "
-    "one row down within each trip",
-    "reversed": "the energies fit the same roads in the other direction: climbs cost what descents "
-    "should. Use the edge ids of the direction driven",
+    "late": "energies fit the previous edge better than their own: they are one row late. Move "
+    "energy_wh one row up within each trip",
+    "early": "energies fit the next edge better than their own: they are one row early. Move "
+    "energy_wh one row down within each trip",
+    "reversed": "energies fit the opposite direction of each road: climbs cost what descents should. "
+    "Use the edge ids of the direction driven",
 }
 
 
@@ -120,10 +120,10 @@ class Finding(NamedTuple):
 
     def said_of(self, vehicle: str, accepted: bool) -> str:
         """What to say of the vehicle, where unlikely trips are accepted or not."""
-        name = f"vehicle {vehicle!r}" if vehicle else "the vehicle without a name"
+        name = f"vehicle {vehicle!r}" if vehicle else "the unnamed vehicle"
         if self.refused and not accepted:
             return f"{name} was refused: {self.message}. {ANYWAY}"
-        return f"{name} was learned, but looks wrong: {self.message}"
+        return f"{name} was learned, but its log looks wrong: {self.message}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,8 +184,8 @@ def _of_ratio(ratio: float, trips: int, limits: Limits) -> Finding | None:
     least, most = limits.unusual
     if least < ratio < most:
         return None
-    whose = "its one trip" if trips == 1 else f"a typical one of its {trips} trips"
-    message = f"{whose} took {_shown(ratio)} times the energy that is expected of it; {_advice(ratio)}"
+    whose = "its only trip" if trips == 1 else f"its typical trip (of {trips})"
+    message = f"{whose} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
     least, most = limits.refused
     return Finding(message, refused=not least < ratio < most)
 
@@ -196,19 +196,18 @@ def _shown(ratio: float) -> str:
 
 def _advice(ratio: float) -> str:
     if ratio <= 0.0:
-        return "energy_wh must be above 0 where the battery gives, and below where it is charged"
+        return "energy_wh must be positive where the battery discharges, negative where it charges"
     if ratio < 0.01:
-        return "are these kWh? Name the column energy_kwh instead of energy_wh"
+        return "if the values are in kWh, rename the column energy_wh to energy_kwh"
     if ratio > 100.0:
-        return "are these joules or watt-seconds? Divide them by 3600"
-    return "check the unit of energy_wh, and describe a vehicle that is unlike a car (--vehicles)"
+        return "if the values are in joules (watt-seconds), divide them by 3600"
+    return "check the unit of energy_wh; if the vehicle is unlike a car, describe it with --vehicles"
 
 
 def _of_all(vehicles: Iterable[list[Energies]]) -> str:
     trips = [each for every in vehicles for each in every]
     ratio = typical_ratio(trips).value
-    took = f"a typical trip took {_shown(ratio)} times the energy that is expected of it"
-    return f"{took}; {_advice(ratio)}"
+    return f"the typical trip used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
 
 
 # --- along a trip --------------------------------------------------------------------------

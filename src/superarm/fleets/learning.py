@@ -3,19 +3,18 @@
 A log is a table with one row for each edge or for each trip:
 
 =============  =======================================================================
-``trip``       what tells a vehicle's trips apart in all logs; a trip is learned once, however often
-               it is given
-``vehicle``    its name, where there are several; unnamed trips are one vehicle's
-``edge``       the edge that the row is about, in the order of the road; or
+``trip``       a name, unique among all trips of the vehicle in all logs; each trip is learned once
+``vehicle``    its name, if there are several; unnamed trips belong to one vehicle
+``edge``       the edge's id, in driving order; or
 ``edges``      the ids of all edges of the trip, separated by spaces
-``energy_wh``  what the battery gave on the edge, or on the whole trip; or ``energy_kwh``
+``energy_wh``  energy drawn from the battery on the edge, or on the whole trip; or ``energy_kwh``
 =============  =======================================================================
 
 and, where the log has them,
 
 ===================  =================================================================
-``start_speed_m_s``  how fast the vehicle was when the row's first edge began; an empty entry: not known
-``end_speed_m_s``    how fast it was when the row's last edge ended
+``start_speed_m_s``  the vehicle's speed where the row's first edge begins; empty if unknown
+``end_speed_m_s``    its speed where the row's last edge ends
 ===================  =================================================================
 
 or one row for each point of a GPS trace (extra ``gps``), in the order of time:
@@ -23,14 +22,13 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 =============  =======================================================================
 ``time_s``     seconds
 ``lat``        latitude in degrees; ``lon`` longitude
-``counter_wh`` what the battery has given up to then: a counter, of which only changes matter
+``counter_wh`` energy drawn from the battery so far: a counter, of which only changes matter
 =============  =======================================================================
 
-Some edges of a trip may be missing: nothing is then learned about them. The energy of a whole trip is
-learned as the sum of its edges. What is stored in height is known, and what turns are expected to add
-is taken as known; both are subtracted first. So is the motion that is expected in a battery's own
-readings: see :mod:`superarm.fleets.reading`. Logs that cannot be right are refused: see
-:mod:`superarm.fleets.checks`.
+Edges of a trip may be missing; nothing is then learned about them. The energy of a whole trip is
+learned as the sum of its edges. Potential energy and the expected cost of turns are subtracted first,
+and so is the kinetic energy expected in a battery's own readings: see :mod:`superarm.fleets.reading`.
+Logs that cannot be right are refused: see :mod:`superarm.fleets.checks`.
 """
 
 from __future__ import annotations
@@ -103,14 +101,14 @@ class LoggedTrip:
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """What became of a log."""
+    """The result of :func:`learn_trips`."""
 
     policy: IndexPolicy
-    trips: int  # learned from now
-    known: int  # learned from before, and left out
-    refused: Mapping[str, str] = field(default_factory=dict)  # why trips could not be learned from
+    trips: int  # learned by this call
+    known: int  # learned by an earlier call, and skipped
+    refused: Mapping[str, str] = field(default_factory=dict)  # reasons, by name of the trip
     warnings: tuple[str, ...] = ()  # what looks wrong with the log
-    raw: int = 0  # trips learned from now whose energies hold what is stored in motion
+    raw: int = 0  # trips learned by this call whose energies include kinetic energy
 
     @property
     def posterior(self) -> RoadGP:
@@ -153,7 +151,7 @@ def _step(trip: LoggedTrip) -> int:
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
-    """A policy that takes the routes of least expected energy, before it has learned anything.
+    """A new policy that chooses the route of least expected energy.
 
     ``options``: ``scales``, ``refit`` and ``outliers`` of :class:`~superarm.models.FleetModel`.
     """
@@ -164,12 +162,12 @@ def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
     """How these roads differ from those that a fleet has learned on, in words."""
     ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
     if len(graph) != len(posterior.sizes):
-        return f"these have {len(graph):,} edges, and those {len(posterior.sizes):,}"
-    names = {"turns": "which roads lead into which", "length": "the lengths of roads"}
+        return f"this network has {len(graph):,} edges, the state's has {len(posterior.sizes):,}"
+    names = {"turns": "the turns between roads", "length": "the lengths of roads"}
     for name, what in names.items():
         if difference(ours[name], theirs.get(name)):
             return f"{what} differ"
-    told = "speed limits or heights differ, or only one of the two has heights"
+    told = "speed limits or heights differ, or only one network has heights"
     return told if difference(road_sizes(graph), posterior.sizes) else None
 
 
@@ -183,11 +181,18 @@ def learn_trips(
     energy: Energy = "auto",
     **options: Any,
 ) -> Lesson:
-    """What a policy knows after these trips: one that has learned before, or a new one.
+    """Learn from trips, into a new policy or into one that has learned before.
 
-    ``options`` are those of a new one; a policy that differs from them is refused. ``accept_unlikely``:
-    learn trips that look wrong, too (see :func:`~superarm.fleets.check_log`). ``energy`` says whether
-    energies hold what is stored in motion ("raw") or not ("net"); by default the log tells.
+    Args:
+        graph: The roads.
+        trips: As :func:`read_trips` returns them; trips that the policy has learned are skipped.
+        policy: The policy to update; a new one by default.
+        vehicles: Descriptions of vehicles by name; others are the default vehicle.
+        accept_unlikely: Whether to learn trips that look wrong, too (see
+            :func:`~superarm.fleets.check_log`).
+        energy: Whether energies of edges include kinetic energy ("raw") or not ("net"); by default it
+            is detected.
+        options: As for :func:`fleet_policy`. They must agree with ``policy`` if both are given.
     """
     require_choice(energy, "energy", get_args(Energy))
     if policy is None:
@@ -269,13 +274,16 @@ def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str,
     """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP):
-        raise StateError("this state was not learned by a fleet")
+        raise StateError("this is not a fleet's state; pass one that learn_trips made")
     if unlike := unlike_roads(posterior, graph):
-        told = f"this state was learned on roads other than these: {unlike}"
-        raise StateError(f"{told}; give the network of its log, and its elevation")
+        told = f"this state was learned on another road network: {unlike}"
+        raise StateError(f"{told}; pass the network and elevation that it was learned on")
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
-            raise StateError(f"this state was learned with {name} {held!r}; leave {name} out")
+            raise StateError(
+                f"this state was learned with {name} {held!r}, got {value!r}; omit {name}, or start a "
+                "new state"
+            )
     return posterior
 
 
@@ -344,7 +352,7 @@ def _metered(
         before, after = graph.ids[route[first]], graph.ids[route[first + 1]]
         jump = (
             f"trip {_name(trip)!r} jumps {gaps[first] / 1000.0:.1f} km from edge {before} to edge "
-            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share its name, "
+            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share this name, "
             "rename one"
         )
     speeds = np.array([section[2:] for section in trip.sections], dtype=np.float64)
@@ -368,8 +376,8 @@ def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> No
     both = np.count_nonzero((head[:-1] == tail[1:]) & (tail[:-1] == head[1:]))  # turned round
     if backward - both >= 2 and backward > 2 * forward:
         raise InputError(
-            "its edges run backwards: each ends where the one before it begins. Sort its rows in the "
-            "order of driving, or use the edge ids of the direction driven"
+            "its edges run backwards: each ends where the previous one begins. Sort its rows in "
+            "driving order, or use the edge ids of the direction driven"
         )
     inside = of[:-1] == of[1:]
     missing = np.bincount(of[1:][inside], gaps[inside], int(of[-1]) + 1)
@@ -377,8 +385,8 @@ def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> No
     if too_long.any():
         metres = missing[too_long][0]
         raise InputError(
-            f"its energy is that of edges {metres:,.0f} m apart: it holds what the edges between them "
-            "took, too. List all edges that were driven"
+            f"one of its energies covers edges with a gap of {metres:,.0f} m, and so includes edges "
+            "that are missing. List all edges that were driven"
         )
 
 
@@ -400,7 +408,10 @@ def _split(trip: Trips, arms: list[int]) -> list[Trips]:
 
 
 def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
-    """The trips of a table, ``.csv`` plain or packed; see above. Traces are matched to the roads."""
+    """Read a table of trips, ``.csv`` plain or packed, and match GPS traces to the roads.
+
+    The module's docstring describes the columns.
+    """
     path = Path(path)
     try:
         with open_packed(path) as file:
@@ -408,8 +419,8 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
             data = file.read(_MOST_BYTES + 1) if stated <= _MOST_BYTES else b""
         if max(stated, len(data)) > _MOST_BYTES:
             raise FileError(
-                f"{path} has more than {_MOST_BYTES:,} bytes, the most that is read at once; split it "
-                "by trips, and give each part with --trips"
+                f"{path} is larger than {_MOST_BYTES:,} bytes, the limit for one table; split it "
+                "between trips, and pass each part with --trips"
             )
         text = data.decode("utf-8-sig")
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
@@ -424,7 +435,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         raise FileError(
             f"{path}: the first line must name the columns trip, energy_wh (or energy_kwh) and either "
             "edge (one row for each edge) or edges (one row for each trip), or else trip, time_s, lat, "
-            f"lon and counter_wh; it names {', '.join(sorted(names)) or 'none':.200}"
+            f"lon and counter_wh; got {', '.join(sorted(names)) or 'none':.200}"
         )
     column = "edge" if "edge" in names else "edges"
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
@@ -434,8 +445,8 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     for line, entries in rows[1:]:
         if len(entries) > len(rows[0].entries):
             raise FileError(
-                f"{path}, line {line}: it has {len(entries)} entries under {len(rows[0].entries)} "
-                "columns; write decimals with a point"
+                f"{path}, line {line}: {len(entries)} entries for {len(rows[0].entries)} columns; "
+                "write decimals with a point"
             )
         row = dict(zip(rows[0].entries, entries, strict=False))
         found.append((row.get("trip") or "", row.get("vehicle") or "", read(path, line, row)))
@@ -446,7 +457,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     for (name, _), count in Counter(key for key, _ in groups).items():
         if count > 1:
             raise FileError(
-                f"{path}: the rows of trip {name!r} do not follow one another; sort the table by trip"
+                f"{path}: the rows of trip {name!r} are not contiguous; sort the table by trip"
             )
         if not name:
             raise FileError(f"{path}: a row does not name its trip; give each trip a name")
@@ -476,9 +487,7 @@ def _rows(path: Path, text: str) -> list[_Row]:
     counts = Counter(rows[0].entries)
     for name, count in counts.items():
         if count > 1:
-            raise FileError(
-                f"{path}: the first line names the column {name!r:.60} twice; leave one out"
-            )
+            raise FileError(f"{path}: the first line names the column {name!r:.60} twice; remove one")
     return rows
 
 
@@ -507,9 +516,9 @@ def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> Lo
         jump = ""
         if len(pieces) > 1:
             at = times[pieces[1].start - 1]
-            jump = f"its clock or its places jump {len(pieces) - 1} times, first after time_s {at:g}"
+            jump = f"its clock or position jumps {len(pieces) - 1} times, first after time_s {at:g}"
         return LoggedTrip(name=name, vehicle=vehicle, sections=tuple(sections), jump=jump)
-    unread = unread or "its points and its counter tell of no whole edge"
+    unread = unread or "its points and counter readings do not cover a whole edge"
     return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=unread)
 
 
@@ -526,8 +535,8 @@ def _number(
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or abs(number) > most:
-        told = f"{path}, line {line}: {column} is {text!r:.60}; it must be a number"
-        raise FileError(f"{told} from {-most:,.0f} to {most:,.0f}")
+        wanted = f"{column} must be a number from {-most:,.0f} to {most:,.0f}"
+        raise FileError(f"{path}, line {line}: {wanted}, got {text!r:.60}")
     return number
 
 
@@ -538,7 +547,7 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
         raise FileError(f"{path}, line {line}: {column} must not be empty")
     speeds = [_number(path, line, row, name, _FASTEST) if row.get(name) else None for name in _SPEEDS]
     if min(speed or 0.0 for speed in speeds) < 0.0:
-        raise FileError(f"{path}, line {line}: speeds must be 0 m/s or more")
+        raise FileError(f"{path}, line {line}: speeds must not be negative")
     if "energy_kwh" in row:
         energy = 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0)
     else:

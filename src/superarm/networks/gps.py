@@ -80,20 +80,25 @@ def match_trace(
     noise: float | None = None,
     metres: bool | None = None,
 ) -> MatchedTrace:
-    """The route that was driven along ``places``: longitudes and latitudes in degrees, (p, 2).
+    """Match a GPS trace to the route that was driven.
 
-    ``times`` in seconds rise; without them the clock counts points. ``metres``: places are x and y of
-    the network; by default where it does not know where on Earth it is. Points more than 10 ``noise``
-    from any road are left out. Where points leave a way open it is the shortest, and marked.
+    Points farther than 10 ``noise`` from any road are dropped. Where points are too far apart to
+    determine the route, it takes the shortest way, and marks it as ``guessed``.
 
-    ``noise`` in metres is by default estimated from how far points are from the nearest roads, and at
-    least 5. Matching with too little noise costs several times as long and finds wrong ways.
+    Args:
+        graph: The roads.
+        places: Longitudes and latitudes in degrees, (p, 2).
+        times: Rising, in seconds; by default one second per point.
+        noise: The standard deviation of a point in metres. By default it is estimated from the
+            distances of points to the nearest roads, and at least 5. With too small a value, matching
+            takes several times as long and finds wrong routes.
+        metres: Whether ``places`` are x and y of the network in metres; by default if the network has
+            no geographic reference.
     """
     points = as_features(places, "places", columns=2)
     if len(points) > MOST_POINTS:
         raise InputError(
-            f"a trace has {len(points):,} points, and at most {MOST_POINTS:,} are matched; split it "
-            "into trips"
+            f"a trace may have at most {MOST_POINTS:,} points, got {len(points):,}; split it into trips"
         )
     clock = np.arange(len(points)) * 1.0 if times is None else _rising(times, "times", len(points))
     if not (graph.network.lon_lat is None if metres is None else metres):

@@ -115,8 +115,8 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
                 atomic_write(kept, net.read_bytes())
             except OSError as error:
                 raise FileError(
-                    f"{path}: the SUMO network made of it cannot be kept in {folder} ({error}); set "
-                    "XDG_CACHE_HOME to a folder that can be written"
+                    f"{path}: the converted SUMO network cannot be cached in {folder} ({error}); set "
+                    "XDG_CACHE_HOME to a writable folder"
                 ) from error
     return kept
 
@@ -145,7 +145,7 @@ class _Map:
         self._file.read(self._start, self._end, copy_to=copy_to)
         self._on_roads &= self._known
         if not self._on_roads:
-            raise InputError(f"{path}: the map holds no roads for cars")
+            raise InputError(f"{path}: the map contains no roads for cars")
 
     def has_heights(self) -> bool:
         """Whether the roads have heights; an error where only some of them do."""
@@ -153,8 +153,8 @@ class _Map:
         if 0 < tagged < total:
             raise InputError(
                 f"{self._file.path}: only {tagged} of {total} road nodes have a height (an ele tag); "
-                "give elevation= (--elevation) with SRTM tiles, which replaces them, or flat=True "
-                "(--flat), which leaves heights out"
+                "pass elevation= (--elevation) with SRTM tiles to replace them, or flat=True (--flat) "
+                "to ignore heights"
             )
         return tagged > 0
 

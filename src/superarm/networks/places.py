@@ -102,8 +102,8 @@ class Places:
         length = float(np.abs(drawn.step).sum())
         if length > _LONGEST_LINE:
             raise InputError(
-                f"a line of {length / 1000.0:,.0f} km runs through the network, more than the "
-                f"{_LONGEST_LINE / 1000.0:,.0f} km that are compared with its roads; split it"
+                f"a line may run at most {_LONGEST_LINE / 1000.0:,.0f} km through the network, got "
+                f"{length / 1000.0:,.0f} km; split it"
             )
         (budget or Budget()).spend(_PER_STEP * length / _STEP)
         drawn = drawn.split(_PIECE)
@@ -264,8 +264,8 @@ class Budget:
         self.left -= steps
         if self.left < 0.0:
             raise InputError(
-                "lines and areas have too many corners in too many places for this network; simplify "
-                "them, or leave out those that do not matter"
+                "lines and areas have too many corners for this network; simplify them, or remove "
+                "those that do not matter"
             )
 
 

@@ -25,19 +25,22 @@ def read_network(
     flat: bool = False,
     cache: bool | None = None,
 ) -> RoadNetwork:
-    """The network in a folder of csv tables, a SUMO ``.net.xml`` or an OpenStreetMap ``.osm`` file.
+    """Read a folder of csv tables, a SUMO ``.net.xml`` or an OpenStreetMap ``.osm`` file.
 
-    Files may be packed (``.gz``, ``.xz``). OpenStreetMap needs the ``[sumo]`` extra.
-    ``elevation``: SRTM tiles whose heights take the place of the network's own. ``flat``: all roads
-    at one height. ``cache``: whether a network that was read is kept beside its file, and used as long
-    as that does not change (:mod:`superarm.networks.cache`); by default unless ``SUPERARM_CACHE`` is 0.
+    Args:
+        path: The folder or file; files may be packed (``.gz``, ``.xz``). OpenStreetMap needs the
+            ``[sumo]`` extra.
+        elevation: SRTM tiles whose heights replace the network's own.
+        flat: Whether all roads are at one height.
+        cache: Whether to cache the network beside its file until the file changes
+            (:mod:`superarm.networks.cache`); by default unless ``SUPERARM_CACHE`` is 0.
     """
     if flat and elevation is not None:
-        raise InputError("elevation gives roads their heights, and flat takes them away; choose one")
+        raise InputError("elevation and flat exclude each other; choose one")
     path = Path(path)
     name = path.name.lower()
     if not path.exists():
-        raise MissingDataError(f"there is no file or folder {path}; check the path")
+        raise MissingDataError(f"{path} does not exist; check the path")
     if path.is_file() and name.endswith(OSM_FILES):
         return read_osm(path, elevation=elevation, flat=flat, cache=cache)
     if path.is_dir():

@@ -205,8 +205,8 @@ class RoadNetwork(Shown, Remade):
         turns_allowed = self.turn_permits.get(vehicle_class)
         if allowed is None or turns_allowed is None:
             raise InputError(
-                f"{self.name} says nothing about vehicle class {vehicle_class!r}; "
-                f"it knows {sorted(set(self.permits) & set(self.turn_permits))}"
+                f"{self.name} has no vehicle class {vehicle_class!r}; "
+                f"it has {sorted(set(self.permits) & set(self.turn_permits))}"
             )
         if not isinstance(uturns, bool):
             require_choice(uturns, "uturns", ("dead-ends",))

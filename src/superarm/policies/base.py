@@ -76,9 +76,10 @@ class Saved(Described):
 
     @property
     def encoding(self) -> Encoding | None:
-        """How rows of a table become the features of its arms, where that is to be saved with it.
+        """The encoding that turns rows of a table into features; ``None`` by default.
 
-        The policy itself reads features alone: set it, and it comes back with :func:`superarm.load`.
+        The policy itself does not use it. Set it to save it with the policy; :func:`superarm.load`
+        restores it.
         """
         return self._encoding
 
@@ -372,7 +373,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             known = [step for step in noted if step in self._ledger.closed]
             if known or len(set(noted)) < len(noted):
                 step = known[0] if known else max(noted, key=noted.count)
-                raise ConflictError(f"step {step} was noted already; note every step once")
+                raise ConflictError(f"step {step} is already noted; note every step once")
             for step in noted:
                 self._ledger.note_rounds(step, 1)
             self.version += len(noted)

@@ -28,39 +28,37 @@ def calibration_parts(run: Run) -> Iterable[str]:
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
         "roads are correlated, which makes their forecasts of trips too narrow."
         if words == results.ON_ROADS
-        else "Where all seeds meet the same recorded rewards, they are not independent; the errors "
+        else "Seeds that replay the same recorded rewards are not independent; the standard errors "
         "ignore this."
     )
     each = f"each {arm} and of the whole {choice}" if several else f"the chosen {arm}"
     correlated = (
-        f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error counts by how much "
-        f"those of one {choice} go together. "
+        f"{arm.title()}s of one {choice} are correlated; the standard errors of {arm}s account for "
+        "this. "
     )
     compared = (
-        f"Settings that are compared meet the same {'noise' if noisy else 'measurements'}; the error "
-        f"takes into account what their {choice}s of the same round and seed have in common. "
+        f"All settings share the same {'noise' if noisy else 'measurements'}; the standard errors "
+        f"account for the correlation between {choice}s of the same round and seed. "
     )
     late = (
-        f"Feedback came late or was lost, so {choice}s that were made before it are wrong together: "
-        "all standard errors count by how much those of one seed go together, and a single seed gives "
-        "none. "
+        f"Feedback arrived late or was lost, so {choice}s made before it share errors: the standard "
+        "errors account for the correlation within a seed, and a single seed has none. "
     )
     at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
-    binomial = f"the standard error of the share of {choice}s is binomial"
-    unlikely = f"{binomial}. " if at_once else f"if feedback came at once, {binomial}. {late}"
+    unlikely = f", so the standard error for {choice}s is binomial. " if at_once else f". {late}"
     fresh = f"{arm}s that were met for the first time" if several else first
     noise = (
-        " All policies meet the same noise, so chance affects them alike. Most of what is measured is "
-        f"noise that each learner knows about; what it has learned is judged by {fresh}, and by the "
-        f"truth behind the noise. Truths of successive {choice}s are much the same: their standard "
-        "error counts by how much those of one seed go together, and a single seed gives none."
+        " All policies share the same noise, so chance affects them alike. Most of what is measured is "
+        f"noise of known size; {fresh} and the truth behind the noise show what a policy has learned. "
+        f"The truth changes little from one {choice} to the next: its standard errors account for the "
+        "correlation within a seed, and a single seed has none."
     )
     yield (
         f"<p>{escape(results.calibration_verdict(found))}</p>"
-        f"<p>Before each {choice} every learner forecast the {reward} of {each}; this is how often the "
-        f"measured {reward} fell inside the central 50, 90 and 95 % of the forecast. If a model is "
-        f"right, then whatever it has seen, the next {choice} falls inside with exactly that "
-        f"probability: {unlikely}"
+        f"<p>Before each {choice}, every learner forecast the {reward} of {each}. The chart and the "
+        f"tables show how often the measured {reward} fell inside the central 50, 90 and 95 % "
+        f"intervals. If a model is right, the next {choice} falls inside with exactly that "
+        f"probability, whatever came before{unlikely}"
         f"{correlated * several}{compared * (len(run.settings) > 1)}{apart}{noise * noisy}</p>"
     )
     yield figure(picture)
@@ -74,9 +72,9 @@ def calibration_parts(run: Run) -> Iterable[str]:
         if kinds:
             yield policy_table(run, titles, shares, caption)
     yield (
-        '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is farther from '
-        f"its level than chance explains: {limit:.2g} standard errors, by the binomial distribution "
-        f"and Student’s t, as {count:,} shares are judged at once.</p>"
+        '<p class="meta">Observed share ± 1 standard error, in percent. Bold: farther from its level '
+        f"than chance explains, {limit:.2g} standard errors (by the binomial distribution and "
+        f"Student’s t, for {count:,} shares judged at once).</p>"
     )
 
 

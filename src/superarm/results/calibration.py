@@ -245,7 +245,7 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     far = [share for share in every if abs(share[2].away) > limit]
     text = (
         f"{near} of {counted(len(every), 'share')} lie within two standard errors of their nominal "
-        f"level; of so many, chance takes the farthest up to {limit:.2g} away (in 19 of 20 runs)"
+        f"level; among so many, chance puts the farthest up to {limit:.2g} away in 19 of 20 runs"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
@@ -255,7 +255,7 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
         share = f"{100 * coverage.observed:.1f} % inside the {100 * coverage.level:.0f} % interval"
         groups.setdefault(f"{policy} ({what}) {side}: ", []).append(share)
     told = "; ".join(name + ", ".join(shares) for name, shares in groups.items())
-    return f"Not all intervals cover what they should: {text}. Further away: {told}."
+    return f"Not all intervals cover what they should: {text}. Beyond chance: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:

@@ -73,13 +73,13 @@ class Battery:
             number = math.nan
         if share and self.capacity == math.inf:
             raise InputError(
-                f"charge is {text}, but the battery's capacity is not known: give battery_wh in the "
-                "vehicle's file, or the charge in Wh"
+                f"charge is {text}, but the battery's capacity is unknown: set battery_wh in the "
+                "vehicle's file, or give the charge in Wh"
             )
         charge = 0.01 * number * self.capacity if share else number
         if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
             most = "" if self.capacity == math.inf else f", at most {self.capacity:g} Wh or 100%"
-            raise InputError(f"charge is {given!r}; it must be Wh (24000) or a share (80%){most}")
+            raise InputError(f"charge must be Wh (24000) or a share (80%){most}, got {given!r}")
         return charge
 
     def follow(self, charge: float, energies: Floats, spread: Callable[[int], float]) -> Charge:
@@ -161,7 +161,7 @@ def read_vehicles(path: str | Path) -> dict[str, Equipped]:
         return {"": _equipped(found, None, str(path))}
     if loose := [name for name in found if name not in tables]:
         raise SpecError(
-            f"{path}: {loose[0]} stands outside any table; write it below the [name] of its vehicle"
+            f"{path}: {loose[0]} is outside any table; move it below the [name] of its vehicle"
         )
     return {name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()}
 
@@ -170,7 +170,7 @@ def read_vehicle(path: str | Path) -> Equipped:
     """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
     file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
     if not Path(file or path).exists():
-        raise SpecError(f"there is no file of vehicles {file or path}")
+        raise SpecError(f"vehicle file {file or path} does not exist")
     found = read_vehicles(file or path)
     if name not in found:
         known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
@@ -178,7 +178,7 @@ def read_vehicle(path: str | Path) -> Equipped:
         raise SpecError(
             f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}"
             if name
-            else f"{file or path} holds several vehicles: write {known}"
+            else f"{file or path} describes several vehicles; choose one: {known}"
         )
     return found[name]
 

@@ -192,8 +192,8 @@ class OfOneVehicle(Learned):
             mean = policy.posterior.belief(offer).mean
         except InputError as error:
             raise StateError(
-                f"{self.label} was learned where conditions change from trip to trip; a route cannot "
-                f"be found without them ({error})"
+                f"{self.label} was learned with conditions that change from trip to trip; route does "
+                f"not know them, so it cannot use this state ({error})"
             ) from error
         return Known(
             mean=mean,
@@ -278,7 +278,7 @@ def read_learned(state: str | Path | State, vehicle: Vehicle | None, name: str |
             record = policy.posterior.held  # of the latest trips, wherever they were driven
         return OfFleet(inside, vehicle, name, policy=policy, label=label, record=record)
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
-        raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
+        raise StateError(f"{label} is not the state of a policy that finds routes on a road network")
     if vehicle not in (None, energy.vehicle):
         unlike = (key for key in VEHICLE if getattr(vehicle, key) != getattr(energy.vehicle, key))
         raise StateError(own_model(label, next(unlike)))
@@ -287,7 +287,7 @@ def read_learned(state: str | Path | State, vehicle: Vehicle | None, name: str |
 
 def own_model(label: str, key: str) -> str:
     """What is told to whom sets what a state brings with it."""
-    return f"{label} brings its own vehicle and model, so {key} cannot be set; leave it out"
+    return f"{label} has its own vehicle and model, so {key} cannot be set; omit it"
 
 
 def _trips_a_day(posterior: object) -> int | None:

@@ -62,7 +62,7 @@ def _features(geojson: Any) -> Iterator[tuple[Any, Any]]:
         else:
             raise FileError(
                 "closures must be GeoJSON: a FeatureCollection, a Feature, or one of "
-                f"{', '.join(_KINDS)}; not {_shortly(each)}"
+                f"{', '.join(_KINDS)}; got {_shortly(each)}"
             )
 
 
@@ -107,7 +107,7 @@ def _line(given: Any) -> list[list[float]]:
         line = []
     if len(line) < 2 or not all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line):
         raise InputError(
-            f"its coordinates are {_shortly(given)}; a line needs two or more places, each longitude "
-            "and latitude in degrees (GeoJSON has longitude first)"
+            "its coordinates must be two or more places, each longitude then latitude in degrees, "
+            f"got {_shortly(given)}"
         )
     return line

@@ -67,15 +67,22 @@ Place = str | tuple[float, float]
 
 
 class Router:
-    """Routes for one vehicle on one network: made once, then asked again and again.
+    """Finds routes for one vehicle on one network; build it once and reuse it.
 
-    ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
-    ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
-    vehicle and its model with it; where energies drift, they are those of its next round.
-    A fleet's state answers for any ``vehicle``, and better for one of known ``vehicle_name``.
-    ``vehicle_class``: whose roads are used. ``battery``: followed along every route. ``elevation``: an
-    SRTM tile or a folder of them, whose heights replace the network's. ``settings``: of the roads
-    (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …).
+    Args:
+        network: A :class:`~superarm.networks.RoadNetwork`, the path of a file, or one of ``NETWORKS``.
+        state: What a policy has learned on this network, such as ``RUN/states/CELL.npz``. It contains
+            its own vehicle and model; where energies drift, they are those of its next round. A
+            fleet's state works for any ``vehicle``.
+        vehicle: The vehicle; by default ``Vehicle()``, a car.
+        vehicle_class: Whose roads are used.
+        battery: Its charge is forecast along every route.
+        routing: How costs are made non-negative.
+        elevation: An SRTM tile or a folder of them; their heights replace the network's.
+        settings: Parameters of the roads (``uturns``, ``flat``) and, without a state, of the vehicle
+            (``mass`` …).
+        vehicle_name: The vehicle's name in a fleet's log: forecasts then use its own trips.
+        backend: "numpy", "numba", or "auto", which compiles the search where numba is installed.
 
     >>> from superarm.networks import generate_city
     >>> router = Router(generate_city(edges=300, seed=1), vehicle=Vehicle(mass=2100.0))
@@ -115,9 +122,11 @@ class Router:
             is_compiled(backend)  # which refuses what is unknown or not installed
 
     def prepare(self, *, compared: bool = True) -> None:
-        """Make the landmarks of all searches now, rather than after the first few routes.
+        """Compute the landmarks of all searches now; by default this happens after eight routes.
 
-        ``compared``: also those of the fastest and the shortest route, which ``as_json`` needs.
+        Args:
+            compared: Whether to compute those of the fastest and the shortest route, too, which
+                ``as_json`` needs.
         """
         self._plan(None).search.prepare()
         if compared:
@@ -267,7 +276,7 @@ class Router:
         if energy < 0.0 <= rise and isinstance(self.source, OfFleet):  # which learned a log
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
-                "impossible: its log was wrong. Learn a log that is right into a new state"
+                "impossible: its log was wrong. Correct the log and learn it into a new state"
             )
         return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
 
@@ -306,11 +315,11 @@ class Router:
         more = held + missing <= battery.capacity and charge.lost == 0.0
         advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
         return (
-            f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: after "
-            f"edge {last}, {metres / 1000.0:.2f} km from its start, the battery is expected to hold "
+            f"the battery may run empty from edge {ids[edges[0]]} to edge {ids[edges[-1]]}: after "
+            f"edge {last}, {metres / 1000.0:.2f} km from the start, its expected charge is "
             f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
-            f"{missing:.0f} Wh less than its reserve of {battery.reserve:.0f} Wh; {advice}, or ask for "
-            "it anyway (--anyway)"
+            f"{missing:.0f} Wh below the reserve of {battery.reserve:.0f} Wh; {advice}, or print the "
+            "route anyway (--anyway)"
         )
 
 
@@ -445,6 +454,6 @@ def _learned(
             return graph, source.on(graph)
         found.append(unlike)
     raise StateError(
-        f"{source.label} was learned on roads other than these: {found[0]}; give the network "
-        "that it was learned on, and its elevation"
+        f"{source.label} was learned on another road network: {found[0]}; pass the network and "
+        "elevation that it was learned on"
     )

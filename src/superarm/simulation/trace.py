@@ -202,7 +202,7 @@ def read_trace(directory: Path, policy: str, setting_index: int, seed: int, roun
     left = load_state(directory / "left" / file)
     state = load_state(path := directory / "states" / file)
     if left.scalar("state") != sha256(path.read_bytes()).hexdigest():
-        raise StateError(f"{path} is of another moment than the cell")
+        raise StateError(f"{path} does not match its cell")
     try:
         return Trace(
             policy=policy,
@@ -547,7 +547,7 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
             f"{spec['first_seed']}; there must be one of each, and no seed below 0"
         )
     if prod(sizes[1:]) > MOST_CELLS:
-        raise StateError(f"{path}: it names more than {MOST_CELLS:,} cells, more than any run has")
+        raise StateError(f"{path}: a run may have at most {MOST_CELLS:,} cells, and this has more")
     owners: dict[str, str] = {}
     for policy in spec["policies"]:
         other = owners.setdefault(cell_name(policy, 0, 0), policy)
