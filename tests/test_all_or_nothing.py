@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,16 +11,15 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import Arms, Feedback, Offer
-from superarm.errors import ConflictError, InputError, JitterWarning, StaleBeliefError
-from superarm.kernels import GraphMatern, Matern, SquaredExponential
+from superarm.errors import InputError, JitterWarning, StaleBeliefError
+from superarm.kernels import GraphMatern, Matern
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import FiniteGP, RoadGP, Separate, StreamingGP
+from superarm.posteriors import RoadGP, Separate, StreamingGP
 from superarm.posteriors.roads.log import Trips
 from superarm.rules import UCB, Fixed, Thompson
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.testing.helpers import Interrupt, interrupted, unchanged
-from superarm.turns import DeferredInterrupts
 
 ROUGH = Matern(nu=1.5, lengthscale=0.4)
 FEATURES = np.random.default_rng(0).random((12, 2))
@@ -194,75 +191,3 @@ def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
     gp.observe(FEATURES[:1], [1.0])
     with pytest.raises(StaleBeliefError):  # by itself a belief still refuses
         belief.sample(np.random.default_rng(0))
-
-
-class InterruptedPosterior(FiniteGP):
-    """Ctrl-C comes after its memory has changed, before the change is counted."""
-
-    def _absorb(self, *given: Any) -> float:
-        gained = super()._absorb(*given)
-        signal.raise_signal(signal.SIGINT)
-        return gained
-
-
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, as in a fresh interpreter."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_waits_until_feedback_is_learned() -> None:
-    features = np.linspace(0.0, 1.0, 5)[:, None]
-    kernel = SquaredExponential(lengthscale=0.3)
-    rng, offer = np.random.default_rng(0), Offer(step=1, arms=Arms.numbered(features))
-    disturbed, twin = (
-        policy_of(kind(kernel, features, noise_variance=0.1), UCB(schedule=Fixed(value=1.0)))
-        for kind in (InterruptedPosterior, FiniteGP)
-    )
-    decision = twin.decide(offer, rng)
-    feedback = Feedback(positions=decision.positions, rewards=np.ones(2))
-    twin.commit(decision)
-    twin.learn(offer, decision, feedback, rng)
-    disturbed.commit(decision)
-    with pytest.raises(KeyboardInterrupt):
-        disturbed.learn(offer, decision, feedback, rng)
-    assert disturbed.posterior.count == 2
-    with pytest.raises(ConflictError, match="learned already"):
-        disturbed.learn(offer, decision, feedback, rng)
-    for found, expected in zip(
-        disturbed.posterior.predict(range(5)), twin.posterior.predict(range(5)), strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_a_second_interrupt_does_not_wait() -> None:
-    with DeferredInterrupts():
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_interrupts_that_nobody_handles_are_left_alone() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with DeferredInterrupts():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_other_threads_defer_nothing() -> None:
-    handlers: list[Any] = []
-
-    def defer() -> None:
-        with DeferredInterrupts():
-            handlers.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=defer)
-    thread.start()
-    thread.join()
-    assert handlers == [signal.default_int_handler]

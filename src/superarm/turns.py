@@ -5,20 +5,17 @@ A posterior has one :class:`Turns`, and so has a policy. What changes it holds i
 and then asks again while nobody writes. One that keeps what it finds for later is under :func:`alone`.
 
 Copies and pickles of what derives from :class:`Shared` are of one moment, too. A process that forks
-first waits until nobody writes: the child's copy is complete, and its locks are free. A policy that
-learns defers Ctrl-C until it has learned (:class:`DeferredInterrupts`).
+first waits until nobody writes: the child's copy is complete, and its locks are free.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import wraps
-from importlib import import_module
-from threading import Lock, RLock, get_ident, main_thread
+from threading import Lock, RLock
 from time import monotonic
 from typing import Any, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet
@@ -79,48 +76,6 @@ class _Refusal:
 
     def release(self) -> None:
         """Whoever left it half written may still hold it."""
-
-
-# --- interrupts ----------------------------------------------------------------------------
-
-
-# What `signal` is made of: `signal` itself looks handlers up in enumerations, which takes 8 µs.
-_signal: Any = import_module("_signal")
-_INTERRUPT = int(signal.SIGINT)
-
-
-class DeferredInterrupts:
-    """Defers Ctrl-C until the end of a ``with`` block; a second Ctrl-C interrupts at once.
-
-    Python runs signal handlers in the main thread alone: in other threads there is nothing to defer.
-    """
-
-    __slots__ = ("_arrived", "_handler")
-
-    def __init__(self) -> None:
-        self._handler: Callable[[int, Any], Any] | None = None  # what handled interrupts before
-        self._arrived = False
-
-    def __enter__(self) -> None:
-        if get_ident() != main_thread().ident:
-            return
-        handler = _signal.getsignal(_INTERRUPT)
-        if callable(handler):
-            self._handler = handler
-            _signal.signal(_INTERRUPT, self._defer)
-
-    def __exit__(self, *_: object) -> None:
-        handler = self._handler
-        if handler is None:
-            return
-        _signal.signal(_INTERRUPT, handler)
-        if self._arrived:
-            handler(_INTERRUPT, None)
-
-    def _defer(self, number: int, frame: Any) -> None:
-        repeated, self._arrived = self._arrived, not self._arrived
-        if repeated and self._handler is not None:
-            self._handler(number, frame)
 
 
 # --- forks ---------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ from superarm.records import to_json
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 from superarm.tables import Encoding
-from superarm.turns import DeferredInterrupts, Shared, Turns
+from superarm.turns import Shared, Turns
 
 from .ledger import Ledger, check_feedback
 from .scores import KnownCosts, Score, Truth
@@ -156,8 +156,7 @@ class Learner(Shared, Saved):
 
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
-        # Without deferral, Ctrl-C could come between two changes that belong together.
-        with DeferredInterrupts(), self._turns:
+        with self._turns:
             self._ledger.check_committed(decision)
             if not self.repeats:
                 self._ledger.check(decision, feedback)
