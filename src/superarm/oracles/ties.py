@@ -46,16 +46,13 @@ def best_first(desirability: Floats, k: int) -> Ints:
     """
     # A stable sort of the negated values keeps the first of equals in front.
     order: Ints = (-desirability).argsort(kind="stable")
-    head = desirability[order[: k + 1]].tolist() or [0.0]
-    high = head[0]
-    for low in head[1:]:
+    high, *following = desirability[order[: k + 1]].tolist() or [0.0]
+    for low in following:
         if high - TIE * abs(high) <= low < high:
             break
         high = low
     else:
-        # Equal arms may fill the head; others that tie with them would come after it.
-        if k < 1 or len(head) <= k or head[k] < head[k - 1] or not _ties_below(desirability, high):
-            return order  # as nearly always
+        return order  # as nearly always
     values = desirability[order].tolist()
     start = 0
     while start < k and values[start] > -inf:
@@ -66,11 +63,6 @@ def best_first(desirability: Floats, k: int) -> Ints:
         order[start:stop] = _untangled(order[start:stop], desirability)
         start = stop
     return order
-
-
-def _ties_below(desirability: Floats, high: float) -> bool:
-    """Whether an arm is worth less than ``high`` by rounding alone."""
-    return bool(((desirability < high) & (desirability >= tie_limit(high))).any())
 
 
 def _untangled(run: Ints, desirability: Floats) -> Ints:
