@@ -191,6 +191,19 @@ def test_a_flat_network_says_so(city: RoadNetwork) -> None:
     assert not find_route(city, *ENDS).flat
 
 
+def test_odd_values_are_refused_with_what_to_give(city: RoadNetwork) -> None:
+    router = Router(city)
+    ends = router.graph.ids[0], router.graph.ids[9]
+    for closed in ("-00_10", 5, None):
+        with pytest.raises(InputError, match=r"closed is .*; give a list of edge ids"):
+            router.route(*ends, closed=closed)  # type: ignore[arg-type]
+    for depart in (object(), 8, ["08:30"]):
+        with pytest.raises(SpecError, match=r"depart is .*; write HH:MM"):
+            router.route(*ends, depart=depart)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="place is None; give an edge id"):
+        router.route(None, ends[1])  # type: ignore[arg-type]
+
+
 def test_what_is_refused(city: RoadNetwork) -> None:
     with pytest.raises(UnknownArmError, match="no edge 'r1000000'"):
         find_route(city, "r1000000", "r20")

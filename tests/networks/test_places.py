@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -130,8 +131,16 @@ def test_places_that_are_refused(graph: LineGraph) -> None:
     with pytest.raises(UnknownArmError, match="no place on Earth; latitude comes first"):
         places.find("149.6,6.1")
     for pole in (-90.0, 89.99999, 90.0):
-        with pytest.raises(UnknownArmError, match=r"km from the nearest edge .* more than 500 m"):
+        with pytest.raises(UnknownArmError, match=r"km from the nearest edge .*") as found:
             places.find((pole, west))
+        told = re.search(r"is ([0-9.]+) km from", str(found.value))
+        assert told is not None
+        quarter = 10_019.0  # km from the equator to a pole
+        degrees = abs(pole - south)
+        assert float(told[1]) == pytest.approx(quarter * degrees / 90.0, abs=20.0)
+    for odd in (None, 5, (49.6,), (1.0, 2.0, 3.0), ("a", "b"), b"49.6,6.1", 1j):
+        with pytest.raises(InputError, match=r"place is .*; give an edge id"):
+            places.find(odd)  # type: ignore[arg-type]
     with pytest.raises(UnknownArmError) as found:
         graph.number("x" * 1_000_000)
     assert len(str(found.value)) < 300

@@ -103,6 +103,18 @@ def metres_per_radian(latitude: Any) -> Floats:
     return metres
 
 
+def great_circle(here: Any, there: Any) -> float:
+    """Metres between two places on a sphere, each longitude and latitude in degrees.
+
+    >>> round(great_circle((0.0, 0.0), (0.0, 90.0)) / 1000.0)
+    10019
+    """
+    (east, north), (other_east, other_north) = np.radians([here, there])
+    across = np.cos(north) * np.cos(other_north) * np.sin((other_east - east) / 2.0) ** 2
+    half_chord = np.sqrt(np.sin((other_north - north) / 2.0) ** 2 + across)
+    return float(2.0 * _AXIS * np.arcsin(min(half_chord, 1.0)))
+
+
 def _conformal(tangent: Floats) -> Floats:
     """τ′ of τ."""
     e = _ECCENTRICITY

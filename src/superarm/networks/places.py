@@ -25,7 +25,7 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InputError, UnknownArmError
 
-from .geography import COMPLEX, Points, mercator, metres_per_radian, pairs
+from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs
 from .road import LineGraph, repeated
 
 _FARTHEST = 500.0  # metres from a place to an edge that is used for it
@@ -153,16 +153,18 @@ class Places:
         ways, away = self._pieces.at(close).ways(point, self.graph)
         # Near a pole the map's scale at the place alone would make any distance small.
         begin = self.graph.network.tail[self.graph.edges[ways[0]]]
-        latitudes = np.array([latitude, self._lon_lat[begin, 1]])
-        away *= float(metres_per_radian(latitudes).max()) / self._scale
+        there = self._lon_lat[begin]
+        away *= float(metres_per_radian([latitude, there[1]]).max()) / self._scale
         name = self.graph.ids[ways[0]]
         told = f"latitude {latitude:.5f}, longitude {longitude:.5f}"
         if away > _FARTHEST:
             ends = self._lon_lat
+            # The map exaggerates long distances, and a long edge may begin far away.
+            metres = min(away, great_circle((longitude, latitude), there))
             (west, south), (east, north) = ends.min(axis=0), ends.max(axis=0)
             swapped = west <= latitude <= east and south <= longitude <= north
             raise UnknownArmError(
-                f"{told} is {away / 1000.0:.1f} km from the nearest edge that can be used, {name!r}, "
+                f"{told} is {metres / 1000.0:.1f} km from the nearest edge that can be used, {name!r}, "
                 f"more than {_FARTHEST:.0f} m; "
                 + ("are they swapped? " if swapped else "")
                 + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
@@ -388,9 +390,14 @@ def _plain(name: str) -> str:
 
 
 def _degrees(pair: Sequence[float]) -> tuple[float, float]:
-    latitude, longitude = pair
+    try:
+        latitude, longitude = (float(number) for number in pair)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"place is {pair!r:.60}; give an edge id, the name of a street, or latitude and longitude"
+        ) from None
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise UnknownArmError(
             f"latitude {latitude:g}, longitude {longitude:g} is no place on Earth; latitude comes first"
         )
-    return float(latitude), float(longitude)
+    return latitude, longitude

@@ -39,7 +39,7 @@ import numpy as np
 
 from superarm.compiling import Backend, is_compiled
 from superarm.core import Bools, Floats, State
-from superarm.errors import InfeasibleError, SpecError, StateError
+from superarm.errors import InfeasibleError, InputError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, with_heights
 from superarm.networks.elevation import at_one_height
@@ -230,7 +230,9 @@ class Router:
 
     def _shut(self, closed: Iterable[str]) -> Bools | None:
         """Which edges are closed, (n,)."""
-        edges = [self.places.street(each) for each in closed]
+        if isinstance(closed, str) or not isinstance(closed, Iterable):
+            raise InputError(f"closed is {closed!r:.60}; give a list of edge ids or street names")
+        edges = [self.places.street(str(each)) for each in closed]
         if not edges:
             return None
         shut: Bools = np.zeros(len(self.graph), dtype=bool)
@@ -389,15 +391,15 @@ def _worse(route: _Priced) -> tuple[float, float]:
 
 
 def _when(depart: str | When | None) -> When | None:
-    if not isinstance(depart, str):
+    if depart is None or isinstance(depart, time | datetime):
         return depart
     for kind in (time, datetime):
         try:
             return kind.fromisoformat(depart)
-        except ValueError:
+        except (TypeError, ValueError):
             continue
     raise SpecError(
-        f"depart is {depart!r}; write HH:MM, or a date and time such as 2025-03-14T08:30"
+        f"depart is {depart!r:.60}; write HH:MM, or a date and time such as 2025-03-14T08:30"
     ) from None
 
 
