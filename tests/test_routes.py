@@ -495,7 +495,7 @@ def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
     assert answer.charge.worst == 1
     assert answer.as_json()["battery"]["arrival_low_wh"] > answer.charge.lowest
     assert answer.charge.missing > 0.0
-    with pytest.raises(InfeasibleError, match=r"after edge up, 1\.00 km from its start"):
+    with pytest.raises(InfeasibleError, match=r"after edge up, 1\.00 km from the start"):
         find_route(hill, "up", "down", charge=300.0)
 
 
