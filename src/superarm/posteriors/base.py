@@ -120,6 +120,24 @@ class GaussianPosterior(Shared, Described):
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
 
+    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+        """Absorb checked data and count them."""
+        self.information_gain += self._absorb(keys, rewards, noise, rng)
+        self.count += len(keys)
+        self.version += 1
+
+    def _commit(self, count: int, information: float, **changes: Any) -> None:
+        """Adopt what so many observations changed, and count them.
+
+        All of it in one call of the interpreter: an interrupt comes before it or after it.
+        """
+        vars(self).update(
+            changes,
+            information_gain=self.information_gain + information,
+            count=self.count + count,
+            version=self.version + 1,
+        )
+
     def check_room(self, arms: Any) -> None:
         """Refuse arms of which it could not learn all rewards, because they are too many.
 
@@ -191,9 +209,7 @@ class GaussianPosterior(Shared, Described):
                 return
             stated = as_noise(noise_variance, len(keys))
             noise = np.full(len(keys), self.noise_variance) if stated is None else stated
-            self.information_gain += self._absorb(keys, values, noise, rng)
-            self.count += len(keys)
-            self.version += 1
+            self._take_in(keys, values, noise, rng)
             self._after_observing()
 
     @overload
