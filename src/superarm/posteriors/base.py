@@ -7,7 +7,10 @@ remembers); everything that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import call
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
@@ -126,17 +129,21 @@ class GaussianPosterior(Shared, Described):
         self.count += len(keys)
         self.version += 1
 
-    def _commit(self, count: int, information: float, **changes: Any) -> None:
-        """Adopt what so many observations changed, and count them.
+    def _commit(
+        self, count: int, information: float, last: Callable[[], object] | None = None, **changes: Any
+    ) -> None:
+        """Adopt what so many observations changed, and count them; ``last`` changes an array in place.
 
-        All of it in one call of the interpreter: an interrupt comes before it or after it.
+        All of it is one call of compiled code, within which no interrupt is handled.
         """
-        vars(self).update(
-            changes,
-            information_gain=self.information_gain + information,
-            count=self.count + count,
-            version=self.version + 1,
-        )
+        changes["information_gain"] = self.information_gain + information
+        changes["count"] = self.count + count
+        changes["version"] = self.version + 1
+        if last is None:
+            vars(self).update(changes)
+        else:
+            steps: tuple[Callable[[], object], ...] = (last, partial(vars(self).update, changes))
+            deque(map(call, steps), maxlen=0)
 
     def check_room(self, arms: Any) -> None:
         """Refuse arms of which it could not learn all rewards, because they are too many.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
 from superarm.linalg import add_to_diagonal, cholesky, with_room
+from superarm.turns import shallow_copy
 
 from .base import GaussianPosterior, Memory
 from .variances import largest_variance
@@ -89,7 +89,7 @@ class ObservedData:
 
     def extended(self, arms: Floats, rewards: Floats, noise: Floats) -> ObservedData:
         """This and more rows, which is to take its place: it writes into room that both share."""
-        other = copy(self)
+        other = shallow_copy(self)
         other.append(arms, rewards, noise)
         return other
 
@@ -102,8 +102,8 @@ class ObservedData:
         arms[size] = arm
         rewards[size] = reward
         variances[size] = noise
-        other = object.__new__(type(self))
-        other._buffers, other._size = self._buffers, size + 1
+        other = shallow_copy(self)
+        other._size = size + 1
         return other
 
     def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
