@@ -2,14 +2,14 @@
 
 2,500 arms in the unit square, one of them seen a round. A round is *learn one reward, mean and std of
 every arm in the next round*. Arms are those that TV-GP-UCB chooses, the same for all. The folded rival
-keeps a column for every round, so that it is timed early; the filter's cost does not depend on the round.
-Contenders take turns round by round. The *limit* is one pass over the matrix that ours reads, (r, n)
-numbers: their bytes over the measured bandwidth of memory. A matrix that stays in the cache is read
-faster than that.
+keeps a column for every round, so that it is timed early; the filter's cost does not depend on the
+round. Contenders take turns round by round. The *limit* is one pass over the matrix that ours reads,
+(r, n) numbers: their bytes over the measured bandwidth of memory. A matrix that stays in the cache is
+read faster than that.
 
 The folded rival is there twice. Once the whole prior covariance, 50 MB, is made before the clock runs.
-Once a row of it is made when an arm is first played, as ours does: four of five early rounds need one, so
-that a round without it is not the same work.
+Once a row of it is made when an arm is first played, as ours does: four of five early rounds need one,
+so that a round without it is not the same work.
 """
 
 from __future__ import annotations

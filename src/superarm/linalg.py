@@ -279,7 +279,7 @@ class GrowingCholesky:
         return B
 
     def extended(self, W: Floats, corner: Floats) -> GrowingCholesky:
-        """This factor and more rows, which is to take its place: it writes into room that both share."""
+        """This factor with more rows, to take its place: it writes into room that both share."""
         other = shallow_copy(self)
         other.append(W, corner)
         return other

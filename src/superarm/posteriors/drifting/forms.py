@@ -290,7 +290,7 @@ class Form(ABC):
         return len(self._mean) == 1 and not len(self.watched.mean)
 
     def learn_one(self, row: int, time: float, residual: float, noise: float) -> None:
-        """Pass to a time and observe one reward, as in nearly every round, without arrays of one entry."""
+        """Pass to a time and observe one reward, as in nearly every round."""
         h = self.space.output.item()
         if time > self.time > -math.inf:
             self._fade(self.space.transition(time - self.time).item())
@@ -314,8 +314,9 @@ class Form(ABC):
     def _keep_one(self, coordinates: Floats, factor: float) -> Floats:
         """Keep coordinates times a factor; returns the column of Λ's root for every arm, (n,)."""
 
+    @abstractmethod
     def _tidy(self) -> None:
-        """Called when a reward is learned."""
+        """Called when rewards were learned."""
 
     def watch(self, rows: Ints) -> None:
         """From now on what is learned of this moment's rewards of these arms is followed."""

@@ -49,7 +49,8 @@ that, because δ is at least ε s. Against 50 digits a std is then right to 5e-5
 class CholeskyForm:
     """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm.
 
-    A form never changes: ``conditioned`` gives its successor, which writes into rows that no other reads.
+    A form never changes: ``conditioned`` gives its successor, which writes into rows that no other
+    form reads.
     """
 
     name: FormName = "cholesky"
