@@ -122,25 +122,33 @@ def compiled_rounds() -> Callable[..., Ints]:
 class Folded:
     """What was learned as W Wᵀ, whose columns fade together: one product over all rounds so far.
 
-    It never forgets a column, so that it is meant for short runs.
+    It never forgets a column, so that it is meant for short runs. ``prior`` gives an arm's prior
+    covariances with all ``n`` arms: rows of a matrix that was made before, or made on demand.
     """
 
     name = "numpy by hand, folded"
 
-    def __init__(self, prior: Floats, epsilon: float, noise_variance: float, rounds: int) -> None:
-        self._K, self._noise = prior, noise_variance
+    def __init__(
+        self,
+        prior: Callable[[int], Floats],
+        n: int,
+        epsilon: float,
+        noise_variance: float,
+        rounds: int,
+    ) -> None:
+        self._prior, self._noise = prior, noise_variance
         self._keep = math.sqrt(1.0 - epsilon)
-        self._W = np.empty((rounds, len(prior)))
+        self._W = np.empty((rounds, n))
         self._faded = np.empty(rounds)
         self._t = 0
-        self._mean = np.zeros(len(prior))
-        self._known = np.zeros(len(prior))
+        self._mean = np.zeros(n)
+        self._known = np.zeros(n)
 
     def round(self, arm: int, reward: float) -> Moments:
         """Learn a reward of this round; mean and std of every arm in the next one."""
         t = self._t
         W, faded = self._W[:t], self._faded[:t]
-        column = self._K[arm] - (W[:, arm] * faded**2) @ W
+        column = self._prior(arm) - (W[:, arm] * faded**2) @ W
         total = column[arm] + self._noise
         column /= math.sqrt(total)
         self._mean += column * ((reward - self._mean[arm]) / math.sqrt(total))
@@ -152,6 +160,26 @@ class Folded:
         self._mean *= self._keep
         self._known *= self._keep**2
         return Moments(self._mean.copy(), np.sqrt(np.maximum(1.0 - self._known, 0.0)))
+
+
+class FoldedOnDemand(Folded):
+    """The same, for rows of the prior covariance that are made when an arm is first played."""
+
+    name = "numpy by hand, folded, rows on demand"
+
+
+def rows_on_demand(
+    covariance: Callable[[Floats, Floats], Floats], arms: Floats
+) -> Callable[[int], Floats]:
+    """A row of the prior covariance of all arms, made once."""
+    made: dict[int, Floats] = {}
+
+    def row(arm: int) -> Floats:
+        if arm not in made:
+            made[arm] = covariance(arms[arm : arm + 1], arms)[0]
+        return made[arm]
+
+    return row
 
 
 class KroneckerKalman:
@@ -221,6 +249,25 @@ def _se(X: Floats, Y: Floats, lengthscale: float = 1.0) -> Floats:
     K: Floats = cdist(X, Y, "sqeuclidean")
     K *= -0.5 / lengthscale**2
     return np.exp(K, out=K)
+
+
+def se_of_short_range(X: Floats, Y: Floats) -> Floats:
+    """Squared exponential kernel, lengthscale 0.2."""
+    return _se(X, Y, 0.2)
+
+
+def matern_of_short_range(X: Floats, Y: Floats) -> Floats:
+    """Matérn-5/2 kernel, lengthscale 0.2."""
+    from scipy.spatial.distance import cdist
+
+    z: Floats = cdist(X, Y)
+    z *= math.sqrt(5.0) / 0.2
+    K = z / 3.0
+    K += 1.0
+    K *= z
+    K += 1.0
+    K *= np.exp(-z)
+    return K
 
 
 # --- the README's round -------------------------------------------------------------------

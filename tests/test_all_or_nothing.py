@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from typing import Any
@@ -12,14 +13,14 @@ from scipy.sparse import csc_array
 
 from superarm.core import Arms, Feedback, Offer
 from superarm.errors import InputError, JitterWarning, StaleBeliefError
-from superarm.kernels import GraphMatern, Matern
+from superarm.kernels import GraphMatern, Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import RoadGP, Separate, StreamingGP
+from superarm.posteriors import DriftingGP, RoadGP, Separate, StreamingGP
 from superarm.posteriors.roads.log import Trips
 from superarm.rules import UCB, Fixed, Thompson
 from superarm.states import state_from_bytes, state_to_bytes
-from superarm.testing.helpers import Interrupt, interrupted, unchanged
+from superarm.testing.helpers import Interrupt, interrupted, interrupted_after, unchanged
 
 ROUGH = Matern(nu=1.5, lengthscale=0.4)
 FEATURES = np.random.default_rng(0).random((12, 2))
@@ -191,3 +192,65 @@ def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
     gp.observe(FEATURES[:1], [1.0])
     with pytest.raises(StaleBeliefError):  # by itself a belief still refuses
         belief.sample(np.random.default_rng(0))
+
+
+# --- an interrupt before every instruction ---------------------------------------------------
+
+
+def taught(posterior: Any, keys: Any) -> Any:
+    rng = np.random.default_rng(3)
+    for key in keys:
+        posterior.observe(key[None], rng.standard_normal(1))
+    return posterior
+
+
+def of_time(count: int) -> Any:
+    steps = np.arange(count, dtype=np.float64)
+    return np.column_stack([5 * steps % 12, steps])
+
+
+SMOOTH = SquaredExponential(lengthscale=1.0)
+DRIFT = Temporal(epsilon=0.1)
+COMMITTED = {
+    "folded": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="folded"), of_time(40)),
+    "visited": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(20)
+    ),
+    # The next reward is added to G with those that are beside it.
+    "added": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(31)),
+    # The next reward comes after a checkpoint.
+    "checkpoint": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(64)),
+    "factored": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(7)),
+    "kalman": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(20)),
+    "cholesky": lambda: taught(StreamingGP(ROUGH, 0.1), FEATURES),
+    "finite-rank": lambda: taught(StreamingGP(SMOOTH, 0.1, form="finite-rank"), FEATURES),
+}
+
+
+@pytest.mark.parametrize(("name", "rewards"), [*((name, 1) for name in COMMITTED), ("folded", 2)])
+def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(name: str, rewards: int) -> None:
+    """Also within the few instructions that adopt it."""
+    posterior = COMMITTED[name]()
+    fixed = isinstance(posterior, DriftingGP)
+    last = posterior.remembered.arms[-1, 1] if fixed else 0.0
+    keys = np.array([[3.0, last + 1.0], [4.0, last + 1.0]]) if fixed else FEATURES[[3, 4]] + 0.01
+    asked = np.column_stack([np.arange(12), np.full(12, last + 2.0)]) if fixed else FEATURES
+    values = np.array([0.7, -0.4])
+    twin, count, before = copy.deepcopy(posterior), posterior.count, posterior.predict(asked)
+    twin.observe(keys[:rewards], values[:rewards])
+    after, call, stopped = twin.predict(asked), 0, True
+    while stopped:
+        call += 1
+        again = copy.deepcopy(posterior)
+        with interrupted_after(call, "superarm.posteriors") as counted:
+            again.observe(keys[:rewards], values[:rewards])
+        stopped = counted[0] == call
+        if again.count == count:
+            np.testing.assert_array_equal(again.predict(asked), before)
+            again.observe(keys[:rewards], values[:rewards])  # what was begun does no harm
+        found = again.predict(asked)
+        np.testing.assert_allclose(found, after, rtol=0.0, atol=1e-12)
+        assert (again.count, again.version) == (twin.count, twin.version)
+        assert again.information_gain == pytest.approx(twin.information_gain, rel=1e-12)
+    assert state_to_bytes(again.state()) == state_to_bytes(twin.state())
+    assert call > 20  # many were tried

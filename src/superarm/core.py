@@ -94,8 +94,12 @@ class Arms(Shown):
     @classmethod
     def numbered(cls, features: Any) -> Self:
         """Arms whose ids are 0 … n−1."""
-        rows = as_features(features, "features")
-        return cls(ids=range(len(rows)), features=rows)
+        arms = cls.__new__(cls)  # ids that cannot repeat need no check
+        arms.features = read_only(as_features(features, "features"))
+        numbers = range(len(arms.features))
+        arms.ids = tuple(numbers)
+        arms._index = dict(zip(arms.ids, numbers, strict=True))
+        return arms
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -207,6 +207,8 @@ def require_size(array: _Floats, name: str) -> None:
 
 def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
     """``value`` as a whole number from ``least`` to ``most``."""
+    if type(value) is int and least <= value <= most:
+        return value
     # Numpy counts spans of time among its whole numbers.
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
     if not whole or not least <= value <= most:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for, one_blas_thread
+from .turns import shallow_copy
 
 # Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
@@ -40,7 +41,7 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     """
     if not len(matrix):
         return np.zeros((0, 0))
-    with _threads_for(len(matrix) ** 3 / 6):
+    with threads_for(len(matrix) ** 3 / 6):
         L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
     # LAPACK may let NaN and infinity through; they reach the diagonal.
     if not failed and math.isfinite(L.trace()):
@@ -68,7 +69,7 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     """``L⁻¹ B``, or ``L⁻ᵀ B``, for a small lower triangular ``L``."""
     if not B.size:
         return np.array(B, dtype=np.float64)
-    with _threads_for(len(L) * B.size / 2):
+    with threads_for(len(L) * B.size / 2):
         solved, singular = _lapack().dtrtrs(L, B, lower=1, trans=int(transposed))
     if singular:
         raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
@@ -79,7 +80,7 @@ _UNTHREADED = 4096  # multiplications for which OpenBLAS never takes threads: it
 _AS_IT_IS: AbstractContextManager[None] = nullcontext()
 
 
-def _threads_for(multiplications: float) -> AbstractContextManager[None]:
+def threads_for(multiplications: float) -> AbstractContextManager[None]:
     """``blas_threads_for`` where there may be threads: to ask costs as much as a tiny product."""
     return _AS_IT_IS if multiplications < _UNTHREADED else blas_threads_for(multiplications)
 
@@ -270,12 +271,18 @@ class GrowingCholesky:
         sizes = (ctypes.c_int * 3)(size, rows, len(buffer))  # our own: several threads may solve
         width = ctypes.addressof(sizes)
         height, leading = width + _INT, width + 2 * _INT
-        with blas_threads_for(size * B.size / 2):
+        with threads_for(size * B.size / 2):
             _dtrsm()(
                 *_FROM_THE_LEFT_TRANSPOSED, width, height, _ADDRESS_OF_ONE,
                 _address(buffer), leading, _address(B), width,
             )  # fmt: skip
         return B
+
+    def extended(self, W: Floats, corner: Floats) -> GrowingCholesky:
+        """This factor with more rows, to take its place: it writes into room that both share."""
+        other = shallow_copy(self)
+        other.append(W, corner)
+        return other
 
     def append(self, W: Floats, corner: Floats) -> None:
         """New rows ``[W, corner]``: solved off-diagonal rows (k, n), lower factor (k, k)."""

@@ -416,9 +416,11 @@ def test_damaged_states_are_refused(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe(*observations(7, 20, 30))
     state = gp.state()
-    array = "columns" if form == "folded" else "G"
+    array = {"folded": "columns", "visited": "recent", "kalman": "G"}[form]
+    lost = state.array(array)[:-1] if form == "folded" else state.array(array)[:, :-1]
     for arrays, scalars in (
-        ({array: state.array(array)[:-1]}, {}),
+        ({array: lost}, {}),
+        ({}, {"left": 0.0}),
         ({"a": np.zeros((1, 3))}, {}),
         ({"arms": state.array("arms")[::-1]}, {}),
         ({}, {"in_use": "kalman" if form != "kalman" else "folded!"}),

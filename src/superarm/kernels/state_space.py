@@ -9,7 +9,7 @@ Equations (2019), chapter 12; for periodic kernels Solin and Särkkä (2014).)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +42,11 @@ def decaying(rate: float, variance: float = 1.0) -> StateSpace:
     return StateSpace(output, partial(_decay, rate))
 
 
+@lru_cache(maxsize=64)  # rounds are evenly spaced as a rule
 def _decay(rate: float, elapsed: float) -> Floats:
-    return np.array([[np.exp(-rate * elapsed)]])
+    left = np.array([[np.exp(-rate * elapsed)]])
+    left.flags.writeable = False  # kept for later rounds
+    return left
 
 
 def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:

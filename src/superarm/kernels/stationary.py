@@ -67,9 +67,14 @@ class _Stationary(Kernel):
 
     def _select(self, X: Any, name: str) -> Floats:
         rows = super()._select(X, name)
-        if self.columns is None:  # else their number was checked when the kernel was made
+        if self.columns is None and self._by_column:  # else it was checked when the kernel was made
             self._check_width(rows.shape[1], name)
         return rows
+
+    @functools.cached_property
+    def _by_column(self) -> bool:
+        """Whether a hyper-parameter has one number for each column."""
+        return any(isinstance(getattr(self, name), tuple) for name in self.hyperparameters)
 
     @property
     def constant_variance(self) -> float:
@@ -94,6 +99,11 @@ class _Radial(_Stationary):
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = scaled_squared_distances(X, Y, self.lengthscale)
+        if K.size <= _BLOCK:
+            profile = self._profile(K)
+            if self.variance != 1.0:
+                profile *= self.variance
+            return profile
         # By blocks that stay in the cache, with their temporaries: several times faster.
         step = max(1, _BLOCK // max(1, K.shape[1]))
         for start in range(0, len(K), step):

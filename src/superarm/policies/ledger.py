@@ -118,10 +118,10 @@ class Ledger:
         """What :meth:`expect` needs of a decision once it is taken."""
         if not self._most_pending:
             return None
-        keys = posterior.keys(offer)[positions]
-        carry = State(
-            kind=CARRY, schema=1, arrays={"positions": frozen(positions), "keys": frozen(keys)}
-        )
+        keys = posterior.keys(offer)[positions]  # a new array
+        keys.setflags(write=False)
+        arrays = {"positions": frozen(positions), "keys": frozen(keys)}
+        carry = State(kind=CARRY, schema=1, arrays=arrays)
         self._made.append(carry)
         return carry
 

@@ -7,7 +7,10 @@ remembers); everything that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import call
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
@@ -120,6 +123,28 @@ class GaussianPosterior(Shared, Described):
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
 
+    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+        """Absorb checked data and count them."""
+        self.information_gain += self._absorb(keys, rewards, noise, rng)
+        self.count += len(keys)
+        self.version += 1
+
+    def _commit(
+        self, count: int, information: float, last: Callable[[], object] | None = None, **changes: Any
+    ) -> None:
+        """Adopt what so many observations changed, and count them; ``last`` changes an array in place.
+
+        All of it is one call of compiled code, within which no interrupt is handled.
+        """
+        changes["information_gain"] = self.information_gain + information
+        changes["count"] = self.count + count
+        changes["version"] = self.version + 1
+        if last is None:
+            vars(self).update(changes)
+        else:
+            steps: tuple[Callable[[], object], ...] = (last, partial(vars(self).update, changes))
+            deque(map(call, steps), maxlen=0)
+
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         """Raise the error that :meth:`observe` would raise because there are too many rewards.
 
@@ -191,9 +216,7 @@ class GaussianPosterior(Shared, Described):
                 return
             stated = as_noise(noise_variance, len(keys))
             noise = np.full(len(keys), self.noise_variance) if stated is None else stated
-            self.information_gain += self._absorb(keys, values, noise, rng)
-            self.count += len(keys)
-            self.version += 1
+            self._take_in(keys, values, noise, rng)
             self._after_observing()
 
     @overload

@@ -71,7 +71,8 @@ class InducingGP(KernelPosterior):
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms))
+        jitter = self.jitter * self._prior_scale(arms)
+        summary = PointSummary(self.kernel, arms, jitter, measures_lost=False)
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
@@ -102,15 +103,16 @@ class InducingGP(KernelPosterior):
         return covariance
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
+
+    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
         information = sum(information_in(self._prior_or_known(keys[b]), noise[b]) for b in blocks)
-        data = Observed(keys, rewards, noise).after(self.observed)
-        count = len(data.rewards)
-        fit = self._fitted(data, rng.choice(count, size=min(count, self.inducing), replace=False))
-        self._data.append(keys, rewards, noise)
-        self._fit, self._kept = fit, {}
-        return information
+        data = self._data.extended(keys, rewards, noise)
+        size = min(len(data), self.inducing)
+        fit = self._fitted(data.view(), rng.choice(len(data), size=size, replace=False))
+        self._commit(len(keys), information, _data=data, _fit=fit, _kept={})
 
     def _memory(self) -> Memory:
         memory = super()._memory()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
 from superarm.linalg import add_to_diagonal, cholesky, with_room
+from superarm.turns import shallow_copy
 
 from .base import GaussianPosterior, Memory
 from .variances import largest_variance
@@ -85,6 +86,25 @@ class ObservedData:
         if grown > len(self._buffers[0]):
             a, r, n = (with_room(buffer, size, grown) for buffer in self._buffers)
             self._buffers = a, r, n
+
+    def extended(self, arms: Floats, rewards: Floats, noise: Floats) -> ObservedData:
+        """This and more rows, which is to take its place: it writes into room that both share."""
+        other = shallow_copy(self)
+        other.append(arms, rewards, noise)
+        return other
+
+    def extended_by_one(self, arm: Sequence[float], reward: float, noise: float) -> ObservedData:
+        """:meth:`extended` by one row."""
+        size = self._size
+        if not size or size >= len(self._buffers[0]):
+            return self.extended(np.array([arm]), np.array([reward]), np.array([noise]))
+        arms, rewards, variances = self._buffers
+        arms[size] = arm
+        rewards[size] = reward
+        variances[size] = noise
+        other = shallow_copy(self)
+        other._size = size + 1
+        return other
 
     def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
         self.reserve(arms)

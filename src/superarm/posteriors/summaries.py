@@ -44,15 +44,24 @@ class Asked(NamedTuple):
 class PointSummary:
     """A A ᵀ and A D^{-½}(y − prior mean), to which more observations can be added."""
 
-    def __init__(self, kernel: Covariance, points: Floats, jitter: float = 0.0) -> None:
+    def __init__(
+        self,
+        kernel: Covariance,
+        points: Floats,
+        jitter: float = 0.0,
+        *,
+        measures_lost: bool = True,
+    ) -> None:
         self.kernel, self.points = kernel, points
+        self._measures_lost = measures_lost
         prior = np.array(kernel(points), dtype=np.float64)
         add_to_diagonal(prior, jitter)
         # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
         self._prior_inverse = _inverse(cholesky(prior, "the covariance of the inducing points"))
         self.precision = np.eye(len(points))  # I + A Aᵀ
         self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
-        self.lost = 0.0  # largest variance of an observed arm that the points do not explain
+        # Largest variance of an observed arm that the points do not explain; 0 if it is not measured.
+        self.lost = 0.0
         self._factor_inverse = self.precision
         self.weights = self.told
 
@@ -60,21 +69,24 @@ class PointSummary:
         """Take observations in; ``residual`` is without the prior mean."""
         weight = 1.0 / np.sqrt(noise)
         precision, told, lost = self.precision.copy(), self.told.copy(), self.lost
-        level = constant_variance(self.kernel)
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
             rows = self._prior_rows(arms[block])
-            explained = np.einsum("ij,ij->j", rows, rows)
-            if level is None:
-                left = prior_variance(self.kernel, arms[block]) - explained
-                lost = max(lost, float(left.max()))
-            else:
-                lost = max(lost, level - float(explained.min()))
+            if self._measures_lost:
+                lost = max(lost, self._largest_lost(arms[block], rows))
             rows *= weight[block]
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T
             told += rows @ (weight[block] * residual[block])
         self.resume(precision, told, lost)
+
+    def _largest_lost(self, arms: Floats, rows: Floats) -> float:
+        """The largest variance of these arms that the points do not explain."""
+        explained = np.einsum("ij,ij->j", rows, rows)
+        level = constant_variance(self.kernel)
+        if level is not None:
+            return level - float(explained.min())
+        return float((prior_variance(self.kernel, arms) - explained).max())
 
     def resume(self, precision: Floats, told: Floats, lost: float) -> None:
         """Go on from these sums."""

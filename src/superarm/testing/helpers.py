@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import dis
+import functools
 import pickle
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from types import FrameType
+from itertools import pairwise
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -94,6 +97,43 @@ def interrupted(number: int) -> Iterator[list[str]]:
         pass
     finally:
         sys.setprofile(before)
+
+
+@contextmanager
+def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
+    """Raise :class:`Interrupt` after a call that code of a package makes, to anything at all.
+
+    Ctrl-C raises there as well, and never within compiled code. Yields a list of one number, of the
+    calls so far: fewer than ``call`` where none was interrupted.
+    """
+    counted = [0]
+
+    def watch(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_globals.get("__name__", "").startswith(package):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in _after_calls(frame.f_code) and counted[0] < call:
+            counted[0] += 1
+            if counted[0] == call:
+                raise Interrupt(f"{frame.f_code.co_qualname}, line {frame.f_lineno}")
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        yield counted
+    except Interrupt:
+        pass
+    finally:
+        sys.settrace(before)
+
+
+@functools.cache
+def _after_calls(code: CodeType) -> frozenset[int]:
+    """Where the instructions of a function stand that follow a call."""
+    pairs = pairwise(dis.get_instructions(code))
+    calls = (later.offset for earlier, later in pairs if earlier.opname.startswith("CALL"))
+    return frozenset(calls)
 
 
 _INTERRUPTED = ("cholesky", "psd_root", "root_update", "warn")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,12 @@ from numpy.typing import NDArray
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import ForgottenError, InputError, StateError
 from superarm.inputs import (
+    LARGEST,
     as_count,
     as_features,
     as_levels,
     as_number,
+    as_vector,
     read_only,
     require_choice,
     require_type,
@@ -30,6 +33,7 @@ from superarm.inputs import (
 from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
+from superarm.migrations import migration
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms, as_rows
@@ -40,6 +44,7 @@ from superarm.threads import one_blas_thread
 from superarm.turns import whole
 
 from .forms import (
+    LEAST_LEFT,
     TRUNCATION,
     FoldedForm,
     Form,
@@ -60,7 +65,7 @@ _MOST_COMPARED = 5e7  # numbers that may be made to see whether the folded form 
 _LATEST = 1e15  # times beyond it, either way, are not told apart well enough
 _MOST_STATE = 2.5e8  # numbers that the states of all arms may take, n·s²: 2 GB
 _CHECKPOINT_EVERY = 32  # times between two checkpoints
-_CHECKPOINT, _CHECKPOINT_SCHEMA = "drifting-checkpoint", 1
+_CHECKPOINT, _CHECKPOINT_SCHEMA = "drifting-checkpoint", 2
 
 
 @register("posterior", "drifting")
@@ -85,7 +90,7 @@ class DriftingGP(GaussianPosterior):
     """
 
     kind = "drifting-gp"
-    schema = 2
+    schema = 3
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class DriftingGP(GaussianPosterior):
         self._variance = self._level * prior_variance(self.kernel, self.arms)
         self._scale = float(self._variance.max())
         self._prior = PriorRows(self.kernel, self.arms)
+        self._all_keys = np.column_stack([np.arange(n), np.zeros(n)])  # of all arms, without their time
         require_choice(form, "form", ("auto", "folded", "visited", "kalman"))
         self._wanted: Wanted = form
         self._features, self._feature_error = self._find_features()
@@ -243,19 +249,19 @@ class DriftingGP(GaussianPosterior):
                 return belief
         return super().belief(offer, pending)
 
-    @one_blas_thread
     @whole
     def _whole_belief(self, offer: Offer) -> GaussianBelief | None:
         """Of all arms; ``None`` where something was observed later than the offer."""
-        form = self._form
-        if not self.count or not offer.moment >= form.time:
+        form, moment = self._form, offer.moment
+        if not self.count or not moment >= form.time:
             return None
-        output = self._space.output @ self._space.transition(offer.moment - form.time)
-        mean, variance = form.all_moments(output)
+        mean, variance = form.all_moments(self._space.transition(moment - form.time))
         mean += self.prior_mean
         np.subtract(self._variance, variance, out=variance)
         std = standard_deviation(variance, lambda: self._scale)
-        return GaussianBelief(self, self.keys(offer), mean, std)
+        keys = self._all_keys.copy()
+        keys[:, 1] = moment
+        return GaussianBelief(self, keys, mean, std)
 
     def _as_keys(self, arms: Any) -> Floats:
         keys = as_features(arms, "arms", 2)
@@ -385,38 +391,56 @@ class DriftingGP(GaussianPosterior):
 
     # --- learning --------------------------------------------------------------------------
 
-    def _absorb_one(self, key: Floats, reward: float, noise: float) -> float:
-        """One reward of now, in the way of ``_absorb``; nothing can fail after the arm is visited."""
-        form, before = self._form, self._form.information
-        row, time = int(key[0]), float(key[1])
-        if form.visits:  # a kernel of the user's own may raise
-            self._prior.visit_one(row)
-        self._data.reserve(key[None])
-        checkpoints = self._checkpoints
-        added = self._checkpoint(form, time, checkpoints)
-        form.pass_time(time)
-        form.observe_one(row, reward - self.prior_mean.item(row), noise)
-        with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
-            form = self._reconsidered(form)
-        self._form = form
-        self._data.append(key[None], np.array([reward]), np.array([noise]))
-        if added:
-            self._forget()
-        return form.information - before
+    def observe(
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+    ) -> None:
+        """Learn from rewards (m,) of arms, m rows of an arm's row number and a time.
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        if len(keys) == 1 and noise[0] >= self._least_noise and keys[0, 1] >= self._form.time:
-            return self._absorb_one(keys[0], float(rewards[0]), float(noise[0]))
+        ``noise_variance`` overrides the model's own, one number per observation. After an error the
+        posterior is what it was before.
+        """
+        one = _single(arms, rewards) if noise_variance is None else None
+        if one is None or not self._observed_one(one):
+            super().observe(arms, rewards, noise_variance, rng)
+
+    @one_blas_thread
+    def _observed_one(self, one: _Single) -> bool:
+        """Learn one reward of now, as in nearly every round; ``False`` where it is not as simple."""
+        row, time, reward = one
+        if not (0 <= row < len(self.prior_mean) and -_LATEST <= time <= _LATEST):
+            return False  # the full check says what is wrong
+        with self._turns:
+            if not self._form.plain or time < self._form.time:
+                return False
+            self._absorb_one(row, time, reward)
+            return True
+
+    def _absorb_one(self, row: int, time: float, reward: float) -> None:
+        form = self._form.successor()
+        checkpoints = self._checkpoints
+        due = time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0
+        if due:
+            checkpoints = [*checkpoints, self._form]
+            _thin(checkpoints)
+        form.learn_one(row, time, reward - self.prior_mean.item(row), self.noise_variance)
+        if isinstance(form, VisitedForm) and form.rank >= form.compare_at:
+            with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
+                form = self._reconsidered(form)
+        data = self._data.extended_by_one((row, time), reward, self.noise_variance)
+        information = form.information - self._form.information
+        self._commit(1, information, _form=form, _data=data, _checkpoints=checkpoints)
+        if due:
+            self._forget()
+
+    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
         order = np.argsort(keys[:, 1], kind="stable")
         fresh = Observed(keys[order], rewards[order], noise[order])
         fresh = fresh.part(fresh.arms[:, 1] > self._forgotten)
         ignored = self.ignored + len(keys) - len(fresh.noise)
         if not len(fresh.noise):
-            self.ignored = ignored
-            return 0.0
-        if self._form.visits:  # a kernel of the user's own may raise, and nothing has changed yet
-            self._prior.visit(fresh.arms[:, 0].astype(np.intp))
-        first, before = fresh.arms[0, 1], self._form.information
+            self._commit(len(keys), 0.0, ignored=ignored)
+            return
+        first = fresh.arms[0, 1]
         checkpoints = [each for each in self._checkpoints if each.time < first]
         least = min(self._least_noise, float(fresh.noise.min()))
         if self._kind_for(least) != self._kind_for(self._least_noise):
@@ -428,21 +452,24 @@ class DriftingGP(GaussianPosterior):
             since = whole.part(whole.arms[:, 1] > form.time)
         else:
             whole, since = None, fresh
-            # Of one reward nothing can fail any more; of several, their covariance may have no factor.
-            form = self._form if len(fresh.noise) == 1 else self._form.copied()
-        if whole is None:
-            self._data.reserve(fresh.arms)  # now, while nothing has changed
+            form = self._form.successor()
         form = self._fold(form, since, checkpoints)
+        data = self._data.extended(*fresh) if whole is None else ObservedData(*whole)
         added = checkpoints[-1:] != self._checkpoints[-1:]
-        self._form, self._checkpoints, self._least_noise = form, checkpoints, least
-        self.ignored = ignored
-        if whole is None:
-            self._data.append(*fresh)
-        else:
-            self._data = ObservedData(*whole)
+        self._commit(
+            len(keys),
+            form.information - self._form.information,
+            _form=form,
+            _data=data,
+            _checkpoints=checkpoints,
+            _least_noise=least,
+            ignored=ignored,
+        )
         if added:
             self._forget()
-        return form.information - before
+
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
 
     def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
         """Learn what came since, in the order of time; ``checkpoints`` are added to."""
@@ -461,13 +488,12 @@ class DriftingGP(GaussianPosterior):
         return form
 
     @staticmethod
-    def _checkpoint(form: Form, time: float, checkpoints: list[Form]) -> bool:
+    def _checkpoint(form: Form, time: float, checkpoints: list[Form]) -> None:
         """Add what is known to the checkpoints before a new time, now and then."""
         due = time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0
         if due:
-            checkpoints.append(form.copied())
+            checkpoints.append(form.successor())  # which stays, while the form goes on
             _thin(checkpoints)
-        return bool(due)
 
     def _forget(self) -> None:
         """Let go of what has faded: it is no longer needed for feedback from before it."""
@@ -475,10 +501,13 @@ class DriftingGP(GaussianPosterior):
         faded = [each for each in self._checkpoints if left(now - each.time) < _NEGLIGIBLE]
         if len(faded) > 1 or (faded and faded[0].time > self._forgotten):
             base = faded[-1]
-            self._forgotten, self._forgotten_information = base.time, base.information
-            self._checkpoints = self._checkpoints[len(faded) - 1 :]
             later = self.remembered.arms[:, 1] > base.time
-            self._data = ObservedData(*self.remembered.part(later))
+            vars(self).update(  # in one call, as in ``_commit``
+                _forgotten=base.time,
+                _forgotten_information=base.information,
+                _checkpoints=self._checkpoints[len(faded) - 1 :],
+                _data=ObservedData(*self.remembered.part(later)),
+            )
 
     # --- state -----------------------------------------------------------------------------
 
@@ -487,8 +516,8 @@ class DriftingGP(GaussianPosterior):
         scalars: dict[str, Any] = {"in_use": form.name, "ignored": self.ignored}
         parts: dict[str, State] = {}
         if self.count > self.ignored:
-            arrays |= _arrays_of(form)
-            scalars |= _scalars_of(form)
+            arrays |= form.arrays()
+            scalars |= form.scalars()
             scalars |= {"forgotten_information": self._forgotten_information}
             scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
             scalars |= {"least_noise": self._least_noise}
@@ -552,34 +581,73 @@ class DriftingGP(GaussianPosterior):
         if not isinstance(in_use, str) or in_use not in kinds:
             raise StateError("this state is damaged: its form is impossible")
         form = kinds[in_use]
-        s, n = form.mean.shape
+        s, n = form.shape
         form.time = as_number(state.scalar("time"), "time", -_LATEST, _LATEST)
         form.error = as_number(state.scalar("error"), "error", 0.0, TRUNCATION * self._scale)
         form.steps = as_count(state.scalar("steps"), "steps")
-        form.mean = as_features(state.array("a"), "a", n).copy()
+        mean = as_features(state.array("a"), "a", n)
         known = as_features(state.array("known"), "known", n)
-        if len(form.mean) != s or len(known) != s * s:
+        if len(mean) != s or len(known) != s * s:
             raise StateError("this state is damaged: it belongs to another kernel of time")
-        form.known = known.reshape(s, s, n).copy()
+        left = as_number(state.scalar("left"), "left", LEAST_LEFT, 1.0)
+        form.set_blocks(mean.copy(), known.reshape(s, s, n).copy(), left)
         return form if form.resume(state) else None
-
-
-def _arrays_of(form: Form) -> dict[str, NDArray[Any]]:
-    s, n = form.mean.shape
-    return {"a": form.mean, "known": form.known.reshape(s * s, n), **form.arrays()}
-
-
-def _scalars_of(form: Form) -> dict[str, Any]:
-    return {"time": form.time, "steps": form.steps, "error": form.error, **form.scalars()}
 
 
 def _checkpoint_state(form: Form) -> State:
     return State(
         kind=_CHECKPOINT,
         schema=_CHECKPOINT_SCHEMA,
-        scalars={"in_use": form.name, **_scalars_of(form)},
-        arrays={name: array.copy() for name, array in _arrays_of(form).items()},
+        scalars={"in_use": form.name, **form.scalars()},
+        arrays={name: array.copy() for name, array in form.arrays().items()},
     )
+
+
+@migration("drifting-gp", 2)
+@migration(_CHECKPOINT, 1)
+def _scale_by_one(state: State) -> State:
+    """Before, every column of a folded form had a share of its own, and G was one matrix."""
+    arrays, scalars = dict(state.arrays), {**state.scalars, "left": 1.0}
+    if "left" in arrays:
+        try:
+            columns = as_features(state.array("columns"), "columns")
+            left = as_vector(arrays.pop("left"), "left", len(columns))
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        arrays["columns"] = left[:, None] * columns
+        scalars["rank"] = len(columns)
+    if "G" in arrays:
+        arrays["recent"] = np.empty((0, 0))
+    return replace(state, schema=state.schema + 1, scalars=scalars, arrays=arrays)
+
+
+class _Single(NamedTuple):
+    """One observation."""
+
+    row: int
+    time: float
+    reward: float
+
+
+def _single(arms: Any, rewards: Any) -> _Single | None:
+    """One observation in plain numbers; ``None`` for all else, which is to be checked in full."""
+    keys = arms.tolist() if type(arms) is np.ndarray and arms.shape == (1, 2) else arms
+    values = rewards.tolist() if type(rewards) is np.ndarray and rewards.shape == (1,) else rewards
+    if not (type(keys) is type(values) is list and len(keys) == len(values) == 1):
+        return None
+    key, reward = keys[0], values[0]
+    if type(key) is not list or len(key) != 2:
+        return None
+    row, time = key
+    if not (_is_real(row) and _is_real(time) and _is_real(reward)) or row % 1:
+        return None
+    return _Single(int(row), float(time), float(reward))
+
+
+def _is_real(value: Any) -> bool:
+    """Whether this is a number of Python's own, or a finite ``np.float64``."""
+    kind = type(value)
+    return (kind is float or kind is np.float64 or kind is int) and -LARGEST <= value <= LARGEST
 
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ from superarm.linalg import (
     information,
     root_update,
     solve_lower,
+    threads_for,
     with_room,
 )
 from superarm.posteriors.rows import ObservedData, information_in
@@ -30,6 +33,7 @@ from superarm.posteriors.variances import (
     prior_variance,
 )
 from superarm.threads import blas_threads_for
+from superarm.turns import shallow_copy
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
@@ -47,7 +51,8 @@ that, because δ is at least ε s. Against 50 digits a std is then right to 5e-5
 class CholeskyForm:
     """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm.
 
-    Only ``condition`` changes a form, all or nothing.
+    A form never changes: ``conditioned`` gives its successor, which writes into rows that no other
+    form reads.
     """
 
     name: FormName = "cholesky"
@@ -97,32 +102,35 @@ class CholeskyForm:
         """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
         if at is not None:
             return self._kernel(keys[at], keys) - rows[at] @ rows.T
-        with blas_threads_for(len(rows) * rows.size):
+        with threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
-    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
-        """Learn from arms whose rows are given; returns the information gained."""
+    def conditioned(self, fresh: Fresh, data: ObservedData) -> Conditioned:
+        """What is known once these rewards are learned; ``data`` holds them, too."""
+        keys, rows, innovation, noise = fresh
         schur = self.covariance(keys, rows)
         add_to_diagonal(schur, noise)
         # What is left of a variance may be all rounding: jitter is measured by the prior's size.
         scale = largest_variance(self._kernel, keys) + float(noise.max())
         corner = cholesky(schur, "the covariance of the observed arms", scale)
-        fresh = solve_lower(corner, innovation)
-        self._check_digits(fresh, float(noise.min()), scale, innovation)
-        size, grown = len(self._factor), len(self._factor) + len(fresh)
-        self._z = with_room(self._z, size, grown)
-        self._factor.append(rows, corner)
-        self._z[size:grown] = fresh
-        return information(corner, noise)
+        solved = solve_lower(corner, innovation)
+        size, grown = len(self._factor), len(self._factor) + len(solved)
+        form = shallow_copy(self)
+        form._data = data
+        form._warned = self._warned or self._few_digits(solved, noise.min().item(), scale, innovation)
+        form._factor = self._factor.extended(rows, corner)
+        form._z = with_room(self._z, size, grown)
+        form._z[size:grown] = solved
+        return Conditioned(form, information(corner, noise))
 
-    def _check_digits(self, fresh: Floats, noise: float, scale: float, innovation: Floats) -> None:
-        """Warn, once and before anything changes, where means lose their digits for lack of noise."""
-        if noise >= SURE_NOISE * scale or self._warned:
-            return
+    def _few_digits(self, solved: Floats, noise: float, scale: float, innovation: Floats) -> bool:
+        """Warn where means lose their digits for lack of noise; says whether it did."""
+        if noise >= SURE_NOISE * scale:
+            return False
         z = self._z[: len(self._factor)]
-        misfit = float(z @ z + fresh @ fresh)
+        misfit = float(z @ z + solved @ solved)
         # Those asked about lie about as far from 0 as the rewards do, which were told last.
-        self._warned = check_means(misfit, noise, scale, float(np.abs(innovation).max()))
+        return check_means(misfit, noise, scale, float(np.abs(innovation).max()))
 
     def fitted(self) -> Floats:
         """Posterior means of everything observed, without the prior mean, (N,)."""
@@ -241,14 +249,18 @@ class FiniteRankForm:
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         return (rows if at is None else rows[at]) @ rows.T
 
-    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
-        update = root_update(self._root, rows, noise)
-        self._weights = self._weights + update.gain @ innovation
+    def conditioned(self, fresh: Fresh, data: ObservedData) -> Conditioned:
+        """What is known once these rewards are learned; ``data`` holds them, too."""
         from scipy.linalg.blas import dgemm
 
+        update = root_update(self._root, fresh.rows, fresh.noise)
+        form = shallow_copy(self)
+        form._data = data
+        form._weights = self._weights + update.gain @ fresh.innovation
         # In place, on the transposes, which is how BLAS reads C-ordered arrays.
-        dgemm(-1.0, rows.T, update.downdate.T, 1.0, self._root.T, overwrite_c=1)
-        return update.information
+        downdate, rows = update.downdate.T, fresh.rows.T
+        last = partial(dgemm, -1.0, rows, downdate, 1.0, self._root.T, overwrite_c=1)
+        return Conditioned(form, update.information, last)
 
     def fitted(self) -> Floats:
         return self._features(self._data.view().arms) @ self._weights
@@ -303,9 +315,6 @@ class InducingForm:
             raise StateError("this state is damaged: its precision is not positive") from None
         return cls(summary, data, chosen_at)
 
-    def copy(self) -> InducingForm:
-        return InducingForm(copy(self._summary), self._data, self.chosen_at)
-
     @property
     def rank(self) -> int:
         return len(self._summary.points)
@@ -335,11 +344,14 @@ class InducingForm:
         covariance += learned[some] @ learned.T - prior[some] @ prior.T
         return covariance
 
-    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+    def conditioned(self, fresh: Fresh, data: ObservedData) -> Conditioned:
+        """What is known once these rewards are learned; ``data`` holds them, too."""
+        keys, rows, innovation, noise = fresh
         information = information_in(self.covariance(keys, rows), noise)
         residual = innovation + rows[:, self.rank :] @ self._summary.weights
-        self._summary.add(keys, residual, noise)
-        return information
+        form = InducingForm(copy(self._summary), data, self.chosen_at)
+        form._summary.add(keys, residual, noise)
+        return Conditioned(form, information)
 
     def fitted(self) -> Floats:
         arms = self._data.view().arms
@@ -356,3 +368,20 @@ class Solved(NamedTuple):
     form: AnyForm
     rows: Floats  # (m, N) solved rows W, (m, r) rows of Φ S, or (m, 2s) rows [P, R]
     mean: Floats  # (m,) without the prior mean
+
+
+class Fresh(NamedTuple):
+    """Rewards to be learned."""
+
+    keys: Floats  # (k, d) arms
+    rows: Floats  # what the form knows of them, as in ``Solved``
+    innovation: Floats  # (k,) rewards without what was expected
+    noise: Floats  # (k,) variances
+
+
+class Conditioned(NamedTuple):
+    """A form that has learned more."""
+
+    form: AnyForm
+    information: float  # nats
+    last: Callable[[], object] | None = None  # to be called when it is adopted, in the same step

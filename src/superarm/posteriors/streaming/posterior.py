@@ -41,8 +41,10 @@ from .forms import (
     FEATURE_ERROR,
     AnyForm,
     CholeskyForm,
+    Conditioned,
     FiniteRankForm,
     FormName,
+    Fresh,
     InducingForm,
     Solved,
 )
@@ -204,49 +206,70 @@ class StreamingGP(KernelPosterior):
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
+
+    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+        count, forgotten = len(keys), self.forgotten
         if self.forget is not None and not (young := self._young(keys)).all():
-            some = (keys[young], rewards[young], noise[young], rng)
-            information = self._absorb(*some) if young.any() else 0.0
-            self.forgotten += int(np.count_nonzero(~young))
-            return information
-        residual, form = rewards - self._prior_mean(keys), self._form
-        self._data.reserve(keys)  # now, while nothing has changed
-        if (summary := self._summary(keys)) is not None:
-            information = 0.0
-            for begin in range(0, len(keys), BLOCK):
-                part = slice(begin, begin + BLOCK)
-                _, rows, mean = summary.solve(keys[part])
-                innovation = residual[part] - mean
-                information += summary.condition(keys[part], rows, innovation, noise[part])
-            if not isinstance(form, InducingForm):
-                warn(
-                    f"more than {self.most_exact} observations: from now on the posterior is "
-                    f"approximate, summed up in {summary.rank} inducing points; kernel values are off "
-                    f"by up to {summary.tolerance:.2g}",
-                    PrecisionWarning,
-                )
-            form = summary
+            keys, rewards, noise = keys[young], rewards[young], noise[young]
+            forgotten += count - len(keys)
+            if not len(keys):
+                self._commit(count, 0.0, forgotten=forgotten)
+                return
+        residual = rewards - self._prior_mean(keys)
+        data = self._data.extended(keys, rewards, noise)
+        summary = self._summary(keys)
+        if summary is not None:
+            form, information, last = self._summed_up(summary, keys, residual, noise, data)
         else:
-            form, rows, mean = self._known(keys)
-            if noise.min() < form.least_noise:
-                if self._wanted == "finite-rank":
-                    raise InputError(
-                        f"noise_variance {noise.min():.3g} is too small for the finite-rank form, in "
-                        f"which kernel values are off by up to {form.tolerance:.0e}: it needs at least "
-                        f"{form.least_noise:.3g} here; use form='auto'"
-                    )
-                form, rows, mean = self._cholesky_form().solve(keys)
-            information = form.condition(keys, rows, residual - mean, noise)
-        self._form = form
-        self._data.append(keys, rewards, noise)
-        self._kept = {}
-        return information
+            form, information, last = self._conditioned(keys, residual, noise, data)
+        changed: dict[str, Any] = {"_form": form, "_data": data, "_kept": {}, "forgotten": forgotten}
+        self._commit(count, information, last, **changed)
+
+    def _conditioned(
+        self, keys: Floats, residual: Floats, noise: Floats, data: ObservedData
+    ) -> Conditioned:
+        form, rows, mean = self._known(keys)
+        if form.least_noise and noise.min() < form.least_noise:
+            if self._wanted == "finite-rank":
+                raise InputError(
+                    f"noise_variance {noise.min():.3g} is too small for the finite-rank form, in "
+                    f"which kernel values are off by up to {form.tolerance:.0e}: it needs at least "
+                    f"{form.least_noise:.3g} here; use form='auto'"
+                )
+            form, rows, mean = self._cholesky_form().solve(keys)
+        return form.conditioned(Fresh(keys, rows, residual - mean, noise), data)
+
+    def _summed_up(
+        self,
+        summary: InducingForm,
+        keys: Floats,
+        residual: Floats,
+        noise: Floats,
+        data: ObservedData,
+    ) -> Conditioned:
+        information = 0.0
+        form: AnyForm = summary
+        for begin in range(0, len(keys), BLOCK):
+            part = slice(begin, begin + BLOCK)
+            _, rows, mean = form.solve(keys[part])
+            fresh = Fresh(keys[part], rows, residual[part] - mean, noise[part])
+            form, gained, _ = form.conditioned(fresh, data)
+            information += gained
+        if not isinstance(self._form, InducingForm):
+            warn(
+                f"more than {self.most_exact} observations: from now on the posterior is "
+                f"approximate, summed up in {form.rank} inducing points; kernel values are off "
+                f"by up to {form.tolerance:.2g}",
+                PrecisionWarning,
+            )
+        return Conditioned(form, information)
 
     def _summary(self, keys: Floats) -> InducingForm | None:
         """The inducing form, to be given these arms, where it is in use or must be from now on."""
         total, form = len(self._data) + len(keys), self._form
         if isinstance(form, InducingForm) and total < 2 * form.chosen_at:
-            return form.copy()
+            return form
         exact = total <= self.most_exact or self._wanted == "finite-rank"
         if exact or isinstance(form, FiniteRankForm):
             return None
@@ -280,8 +303,8 @@ class StreamingGP(KernelPosterior):
                 kept = ObservedData(*self.observed.part(young))
                 with suppress(Exception):  # as below; what is held says the same
                     residual = kept.view().rewards - self._prior_mean(kept.view().arms)
-                    self._form = CholeskyForm.fitted_to(self.kernel, kept, residual)
-                    self._data = kept
+                    form = CholeskyForm.fitted_to(self.kernel, kept, residual)
+                    vars(self).update(_form=form, _data=kept)  # in one call, as in ``_commit``
             return
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
             return
