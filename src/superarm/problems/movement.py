@@ -210,9 +210,6 @@ class MovementField(MovementProblem):
 
 
 def _root(kernel: SquaredExponential, points: Floats) -> Floats:
-    """The symmetric root of the covariance at points on a line, (n, n).
-
-    Unlike U √Λ it does not depend on the signs of eigenvectors, which depend on the processor.
-    """
+    """A square root of the covariance at points on a line, (n, n)."""
     values, vectors = np.linalg.eigh(kernel(points[:, None], points[:, None]))
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
