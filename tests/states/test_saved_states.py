@@ -305,5 +305,5 @@ def test_a_parameter_of_a_newer_version_is_refused_with_advice(place: tuple[str,
     newer = replace(state, spec=with_more(state.spec, place))
     where = ".".join((*place, "warm"))
     for read in (loaded, policy.restored):
-        with pytest.raises(StateError, match=f"the parameter {where}, which is not known.*upgrade"):
+        with pytest.raises(StateError, match=f"the unknown parameter {where}.*upgrade"):
             read(newer)
