@@ -19,6 +19,7 @@ from superarm.linalg import (
     cholesky,
     information,
     root_update,
+    shallow_copy,
     solve_lower,
     threads_for,
     with_room,
@@ -33,7 +34,6 @@ from superarm.posteriors.variances import (
     prior_variance,
 )
 from superarm.threads import blas_threads_for
-from superarm.turns import shallow_copy
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
