@@ -16,7 +16,7 @@ import functools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for, one_blas_thread
-from .turns import shallow_copy
 
 # Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
@@ -237,6 +236,16 @@ def with_room(buffer: NDArray[Any], used: int, rows: int) -> NDArray[Any]:
     bigger = np.empty((max(2 * len(buffer), rows), *buffer.shape[1:]), dtype=buffer.dtype)
     bigger[:used] = buffer[:used]
     return bigger
+
+
+Part = TypeVar("Part")
+
+
+def shallow_copy(part: Part) -> Part:
+    """A copy that shares all arrays, in a fifth of the time that ``copy.copy`` takes."""
+    other = object.__new__(type(part))
+    other.__dict__.update(part.__dict__)
+    return other
 
 
 class GrowingCholesky:

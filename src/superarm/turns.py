@@ -157,8 +157,6 @@ if sys.platform != "win32":  # which has no forks
     )
 
 
-Part = TypeVar("Part")
-
 # --- copies --------------------------------------------------------------------------------
 
 
@@ -192,13 +190,6 @@ class Shared:
         memo = {id(part): part for part in self._constant()}
         with self._turns.lock:
             return deepcopy(dict(vars(self)), memo)
-
-
-def shallow_copy(part: Part) -> Part:
-    """A copy that shares everything, in a fifth of the time that ``copy.copy`` takes."""
-    other = object.__new__(type(part))
-    other.__dict__.update(part.__dict__)
-    return other
 
 
 # --- methods -------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def check_chosen(by: str, positions: Ints, desirability: Floats) -> None:
     for arm in chosen:
         if not 0 <= arm < n:
             raise UnknownArmError(f"{by} chose arm {arm}; on offer are arms 0 to {n - 1}")
-        if desirability[arm] == -np.inf:
+        if desirability.item(arm) == -np.inf:
             raise InputError(f"{by} chose arm {arm}, which is not available")
     if len(set(chosen)) < len(chosen):
         raise InputError(f"{by} chose {chosen[:9]}, one arm twice; choose each once")

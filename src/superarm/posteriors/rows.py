@@ -13,8 +13,7 @@ from superarm.errors import InputError, ShapeError, StateError
 from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_type
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
-from superarm.linalg import add_to_diagonal, cholesky, with_room
-from superarm.turns import shallow_copy
+from superarm.linalg import add_to_diagonal, cholesky, shallow_copy, with_room
 
 from .base import GaussianPosterior, Memory
 from .variances import largest_variance

@@ -39,10 +39,9 @@ from superarm.errors import StateError
 from superarm.inputs import as_count, as_features
 from superarm.kernels import Covariance
 from superarm.kernels.state_space import StateSpace
-from superarm.linalg import cholesky, solve_lower, with_room
+from superarm.linalg import cholesky, shallow_copy, solve_lower, with_room
 from superarm.posteriors.fixed import as_rows
 from superarm.threads import blas_threads_for
-from superarm.turns import shallow_copy
 
 FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance

@@ -19,6 +19,7 @@ from superarm.linalg import (
     cholesky,
     information,
     root_update,
+    shallow_copy,
     solve_lower,
     threads_for,
     with_room,
@@ -33,7 +34,6 @@ from superarm.posteriors.variances import (
     prior_variance,
 )
 from superarm.threads import blas_threads_for
-from superarm.turns import shallow_copy
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
@@ -111,13 +111,14 @@ class CholeskyForm:
         schur = self.covariance(keys, rows)
         add_to_diagonal(schur, noise)
         # What is left of a variance may be all rounding: jitter is measured by the prior's size.
-        scale = largest_variance(self._kernel, keys) + float(noise.max())
+        scale = largest_variance(self._kernel, keys) + noise.item(noise.argmax())
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         solved = solve_lower(corner, innovation)
         size, grown = len(self._factor), len(self._factor) + len(solved)
         form = shallow_copy(self)
         form._data = data
-        form._warned = self._warned or self._few_digits(solved, noise.min().item(), scale, innovation)
+        least = noise.item(noise.argmin())
+        form._warned = self._warned or self._few_digits(solved, least, scale, innovation)
         form._factor = self._factor.extended(rows, corner)
         form._z = with_room(self._z, size, grown)
         form._z[size:grown] = solved

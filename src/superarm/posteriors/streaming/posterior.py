@@ -355,7 +355,7 @@ class StreamingGP(KernelPosterior):
         if where is None:
             return None
         form, rows, mean = kept.answer
-        return Solved(form, rows[where], mean[where])
+        return Solved(form, rows.take(where, axis=0), mean.take(where))
 
     # --- choice of form --------------------------------------------------------------------
 
@@ -461,13 +461,13 @@ def _places(rows: Floats, among: Floats) -> list[int] | None:
 
     Rows are compared by their bytes, in which 0 and −0 differ.
     """
-    everything = among.tobytes()
+    everything, searched = among.tobytes(), rows.tobytes()
     width = among.shape[1] * among.itemsize  # bytes of a row
     if not width:
         return None
     places = []
-    for row in rows:
-        wanted = row.tobytes()
+    for begin in range(0, len(searched), width):
+        wanted = searched[begin : begin + width]
         start = everything.find(wanted)
         while start >= 0 and start % width:  # it was found across two rows
             start = everything.find(wanted, start + 1)
