@@ -141,10 +141,11 @@ def _write_table(path: Path, head: str, rows: list[str]) -> None:
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Calls a command in this process, in an empty directory."""
+    """Calls a command in this process, in an empty directory; work is spread where ``--jobs`` says so."""
     from superarm.cli.commands import superarm
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("superarm.cli.running.available_cores", lambda: 1)
     monkeypatch.setenv("COLUMNS", "100")
 
     def call(*args: object) -> Result:
