@@ -87,7 +87,6 @@ def gone(group: int) -> bool:
 @pytest.mark.parametrize(
     ("jobs", "kills"),
     [
-        (1, 1),
         (2, 1),
         pytest.param(1, 12, marks=pytest.mark.slow),
         pytest.param(2, 12, marks=pytest.mark.slow),

@@ -271,7 +271,7 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
 MIXED = ["landscape", "navigation"]
 
 
-@pytest.mark.parametrize("order", [MIXED, MIXED[::-1]])
+@pytest.mark.parametrize("order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)])
 def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
     """What is audited and what is measured belong to a setting."""
     rule = {"name": "rectified", "rule": {"name": "greedy"}}
