@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
+# Tests start hundreds of processes: without bytecode each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What another processor or other versions could change: numbers, and promises about bytes.
 SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.py tests/oracles \

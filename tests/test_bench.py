@@ -42,6 +42,7 @@ def results(suite: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_streaming_agrees_with_every_peer() -> None:
     found = results("streaming")
     compared = {(row["case"].partition(" ")[0], row["peer"]) for row in found["rows"]}
@@ -64,6 +65,7 @@ def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not any("scikit-learn" in row["peer"] for row in found["rows"])
 
 
+@pytest.mark.slow
 def test_finite_agrees_with_scikit_learn() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     found = results("finite")
@@ -95,6 +97,7 @@ def test_network_agrees_with_full_covariances_and_fresh_solves() -> None:
         assert any("SVGP" in row["peer"] for row in found["rows"])
 
 
+@pytest.mark.slow
 def test_combinatorial_agrees_with_its_peers() -> None:
     found = results("combinatorial")
     compared = {row["peer"] for row in found["rows"]}
@@ -106,6 +109,7 @@ def test_combinatorial_agrees_with_its_peers() -> None:
     assert sum("std over the exact one" in name for name in found["facts"]) == 4
 
 
+@pytest.mark.slow
 def test_drift_agrees_with_its_peers() -> None:
     found = results("drift")
     assert {row["peer"] for row in found["rows"]} >= {"numpy, recompute"}
@@ -119,6 +123,7 @@ def test_drift_agrees_with_its_peers() -> None:
     assert sum(name.startswith("changing arms, t=") for name in found["facts"]) == 2
 
 
+@pytest.mark.slow
 def test_movement_agrees_with_its_peers() -> None:
     found = results("movement")
     compared = {row["peer"] for row in found["rows"]}

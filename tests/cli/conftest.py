@@ -141,10 +141,11 @@ def _write_table(path: Path, head: str, rows: list[str]) -> None:
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Calls a command in this process, in an empty directory."""
+    """Calls a command in this process, in an empty directory; work is spread where ``--jobs`` says so."""
     from superarm.cli.commands import superarm
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("superarm.cli.running.available_cores", lambda: 1)
     monkeypatch.setenv("COLUMNS", "100")
 
     def call(*args: object) -> Result:
@@ -158,6 +159,21 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
         return Result(int(code or 0), captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made but not rendered, which takes a second each: for tests that look at none."""
+
+    def save(figure: Any, path: Path | str) -> tuple[Path, ...]:
+        assert figure.axes
+        paths = tuple(Path(f"{path}.{kind}") for kind in ("png", "svg"))
+        for each in paths:
+            each.parent.mkdir(parents=True, exist_ok=True)
+            each.touch()
+        return paths
+
+    monkeypatch.setattr("superarm.plotting.files.save_figure", save)
 
 
 @pytest.fixture

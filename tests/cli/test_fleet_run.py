@@ -22,7 +22,7 @@ def cells(out: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(out, "cells").iterdir()}
 
 
-@pytest.mark.parametrize("seen", ["edges", "trips"])
+@pytest.mark.parametrize("seen", ["edges", pytest.param("trips", marks=pytest.mark.slow)])
 def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> None:
     """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
     policies = "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
@@ -43,6 +43,7 @@ def test_a_run_may_begin_with_a_log(cli: Command) -> None:
     assert second["rows"]
 
 
+@pytest.mark.usefixtures("sketched")
 def test_its_report_and_calibration(cli: Command) -> None:
     assert cli(*words("run", 8, "--policies", "cautious,greedy,informed")).code == 0
     assert cli("report", "run").code == 0

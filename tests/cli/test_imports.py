@@ -55,17 +55,18 @@ def own(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
-def test_a_file_on_the_command_line_in_workers_too(shell: Command, own: Any) -> None:
+def test_a_file_on_the_command_line_in_workers_too(cli: Command, shell: Command, own: Any) -> None:
     folder = own("mine-by-flag")
     flag = ("--import", "mine/mine_by_flag.py")
-    refused = shell("run", folder / "own.toml", "-q").fails(2)
+    refused = cli("run", folder / "own.toml", "-q").fails(2)
     assert "unknown policy 'mine-by-flag'" in refused
     assert "--import FILE.py adds your own" in refused
-    done = shell("run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out").json()
-    assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
-    assert "Greedy, under a name" in shell("list", "policy", *flag).out
-    [part] = shell("show", "mine-by-flag", *flag, "--json").json()["parts"]
+    assert "Greedy, under a name" in cli("list", "policy", *flag).out
+    [part] = cli("show", "mine-by-flag", *flag, "--json").json()["parts"]
     assert part["parameters"][0]["name"] == "pull"
+    # Workers are processes of their own, where nothing is imported yet.
+    done = cli("run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out").json()
+    assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
     # A run is data: its report needs no import, and makes none, but says what the run had.
     assert shell("report", "out", "--json").json()["report"]
     page = (folder.parent / "out" / "report.html").read_text(encoding="utf-8")
@@ -88,11 +89,11 @@ def test_parts_reach_the_workers_of_a_cluster(
     assert {row["policy"] for row in done["rows"]} == {"mine-on-cluster"}
 
 
-def test_imports_in_a_file_are_found_beside_it(shell: Command, own: Any) -> None:
+def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
-    done = shell("run", folder / "own.toml", "--jobs", 2, "-q", "--json", "--out", "out").json()
+    assert "policy mine-by-file" in cli("show", folder / "own.toml").out
+    done = cli("run", folder / "own.toml", "--jobs", 2, "-q", "--json", "--out", "out").json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
-    assert "policy mine-by-file" in shell("show", folder / "own.toml").out
 
 
 def test_nothing_is_imported_because_a_run_names_it(cli: Command, tiny: str, tmp_path: Path) -> None:
@@ -142,16 +143,17 @@ def test_installed_parts_that_clash_are_told_in_one_line(
     ]
 
 
-@pytest.mark.parametrize("safe", [(), ("-P",)])  # -P: the working folder is not on the path
-def test_modules_in_the_working_folder_are_found(own: Any, safe: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("safe", "source"),
+    [((), "mine_here"), (("-P",), "mine_here"), (("-P",), "test_of_words.py")],
+)  # -P: the working folder is not on the path
+def test_modules_in_the_working_folder_are_found(own: Any, safe: tuple[str, ...], source: str) -> None:
     folder = own("mine-here")
     (folder / "test_of_words.py").write_text("import mine_here\n", encoding="utf-8")
-    command = [sys.executable, *safe, "-m", "superarm", "list", "policy", "--json"]
+    words = [sys.executable, *safe, "-m", "superarm", "list", "policy", "--json", "--import", source]
     env = {"PYTHONPATH": ":".join(each for each in sys.path if each)}
-    for source in ("mine_here", "test_of_words.py"):
-        words = [*command, "--import", source]
-        done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=env)
-        assert '"mine-here"' in done.stdout
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=env)
+    assert '"mine-here"' in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         _experiments_of("navigation/10")
 
 
+@pytest.mark.usefixtures("sketched")
 def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
     """Figure 1 is the truth, Figure 2 a running mean; bands are the experiment's own."""
     cli("reproduce", "timevarying/1", *SIZE, "--out", "a", "--json").json()
@@ -78,6 +79,7 @@ def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
     assert (tmp_path / "b" / "timevarying-matched-se" / "figures" / "average_regret.svg").is_file()
 
 
+@pytest.mark.usefixtures("sketched")
 def test_by_name_and_for_people(cli: Command) -> None:
     result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
     assert result.code == 0
@@ -86,6 +88,7 @@ def test_by_name_and_for_people(cli: Command) -> None:
     assert "reproduce-kernelized-rkhs-se-001/index.html" in result.out
 
 
+@pytest.mark.usefixtures("sketched")
 def test_forecasts_and_bands_as_for_one_run(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def run(cli: Command, tiny: str, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.usefixtures("sketched")
 def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     (run / "report.html").unlink()
     written = cli("report", "run", "--json").json()
@@ -149,6 +153,7 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     assert cli("report", "run", "--bound", "-q").code == 0
 
 
+@pytest.mark.usefixtures("sketched")
 def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     told = cli("report", "none", "--bound").err

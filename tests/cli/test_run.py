@@ -24,7 +24,9 @@ FAST = ("--jobs", "1")
 # --- the contract, on a process of its own -----------------------------------------------
 
 
-def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, tiny: str) -> None:
+def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
+    shell: Command, cli: Command, tiny: str
+) -> None:
     args = ("run", tiny, "--seeds", 2, "--rounds", 7, "--seed", 5, "--set", "k=[1, 2]", *FAST)
     result = shell(*args, "--out", "a", "--json")
     summary = result.json()
@@ -60,7 +62,7 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, ti
         assert list(claim) == ["text", "holds", "verdict", "evidence"]
         assert isinstance(claim["holds"], bool)
     assert "28/56 rounds" in result.err or "56/56 rounds" in result.err
-    quiet = shell(*args, "--out", "b", "--json", "-q")
+    quiet = cli(*args, "--out", "b", "--json", "-q")
     assert quiet.err == ""
     rows = [
         [{**row, "seconds_per_round": 0} for row in each.json()["rows"]] for each in (result, quiet)

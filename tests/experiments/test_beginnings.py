@@ -129,6 +129,7 @@ def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
         assert engine_of(tmp_path / "grown" / "states" / f"{name}.s0.seed00001.npz") == "root-engine"
 
 
+@pytest.mark.slow
 def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[str, set[int]]) -> None:
     made_longer(tmp_path, (1, 4, 9, 12), feedback=LATE)
     assert gone_on == {name: {1, 4, 9} for name in ROADS_LEARNERS}
@@ -176,7 +177,7 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
     assert content(tmp_path / "a") == before
 
 
-@pytest.mark.parametrize("then", [9, 12])
+@pytest.mark.parametrize("then", [pytest.param(9, marks=pytest.mark.slow), 12])
 def test_making_a_run_longer_can_be_interrupted(
     then: int, tmp_path: Path, gone_on: dict[str, set[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -271,7 +271,7 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
 MIXED = ["landscape", "navigation"]
 
 
-@pytest.mark.parametrize("order", [MIXED, MIXED[::-1]])
+@pytest.mark.parametrize("order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)])
 def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
     """What is audited and what is measured belong to a setting."""
     rule = {"name": "rectified", "rule": {"name": "greedy"}}
@@ -376,7 +376,7 @@ def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
         "policies": {"gp-ts": {}, "gp-ei": {}},
     }
     overrides = {"gp-ei.xi": [0.1, 0.2]}  # a policy's that is not run anew
-    summary = execute(plan(tmp_path / "a", overrides, **changes), jobs=2)
+    summary = execute(plan(tmp_path / "a", overrides, **changes))
     rows = [row for row in summary["rows"] if row["metric"] == "cumulative_regret_at_horizon"]
     assert [(row["policy"], row["setting"]) for row in rows] == [
         ("gp-ts", {"gp-ei.xi": xi, "horizon": horizon}) for horizon in (3, 5) for xi in (0.1, 0.2)

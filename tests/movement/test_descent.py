@@ -318,7 +318,7 @@ def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> 
     for seed, make in ((0, drawn_tree), (1, any_tree), (2, drawn_tree)):
         tree = make(12, seed)
         descent, q, source = TreeDescent(tree, backend=backend), some_q(tree, seed), rng(seed)
-        for _ in range(20):
+        for _ in range(5):
             costs = size * source.normal(size=12)
             after = descent.step(q, costs)
             assert_probabilities(tree, after)

@@ -294,7 +294,7 @@ def slack(variance: Floats, largest: float, count: int, chances: int) -> Floats:
 @pytest.mark.parametrize("tau", TAUS)
 def test_drawn_trees_have_the_expected_distances(tau: float) -> None:
     """That orders and radii are drawn as they should be: for few actions, the mean is known."""
-    own, count = make_metric("graph", 4, 1).distances, 1500
+    own, count = make_metric("graph", 4, 1).distances, 500
     source = rng(3)
     trees = [frt_tree(MatrixMetric(distances=own), source, tau=tau).distances for _ in range(count)]
     mean, second, largest = expected(own, tau)

@@ -115,7 +115,7 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
 )
 def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least):
     right = wanted = given = 0
-    for seed in range(6):
+    for seed in range(3):
         driven = Driven(graph, drawn_route(graph, seed))
         times, places = driven.trace(every, noise, seed)
         matched = match_trace(graph, places, times, noise=max(noise, 5.0))

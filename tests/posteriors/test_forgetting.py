@@ -143,10 +143,10 @@ def test_variances_are_too_large_by_the_square_of_the_tolerance(name: str, forge
 def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
     """Rewards drawn from the model: (μ − μ′)/σ has mean square at most forget².
 
-    Over 400 draws the mean of squares, of variance at most 2 v² each for normals of variance
-    v ≤ forget², stays below forget² (1 + 5 √(2/400)).
+    Over 100 draws the mean of squares, of variance at most 2 v² each for normals of variance
+    v ≤ forget², stays below forget² (1 + 5 √(2/100)).
     """
-    kernel, forget, draws = KERNELS["product"], 0.1, 400
+    kernel, forget, draws = KERNELS["product"], 0.1, 100
     keys, _ = rounds(60, seed=3)
     ask = np.array([[0.4, 0.6, 61.0]])
     K = kernel(keys) + NOISE * np.eye(60)
