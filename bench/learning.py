@@ -6,14 +6,19 @@ more, edge by edge, and *total*: for one more of which the whole energy is known
 *state*: its megabytes, and the seconds to write it and to read it again; *route*: milliseconds of a
 route by it, with its interval, after the first. *visited*: roads driven on, with whose number all of
 this grows.
+
+``--vehicles 1 1000``: instead, the same trips are driven by one vehicle, or by a thousand in turn.
+*trip*: milliseconds of a processor for one more, edge by edge, of a vehicle that was driven before and
+of one that was not.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -29,6 +34,8 @@ COLUMNS = (
     *("edges", "visited", "log, s", "fit, s", "trip, ms", "total, ms"),
     *("state, MB", "write, s", "read, s", "route, ms"),
 )
+
+OF_VEHICLES = ("edges", "visited", "trips", "vehicles", "trip, ms", "of a new vehicle, ms")
 
 
 def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
@@ -79,11 +86,46 @@ def row(edges: int, trips: int) -> list[str]:
     ]
 
 
+def row_of_vehicles(edges: int, trips: int, vehicles: int) -> list[str]:
+    """What one more trip costs once this many vehicles were driven, in turn, over the same roads."""
+    more = 20
+    fleet = Fleet(seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0)
+
+    def driven_by(step: int, vehicle: int) -> LoggedTrip:
+        return replace(logged(fleet, step), vehicle=str(vehicle))
+
+    graph = fleet.graph
+    log = [driven_by(step, step % vehicles) for step in range(1, trips + 1)]
+    policy = learn_trips(graph, log, refit=0).policy
+    gp = policy.posterior
+    assert isinstance(gp, RoadGP)
+    known = [driven_by(trips + at + 1, at % vehicles) for at in range(more)]
+    new = [driven_by(trips + more + at + 1, vehicles + at) for at in range(more)]
+    medians = []
+    for trips_to_come in (known, new):
+        milliseconds = []
+        for trip in trips_to_come:
+            begin = process_time()
+            learn_trips(graph, [trip], policy=policy)
+            milliseconds.append(1000.0 * (process_time() - begin))
+        medians.append(f"{np.median(milliseconds):.1f} ({max(milliseconds):.0f})")
+    return [f"{len(graph):,}", f"{len(gp.visited):,}", f"{trips:,}", f"{vehicles:,}", *medians]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.learning")
     parser.add_argument("--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000])
     parser.add_argument("--trips", type=int, default=300)
+    parser.add_argument("--vehicles", type=int, nargs="+", help="trips of so many vehicles instead")
     options = parser.parse_args()
+    if options.vehicles:
+        print("| " + " | ".join(OF_VEHICLES) + " |")
+        print("|" + "---|" * len(OF_VEHICLES))
+        for edges in options.edges:
+            for vehicles in options.vehicles:
+                cells = row_of_vehicles(edges, max(options.trips, vehicles), vehicles)
+                print("| " + " | ".join(cells) + " |", flush=True)
+        return
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))
     for edges in options.edges:

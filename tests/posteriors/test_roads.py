@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -528,6 +531,57 @@ def test_looking_ahead_teaches_nothing() -> None:
     for each in (gp, twin):
         more.teach(each)
     assert state_to_bytes(gp.state()) == state_to_bytes(twin.state())
+
+
+def deepcopies(action: Callable[[], object]) -> int:
+    """How many objects are deep-copied meanwhile."""
+    count = 0
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code is copy.deepcopy.__code__
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def of_many(vehicles: int) -> RoadGP:
+    """A posterior that has learned one trip of each of these vehicles, all over the same roads."""
+    gp = RoadGP(KERNEL, SIZES, scales=SCALES, refit=0)
+    for vehicle in range(vehicles):
+        keys = rows(range(4))
+        keys[:, 8] = vehicle
+        gp.observe(keys, keys[:, 1] + 0.01 * vehicle)
+    gp.name_vehicles(f"van-{vehicle}" for vehicle in range(vehicles))
+    return gp
+
+
+def test_learning_a_trip_copies_no_more_with_more_vehicles() -> None:
+    trip = moving(driven([0, 1, 2])).as_trips()
+    few, many = of_many(2), of_many(50)
+    assert deepcopies(lambda: few.observe_trips(trip)) == deepcopies(lambda: many.observe_trips(trip))
+    assert deepcopies(lambda: copy.copy(few)) == deepcopies(lambda: copy.copy(many))
+
+
+def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same() -> None:
+    gp = of_many(3)
+    expected, state = gp.predict(EVERYWHERE).mean, state_to_bytes(gp.state())
+    again = copy.deepcopy(gp)
+    again.name_vehicles(["another"])
+    for vehicle in VEHICLES:
+        driven([2, 3, 4], vehicle, seed=1).teach(again)
+    assert state_to_bytes(gp.state()) == state
+    np.testing.assert_array_equal(gp.predict(EVERYWHERE).mean, expected)
+    assert (len(gp.vehicle_names), len(again.vehicle_names)) == (3, 4)
+    for group in [*gp._engine._vehicles.all(), *again._engine._vehicles.all()]:
+        for values in group[1:]:
+            assert isinstance(values, np.ndarray)
+            assert not values.flags.writeable  # so that no copy can change another's
 
 
 def test_a_belief_goes_stale() -> None:

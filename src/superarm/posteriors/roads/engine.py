@@ -93,11 +93,15 @@ class DrawOrder(NamedTuple):
     size: int = _P
     vehicles: Mapping[int, int] = {}  # the first place of each; never changed in place
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> DrawOrder:
+        return self
+
     def after(self, vehicles: list[int], roads: int) -> DrawOrder:
         """The order once these vehicles and so many new roads are driven."""
         fresh = [vehicle for vehicle in vehicles if vehicle not in self.vehicles]
         places = {vehicle: self.size + _P * number for number, vehicle in enumerate(fresh)}
-        return DrawOrder(self.size + _P * len(fresh) + roads, {**self.vehicles, **places})
+        vehicles_placed = {**self.vehicles, **places} if fresh else self.vehicles
+        return DrawOrder(self.size + _P * len(fresh) + roads, vehicles_placed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Places by vehicle, in the order of their numbers."""

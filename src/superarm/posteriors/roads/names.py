@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 
 from superarm.errors import StateError
 
@@ -27,6 +27,12 @@ class VehicleNames:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def number(self, name: str) -> int:
         """Its own, or the first that is free from its hash on."""
         if (known := self._numbers.get(name)) is not None:
@@ -38,8 +44,11 @@ class VehicleNames:
 
     def having(self, names: Iterable[str]) -> VehicleNames:
         """These names, too, in this order."""
+        fresh = [name for name in names if name not in self._numbers]
+        if not fresh:
+            return self
         more = VehicleNames(self._numbers)
-        for name in names:
+        for name in fresh:
             number = more.number(name)
             more._numbers[name] = number
             more._taken[number] = name

@@ -36,7 +36,11 @@ _P = len(TERMS)
 
 
 class VehicleGroup(NamedTuple):
-    """What the rewards of some vehicles say of their terms."""
+    """What the rewards of some vehicles say of their terms.
+
+    Groups are never changed, only replaced: copies of a posterior share them. :meth:`Groups.add` makes
+    their arrays read-only.
+    """
 
     vehicles: tuple[int, ...]
     slots: Ints  # (k,), rising
@@ -62,6 +66,12 @@ class VehicleGroup(NamedTuple):
         root, inner = self._scaled(prior)
         found: Floats = root * np.linalg.solve(inner, normals - root * pull)
         return found
+
+    def frozen(self) -> VehicleGroup:
+        """The same group, its arrays read-only from now on."""
+        for values in (self.slots, self.cross, self.information, self.pull):
+            values.setflags(write=False)
+        return self
 
     def place(self, vehicle: int) -> slice:
         """Where this vehicle's terms are among the group's."""
@@ -101,14 +111,19 @@ class Groups:
     def add(self, group: VehicleGroup) -> None:
         """Take in what more rewards say."""
         known = {id(found): found for each in group.vehicles if (found := self._of.get(each))}
-        whole = joined([*known.values(), group]) if known else group
+        whole = (joined([*known.values(), group]) if known else group).frozen()
         for vehicle in whole.vehicles:
             self._of[vehicle] = whole
 
     def copy(self) -> Groups:
+        """Another collection of the same groups, which nobody can change."""
         other = Groups()
-        other._of = dict(self._of)  # groups are never changed, only replaced
+        other._of = dict(self._of)
         return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Groups:
+        # Each trip is learned by a copy of the posterior: it must not cost more with every vehicle.
+        return self.copy()
 
     def all(self) -> list[VehicleGroup]:
         """Each group once, in the order of their first vehicles' first trips."""
