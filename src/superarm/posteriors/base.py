@@ -126,6 +126,12 @@ class GaussianPosterior(Shared, Described):
         For rewards that are learned later: what is refused then is known now.
         """
 
+    def _count_observed(self, count: int, information: float) -> None:
+        """Count what :meth:`_absorb` took in, unless that did so itself."""
+        self.information_gain += information
+        self.count += count
+        self.version += 1
+
     def _after_observing(self) -> None:
         """Called when an observation is in and counted: a place to tidy up."""
 
@@ -191,9 +197,8 @@ class GaussianPosterior(Shared, Described):
                 return
             stated = as_noise(noise_variance, len(keys))
             noise = np.full(len(keys), self.noise_variance) if stated is None else stated
-            self.information_gain += self._absorb(keys, values, noise, rng)
-            self.count += len(keys)
-            self.version += 1
+            information = self._absorb(keys, values, noise, rng)
+            self._count_observed(len(keys), information)
             self._after_observing()
 
     @overload
