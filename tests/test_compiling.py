@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from superarm import compiling
-from superarm.compiling import compiled, is_compiled
+from superarm.compiling import compiled, entry_point, is_compiled
 from superarm.errors import InputError
 
 
@@ -34,3 +34,16 @@ def test_unknown_backends_are_refused(backend: Any) -> None:
 
 def test_numpy_is_never_compiled() -> None:
     assert not is_compiled("numpy")
+
+
+def test_a_loop_is_called_directly_where_it_is_compiled() -> None:
+    pytest.importorskip("numba")
+    doubled = compiled("f8(f8)")(_twice)
+    direct = entry_point(doubled)
+    assert direct is not doubled
+    assert direct(1.5) == doubled(1.5) == 3.0
+    assert entry_point(_twice) is _twice  # as with NUMBA_DISABLE_JIT
+
+
+def _twice(number: float) -> float:
+    return 2.0 * number

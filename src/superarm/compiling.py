@@ -39,3 +39,13 @@ def compiled(signature: str) -> Callable[[Loop], Loop]:
         return made
 
     return decorate
+
+
+def entry_point(loop: Loop) -> Loop:
+    """A loop of one signature without numba's look at the types of its arguments.
+
+    That look takes as long as a small loop. The caller answers for the types.
+    """
+    versions: dict[Any, Any] = getattr(loop, "overloads", {})  # none where NUMBA_DISABLE_JIT is set
+    made: Loop = next(iter(versions.values())).entry_point if versions else loop
+    return made

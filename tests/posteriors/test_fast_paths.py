@@ -15,6 +15,7 @@ from superarm.errors import InputError, NotFiniteError
 from superarm.inputs import as_features, require_size
 from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
 from superarm.posteriors import DriftingGP, FiniteGP, StreamingGP
+from superarm.posteriors.finite.batch import Batch
 from superarm.posteriors.finite.loops import PENDING
 from superarm.posteriors.finite.visited import VisitedEngine
 from superarm.posteriors.streaming.posterior import _places
@@ -146,13 +147,13 @@ def test_one_visited_arm_is_learned_as_several_are() -> None:
     rng = np.random.default_rng(3)
     arms, kernel = rng.random((300, 2)), Matern(lengthscale=0.3)
     singly, together = (VisitedEngine(kernel, arms, np.zeros(300)) for _ in range(2))
-    weight = np.zeros(300)
+    totals, sums = np.zeros(602), np.zeros(602)
     for _ in range(60):
         row, reward = int(rng.integers(12)), float(rng.standard_normal())
-        gained = singly.absorb_one(row, reward, NOISE, weight)
-        asked = np.array([row]), np.array([reward]), np.array([NOISE])
-        assert gained == pytest.approx(together.absorb(*asked, weight), abs=1e-10)
-        weight[row] += 1.0 / NOISE
+        singly.absorb_one(row, reward, NOISE, totals)
+        together.absorb(Batch.of_one(row, reward, NOISE, 300), sums)
+        together.maintain(sums)
+        np.testing.assert_allclose(totals, sums, rtol=1e-12, atol=1e-10)
         np.testing.assert_allclose(singly.mean, together.mean, rtol=0.0, atol=1e-10)
         np.testing.assert_allclose(singly.variance, together.variance, rtol=0.0, atol=1e-10)
 

@@ -103,8 +103,9 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         self._given = given
         self._cov: Floats | None = None
         # Nobody else has these arrays; a rule that wrote into them would change a decision's report.
-        mean.setflags(write=False)
-        std.setflags(write=False)
+        # The argument is ``write``; numpy takes as long to read its name as for all the rest.
+        mean.setflags(False)  # type: ignore[call-arg]
+        std.setflags(False)  # type: ignore[call-arg]
         self.mean, self.std = mean, std
 
     @property

@@ -102,9 +102,6 @@ class InducingGP(KernelPosterior):
             covariance -= prior_rows.T @ prior_rows
         return covariance
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
-
     def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]

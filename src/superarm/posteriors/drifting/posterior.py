@@ -468,9 +468,6 @@ class DriftingGP(GaussianPosterior):
         if added:
             self._forget()
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
-
     def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
         """Learn what came since, in the order of time; ``checkpoints`` are added to."""
         if not len(since.noise):

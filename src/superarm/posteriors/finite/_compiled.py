@@ -12,21 +12,26 @@ import numpy as np
 
 from superarm.compiling import compiled
 from superarm.core import Floats, Ints
+from superarm.posteriors.fixed import COUNT, INFORMATION
+
+from .loops import PENDING
 
 # Long sums are left to BLAS: compiled ones are neither fused nor reordered.
 _TIE = 2.0**-40  # that of ``oracles/ties.py``: posteriors import no oracle
-_MATRIX, _VECTOR, _ROWS = "f8[:, ::1]", "f8[::1]", "i8[::1]"
+_MATRIX, _VECTOR, _ROWS, _PLACES = "f8[:, ::1]", "f8[::1]", "i8[::1]", "i8[:, ::1]"
+_UPDATED = f"{_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_PLACES}, {_ROWS}"  # see ``loops.py``
 
 
-@compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, i8)")
+@compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_PLACES}, i8, i8, i8)")
 def add(
-    root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints,
-    slot: Ints, count: int, row: int,
+    root: Floats, base: Floats, columns: Floats, pending_weight: Floats, places: Ints,
+    count: int, place: int, row: int,
 ) -> None:  # fmt: skip
     """Twin of ``loops.add_numpy``."""
     n = len(root)
-    base[count] = np.dot(root, root[row])
-    columns[count] = base[count]
+    pending = places[0]
+    base[place] = np.dot(root, root[row])
+    columns[place] = base[place]
     # Cholesky of base_VV + D, then two triangular solves, in place.
     L = np.empty((count, count))
     x = np.empty(count)
@@ -34,7 +39,7 @@ def add(
         for j in range(i + 1):
             value = base[i, pending[j]]
             if i == j:
-                value += 1.0 / weight[i]
+                value += 1.0 / pending_weight[i]
             for k in range(j):
                 value -= L[i, k] * L[j, k]
             L[i, j] = sqrt(value) if i == j else value / L[j, j]
@@ -49,32 +54,79 @@ def add(
         x[i] = value / L[i, i]
     for j in range(count):
         for i in range(n):
-            columns[count, i] -= x[j] * base[j, i]
-    pending[count] = row
-    slot[row] = count
-    weight[count] = 0.0
+            columns[place, i] -= x[j] * base[j, i]
+    pending[place] = row
+    pending_weight[place] = 0.0
 
 
-@compiled(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, i8, i8, {_MATRIX}, i8, f8, f8)")
-def observe(
-    columns: Floats, weight: Floats, pending: Ints, place: int, count: int,
-    moments: Floats, row: int, reward: float, noise: float,
+@compiled(f"f8({_MATRIX}, {_MATRIX}, {_VECTOR}, {_PLACES}, {_ROWS}, i8, i8, f8, f8)")
+def _condition(
+    columns: Floats, moments: Floats, pending_weight: Floats, places: Ints, counts: Ints,
+    place: int, row: int, reward: float, noise: float,
 ) -> float:  # fmt: skip
-    """Twin of ``loops.observe_numpy``."""
+    """One observation, but for the totals; returns the information gained.
+
+    Where all arms are pending, ``columns`` is P, and only the triangle below its diagonal is kept up to
+    date: half the work.
+    """
     n = columns.shape[1]
+    pending = places[0]
+    if place >= counts[0]:
+        counts[0] = place + 1
+        places[1, row] = place
     column = columns[place].copy()
+    whole = counts[0] > PENDING
+    if whole:
+        for i in range(place + 1, n):
+            column[i] = columns[i, place]
     total = column[row] + noise
-    innovation = (reward - moments[0, row]) / total
+    mean, variance = moments[0], moments[1]
+    innovation = (reward - mean[row]) / total
     for i in range(n):
-        moments[0, i] += column[i] * innovation
-        left = moments[1, i] - column[i] * column[i] / total
-        moments[1, i] = left if left > 0.0 else 0.0
-    for j in range(count):
+        mean[i] += column[i] * innovation
+        left = variance[i] - column[i] * column[i] / total
+        variance[i] = left if left > 0.0 else 0.0
+    for j in range(counts[0]):
         share = column[pending[j]] / total
-        for i in range(n):
+        width = min(n, j + 4 - j % 4) if whole else n  # a multiple of 4, as processors like it
+        for i in range(width):
             columns[j, i] -= share * column[i]
-    weight[place] += 1.0 / noise
+    pending_weight[place] += 1.0 / noise
+    counts[1] -= 1
     return 0.5 * log(total / noise)
+
+
+@compiled(f"i8({_UPDATED}, i8, i8, f8, f8)")
+def learn(
+    columns: Floats, moments: Floats, totals: Floats, pending_weight: Floats, places: Ints,
+    counts: Ints, place: int, row: int, reward: float, noise: float,
+) -> int:  # fmt: skip
+    """Twin of ``loops.learn_numpy``."""
+    totals[INFORMATION] += _condition(
+        columns, moments, pending_weight, places, counts, place, row, reward, noise
+    )
+    totals[row] += 1.0 / noise
+    totals[columns.shape[1] + row] += reward / noise
+    totals[COUNT] += 1.0
+    left: int = counts[1]
+    return left
+
+
+@compiled(f"void({_UPDATED}, {_ROWS}, {_ROWS}, {_VECTOR}, {_VECTOR}, {_VECTOR})")
+def learn_some(
+    columns: Floats, moments: Floats, totals: Floats, pending_weight: Floats, places: Ints,
+    counts: Ints, at: Ints, rows: Ints, rewards: Floats, noise: Floats, added: Floats,
+) -> None:  # fmt: skip
+    """Twin of ``loops.learn_some_numpy``, one observation after the other."""
+    for i in range(len(rows)):  # all columns lose what each observation explains
+        counts[0] = max(counts[0], at[i] + 1)
+        places[1, rows[i]] = at[i]
+    for i in range(len(rows)):
+        added[INFORMATION] += _condition(
+            columns, moments, pending_weight, places, counts, at[i], rows[i], rewards[i], noise[i]
+        )
+    for i in range(len(totals)):
+        totals[i] += added[i]
 
 
 @compiled(f"{_MATRIX}({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, i8)")
@@ -114,27 +166,23 @@ def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
     return best
 
 
-@compiled(
-    f"Tuple((f8, i8))({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, {_ROWS}, i8, "
-    f"{_MATRIX}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
-)
+@compiled(f"i8({_MATRIX}, {_MATRIX}, {_UPDATED}, i8, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)")
 def play(
-    root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints, slot: Ints,
-    counts: Ints, room: int, moments: Floats, total_weight: Floats, total_rewards: Floats,
-    rewards: Floats, widths: Floats, normals: Floats, noise: float, choices: Ints, step: int,
-) -> tuple[float, int]:  # fmt: skip
+    root: Floats, base: Floats, columns: Floats, moments: Floats, totals: Floats,
+    pending_weight: Floats, places: Ints, counts: Ints, room: int, rewards: Floats,
+    widths: Floats, normals: Floats, noise: float, choices: Ints, step: int,
+) -> int:  # fmt: skip
     """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
 
-    At most ``room`` arms may be pending. ``counts`` holds how many are and how many observations
-    are left until the next fold. Returns the information gained and the first round not finished.
-    If there are observations left before a fold was due, that round's arm is chosen already but
-    found no room.
+    At most ``room`` arms may be pending. Returns the first round not finished. If there are
+    observations left before a fold was due, that round's arm is chosen already but found no room.
     """
     mean, variance = moments[0], moments[1]
-    information, deviation, index = 0.0, np.empty_like(mean), np.empty_like(mean)
+    deviation, index = np.empty_like(mean), np.empty_like(mean)
     while step < len(rewards) and counts[1] > 0:
         if len(normals):
-            drawn = draw(root, normals[step : step + 1], columns, weight, pending, counts[0])
+            numbers = normals[step : step + 1]
+            drawn = draw(root, numbers, columns, pending_weight, places[0], counts[0])
             for i in range(len(mean)):
                 deviation[i] = (mean[i] + drawn[0, i]) - mean[i]  # as ``Thompson`` has it
         else:
@@ -142,17 +190,13 @@ def play(
                 deviation[i] = sqrt(variance[i])
         row = _best(mean, deviation, widths[step], index)
         choices[step] = row
-        if slot[row] < 0:
-            if counts[0] >= room:
+        place = places[1, row]
+        if place < 0:
+            place = counts[0]
+            if place >= room:
                 break  # chosen, but not yet observed
-            add(root, base, columns, weight, pending, slot, counts[0], row)
-            counts[0] += 1
+            add(root, base, columns, pending_weight, places, counts[0], place, row)
         reward = rewards[step, row]
-        information += observe(
-            columns, weight, pending, slot[row], counts[0], moments, row, reward, noise
-        )
-        total_weight[row] += 1.0 / noise
-        total_rewards[row] += reward / noise
-        counts[1] -= 1
+        learn(columns, moments, totals, pending_weight, places, counts, place, row, reward, noise)
         step += 1
-    return information, step
+    return step

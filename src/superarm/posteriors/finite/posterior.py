@@ -33,10 +33,11 @@ from superarm.kernels.base import as_covariance
 from superarm.linalg import leading_root
 from superarm.posteriors.base import Memory
 from superarm.posteriors.beliefs import GaussianBelief
-from superarm.posteriors.fixed import FixedArms, FixedPosterior
+from superarm.posteriors.fixed import COUNT, INFORMATION, FixedArms, FixedPosterior
 from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
+from .batch import Batch
 from .root import RootEngine
 from .visited import LARGEST_SAVED, VisitedEngine
 
@@ -49,6 +50,7 @@ _ROOT_ERROR = 1e-14  # of the largest prior variance: what the columns counted a
 _RESTORED_AT_ONCE = 128
 # Arms up to which BLAS by itself takes no threads for an observation: rank-1 updates below 2¹⁵ numbers.
 _NO_THREADS = 1000
+_ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])  # others are checked in the general way
 
 
 @register("posterior", "finite")
@@ -87,11 +89,19 @@ class FiniteGP(FixedPosterior, Resumable):
         self._everything = self._fixed.everything
         self.backend: Backend = backend
         self._wanted: Form = form
-        self._rooted: RootEngine | None = None  # the engine, in root form
-        self._engine: RootEngine | VisitedEngine = self._visited_engine()
+        self._use(self._visited_engine())
         if form == "root" or (form == "auto" and self._root_is_better()):
-            self._engine = self._rooted = self._root_engine()
+            self._use(self._root_engine())
         self._check_noise(self.noise_variance)
+
+    def _use(self, engine: RootEngine | VisitedEngine) -> None:
+        """Learn with this engine from now on."""
+        totals = engine.as_totals(self._totals)
+        rooted = engine if isinstance(engine, RootEngine) else None
+        # From here on there is no call, and so no interrupt: see ``loops.py``.
+        self._totals: Any = totals
+        self._rooted: RootEngine | None = rooted  # the engine, in root form
+        self._engine: RootEngine | VisitedEngine = engine
 
     def _root_engine(self) -> RootEngine:
         return RootEngine(self.kernel, self.arms, self.prior_mean, self.backend)
@@ -166,26 +176,26 @@ class FiniteGP(FixedPosterior, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         # The whole set, as in most rounds: nothing to gather, and nothing that BLAS would do.
-        known = self._fixed.last
-        if pending is None and known is not None and known.whole and type(offer) is Offer:
+        if pending is None and type(offer) is Offer and offer.arms is self._fixed.whole:
             turns = self._turns
             written = turns.written
-            if known.arms is offer.arms and not turns.writing:
+            if not turns.writing:
                 # As under ``whole``: an answer counts where nobody wrote meanwhile.
                 try:
                     engine = self._engine
-                    belief = GaussianBelief(self, known.keys, engine.mean.copy(), engine.std())
+                    mean, std = engine.moments()
+                    version = self._totals[COUNT]
                 except Exception:
                     if turns.written == written and not turns.writing:
                         raise
                 else:
                     if turns.written == written and not turns.writing:
-                        return belief
+                        return GaussianBelief(self, self._everything, mean, std, 1.0, version)
         return super().belief(offer, pending)
 
     def _belief(self, keys: Ints) -> GaussianBelief:
         if keys is self._everything:
-            return GaussianBelief(self, keys, self._engine.mean.copy(), self._engine.std())
+            return GaussianBelief(self, keys, *self._engine.moments())
         return super()._belief(keys)
 
     def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
@@ -206,29 +216,31 @@ class FiniteGP(FixedPosterior, Resumable):
     ) -> None:
         if noise_variance is None:
             # One arm, as in most rounds: the checks of the general way without its arrays.
-            row, reward = _only(arms), _only(rewards)
-            whole = type(row) is int or isinstance(row, np.integer)
-            known = whole and 0 <= row < self._size
-            if known and isinstance(reward, float) and -LARGEST <= reward <= LARGEST:  # no NaN
-                with self._turns:
-                    if self._size <= _NO_THREADS:
-                        self._observe_one(int(row), float(reward))
-                    else:
-                        with blas_threads_for(1):
-                            self._observe_one(int(row), float(reward))
-                return
+            row = arms[0] if type(arms) is list and len(arms) == 1 else _only(arms)
+            reward = rewards[0] if type(rewards) is list and len(rewards) == 1 else _only(rewards)
+            if type(row) in _ROW_NUMBERS and isinstance(reward, float):
+                if type(row) is not int:
+                    row = int(row)
+                if type(reward) is not float:
+                    reward = float(reward)
+                if 0 <= row < self._size and -LARGEST <= reward <= LARGEST:  # no NaN
+                    turns = self._turns
+                    with turns.lock:  # as ``with turns`` does, in half the time
+                        turns.writing += 1
+                        try:
+                            if self._size <= _NO_THREADS:
+                                self._engine.absorb_one(row, reward, self.noise_variance, self._totals)
+                            else:
+                                self._absorb_threadless(row, reward)
+                        finally:
+                            turns.written += 1
+                            turns.writing -= 1
+                    return
         super().observe(arms, rewards, noise_variance, rng)
 
-    def _observe_one(self, row: int, reward: float) -> None:
-        engine, noise, weight = self._engine, self.noise_variance, self._weight
-        if not weight.item(row):
-            self._seen = None
-        self.information_gain += engine.absorb_one(row, reward, noise, weight)
-        weight[row] += 1.0 / noise
-        self._weighted_rewards[row] += reward / noise
-        self.count += 1
-        self.version += 1
-        engine.maintain(weight, self._weighted_rewards)
+    def _absorb_threadless(self, row: int, reward: float) -> None:
+        with blas_threads_for(1):
+            self._engine.absorb_one(row, reward, self.noise_variance, self._totals)
 
     def _check_noise(self, noise: float) -> None:
         if noise < self._engine.least_noise:
@@ -237,20 +249,20 @@ class FiniteGP(FixedPosterior, Resumable):
                 f"inverse: it needs at least {self._engine.least_noise:.3g} here; use form='root'"
             )
 
-    def _learn(self, weight: Floats, weighted: Floats, noise: Floats) -> float:
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         least = float(noise.min())
         chosen = self._wanted == "auto" and self._size <= ROOT_LARGEST
         if chosen and least < self._engine.least_noise:  # which the root form has the digits for
             rooted = self._root_engine()
             self._refit(rooted)
-            self._engine = self._rooted = rooted
+            self._use(rooted)
         self._check_noise(least)
-        distinct = np.flatnonzero(weight)
-        merged = 1.0 / weight[distinct]
-        return self._engine.absorb(distinct, weighted[distinct] * merged, merged, self._weight)
+        batch = Batch.of(self._merged(keys, rewards, noise))
+        self._engine.absorb(batch, self._totals)
+        return float(batch.added[INFORMATION])
 
     def _after_observing(self) -> None:
-        self._engine.maintain(self._weight, self._weighted_rewards)
+        self._engine.maintain(self._totals)
 
     # --- many rounds at once ---------------------------------------------------------------
 
@@ -278,13 +290,7 @@ class FiniteGP(FixedPosterior, Resumable):
                 "noise_variance above 1e-5 of the prior's; play round by round instead"
             )
         with self._turns:
-            totals = (self._weight, self._weighted_rewards)
-            choices, gained = self._rooted.play(table, scales, draws, self.noise_variance, totals)
-            self._seen = None
-            self.information_gain += gained
-            self.count += len(choices)
-            self.version += 1
-            return choices
+            return self._rooted.play(table, scales, draws, self.noise_variance, self._totals)
 
     def _as_table(self, rewards: Any) -> Floats:
         """Rewards (T, n)."""
@@ -339,30 +345,31 @@ class FiniteGP(FixedPosterior, Resumable):
         super()._remember(state)
         many = self._rooted is None or len(self.visited) > LARGEST_SAVED
         if "engine" not in state.parts and many:  # only the visited form leaves it out
-            self._rooted = None
-            self._engine = self._visited_engine()
+            self._use(self._visited_engine())
             self._refit(self._engine)
             return
         held = state.part("engine")
         # Which form a set of this size has may have been chosen otherwise when the state was saved.
         if self._size <= ROOT_LARGEST and held.kind != self._engine.kind:
-            self._rooted = self._root_engine() if held.kind == RootEngine.kind else None
-            self._engine = self._visited_engine() if self._rooted is None else self._rooted
+            rooted = held.kind == RootEngine.kind
+            self._use(self._root_engine() if rooted else self._visited_engine())
         if not self._engine.resume(held, self._weight):
             self._refit(self._engine)
 
     def _refit(self, engine: RootEngine | VisitedEngine) -> None:
         """Give all merged observations to an engine that has learned nothing."""
-        visited, weight = self.visited, np.zeros(len(self.arms))
+        visited = self.visited
         noise = 1.0 / self._weight[visited]
         means = self._weighted_rewards[visited] * noise
         require_size(means, "weighted_rewards / weight")
+        totals: Any = engine.as_totals(np.zeros(2 * self._size + 2))  # not ours: it only learns
         # The visited form has large blocks in pieces, each as small as an observation.
         most = _RESTORED_AT_ONCE if isinstance(engine, VisitedEngine) else max(1, len(visited))
         for start in range(0, len(visited), most):
             part = slice(start, start + most)
-            engine.absorb(visited[part], means[part], noise[part], weight)
-            weight[visited[part]] = self._weight[visited[part]]
+            added = np.zeros(2 * self._size + 2)
+            added[visited[part]] = self._weight[visited[part]]
+            engine.absorb(Batch(visited[part], means[part], noise[part], added), totals)
 
 
 def _only(values: Any) -> Any:

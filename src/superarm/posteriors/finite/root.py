@@ -19,17 +19,20 @@ of it, n². (A draw takes a normal for every pending arm, of which there are ``P
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from superarm.compiling import Backend
+from superarm.compiling import Backend, is_compiled
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError
 from superarm.inputs import SMALLEST, as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update, solve_lower
-from superarm.posteriors.fixed import as_rows
+from superarm.posteriors.fixed import INFORMATION, Totals, as_rows
 from superarm.posteriors.variances import SURE_NOISE, check_means, prior_variance
 
+from .batch import Batch
 from .loops import PENDING, Loops, loops_of
 
 MOST_WHOLE = 256  # arms up to which all may be pending: what one update of P costs, n², stays small
@@ -40,6 +43,7 @@ MOST_AT_ONCE = 160  # arms up to which all are pending from the start, where loo
 FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
 _DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _SCHEMA = 1
+_LINKED = ("mean", "_variance", "_diagonal", "_pending", "_slot", "_loops", "_learn")
 
 
 class RootEngine:
@@ -70,34 +74,64 @@ class RootEngine:
         self.root, self.tolerance = factor.root, factor.error
         self._moments = np.stack([mean, variance])  # (2, n)
         self.normals_per_draw = self.rank + PENDING
-        self._loops: Loops = loops_of(backend)
-        self._learn = self._loops.observe
-        self._compiled = self._loops.play is not None
+        self._compiled = is_compiled(backend)
         n = len(arms)
+        self._everyone, self._zeros = np.arange(n), np.zeros(n)
         self._drawn = False  # whether draws were asked for since the last observation
-        capacity = n if PENDING < n <= MOST_WHOLE else PENDING
+        capacity = n if n <= MOST_WHOLE else PENDING
         self._base, self._columns = np.zeros((capacity, n)), np.zeros((capacity, n))
         self._pending_weight = np.zeros(capacity)
-        self._pending = np.zeros(capacity, dtype=np.int64)  # V
-        self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
+        self._places = np.zeros((2, n), dtype=np.int64)
+        self._places[1] = -1
+        counts = [0, FOLD_EVERY]
+        self._counts: Any = np.array(counts, dtype=np.int64) if self._compiled else counts
         # Without compiled loops a call costs more than n² does: all arms are pending from the start.
         self._at_once = not self._compiled and PENDING < n <= MOST_AT_ONCE
-        self._count = 0
-        self._until_fold = FOLD_EVERY
         self._least_noise = LEAST_NOISE * largest
         self._largest = largest  # prior variance
         self._misfit = 0.0  # ‖z‖² of what was observed with next to no noise: see ``variances.py``
         self._smallest_noise = np.inf
         self._warned = False
+        self._link()
+
+    def _link(self) -> None:
+        """Look up what every round needs: to make a view costs as much as to read it."""
+        self._loops: Loops = loops_of("numba" if self._compiled else "numpy")
+        self._learn = self._loops.learn
+        self.mean: Floats = self._moments[0]
+        self._pending = self._places[0]  # V, and room behind it
+        self._slot = self._places[1]  # where an arm stands in V
+        self._variance: Floats = self._moments[1]
+        self._diagonal = self._columns.diagonal()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _LINKED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._link()  # views of its own arrays: a copied view is an array by itself
+
+    @property
+    def _count(self) -> int:
+        """How many arms are pending."""
+        return int(self._counts[0])
 
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
         """All that is kept: draws depend on the root, and the data have more than one."""
-        names = ("pending", "pending_weight", "base", "columns")
-        arrays = {name: getattr(self, f"_{name}")[: self._count].copy() for name in names}
-        arrays |= {name: getattr(self, name).copy() for name in ("root", "mean", "variance")}
-        arrays["probe"], scalars = self._probe.copy(), {"until_fold": self._until_fold}
+        count, until_fold = map(int, self._counts)
+        arrays = {
+            "pending": self._pending[:count].copy(),
+            "pending_weight": self._pending_weight[:count].copy(),
+            "base": self._base[:count].copy(),
+            "columns": self._pending_columns().copy(),
+            "root": self.root.copy(),
+            "mean": self.mean.copy(),
+            "variance": self.variance.copy(),
+            "probe": self._probe.copy(),
+        }
+        scalars = {"until_fold": until_fold}
         return State(kind=self.kind, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
@@ -121,7 +155,7 @@ class RootEngine:
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
         shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
-        whole = size == len(self._pending) > PENDING
+        whole = size == n and PENDING < n <= MOST_WHOLE
         distinct = len(set(pending.tolist())) == size and (size <= PENDING or whole)
         seen = (((held > 0.0) | whole) & (held >= 0.0)).all()
         seen &= (held <= (1.0 + 1e-9) * weight[pending]).all()
@@ -132,44 +166,44 @@ class RootEngine:
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
             raise StateError("this state is damaged: its root and its variances do not agree")
         self.root = root
-        self._moments[0], self._moments[1] = mean, variance
+        self._moments[:] = mean, variance
         self.normals_per_draw = self.rank + PENDING
         self._base[:size], self._columns[:size] = base, columns
         self._pending[:size], self._pending_weight[:size] = pending, held
         self._slot[pending] = np.arange(size)
-        self._count, self._until_fold = size, until_fold
+        self._counts[:] = size, until_fold
         return True
-
-    @property
-    def mean(self) -> Floats:
-        """(n,), a view."""
-        mean: Floats = self._moments[0]
-        return mean
 
     @property
     def variance(self) -> Floats:
         """(n,), a view or a new array."""
-        variance: Floats = self._moments[1]
-        if self._count > PENDING and not self._compiled:  # see ``loops.observe_numpy``
-            variance = np.maximum(self._columns.diagonal(), 0.0)
+        variance = self._variance
+        if not self._compiled and self._count > PENDING:  # see ``loops.learn_numpy``
+            variance = np.maximum(self._diagonal, 0.0)
         return variance
 
-    def std(self) -> Floats:
-        """(n,), a new array."""
-        std: Floats
-        if self._count > PENDING and not self._compiled:
-            variance = np.maximum(self._columns.diagonal(), 0.0)
-            std = np.sqrt(variance, out=variance)
-        else:
-            std = np.sqrt(self._moments[1])
-        return std
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation, (n,) each, that nobody else has."""
+        if self._compiled or self._counts[0] <= PENDING:
+            return self.mean.copy(), np.sqrt(self._variance)
+        variance = np.maximum(self._diagonal, self._zeros)  # zeros: numpy would make an array of 0.0
+        return self.mean.copy(), np.sqrt(variance, variance)
 
-    def _row_squares(self) -> Floats:
-        return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
+    def as_totals(self, totals: Totals) -> Totals:
+        """The totals as :meth:`absorb` and :meth:`absorb_one` take them: see ``loops.py``."""
+        return np.array(totals) if self._compiled else list(map(float, totals))
 
     @property
     def rank(self) -> int:
         return int(self.root.shape[1])
+
+    def _pending_columns(self) -> Floats:
+        """(v, n), a view or a new array."""
+        count = self._count
+        if not self._compiled or count <= PENDING:
+            return np.asarray(self._columns[:count])
+        lower = np.tril(self._columns)  # see ``_compiled._condition``
+        return np.asarray(lower + np.tril(lower, -1).T)
 
     def plays_with(self, noise: float) -> bool:
         """Whether whole rounds can be played in compiled code."""
@@ -177,56 +211,78 @@ class RootEngine:
 
     # --- learning --------------------------------------------------------------------------
 
-    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
-        """Learn from distinct rows, all or nothing; returns the information gained.
-
-        ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
-        """
+    def absorb(self, batch: Batch, totals: Any) -> None:
+        """Learn from distinct arms and count it in the totals, all or nothing."""
+        rows, noise = batch.rows, batch.noise
         self._forget_whole()
         if len(rows) > PENDING // 4 or noise.min() < self._least_noise:
-            self._fold()
-            observed = self.root[rows]
-            update = root_update(self.root, observed, noise)
-            innovation = rewards - self.mean[rows]
-            self._check_digits(update.factor, innovation, float(noise.min()))
-            self._moments[0] += update.gain @ innovation
-            self.root -= update.downdate @ observed
-            self._moments[1] = self._row_squares()
-            return update.information
-        fresh = int(np.count_nonzero(self._slot[rows] < 0))
-        if self._count + fresh > PENDING and fresh:
-            self._make_room()
-        return sum(map(self._observe, rows.tolist(), rewards.tolist(), noise.tolist()))
-
-    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
-        if noise < self._least_noise:
-            return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
-        place = self._slot.item(row)
-        count = self._count
-        if place < 0 or (count > PENDING and self._drawn):
-            self._forget_whole()
-            if self._count >= PENDING or self._at_once:
+            self._absorb_at_once(batch, totals)
+            return
+        at = self._slot[rows]
+        fresh = np.flatnonzero(at < 0)
+        if len(fresh):
+            if self._count + len(fresh) > PENDING:
                 self._make_room()
-            return self._observe(row, reward, noise)
-        self._until_fold -= 1
-        return self._learn(
-            self._columns, self._pending_weight, self._pending, place, count, self._moments,
-            row, reward, noise,
+                at = self._slot[rows]
+                fresh = np.flatnonzero(at < 0)
+            at[fresh] = self._count + np.arange(len(fresh))
+            for place in fresh.tolist():
+                self._add(rows.item(place), at.item(place))
+        self._loops.learn_some(
+            self._columns, self._moments, totals, self._pending_weight, self._places, self._counts,
+            at, rows, batch.rewards, noise, batch.added,
         )  # fmt: skip
 
-    def _observe(self, row: int, reward: float, noise: float) -> float:
+    def _absorb_at_once(self, batch: Batch, totals: Any) -> None:
+        """Learn by an update of the root."""
+        self._fold()
+        observed = self.root[batch.rows]
+        update = root_update(self.root, observed, batch.noise)
+        innovation = batch.rewards - self.mean[batch.rows]
+        self._check_digits(update.factor, innovation, float(batch.noise.min()))
+        root = self.root - update.downdate @ observed
+        variance = _row_squares(root)
+        mean = self.mean + update.gain @ innovation
+        moments = np.stack([mean, variance])
+        batch.added[INFORMATION] = update.information
+        sums = self.as_totals(batch.added + totals)
+        # From here on there is no call, and so no interrupt: see ``loops.py``.
+        self.root = root
+        self._moments[:] = moments
+        totals[:] = sums
+
+    def absorb_one(self, row: int, reward: float, noise: float, totals: Any) -> None:
+        """Learn one reward of an arm and count it in the totals, all or nothing."""
+        if noise < self._least_noise:
+            self.absorb(Batch.of_one(row, reward, noise, len(self.mean)), totals)
+            return
         place = self._slot.item(row)
+        if place < 0 or (self._drawn and self._counts[0] > PENDING):
+            place = self._place_for(row)
+        left = self._learn(
+            self._columns, self._moments, totals, self._pending_weight, self._places, self._counts,
+            place, row, reward, noise,
+        )  # fmt: skip
+        if left <= 0:
+            self._fold()
+
+    def _place_for(self, row: int) -> int:
+        """Where an arm stands or will stand among the pending, with its column there."""
+        self._forget_whole()
+        place: int = self._slot.item(row)
+        if place < 0:
+            if self._count >= PENDING or self._at_once:
+                self._make_room()
+            place = self._slot.item(row)
         if place < 0:
             place = self._count
-            self._loops.add(
-                self.root, self._base, self._columns, self._pending_weight, self._pending,
-                self._slot, place, row,
-            )  # fmt: skip
-            self._count += 1
-        self._until_fold -= 1
-        return self._learn(
-            self._columns, self._pending_weight, self._pending, place, self._count, self._moments,
-            row, reward, noise,
+            self._add(row, place)
+        return place
+
+    def _add(self, row: int, place: int) -> None:
+        self._loops.add(
+            self.root, self._base, self._columns, self._pending_weight, self._places, self._count,
+            place, row,
         )  # fmt: skip
 
     def _check_digits(self, factor: Floats, innovation: Floats, noise: float) -> None:
@@ -248,29 +304,33 @@ class RootEngine:
             return
         np.matmul(self.root, self.root.T, out=self._base)
         self._columns[:] = self._base
-        self._pending[:] = self._slot[:] = np.arange(n)
-        self._count = n
+        self._places[:] = self._everyone
+        self._counts[0] = n
 
     def _forget_whole(self) -> None:
         """Once draws are asked for, no more arms may be pending than they have normals for."""
         if self._drawn and self._count > PENDING:
             self._fold()
 
-    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
-        """Called after every observation with all merged data: clears rounding now and then."""
-        if self._until_fold <= 0:
+    def maintain(self, totals: Any) -> None:
+        """Clear rounding now and then: called after several arms were learned, with all merged data."""
+        if self._counts[1] <= 0:
             self._fold()
 
     def _fold(self) -> None:
         """Bring the root up to date; nothing is pending afterwards."""
-        self._until_fold = FOLD_EVERY
         if not self._count:
+            self._counts[1] = FOLD_EVERY
             return
-        self.root = self._folded_root()
-        self._moments[1] = self._row_squares()
-        self._slot[self._pending[: self._count]] = -1
+        root = self._folded_root()
+        variance = _row_squares(root)
+        # From here on there is no call, and so no interrupt: see ``loops.py``.
+        self.root = root
+        self._moments[1] = variance
+        self._slot[:] = -1
         self._pending_weight[:] = 0.0
-        self._count = 0
+        self._counts[0] = 0
+        self._counts[1] = FOLD_EVERY
 
     def _folded_root(self) -> Floats:
         """The root with what is pending taken in, a new array."""
@@ -291,7 +351,7 @@ class RootEngine:
         cross: Floats = roots[0] @ roots[1].T
         if size:
             half = 0.5 * self._pending_weight[:size, None]
-            base, columns = self._base[:size], self._columns[:size]
+            base, columns = self._base[:size], self._pending_columns()
             cross -= base[:, left].T @ (half * columns[:, right])
             cross -= (half * columns[:, left]).T @ base[:, right]
         return cross
@@ -314,44 +374,35 @@ class RootEngine:
         widths: Floats,
         normals: Floats | None,
         noise: float,
-        totals: tuple[Floats, Floats],
-    ) -> tuple[Ints, float]:
+        totals: Any,
+    ) -> Ints:
         """Rounds against a table of rewards (T, n), where :meth:`plays_with` this noise.
 
         Round t plays the arm of largest mean + width·std, or, with ``normals`` (T, …), of largest
-        mean + width·(joint draw). Returns the arms (T,) and the information gained; ``totals``
-        (Σ 1/noise, Σ reward/noise of every arm) are brought up to date.
+        mean + width·(joint draw). Returns the arms (T,).
         """
         assert self._loops.play is not None
         choices = np.zeros(len(rewards), dtype=np.int64)
-        counts = np.zeros(2, dtype=np.int64)
-        information, step = 0.0, 0
         table = np.empty((0, 0)) if normals is None else normals
         if normals is not None:
             self._drawn = True
         self._forget_whole()
+        step = 0
         while step < len(rewards):
-            counts[:] = self._count, self._until_fold
             room = max(PENDING, self._count)
-            gained, step = self._loops.play(
-                self.root, self._base, self._columns, self._pending_weight, self._pending,
-                self._slot, counts, room, self._moments, totals[0], totals[1],
-                rewards, widths, table, noise, choices, step,
+            step = self._loops.play(
+                self.root, self._base, self._columns, self._moments, totals, self._pending_weight,
+                self._places, self._counts, room, rewards, widths, table, noise, choices, step,
             )  # fmt: skip
-            self._count, self._until_fold = counts.tolist()
-            information += gained
-            if step == len(rewards) and self._until_fold > 0:
-                break
-            chosen = self._until_fold > 0  # the arm of this round found no room among the pending
-            if not chosen:
+            if self._counts[1] <= 0:
                 self._fold()
-            else:
+            elif step < len(rewards):  # the arm of this round found no room among the pending
                 self._make_room()
-                row = int(choices[step])
-                reward = float(rewards[step, row])
-                information += self._observe(row, reward, noise)
-                totals[0][row] += 1.0 / noise
-                totals[1][row] += reward / noise
+                row = choices.item(step)
+                self.absorb_one(row, rewards.item(step, row), noise, totals)
                 step += 1
-        self.maintain(*totals)
-        return choices, information
+        return choices
+
+
+def _row_squares(root: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", root, root))

@@ -17,8 +17,8 @@ it grows without being copied, and everything else is made in pieces that stay i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,11 @@ from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, StateErr
 from superarm.inputs import as_count, as_features, as_positions, as_vector
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
+from superarm.posteriors.fixed import COUNT, INFORMATION, Totals
 from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
+
+from .batch import Batch
 
 _SCHEMA = 1
 LARGEST_SAVED = 1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
@@ -113,39 +116,52 @@ class VisitedEngine:
     def __getstate__(self) -> dict[str, Any]:
         return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
 
-    def std(self) -> Floats:
-        return np.sqrt(self.variance)
+    def moments(self) -> tuple[Floats, Floats]:
+        return self.mean.copy(), np.sqrt(self.variance)
+
+    def as_totals(self, totals: Totals) -> Totals:
+        return np.array(totals)
 
     @property
     def rank(self) -> int:
         return len(self._visited)
 
-    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
+    def absorb_one(self, row: int, reward: float, noise: float, totals: Floats) -> None:
         """:meth:`absorb` of one arm, with vectors in place of matrices of one row."""
         self._say_unsaid()
         slot, size = self._slot.item(row), len(self._visited)
         if slot < 0:
-            return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
-        H = self._precision[:size, :size]
-        Q = H[slot] / weight.item(row)
+            self.absorb(Batch.of_one(row, reward, noise, len(self._arms)), totals)
+            self.maintain(totals)
+            return
+        Q = self._precision[slot, :size] / totals.item(row)
         covariance = self._rows.row(slot)[self._visited]  # K_SV
         total = float(Q.dot(covariance)) + noise
         deviation = math.sqrt(total)
-        B = Q / deviation
+        B = np.zeros(len(self._precision))
+        B[:size] = Q / deviation
         W = np.empty_like(self.mean)
         for strip in _spans(len(W), _STRIP):
-            W[strip] = self._product(B, strip)
+            W[strip] = self._product(B[:size], strip)
         mean = self.mean + W * ((reward - self.mean.item(row)) / deviation)
         np.multiply(W, W, out=W)
         variance = np.subtract(self.variance, W, out=W)
         if not variance.item(variance.argmin()) >= 0.0:
             check_left(variance, float(self._prior_variance.max()))
             np.maximum(variance, 0.0, out=variance)
-        # From here on nothing can fail.
-        self.mean, self.variance = mean, variance
-        for part in _spans(size, 128):
-            H[part] += np.multiply.outer(B[part], B)
-        return 0.5 * math.log(total / noise)
+        n = len(mean)
+        gained = 0.5 * math.log(total / noise)
+        dger, _ = _blas()
+        try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
+            dger(1.0, B, B, 1, 1, self._precision.T, 1, 1, 1)
+        finally:
+            self.mean = mean
+            self.variance = variance
+            totals[row] += 1.0 / noise
+            totals[n + row] += reward / noise
+            totals[INFORMATION] += gained
+            totals[COUNT] += 1.0
+        self.maintain(totals)
 
     def _say_unsaid(self) -> None:
         message, self._unsaid = self._unsaid, None
@@ -154,11 +170,13 @@ class VisitedEngine:
             # errors may observe the same once more, because after an error a posterior is what it was.
             warn(message, PrecisionWarning)
 
-    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
+    def absorb(self, batch: Batch, totals: Floats) -> None:
         # Q = I_S − K_SV H, C = chol(Q K_VS + D), B = C⁻¹Q, W = B K_VE, z = C⁻¹(y − m_S);
         # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
         # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
         self._say_unsaid()
+        rows, rewards, noise, added = batch
+        weight = totals[: len(self._arms)]
         fresh = rows[self._slot[rows] < 0]
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
@@ -166,7 +184,7 @@ class VisitedEngine:
         self._write_rows(used, fresh)  # beyond what is in use: nothing has changed yet
         slots = self._slot[rows].copy()
         slots[slots < 0] = np.arange(used, size)
-        H = precision[:size, :size]
+        H = precision[:size, :size]  # a view
         K_SV = self._rows.take(slots, visited)
         seen = weight[rows] > 0.0
         Q = H[slots]
@@ -174,25 +192,31 @@ class VisitedEngine:
         Q[~seen] = -(K_SV[~seen, :used] @ H[:used])
         Q[~seen, slots[~seen]] += 1.0
         C = cholesky(Q @ K_SV.T + np.diag(noise), "the covariance of the observed arms")
-        B = solve_lower(C, Q)
+        B = np.zeros((len(rows), len(precision)))
+        B[:, :size] = solve_lower(C, Q)
         z = solve_lower(C, rewards - self.mean[rows])
         mean, variance = self.mean.copy(), self.variance.copy()
         for strip in _spans(len(mean), _STRIP):
-            W = self._product(B, strip)
+            W = self._product(B[:, :size], strip)
             mean[strip] += z @ W
             variance[strip] -= np.einsum("ij,ij->j", W, W)
         if not variance.min() >= 0.0:
             check_left(variance, float(self._prior_variance.max()))
             np.maximum(variance, 0.0, out=variance)
-        # From here on nothing can fail.
-        self._slot[fresh] = np.arange(used, size)
-        self._visited, self.mean, self.variance = visited, mean, variance
-        self._precision = precision
-        if len(fresh):
-            self._came.append(len(fresh))
-        for part in _spans(size, 128):
-            H[part] += B[:, part].T @ B
-        return float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
+        added[INFORMATION] = float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
+        came = [*self._came, len(fresh)] if len(fresh) else self._came
+        places = np.arange(used, size)
+        _, dgemm = _blas()
+        try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
+            dgemm(1.0, B.T, B, 1.0, precision.T, 0, 0, 1)
+        finally:
+            self.mean = mean
+            self.variance = variance
+            self._slot[fresh] = places
+            self._visited = visited
+            self._came = came
+            self._precision = precision
+            totals += added
 
     def _write_rows(self, at: int, fresh: Ints) -> None:
         """K_VE of fresh arms."""
@@ -220,13 +244,13 @@ class VisitedEngine:
 
     # --- clearing rounding -----------------------------------------------------------------
 
-    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
+    def maintain(self, totals: Floats) -> None:
         # H grows by sums whose rounding it then multiplies: solve afresh before that shows.
         self._updates += 1
         if self._updates < self._refresh_at:
             return
-        visited, size = self._visited, len(self._visited)
-        noise = 1.0 / weight[visited]
+        visited, size, n = self._visited, len(self._visited), len(self._arms)
+        noise = 1.0 / totals[visited]
         try:
             half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
         except NotPositiveDefiniteError as problem:
@@ -234,17 +258,21 @@ class VisitedEngine:
             self._refresh_at = self._updates + self._interval
             self._unsaid = f"the visited form cannot clear its rounding: {problem}"
             return
-        residual = weighted_rewards[visited] * noise - self._prior_mean[visited]
+        residual = totals[n + visited] * noise - self._prior_mean[visited]
         pull = half.T @ (half @ residual)
+        mean = self._prior_mean.copy()
+        for start, stop, rows in self._rows.parts(size):
+            mean += pull[start:stop] @ rows
+        variance = self._prior_variance.copy()
+        for strip in _spans(n, max(1, _STRIP // 4)):  # whole blocks of rows at once
+            variance[strip] -= self._explained(half, strip)
+        np.maximum(variance, 0.0, out=variance)
+        # In place, to save memory. Where an interrupt stops it, some rows have more correct digits.
         for part in _spans(size, 128):  # H's rows; below them L⁻¹ alone counts
             self._precision[part, :size] = half[part.start :, part].T @ half[part.start :]
-        carried, self.mean = self.mean, self._prior_mean.copy()
-        for start, stop, rows in self._rows.parts(size):
-            self.mean += pull[start:stop] @ rows
-        self.variance = self._prior_variance.copy()
-        for strip in _spans(len(self._arms), max(1, _STRIP // 4)):  # whole blocks of rows at once
-            self.variance[strip] -= self._explained(half, strip)
-        np.maximum(self.variance, 0.0, out=self.variance)
+        carried = self.mean
+        self.mean = mean
+        self.variance = variance
         self._report_drift(carried)
 
     def _inverse_factor(self, noise: Floats) -> Floats:
@@ -398,6 +426,13 @@ class VisitedEngine:
             for start, stop, rows in self._rows.parts(count):
                 drawn -= pull[:, start:stop] @ rows
         return drawn
+
+
+@cache
+def _blas() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    from scipy.linalg.blas import dgemm, dger
+
+    return dger, dgemm
 
 
 def _spans(size: int, width: int) -> Iterator[slice]:

@@ -205,9 +205,6 @@ class StreamingGP(KernelPosterior):
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        raise NotImplementedError  # ``_take_in`` commits all that an observation changes
-
     def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
         count, forgotten = len(keys), self.forgotten
         if self.forget is not None and not (young := self._young(keys)).all():
