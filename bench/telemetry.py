@@ -18,6 +18,9 @@ and 95 % intervals that were given before.
 
 With ``--rest``, trips start and stop at rest: the first speed is paid for on the first edge, and the
 last one won back on the last. Otherwise they are cut from longer drives, as SUMO drives them.
+
+With ``--uninformed``, vehicles are not described: the energy model takes all of them for the same.
+Otherwise the fleet has each vehicle's mass, drag, rolling resistance and auxiliaries.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ def metered(fleet: Fleet, step: int, *, rest: bool) -> Metered | None:
         raw[0] += paid
         raw[-1] -= end
         net[0] += paid - begin
-    told = fleet.fleet[journey.vehicle]
+    told = fleet._told(journey.vehicle)
     return Metered(route, told, f"van-{journey.vehicle}", raw, net)
 
 
@@ -124,7 +127,7 @@ def one_seed(fleet: Fleet, rounds: int, *, rest: bool) -> dict[str, Any]:
                     graph,
                     [logged(graph, trip, step, way)],
                     policy=policies[way],
-                    vehicles={trip.name: trip.told},
+                    vehicles={trip.name: trip.told} if fleet.informed else None,
                     energy=energy,
                     accept_unlikely=True,  # which counts as a doubt
                 )
@@ -190,17 +193,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--traffic", type=float, default=0.0)
     parser.add_argument("--rest", action="store_true", help="trips start and stop at rest")
+    parser.add_argument("--uninformed", action="store_true", help="vehicles are not described")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     for seed in range(asked.seeds):
         for city in asked.cities:
             name, _, network = city.partition("=")
-            path = asked.folder / f"{name}{' at rest' if asked.rest else ''}-{seed}.json"
+            kind = (", not described" if asked.uninformed else "") + (", at rest" if asked.rest else "")
+            path = asked.folder / f"{name}{kind}-{seed}.json"
             if path.exists():
                 continue
             cache = str(asked.folder / f"{name}-{asked.traffic:g}.sqlite")
             fleet = Fleet(
-                seed=seed, horizon=asked.rounds, network=network, traffic=asked.traffic, cache=cache
+                seed=seed,
+                horizon=asked.rounds,
+                network=network,
+                informed=not asked.uninformed,
+                traffic=asked.traffic,
+                cache=cache,
             )
             path.write_text(json.dumps(one_seed(fleet, asked.rounds, rest=asked.rest)))
             print(path.name, flush=True)

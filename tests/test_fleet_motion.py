@@ -14,7 +14,7 @@ from superarm.errors import FileError, InputError
 from superarm.fleets import Lesson, LoggedTrip, Section, learn_trips, read_trips, vehicle_number
 from superarm.networks import LineGraph, Vehicle, generate_city
 from superarm.networks.kinematics import ACCELERATION, BRAKING, border_speeds
-from superarm.posteriors.roads import Trips, with_motion
+from superarm.posteriors.roads import Trips, sections_of, with_motion
 from superarm.problems import Fleet
 from superarm.problems.fleet import road_rows
 
@@ -102,6 +102,40 @@ def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
 
 def test_one_edge_has_no_borders(graph: LineGraph) -> None:
     assert len(border_speeds(graph, [3], from_rest=True).mean) == 0
+
+
+# --- roads too short for borders of their own ----------------------------------------------
+
+
+def sections(graph: LineGraph, route: Ints, metres: list[float], **options: Floats) -> list[int]:
+    """Of roads so long, in braking distances."""
+    length = graph.network.length.copy()
+    braking = np.square(graph.speed[route]) / (2.0 * BRAKING)
+    length[graph.edges[route]] = np.array(metres) * braking
+    roads = replace(graph.network, length=length).line_graph(uturns="dead-ends")
+    trip = Trips.of_one(road_rows(roads, VAN, 0, route))
+    return sections_of(roads, trip, route, **options).tolist()
+
+
+def test_sections_are_a_braking_distance_long(graph: LineGraph) -> None:
+    route = walk(graph, 11, 6)
+    assert len(set(route.tolist())) == 6
+    assert sections(graph, route, [1.1] * 6) == [0, 1, 2, 3, 4, 5]
+    assert sections(graph, route, [0.4] * 6) == [0, 0, 0, 1, 1, 1]
+    assert sections(graph, route, [2.0, 0.1, 2.0, 0.6, 0.6, 0.1]) == [0, 1, 1, 2, 2, 2]
+    assert sections(graph, route, [0.1] * 6) == [0] * 6
+    between = sections(graph, np.concatenate([route[:3], route[4:]]), [0.1] * 5)
+    assert between == [0, 0, 0, 1, 1]  # nobody saw the fourth: a gap ends a section
+
+
+def test_a_speed_in_the_log_ends_a_section(graph: LineGraph) -> None:
+    route = walk(graph, 11, 6)
+    for side in ((2, 1), (3, 0)):  # where the third ends, or the fourth begins
+        speeds = np.full((6, 2), np.nan)
+        speeds[side] = 7.0
+        assert sections(graph, route, [0.4] * 6, speeds=speeds) == [0, 0, 0, 1, 1, 1]
+        assert sections(graph, route, [0.1] * 6, speeds=speeds) == [0, 0, 0, 1, 1, 1]
+        assert sections(graph, route, [0.6] * 6, speeds=speeds) == [0, 0, 0, 1, 1, 1]
 
 
 # --- readings less motion ------------------------------------------------------------------

@@ -790,6 +790,57 @@ def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_sh
     assert math.isclose(added.sum(), ends, rel_tol=1e-9)
 
 
+def test_motion_may_grow_but_not_vanish() -> None:
+    """Most speeds are told nearly: then the few that are not would outweigh what whole trips tell."""
+    gp = learner(refit=24)
+    gp.observe_trips(joined(drawn_trips(replace(SCALES, motion=0.001), 24, seed=9, motion=True)))
+    assert gp.fitted.motion == pytest.approx(SCALES.motion, rel=1e-12)
+
+
+@pytest.mark.parametrize("gap", [0, 2])
+def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
+    """Against S y and S R Sᵀ, with S the sums: motion within a section cancels out."""
+    trips = joined([moving(driven([0, 3, 4, 7, 9], seed=at), at, gap) for at in range(3)])
+    engine = RoadEngine(KERNEL, SIZES, SCALES)
+    numbers = np.arange(15)
+    for section in (numbers // 5, np.minimum(numbers, 3) + numbers // 5 * 2):
+        S = (section == np.unique(section)[:, None]).astype(float)
+        found = trips.in_sections(np.unique(section, return_inverse=True)[1])
+        assert found.sound()
+        np.testing.assert_allclose(found.rewards, S @ trips.rewards, atol=TOLERANCE)
+        expected = S @ engine.noise(trips) @ S.T
+        np.testing.assert_allclose(engine.noise(found), expected, atol=TOLERANCE)
+        sums = engine.expect(trips)
+        np.testing.assert_allclose(engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE)
+        np.testing.assert_allclose(engine.expect(found).mean, S @ sums.mean, atol=TOLERANCE)
+    of_trips = trips.in_sections(numbers // 5)
+    assert all(
+        np.array_equal(one, other)
+        for one, other in zip(trips.totals().arrays().values(), of_trips.arrays().values(), strict=True)
+    )
+
+
+def test_totals_leave_out_what_has_noise_of_its_own() -> None:
+    trips = joined([driven([0, 1, 2], seed=1), driven([3, 4], stated=True), driven([5], stated=True)])
+    noise = trips.noise.copy()
+    noise[1] = 9.0  # an outlier
+    totals = trips._replace(noise=noise).totals()
+    assert totals.sound()
+    assert totals.keys[:, 0].tolist() == [0.0, 2.0, 5.0]  # the second trip has nothing else
+    np.testing.assert_allclose(totals.rewards, [trips.rewards[[0, 2]].sum(), trips.rewards[5]])
+    np.testing.assert_array_equal(totals.noise, [0.0, trips.noise[5]])
+
+
+def test_the_latest_trips_in_full_and_those_before_as_totals() -> None:
+    trips = joined(drawn_trips(SCALES, 10, 0))  # six rewards each
+    some = trips.latest(26)
+    assert (some.number, len(some.rewards)) == (6 + 3, 6 + 18)
+    np.testing.assert_allclose(some.rewards[:6], trips.between(1, 7).totals().rewards)
+    np.testing.assert_array_equal(some.rewards[6:], trips.rewards[42:])
+    assert trips.latest(60) is trips
+    assert trips.totals().latest(8).rewards.tolist() == trips.totals().rewards[2:].tolist()
+
+
 def test_scales_may_be_far_from_those_given() -> None:
     """Noise that was said to be fifty times smaller: the variance of a road to a factor of two."""
     drawn = replace(SCALES, noise_share=0.01)
@@ -820,8 +871,8 @@ def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) ->
         return given
 
     monkeypatch.setattr("superarm.posteriors.roads.posterior.fit_scales", fit)
-    taught(drawn_trips(SCALES, 8, 0), refit=64, most=13)  # six rewards each: two whole trips
-    assert seen == [(2, 12), (2, 12)]
+    taught(drawn_trips(SCALES, 8, 0), refit=64, most=17)  # six rewards each: two whole trips
+    assert seen == [(2 + 2, 12 + 2), (2 + 4, 12 + 4)]  # and a quarter of them totals of those before
     seen.clear()
     taught(drawn_trips(SCALES, 4, 0), refit=64, most=2)  # less than a trip: that trip
     assert seen == [(1, 6)]

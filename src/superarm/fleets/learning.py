@@ -63,7 +63,7 @@ from superarm.problems.fleet import fleet_model, road_rows, road_sizes
 from superarm.registry import describe, difference
 
 from .checks import ANYWAY, KNOWN_VEHICLE, Energies, Finding, LogFindings, check_log
-from .reading import Energy, Metered, read_as
+from .reading import Energy, Metered, Reading, read_as
 
 _LARGEST = 1e10
 _MOST_WH = 1e7  # of an edge or a trip: 10 MWh
@@ -233,7 +233,9 @@ def learn_trips(
         elif each.jump:
             warnings.append(each.jump)
     if metered:
-        parts = [part for step, each in metered.items() for part in _split(read[step], each.jumps)]
+        parts = [
+            part for step, each in metered.items() for part in _split(read[step].learned, each.jumps)
+        ]
         posterior.observe_trips(Trips.joined(parts))
         posterior.name_vehicles(familiar)
         policy.note_steps(list(metered))
@@ -243,20 +245,20 @@ def learn_trips(
         known=known,
         refused=refused,
         warnings=tuple(warnings),
-        raw=sum(read[step] is not each.metered.net for step, each in metered.items()),
+        raw=sum(read[step].raw for step in metered),
     )
 
 
-def _check(metered: Mapping[int, _Metered], read: Mapping[int, Trips]) -> LogFindings:
+def _check(metered: Mapping[int, _Metered], read: Mapping[int, Reading]) -> LogFindings:
     """What looks wrong with these trips, whether motion is taken off their energies or not.
 
     Motion in raw energies may look like an error; an error that stays when it is taken off is one.
     """
     found = check_log((each.trip.vehicle, each.energies) for each in metered.values())
-    if not found.vehicles or all(read[step] is each.metered.net for step, each in metered.items()):
+    if not found.vehicles or not any(read[step].raw for step in metered):
         return found
     less_motion = check_log(
-        (each.trip.vehicle, each.energies._replace(metered=read[step].rewards + each.known))
+        (each.trip.vehicle, each.energies._replace(metered=read[step].by_edge.rewards + each.known))
         for step, each in metered.items()
     )
     least, most = KNOWN_VEHICLE.refused

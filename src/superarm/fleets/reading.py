@@ -18,10 +18,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Floats, Ints
 from superarm.networks import LineGraph, Vehicle
 from superarm.posteriors import RoadGP
-from superarm.posteriors.roads import Trips, with_motion
+from superarm.posteriors.roads import Trips, sections_of, with_motion
 from superarm.posteriors.roads.engine import VEHICLE, edges_of
 
 Energy = Literal["auto", "net", "raw"]
@@ -54,31 +54,52 @@ class Metered(NamedTuple):
         return len(self.net.rewards) > 1 or not np.isnan(self.speeds).all()
 
     def less_motion(self, graph: LineGraph, *, at_rest: bool) -> Trips:
-        """As it is learned if its energies are raw."""
+        """As it is learned if its energies are raw, edge by edge."""
         route = edges_of(self.net.keys)
         return with_motion(graph, self.vehicle, self.net, route, at_rest=at_rest, speeds=self.speeds)
+
+    def sections(self, graph: LineGraph) -> Ints:
+        """Which of its energies are learned together if they are raw, (M,)."""
+        return sections_of(graph, self.net, edges_of(self.net.keys), self.speeds)
+
+
+class Reading(NamedTuple):
+    """A trip as its energies are understood."""
+
+    by_edge: Trips  # one reward for each energy of the log
+    learned: Trips  # the same, where energies are raw in sections that are long enough
+    raw: bool
 
 
 def read_as(
     posterior: RoadGP, graph: LineGraph, trips: Mapping[int, Metered], energy: Energy
-) -> dict[int, Trips]:
+) -> dict[int, Reading]:
     """Each trip as it is learned: as it is if its energies are net, or less motion."""
-    net = {step: trip.net for step, trip in trips.items()}
+    net = {step: Reading(trip.net, trip.net, False) for step, trip in trips.items()}
     if energy == "net":
         return net
-    readings = [
-        {step: trip.less_motion(graph, at_rest=at_rest) for step, trip in trips.items()}
-        for at_rest in (True, False)
-    ]
+    sections = {step: trip.sections(graph) for step, trip in trips.items()}
+
+    def less_motion(at_rest: bool) -> dict[int, Reading]:
+        found = {step: trip.less_motion(graph, at_rest=at_rest) for step, trip in trips.items()}
+        return {
+            step: Reading(trip, trip.in_sections(sections[step]), True) for step, trip in found.items()
+        }
+
+    readings = [less_motion(True), less_motion(False)]
     ahead = np.array([_CLEARLY, 0.0])  # nats that a reading need not show
     if energy == "auto":
         readings.append(net)
         ahead = np.append(ahead, _CLEARLY)
+    compared = [  # densities of the same sums
+        {step: each.by_edge.in_sections(sections[step]) for step, each in reading.items()}
+        for reading in readings
+    ]
     by_vehicle: dict[int, list[int]] = {}
     for step, trip in trips.items():
         by_vehicle.setdefault(trip.number, []).append(step)
     said = {
-        number: _said(posterior, readings, [step for step in mine if trips[step].tells])
+        number: _said(posterior, compared, [step for step in mine if trips[step].tells])
         for number, mine in by_vehicle.items()
     }
     of_fleet = posterior.holds_motion()
@@ -86,7 +107,7 @@ def read_as(
         of_all = ahead + np.sum(list(said.values()), axis=0)
         of_all[_NET] += _CLEARLY
         of_fleet = int(np.argmax(of_all)) != _NET
-    taken: dict[int, Trips] = {}
+    taken: dict[int, Reading] = {}
     for number, mine in by_vehicle.items():
         score = ahead + said[number]
         if energy == "auto":

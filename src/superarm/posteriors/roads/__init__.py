@@ -6,6 +6,7 @@ from .engine import noise_parts as noise_parts
 from .engine import terms_of as terms_of
 from .log import Borders as Borders
 from .log import Trips as Trips
+from .motion import sections_of as sections_of
 from .motion import with_motion as with_motion
 from .names import VehicleNames as VehicleNames
 from .names import vehicle_number as vehicle_number

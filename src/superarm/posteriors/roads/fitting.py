@@ -4,8 +4,9 @@
 stays while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about
 the scales given, a factor of e wide: a few trips move them a little, many move them where they belong.
 ``noise_share`` stays as it is given: most roads of most trips are told to a tenth of a Wh, which would
-have it vanish, and then the few that are not would outweigh what whole trips tell. ``motion`` and
-``motion_trip`` stay where no reward holds what is stored in motion.
+have it vanish, and then the few that are not would outweigh what whole trips tell. For the same reason
+``motion`` may grow, but not fall below what is given: few speeds at borders are far from expected.
+``motion`` and ``motion_trip`` stay where no reward holds what is stored in motion.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .engine import EXPECTED, VEHICLE, RoadEngine, noise_parts, terms_of
 from .log import Trips
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
-_NOISE_SHARE = 21  # its place in ``RoadScales.as_vector``
+_NOISE_SHARE, _MOTION = 21, 22  # their places in ``RoadScales.as_vector``
+_REACH = 6.0  # how far the logarithm of a scale may be from the one given
 
 
 def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -> RoadScales:
@@ -54,8 +56,9 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
         slope = variances * np.tensordot(parts, inverse - np.outer(alpha, alpha), 2)
         return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
 
-    reach = np.where(np.arange(searched) != _NOISE_SHARE, 6.0, 0.0)
-    least, largest = centre - reach, centre + reach
+    place = np.arange(searched)
+    least = centre - np.where(np.isin(place, [_NOISE_SHARE, _MOTION]), 0.0, _REACH)
+    largest = centre + np.where(place == _NOISE_SHARE, 0.0, _REACH)
     first, bounds = np.clip(start, least, largest), list(zip(least, largest, strict=True))
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
     rest = engine.scales.as_vector()[searched:]

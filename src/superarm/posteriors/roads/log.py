@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from superarm.core import Bools, Floats, Ints
 from superarm.linalg import with_room
 
+_TOTALS = 4  # one of so many rewards that scales are fitted to is the total of an earlier trip
+
 
 class Borders(NamedTuple):
     """Where motion crosses from reward to reward, in the order of the road."""
@@ -191,6 +193,47 @@ class Trips(NamedTuple):
             and (self.noise >= 0.0).all()
             and self.borders.sound(self.trip)
         )
+
+    def in_sections(self, section: Ints) -> Trips:
+        """Sums of rewards that follow one another: reward i is part of ``section[i]``, (M,), rising.
+
+        Motion that crosses from one to the next within a section cancels out.
+        """
+        _, first = np.unique(section, return_index=True)
+        borders = self.borders.of_rewards(section)
+        within = borders.before == borders.after
+        return Trips(
+            keys=self.keys,
+            of=section[self.of],
+            rewards=np.bincount(section, self.rewards, len(first)).astype(np.float64),
+            trip=self.trip[first],
+            noise=np.bincount(section, self.noise, len(first)).astype(np.float64),
+            alone=self.alone[first],
+            borders=borders.take(~within),
+        )
+
+    def totals(self) -> Trips:
+        """Each trip as one reward: the sum of those whose noise was not stated, as an outlier's is.
+
+        Trips of several rewards, all with stated noise, are left out.
+        """
+        several = np.bincount(self.trip, minlength=self.number) > 1
+        kept = self.without((self.noise != 0.0) & several[self.trip])
+        _, trip = np.unique(kept.trip, return_inverse=True)
+        return kept._replace(trip=trip).in_sections(trip)
+
+    def latest(self, most: int) -> Trips:
+        """At most so many rewards, of the latest trips: some as they are, many before them as totals.
+
+        Edge by edge, few trips are many rewards. They tell the noise of edges, but hardly what a
+        vehicle does on every trip from what one day does: that takes many trips.
+        """
+        if len(self.rewards) <= most:
+            return self
+        in_full = self.last(most - most // _TOTALS)
+        before = self.number - in_full.number
+        totals = self.between(max(0, before - most // _TOTALS), before).totals()
+        return Trips.joined([totals, in_full]) if totals.number else in_full
 
     def last(self, most: int) -> Trips:
         """The latest whole trips with at most so many rewards; at least one trip."""

@@ -23,6 +23,10 @@ where v_q is the variance of s_q, a car stops with probability p, and ``motion``
 are net plus noise, with the tridiagonal covariance of :mod:`.log`. What all borders of a trip have in
 common (its load, its driver, the day's traffic) is one number more, ``motion_trip``·c·v_free². Where
 the log has the speed, s is known but for the vehicle's mass and the speedometer.
+
+Speeds at borders count as independent of each other, which they are not over a few metres: whatever the
+speed is, it is nearly the same at both ends. So roads shorter than a braking distance are learned
+together with those that follow (:func:`sections_of`), as one reward that is their sum.
 """
 
 from __future__ import annotations
@@ -31,9 +35,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Bools, Floats, Ints
 from superarm.networks import LineGraph, Vehicle
-from superarm.networks.kinematics import border_speeds
+from superarm.networks.kinematics import BRAKING, border_speeds
 
 from .log import Borders, Trips
 
@@ -62,11 +66,10 @@ def with_motion(
         speeds: m/s where each reward begins and ends, NaN where the log has none, (M, 2).
     """
     square, free, variance = _expected(graph, route, at_rest)  # at the beginning and end of each arm
-    first = np.searchsorted(trip.of, np.arange(len(trip.rewards)))
-    last = np.append(first[1:], len(route)) - 1
+    first, last = _arms(trip)
     begins = _Ends(*(each[first, 0] for each in (square, free, variance)))
     ends = _Ends(*(each[last, 1] for each in (square, free, variance)))
-    follows = np.append(graph.turns_between(route)[last[:-1]] >= 0, False)  # the next begins here
+    follows = _follows(graph, route, last)
     if speeds is not None:
         measured = speeds.copy()
         # A border has one speed, whichever of its two sides names it.
@@ -87,6 +90,52 @@ def with_motion(
     moved = moved._replace(rewards=trip.rewards - moved.crossing(mean))
     doubtful = (borders.size > 0.0) | (borders.variance > 0.0)  # not at rest
     return moved._replace(borders=borders.take(doubtful))
+
+
+def sections_of(graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | None = None) -> Ints:
+    """The section that each reward of a trip is learned in where it holds motion, (M,), rising.
+
+    A section is at least a braking distance long, unless the trip has a gap there or the log a speed.
+
+    Args:
+        graph: the roads.
+        trip: one trip.
+        route: the edge of each arm, (N,).
+        speeds: m/s where each reward begins and ends, NaN where the log has none, (M, 2).
+    """
+    braking = np.square(graph.speed[route]) / (2.0 * BRAKING)  # m
+    stops = np.bincount(trip.of, graph.length[route] / braking)  # how often a car can stop, (M,)
+    ends = ~_follows(graph, route, _arms(trip)[1])
+    if speeds is not None:
+        known = ~np.isnan(speeds)
+        ends[:-1] |= known[:-1, 1] | known[1:, 0]
+    section = np.empty(len(stops), dtype=np.intp)
+    number = first = 0  # of this section, and of the first since the last end
+    covered = 0.0
+    for reward, share in enumerate(stops.tolist()):
+        section[reward] = number
+        covered += share
+        if ends[reward] and covered < 1.0 and number > first:  # too short: part of the one before
+            driven = section[: reward + 1]
+            driven[driven == number] = number - 1
+            number -= 1
+        if ends[reward] or covered >= 1.0:
+            number += 1
+            covered = 0.0
+        if ends[reward]:
+            first = number
+    return section
+
+
+def _arms(trip: Trips) -> tuple[Ints, Ints]:
+    """The first and the last arm of each reward, (M,) both."""
+    first = np.searchsorted(trip.of, np.arange(len(trip.rewards)))
+    return first, np.append(first[1:], len(trip.of)) - 1
+
+
+def _follows(graph: LineGraph, route: Ints, last: Ints) -> Bools:
+    """Whether the next reward begins where each ends, (M,); ``last`` is its last arm."""
+    return np.append(graph.turns_between(route)[last[:-1]] >= 0, False)
 
 
 class _Ends(NamedTuple):

@@ -97,8 +97,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     expect in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
     what is observed with a ``noise_variance`` of its own shares no noise.
 
-    The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
-    to the last ``most`` rewards; 0 keeps them. Scales and widths of intervals depend on the order in
+    The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips;
+    0 keeps them. They are fitted to at most ``most`` rewards: those of the latest trips, and as a
+    quarter of them the totals of trips before. Scales and widths of intervals depend on the order in
     which trips come; what is believed under given scales does not. ``outliers``: a reward more than
     ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
     learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"),
@@ -495,7 +496,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
                 self.version += 1
 
     def _refit(self) -> None:
-        latest = self._engine.log.view().last(self.most)
+        latest = self._engine.log.view().latest(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
         self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
