@@ -273,6 +273,7 @@ def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(tmp_path: Path)
     assert spec["settled"][0]["ts begins"].endswith("rounds are numbered from 6 on")
 
 
+@pytest.mark.slow
 def test_a_run_that_begins_with_a_state_can_be_made_longer(
     tmp_path: Path, gone_on: dict[str, set[int]]
 ) -> None:
