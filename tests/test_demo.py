@@ -375,9 +375,8 @@ def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize(
-    "variable", [{"NO_COLOR": "1"}, pytest.param({"TERM": "dumb"}, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.slow
 def test_a_terminal_without_colours_gets_plain_lines(variable: dict[str, str], tmp_path: Path) -> None:
     code, output = in_terminal([*CALL, *SHORT], 80, tmp_path, variable)
     assert code == 0, output
