@@ -10,6 +10,7 @@ skip fails the run.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -21,9 +22,11 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,
+    max_examples=50,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("superarm")
+gc.disable()  # while tests are collected, where nearly nothing is garbage: a sixth of the time
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +42,11 @@ def regressor(sk: Any) -> Any:
     from sklearn.gaussian_process import GaussianProcessRegressor
 
     return GaussianProcessRegressor
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests that stay to the end
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

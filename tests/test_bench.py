@@ -57,6 +57,7 @@ def test_streaming_agrees_with_every_peer() -> None:
         assert not found["skipped"]
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sklearn.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -138,6 +139,7 @@ def test_movement_agrees_with_its_peers() -> None:
     assert {"FRT, seconds against n", "whole step, seconds against n"} == found["growth"].keys()
 
 
+@pytest.mark.slow
 def test_threads_change_no_decision() -> None:
     found = results("threads")
     assert {row["peer"] for row in found["rows"]} == {
@@ -170,6 +172,7 @@ def test_the_readme_shows_what_is_stored(suite: str) -> None:
     assert bench(suite, "--markdown", "--stored", f"bench/results/{suite}.json").strip() == shown
 
 
+@pytest.mark.slow
 def test_tables_for_people() -> None:
     assert bench("startup").startswith("case ")
     assert bench("startup", "--markdown").startswith("| case |")

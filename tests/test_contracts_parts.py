@@ -226,6 +226,8 @@ class TestBeliefs(BeliefContract):
     @pytest.fixture(autouse=True, params=named(POSTERIORS))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param
+        if "roads" in self.name:
+            self.draws = 500
 
     def make_belief(self) -> Belief:
         posterior = POSTERIORS[self.name]()

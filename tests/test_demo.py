@@ -61,6 +61,7 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert (summary["rounds"], summary["seeds"]) == (10, 10)
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_result_alone(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_every_frame_but_the_last_shows_another_route(learned: tuple[City, list[
         assert not np.array_equal(frame.route, frames[frame.step - 2].route)
 
 
+@pytest.mark.slow
 def test_a_second_demo_replaces_the_first(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -374,6 +376,7 @@ def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.slow
 def test_a_terminal_without_colours_gets_plain_lines(variable: dict[str, str], tmp_path: Path) -> None:
     code, output = in_terminal([*CALL, *SHORT], 80, tmp_path, variable)
     assert code == 0, output

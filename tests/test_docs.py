@@ -106,6 +106,7 @@ def test_the_readmes_python_runs_and_finds_the_best_arms() -> None:
     assert len(set(chosen) & set(best)) >= 2, "after 100 rounds it should know the best arms"
 
 
+@pytest.mark.slow
 def test_the_guides_python_and_its_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +291,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("docs")
 
 
+@pytest.mark.slow
 def test_the_json_shown_is_what_the_commands_print(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

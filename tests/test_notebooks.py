@@ -35,6 +35,7 @@ def test_notebooks_are_stored_without_outputs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_notebooks_run(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     script = tmp_path / f"{path.stem}.py"  # worker processes and errors then find the code

@@ -346,6 +346,7 @@ def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
     assert written(run, tmp_path / "x") == written(Run.load(tmp_path), tmp_path / "y")
 
 
+@pytest.mark.slow
 def test_a_full_size_run_gives_a_small_page(tmp_path: Path) -> None:
     run = make_run(tmp_path, tuple(f"policy-{i}" for i in range(7)), rounds=30_000, seeds=25)
     text = written(run, tmp_path)

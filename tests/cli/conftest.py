@@ -141,7 +141,7 @@ def _write_table(path: Path, head: str, rows: list[str]) -> None:
 
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Calls a command in this process, in an empty directory; ``--jobs`` starts workers as usual."""
+    """Calls a command in this process, in an empty directory; only ``--jobs`` spreads work."""
     from superarm.cli.commands import superarm
 
     monkeypatch.chdir(tmp_path)

@@ -22,7 +22,8 @@ def cells(out: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in Path(out, "cells").iterdir()}
 
 
-@pytest.mark.parametrize("seen", ["edges", pytest.param("trips", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seen", ["edges", "trips"])
 def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> None:
     """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
     policies = "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"

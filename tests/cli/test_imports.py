@@ -92,7 +92,7 @@ def test_parts_reach_the_workers_of_a_cluster(
 def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
     assert "policy mine-by-file" in cli("show", folder / "own.toml").out
-    done = cli("run", folder / "own.toml", "--jobs", 2, "-q", "--json", "--out", "out").json()
+    done = cli("run", folder / "own.toml", "-q", "--json", "--out", "out").json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
 
 

@@ -264,7 +264,7 @@ def test_claims_about_what_was_not_run_are_counted(cli: Command, tiny: str, tmp_
     assert cli("run", tiny, "--out", "c", "-q", "--json").json()["not_judged"] == []
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_policy_that_cannot_decide_is_named(cli: Command, tmp_path: Path, jobs: int) -> None:
     text = """
         id = "unfit"

@@ -61,6 +61,7 @@ def test_what_is_lost_is_made_again(finished: Path, folder: str, tmp_path: Path)
     assert files(out) == files(finished)
 
 
+@pytest.mark.slow
 def test_two_processes_leave_the_same_bytes(finished: Path, tmp_path: Path) -> None:
     execute(plan(tmp_path / "two"), jobs=2)
     assert files(tmp_path / "two") == files(finished)

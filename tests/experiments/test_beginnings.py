@@ -177,7 +177,8 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
     assert content(tmp_path / "a") == before
 
 
-@pytest.mark.parametrize("then", [pytest.param(9, marks=pytest.mark.slow), 12])
+@pytest.mark.parametrize("then", [9, 12])
+@pytest.mark.slow
 def test_making_a_run_longer_can_be_interrupted(
     then: int, tmp_path: Path, gone_on: dict[str, set[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +274,7 @@ def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(tmp_path: Path)
     assert spec["settled"][0]["ts begins"].endswith("rounds are numbered from 6 on")
 
 
+@pytest.mark.slow
 def test_a_run_that_begins_with_a_state_can_be_made_longer(
     tmp_path: Path, gone_on: dict[str, set[int]]
 ) -> None:

@@ -523,6 +523,7 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_one_process_or_two_the_same_bytes(tmp_path: Path) -> None:
     one = execute(plan(tmp_path / "a", {"k": [1, 2]}), jobs=1)
     two = execute(plan(tmp_path / "b", {"k": [1, 2]}), jobs=2)

@@ -49,9 +49,17 @@ def made(name: str) -> Experiment:
 
 
 WITHOUT_SUMO = [name for name in experiment_ids() if not name.startswith("navigation/sumo")]
+LONG = {
+    "timevarying/temperature",
+    "timevarying/traffic",
+    "combinatorial/codependency",
+    "combinatorial/movies",
+}
 
 
-@pytest.mark.parametrize("name", WITHOUT_SUMO)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in WITHOUT_SUMO]
+)
 def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
     shipped = made(name)
     assert shipped.id == name

@@ -87,7 +87,10 @@ def drawn(epsilon: float, seed: int, locations: int = 20, times: int = 40) -> Dr
     return fit_drift(K, readings, noise_variance=0.01)
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize(
+    "epsilon",
+    [pytest.param(0.01, marks=pytest.mark.slow), 0.03, pytest.param(0.1, marks=pytest.mark.slow)],
+)
 def test_recovers_the_drift_and_covers_it(epsilon: float) -> None:
     """A fit is off by 6 to 13 %, so that the mean of 50 is off by less than 2 % as a rule.
 

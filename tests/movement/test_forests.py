@@ -134,7 +134,7 @@ def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
     [Laurent and Massart, 2000]; cells that expect fewer than 25 are one. Distances are from 0 to D, so
     their variance is at most D times their mean.
     """
-    n, rounds, count = 6, 6, 1000
+    n, rounds, count = 6, 6, 400
     metric, source = plane(n, 3), rng(7)
     forest = Forest(metric, [frt_tree(metric, rng(8))], backend=backend)
     table = source.random((rounds, n)) * 2.0

@@ -79,6 +79,7 @@ def busy():
     return Traffic(vehicles_per_hour=1500.0, warm_up=120.0, moments=2, spacing=30.0)
 
 
+@pytest.mark.slow
 def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
     route = ["ef", "fg", "gb"]
     with Driver(network) as driver:
@@ -200,6 +201,7 @@ def test_trips_repeat_where_lanes_are_many(monaco):
         same(one, other)
 
 
+@pytest.mark.slow
 def test_a_real_trip_in_monaco(monaco):
     """On Monaco B the prior's route by potentials beats the rectified one, in SUMO as by eq. 8.
 

@@ -410,6 +410,7 @@ def table(folder, name):
 
 
 @pytest.mark.parametrize(("name", "file"), [("lust", "lust3d"), ("most", "most")])
+@pytest.mark.slow
 def test_the_real_networks_agree_with_their_tables(name, file):
     for root in search_path():
         folder = root / name

@@ -74,6 +74,7 @@ def test_blocks_by_hand() -> None:
     assert block_length(smooth, 1e-9) == 500 == block_length(rough, 0.0)
 
 
+@pytest.mark.slow
 def test_the_block_by_cross_validation() -> None:
     """Each day left out in turn, as one would by hand: mean and covariance of the others, every N."""
     world = traffic_series(seed=0, horizon=30, source="synthetic")

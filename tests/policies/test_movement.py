@@ -131,7 +131,7 @@ def test_propensities_are_true() -> None:
 def test_expected_costs_are_those_of_the_distribution() -> None:
     """Over many walks with known costs, the mean of what is paid is what was expected of it."""
     problem = world()
-    walks, rounds = 600, 10
+    walks, rounds = 200, 10
     paid, expected = np.zeros((walks, rounds)), np.zeros((walks, rounds))
     forest = Forest.grown(problem.metric, np.random.default_rng(0))
     for walk in range(walks):

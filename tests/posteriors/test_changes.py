@@ -82,6 +82,7 @@ def test_the_defaults() -> None:
     assert [round(gp.until_alarm(spread), 1) for spread in (2.0, 3.0, 5.0)] == [14.9, 5.1, 2.5]
 
 
+@pytest.mark.slow
 def test_innovations_are_those_of_a_simulated_run() -> None:
     """Rewards drawn from the prior: alarms come as rarely as run_length promises, and more often
     after a change. 60 runs of 40 observations with run_length 100: if the mean run length is

@@ -71,6 +71,7 @@ def share_off(inside: Floats) -> Floats:
     trips=st.integers(1, 400),
     how=st.sampled_from(["out", "in", "alternately", "in runs", "by chance"]),
 )
+@pytest.mark.slow
 def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
     seed: int, trips: int, how: str
 ) -> None:

@@ -684,6 +684,7 @@ def drawn_trips(scales: RoadScales, count: int, seed: int, *, motion: bool = Fal
     return [trip._replace(rewards=part) for trip, part in zip(trips, parts, strict=True)]
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     """Within six standard errors: near the truth θ* the estimate is, to first order, normal about
     θ* − (I + P)⁻¹ P (θ* − centre) with covariance (I + P)⁻¹ I (I + P)⁻¹, I Fisher's information
@@ -747,6 +748,7 @@ def test_log_densities_add_up_to_the_likelihood_of_a_log() -> None:
     assert math.isclose(total, expected, abs_tol=100 * TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
     """Of trips drawn from the model, standardised forecasts of totals are independent normals: of 240,
     the share inside 95 % has a standard error of 1.4 %, and must be within five of them."""

@@ -115,6 +115,7 @@ def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
     np.testing.assert_allclose(ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_our_moving_points_go_where_gpytorchs_go() -> None:
     """Algorithm 3 as the paper ran it: NGD and torch's Adam together, against ours."""
     rows, rewards, _ = data(40)

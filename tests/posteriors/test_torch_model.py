@@ -315,6 +315,7 @@ def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(refit
 
 
 @pytest.mark.filterwarnings("ignore")  # GPyTorch's, of jitter
+@pytest.mark.slow
 def test_after_every_observation_it_predicts_or_nothing_has_changed() -> None:
     rng = np.random.default_rng(3)
     learned = refused = 0

@@ -412,6 +412,7 @@ def test_a_fleet_has_its_own_posterior() -> None:
                 make(model, **options)
 
 
+@pytest.mark.slow
 def test_learning_pays_where_there_is_something_to_learn() -> None:
     """In this city, in which half of the informed routes are not the best."""
     problem = world(seed=2, edges=600, least_metres=800.0, horizon=40)

@@ -309,6 +309,7 @@ def test_bad_parameters(network, bad, error, says):
         build(network, **bad)
 
 
+@pytest.mark.slow
 def test_a_published_route_in_monaco():
     """Free flow on Monaco A: the prior's route by potentials, and that it repeats.
 
