@@ -13,8 +13,9 @@ the vehicle. A fleet learns from them in five ways:
 - *model*: nothing is learned.
 
 Before each trip its net energy is forecast. *Error*: root mean square of the forecasts from the 21st
-trip on, Wh. *Coverage*: shares of these trips, and of the readings of their edges, inside the 50, 90
-and 95 % intervals that were given before.
+trip on, Wh; *raw edges − raw totals*: the mean over seeds, with its standard error. *Coverage*: shares
+of these trips, and of the readings of their edges, inside the 50, 90 and 95 % intervals that were given
+before.
 
 With ``--rest``, trips start and stop at rest: the first speed is paid for on the first edge, and the
 last one won back on the last. Otherwise they are cut from longer drives, as SUMO drives them.
@@ -152,14 +153,16 @@ def print_tables(folder: Path) -> None:
     cities: dict[str, list[Any]] = {}
     for path in sorted(folder.glob("*.json")):
         cities.setdefault(path.stem.rsplit("-", 1)[0], []).append(json.loads(path.read_text()))
-    print(f"| error, Wh | {' | '.join(WAYS)} | seeds | trips | told raw from net |")
-    print(f"|{'---|' * (len(WAYS) + 4)}")
+    heads = ("raw edges − raw totals", "seeds", "trips", "told raw from net")
+    print(f"| error, Wh | {' | '.join((*WAYS, *heads))} |")
+    print(f"|{'---|' * (1 + len(WAYS) + len(heads))}")
     for city, seeds in cities.items():
         errors = [f"{_error(seeds, way):.0f}" for way in WAYS]
         trips = sum(seed["trips"] - FIRST for seed in seeds)
         right = sum(sum(seed["recognised"].values()) for seed in seeds)
         share = 100.0 * right / sum(2 * seed["trips"] for seed in seeds)
-        print(f"| {city} | {' | '.join(errors)} | {len(seeds)} | {trips} | {share:.1f} % |")
+        cells = (*errors, _paired(seeds), str(len(seeds)), str(trips), f"{share:.1f} %")
+        print(f"| {city} | {' | '.join(cells)} |")
     heads = ("trips in 50, 90, 95 %", "edges in 50, 90, 95 %", "95 % width, Wh", "looked wrong, %")
     print(f"\n| city | learned from | {' | '.join(heads)} |\n|{'---|' * 6}")
     for city, seeds in cities.items():
@@ -179,6 +182,15 @@ def _after(seeds: Sequence[Mapping[str, Any]], way: str) -> list[Any]:
 
 def _error(seeds: Sequence[Mapping[str, Any]], way: str) -> float:
     return float(np.sqrt(np.mean([row["error"] ** 2 for row in _after(seeds, way)])))
+
+
+def _paired(seeds: Sequence[Mapping[str, Any]]) -> str:
+    """By how much raw edges are worse than raw totals, seed by seed: the mean and its error."""
+    differences = [_error([seed], "raw edges") - _error([seed], "raw totals") for seed in seeds]
+    mean = f"{np.mean(differences):+.0f}"
+    if len(seeds) < 2:
+        return mean
+    return f"{mean} ± {np.std(differences, ddof=1) / np.sqrt(len(seeds)):.0f}"
 
 
 def _shares(rows: list[Any]) -> str:

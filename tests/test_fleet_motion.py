@@ -353,3 +353,21 @@ def test_tables_may_have_speeds(graph: LineGraph, tmp_path: Path) -> None:
 def test_what_energies_hold_must_be_one_of_three(fleet: Fleet) -> None:
     with pytest.raises(InputError, match="energy"):
         learned(fleet, [], "gross")
+
+
+def test_raw_energies_are_told_where_speeds_are_as_expected() -> None:
+    """Each trip by itself: few borders have other speeds, by which alone raw differs from net."""
+    graph = generate_city(edges=300, seed=2).line_graph(uturns="dead-ends")
+    for start in range(3, 100, 12):
+        route = walk(graph, start, 30)
+        speeds = border_speeds(graph, route)
+        square = np.concatenate([[speeds.start], speeds.mean, [speeds.end]])
+        energies = road_rows(graph, VAN, 0, route)[:, 1] + VAN.potential(graph.rise[route])
+        energies[:-1] += VAN.turn_energy(graph, graph.turn_numbers(route))
+        energies += np.diff(np.asarray(VAN.motion(1.0)) * square)
+        sections = tuple(
+            Section((graph.ids[edge],), float(wh)) for edge, wh in zip(route, energies, strict=True)
+        )
+        trip = LoggedTrip(name="a", vehicle="van", sections=sections)
+        lesson = learn_trips(graph, [trip], vehicles={"van": VAN}, refit=0, accept_unlikely=True)
+        assert lesson.raw == 1

@@ -29,6 +29,7 @@ Energy = Literal["auto", "net", "raw"]
 _ASKED = 20  # trips of a vehicle that tell what its energies hold
 _SAYS = 20.0  # nats that one trip may say about it: a slip of the meter is not to decide
 _FARTHEST = 3.0  # standard deviations that a reward may be off, in what it says
+_AS_EXPECTED = 0.1  # of the usual doubt about speeds: that of roads where cars drive as expected
 _CLEARLY = 5.0  # nats by which a reading must be likelier than one that is more usual
 _BEFORE = (
     10.0  # nats for what was decided before: less than one trip may say, or nothing would change it
@@ -127,5 +128,20 @@ def _said(posterior: RoadGP, readings: list[dict[int, Trips]], telling: list[int
     if not telling:
         return np.zeros(len(readings))
     trips = [Trips.joined([each[step] for step in telling[:_ASKED]]) for each in readings]
-    densities = np.array([posterior.log_densities(each, farthest=_FARTHEST) for each in trips])
+    densities = np.array([_log_densities(posterior, each) for each in trips])
     return np.asarray(np.maximum(densities - densities.max(axis=0), -_SAYS).sum(axis=1))
+
+
+def _log_densities(posterior: RoadGP, trips: Trips) -> Floats:
+    """The log density of each trip, nats.
+
+    On some roads nearly all speeds are as expected, on others few. Which ones these are is not known
+    before: where energies hold motion, each of both counts as a half.
+    """
+    usual = posterior.log_densities(trips, farthest=_FARTHEST)
+    if not trips.borders:
+        return usual
+    sizes = _AS_EXPECTED * trips.borders.size
+    sharp = trips._replace(borders=trips.borders._replace(size=sizes))
+    as_expected = posterior.log_densities(sharp, farthest=_FARTHEST)
+    return np.asarray(np.logaddexp(usual, as_expected) - np.log(2.0))
