@@ -196,7 +196,9 @@ def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
     _write_totals(tmp_path, {policy: values * 2 for policy, values in totals.items()})
     claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
-    assert report.headline == "Lowest regret, tied within noise: a, 10.0 ± 0.6; b, 10.1 ± 0.1."
+    assert (
+        report.headline == "Lowest mean regret, not separated by 4 seeds: a, 10.0 ± 0.6; b, 10.1 ± 0.1."
+    )
     text = report.path.read_text("utf-8")
     assert "? undecided" in text
     assert "; the claim is undecided." in text
@@ -228,7 +230,7 @@ def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_man
     best = (10.0,) * 5
     for rivals, headline in (
         (1, "Lowest regret: a, 10; next "),
-        (9, "Lowest regret, tied within noise: a"),
+        (9, "Lowest mean regret, not separated by 5 seeds: a"),
     ):
         out = tmp_path / str(rivals)
         _write_totals(out, {"a": best, **{f"b-{number}": leads for number in range(rivals)}})

@@ -225,10 +225,17 @@ def test_by_default_500_rows_are_fitted() -> None:
     assert fit.rows == 500
 
 
-def test_progress_is_reported_step_by_step() -> None:
+def test_progress_is_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is ours here: it advances by a second whenever it is read, or not at all."""
     X, y = data(20)
-    seen: list[FitProgress] = []
     options: Any = {"noise_variance": 0.1, "restarts": 2}
+    seen: list[FitProgress] = []
+    monkeypatch.setattr(fitting, "perf_counter", lambda: 0.0)
+    fit_kernel(Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options)
+    assert [each.start for each in seen] == [1, 2, 3]
+    seen.clear()
+    ticks = itertools.count()
+    monkeypatch.setattr(fitting, "perf_counter", lambda: float(next(ticks)))
     fit = fit_kernel(Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options)
     assert [each.start for each in seen] == sorted(each.start for each in seen)
     assert {each.start for each in seen} == {1, 2, 3}

@@ -36,6 +36,7 @@ from superarm.threads import blas_threads_for
 
 MOST_ROWS = 500
 """Rows that a fit uses by default: time grows with their cube."""
+_REPORT_EVERY = 1.0  # seconds
 
 
 class Likelihood(NamedTuple):
@@ -140,7 +141,8 @@ def fit_kernel(
         most_rows: Rows to fit, drawn at random from more; ``None`` fits all rows.
         most_seconds: A budget for the whole search, in seconds of wall time; the best point found by
             then is returned, unconverged. It makes the result depend on the machine's speed.
-        progress: Called after every step of the search, as in ``progress=print``.
+        progress: Called about once a second, and for the first step from each start, as in
+            ``progress=print``.
     """
     rows = as_features(X, "X")
     rewards = as_vector(y, "y", len(rows))
@@ -238,6 +240,7 @@ class _Search:
         self._progress = progress
         self._began = perf_counter()
         self._start = 0  # the number of the present one, from 1
+        self._reported = (0, 0.0)  # of which start, and when
         self.evaluations = 0
         self.best_point: Floats = np.empty(0)
         self.best_loss = math.inf
@@ -284,7 +287,7 @@ class _Search:
 
     def _step(self, intermediate_result: Any) -> None:
         """Called by the optimizer after each of its steps."""
-        if self._progress is not None:
+        if self._progress is not None and self._report_is_due():
             report = FitProgress(
                 rows=self._rows,
                 start=self._start,
@@ -296,6 +299,14 @@ class _Search:
             self._progress(report)
         if self._late:
             raise StopIteration
+
+    def _report_is_due(self) -> bool:
+        start, moment = self._reported
+        now = perf_counter()
+        if start == self._start and now - moment < _REPORT_EVERY:
+            return False
+        self._reported = (self._start, now)
+        return True
 
 
 def likelihood(

@@ -140,14 +140,16 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         told = f"{' and '.join(best)}, in {most} of {len(rankings)} settings{each}"
         if len(run.seeds) < LEAST_SEEDS:
             return f"{_too_few(run)} Lowest mean regret: {told}."
-        return f"Lowest regret: {told}{f'; tied within noise in {ties}' if ties else ''}."
+        unclear = f"; in {ties} of them the seeds do not separate the best" if ties else ""
+        return f"Lowest regret: {told}{unclear}."
     unit = run.metric("regret", 0).unit
     parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
     if len(run.seeds) < LEAST_SEEDS:
         return f"{_too_few(run)} Mean regret: {'; '.join(parts)}."
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
-        return f"Lowest regret, tied within noise: {'; '.join(parts[:ties])}."
+        seeds = counted(len(run.seeds), "seed")
+        return f"Lowest mean regret, not separated by {seeds}: {'; '.join(parts[:ties])}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 
