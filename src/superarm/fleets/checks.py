@@ -199,8 +199,8 @@ def _advice(ratio: float) -> str:
         return "energy_wh must be positive where the battery discharges, negative where it charges"
     if ratio < 0.01:
         return (
-            "if the values are in kWh, rename the column energy_wh to energy_kwh, or multiply the values "
-            "by 1,000 if only this vehicle's are"
+            "if the values are in kWh, rename the column energy_wh to energy_kwh, or multiply them by "
+            "1,000 if only this vehicle's are"
         )
     if ratio > 100.0:
         return "if the values are in joules (watt-seconds), divide them by 3600"
