@@ -152,6 +152,7 @@ def test_threads_change_no_decision() -> None:
     assert {"call_s", "call_with_one_thread_anyway_s"} <= found["limits"].keys()
 
 
+@pytest.mark.slow
 def test_startup_reports_what_help_loads() -> None:
     found = results("startup")
     assert {row["case"] for row in found["rows"]} >= {"import superarm"}

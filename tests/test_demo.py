@@ -244,6 +244,7 @@ def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "height"), [(20, 10), (40, 24), (58, 24), (60, 24), (80, 24), (120, 40), (300, 80)]
 )

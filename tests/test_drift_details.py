@@ -180,6 +180,7 @@ def test_the_tolerance_counts_features_and_the_state_of_time() -> None:
     assert gp.tolerance == pytest.approx(2.0 * daily.state_space(1e-3).error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
 def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     """Two calls at each time, and a third reward of every time late: equal to all at once."""

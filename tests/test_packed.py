@@ -42,6 +42,7 @@ def npy(shape, data=b"", dtype="<f8"):
 # --- texts ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_text_comes_back_as_it_was(tmp_path, suffix):
     text = np.random.default_rng(0).bytes(3_000_000)

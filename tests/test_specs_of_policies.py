@@ -66,6 +66,7 @@ def cases(problem: str) -> list[tuple[str, dict[str, Any]]]:
     return [(name, options) for name in known for options in OPTIONS.get(name, [{}])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_published_policy_decides_the_same_when_it_is_made_from_json(problem: str) -> None:
     world = build("problem", {"name": problem, **PROBLEMS[problem]}, seed=1, horizon=10)
@@ -86,6 +87,7 @@ def test_every_published_policy_decides_the_same_when_it_is_made_from_json(probl
     assert made >= 5, refused
 
 
+@pytest.mark.slow
 def test_policies_on_roads_whose_conditions_change() -> None:
     problem = {"name": "navigation", "edges": 300, "conditions": ["load"]}
     world = build("problem", problem, seed=1, horizon=10)

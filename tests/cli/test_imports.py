@@ -55,6 +55,7 @@ def own(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
+@pytest.mark.slow
 def test_a_file_on_the_command_line_in_workers_too(cli: Command, shell: Command, own: Any) -> None:
     folder = own("mine-by-flag")
     flag = ("--import", "mine/mine_by_flag.py")
@@ -89,6 +90,7 @@ def test_parts_reach_the_workers_of_a_cluster(
     assert {row["policy"] for row in done["rows"]} == {"mine-on-cluster"}
 
 
+@pytest.mark.slow
 def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
     assert "policy mine-by-file" in cli("show", folder / "own.toml").out
@@ -109,6 +111,7 @@ def test_nothing_is_imported_because_a_run_names_it(cli: Command, tiny: str, tmp
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_module_by_its_name(shell: Command, own: Any) -> None:
     folder = own("mine-by-name")
     words = ("list", "policy", "--import", "mine_by_name", "--json")
@@ -116,6 +119,7 @@ def test_a_module_by_its_name(shell: Command, own: Any) -> None:
     assert "mine-by-name" in {part["name"] for part in parts}
 
 
+@pytest.mark.slow
 def test_installed_packages_join_by_an_entry_point(shell: Command, own: Any, tmp_path: Path) -> None:
     folder = own("mine-by-entry")
     info = tmp_path / "mine" / "mine-1.0.dist-info"
@@ -126,6 +130,7 @@ def test_installed_packages_join_by_an_entry_point(shell: Command, own: Any, tmp
     assert "mine-by-entry" in {part["name"] for part in parts.json()["parts"]}
 
 
+@pytest.mark.slow
 def test_installed_parts_that_clash_are_told_in_one_line(
     shell: Command, own: Any, tmp_path: Path
 ) -> None:
@@ -143,6 +148,7 @@ def test_installed_parts_that_clash_are_told_in_one_line(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("safe", "source"),
     [((), "mine_here"), (("-P",), "mine_here"), (("-P",), "test_of_words.py")],

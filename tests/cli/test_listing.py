@@ -44,6 +44,7 @@ def test_every_part_and_parameter_has_a_meaning(family: str, cli: Command) -> No
             assert parameter["required"] or "default" in parameter
 
 
+@pytest.mark.slow
 def test_parts_for_people(cli: Command) -> None:
     singular, plural = cli("list", "kernel"), cli("list", "kernels")
     assert (singular.code, singular.out) == (0, plural.out)

@@ -43,6 +43,7 @@ def test_start_and_goal(cli: Command, town: Any) -> None:
     assert spec_of("run")["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
 
+@pytest.mark.slow
 def test_workers_and_resuming_find_the_same_file(
     cli: Command, town: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

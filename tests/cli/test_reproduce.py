@@ -18,6 +18,7 @@ Command = Callable[..., Any]
 SIZE = ("--rounds", 20, "--seeds", 2, "--jobs", 1, "-q")
 
 
+@pytest.mark.slow
 def test_one_figure(cli: Command, tmp_path: Path) -> None:
     summary = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a", "--json").json()
     assert list(summary) == ["reproduce", "seconds", "runs", "out"]
@@ -39,6 +40,7 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())
 
 
+@pytest.mark.slow
 def test_every_figure_of_a_paper_names_its_experiments() -> None:
     """Also where one experiment makes several figures, or a figure needs several."""
     from superarm.cli.running import _experiments_of
@@ -61,6 +63,7 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         _experiments_of("navigation/10")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sketched")
 def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
     """Figure 1 is the truth, Figure 2 a running mean; bands are the experiment's own."""
@@ -215,6 +218,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from _places(item, (*place, key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "summary.json"])
 def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
     """Every key is left out, and given values of every kind: a report, or an error that advises."""
@@ -243,6 +247,7 @@ def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
     assert "give one of them: run" in cli("report", ".").fails(1)
 
 
+@pytest.mark.slow
 def test_a_report_says_how_to_make_the_run_again(cli: Command, run: Path) -> None:
     page = run / "report.html"
     assert f"superarm run {run.parent / 'tiny.toml'} --rounds 12" in page.read_text(encoding="utf-8")

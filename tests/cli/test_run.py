@@ -72,6 +72,7 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     assert (seeds["first_seed"], seeds["seeds"]) == (5, 2)
 
 
+@pytest.mark.slow
 def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
     path = Path(tiny)
     text = path.read_text(encoding="utf-8").replace("gp-greedy", '"größe\\u2028[/x]"', 1)
@@ -90,6 +91,7 @@ def test_a_reader_that_leaves_early_is_no_crash(program: list[str], tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) -> None:
     """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume goes on."""
     # Where Ctrl-C is ignored, as under nohup, children would ignore it, too.
@@ -424,6 +426,7 @@ def test_usage_errors_are_one_line(cli: Command) -> None:
     assert cli("--version").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")])
 def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[str, ...]) -> None:
     words = (tiny if arg == "TINY" else arg for arg in args)

@@ -42,6 +42,7 @@ def cells(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (out / "cells").iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["navigation/sumo", "navigation/sumo-traffic"])
 def test_jobs_and_resuming_change_nothing(
     experiment: str, cli: Command, own: Own, tmp_path: Path

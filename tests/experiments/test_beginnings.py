@@ -94,6 +94,7 @@ def engine_of(path: Path) -> str:
     return state.part("engine").kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -119,6 +120,7 @@ def test_roads_of_a_run_made_longer_are_those_of_a_longer_run(
     assert engine_of(kept) == "visited-engine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feedback", [{}, LATE], ids=["prompt", "late"])
 def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
     feedback: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
@@ -135,6 +137,7 @@ def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[s
     assert gone_on == {name: {1, 4, 9} for name in ROADS_LEARNERS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -205,6 +208,7 @@ def test_making_a_run_longer_can_be_interrupted(
     assert gone_on["ts"] == ({5} if then == 9 else {5, 9})
 
 
+@pytest.mark.slow
 def test_killed_while_cells_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(plan(tmp_path / "grown", 5))
     move, moved = Path.replace, []
@@ -227,6 +231,7 @@ def test_killed_while_cells_are_set_aside(tmp_path: Path, monkeypatch: pytest.Mo
     assert content(tmp_path / "grown") == content(tmp_path / "whole") == content(tmp_path / "same")
 
 
+@pytest.mark.slow
 def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
     execute(plan(tmp_path / "grown", 5))
     execute(plan(tmp_path / "other", 4))
@@ -236,6 +241,7 @@ def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
     assert [line.endswith("does not match its cell") for line in told] == [False, True]
 
 
+@pytest.mark.slow
 def test_feedback_beyond_what_is_kept_means_all_rounds_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_on: dict[str, set[int]]
 ) -> None:
@@ -254,6 +260,7 @@ def kept(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
     return directory / "states" / f"{policy}.s0.seed{seed:05d}.npz"
 
 
+@pytest.mark.slow
 def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(tmp_path: Path) -> None:
     """What is exact goes on exactly: the same rounds as those of a longer run with that seed."""
     execute(plan(tmp_path / "whole", 9))

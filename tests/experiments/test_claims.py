@@ -390,6 +390,7 @@ def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
     assert verdict.verdict == "undecided"
 
 
+@pytest.mark.slow
 def test_among_some_values_of_a_key(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}, {"k": 3}])
     for index, factor in enumerate((9.0, 1.0, 2.0)):

@@ -78,6 +78,7 @@ print(held)
 """
 
 
+@pytest.mark.slow
 def test_processes_never_hold_a_directory_together(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path), "1000"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -553,11 +553,13 @@ def test_what_is_built_to_check_a_plan_is_built_as_workers_build_it(
     assert "build" in calls
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_reported_with_advice() -> None:
     with pytest.raises(SuperarmError, match="--resume"):
         spread(_die, [3, 4], jobs=2)
 
 
+@pytest.mark.slow
 def test_the_first_failure_is_raised() -> None:
     with process_pool(1) as pool, pytest.raises(ZeroDivisionError):
         spread(_divide, [1, 0], executor=pool)

@@ -71,6 +71,7 @@ def table(coupling: Coupling, n: int) -> Floats:
 # --- the coupling --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees(20), seed=seeds)
 def test_couplings_have_their_marginals_and_the_least_cost(

@@ -357,6 +357,7 @@ def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
                 q = after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_long_walk_keeps_probabilities(backend: Backend) -> None:
     tree, source = drawn_tree(30, 3), rng(3)

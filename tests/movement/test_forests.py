@@ -126,6 +126,7 @@ def test_stretch_is_a_mean_of_ratios() -> None:
     np.testing.assert_allclose(equal.stretch(), 6.0, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
     """Frequencies by chi-square, distances by Bernstein; one of them fails once in 10⁹ sets of seeds.

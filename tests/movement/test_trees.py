@@ -175,6 +175,7 @@ def test_equal_distances_make_a_star() -> None:
     np.testing.assert_allclose(tree.distances, 6.0 * 0.7 * (1.0 - np.eye(9)), rtol=4 * EPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", TAUS)
 def test_distances_may_differ_by_fifteen_orders_and_more(tau: float) -> None:
     for small, large in ((1e-9, 1e6), (1e-90, 1e90)):

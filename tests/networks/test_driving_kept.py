@@ -61,6 +61,7 @@ def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
             driver.drive("ef")
 
 
+@pytest.mark.slow
 def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
     busy = Traffic(vehicles_per_hour=900.0, warm_up=60.0, moments=2, spacing=30.0)
     slow = tmp_path / "slow.net.xml"
@@ -137,6 +138,7 @@ def test_a_file_that_breaks_later_stops_nobody(network, cache):
     assert "could not be kept" in told
 
 
+@pytest.mark.slow
 def test_several_processes_write_at_once(network, cache):
     code = (
         "import sys; from superarm.networks.driving import Driver\n"

@@ -127,6 +127,7 @@ def test_a_trip_leaves_no_trace(network, busy):
             assert libsumo.vehicle.getIDCount() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_traffic", [False, True])
 def test_loading_anew_gives_what_copies_give(network, busy, with_traffic):
     """As on systems that cannot copy processes."""

@@ -101,6 +101,7 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
 
 # Measured: 0.99 of the edges up to 5 s and 0.94 at 15 s, none of those found wrong; Monaco's are in the
 # guide.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "every", "least"),
     [

@@ -64,6 +64,7 @@ def in_fine_steps(graph: LineGraph, route: list[int], step: float = 0.01) -> flo
     return float((2.0 * step / (speeds[1:] + speeds[:-1])).sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_drive_is_the_fastest_under_all_limits(seed: int) -> None:

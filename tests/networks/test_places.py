@@ -68,6 +68,7 @@ def test_small_shapes_keep_their_size_on_mercators_map(zone: int) -> None:
         np.testing.assert_allclose(away, np.hypot(*steps.T) / scale, rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_the_nearest_edge_is_the_nearest(graph: LineGraph) -> None:
     """Against all distances, in the metres of the network, which on Earth are 1/k as long."""
     places, rng = Places(graph), np.random.default_rng(1)

@@ -65,6 +65,7 @@ def decided(policy: Any, offer: Offer) -> Decision:
     return decision
 
 
+@pytest.mark.slow
 def test_the_told_route_is_left_where_that_surely_saves_alone(world: Fleet, learned: Any) -> None:
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):

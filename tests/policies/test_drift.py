@@ -245,6 +245,7 @@ def test_the_genie_where_nothing_drifts_and_where_arms_change() -> None:
         genie(changing.model, problem=changing)
 
 
+@pytest.mark.slow
 def test_the_genie_is_a_line_below_tv_gp_ucb() -> None:
     """Appendix F: E[r_t] of the genie is the least there is, given f_{t−1}, from round 2 on.
 

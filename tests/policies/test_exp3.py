@@ -178,6 +178,7 @@ def test_weights_that_no_rewards_give_are_damage(weights: Any) -> None:
             policy.restored(replace(state, scalars={**state.scalars, name: -1}))
 
 
+@pytest.mark.slow
 def test_two_arms_that_stay_as_they_are() -> None:
     """Rewards 0 and 1: in a block of Δ, E[regret] ≤ (e − 1) γ Δ + K ln K/γ ≤ 2.63 √(Δ K ln K).
 

@@ -104,6 +104,7 @@ def test_the_width_of_lemma_1() -> None:
         gp_md(problem.model, width="lemma-2")
 
 
+@pytest.mark.slow
 def test_propensities_are_true() -> None:
     """From one state, decisions are drawn again and again: frequencies against what they say."""
     problem = world()

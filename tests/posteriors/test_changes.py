@@ -223,6 +223,7 @@ def test_an_error_inside_changes_nothing() -> None:
     assert state_to_bytes(gp.state()) == before
 
 
+@pytest.mark.slow
 def test_a_policy_that_notices_a_change_loses_less() -> None:
     """Twelve worlds in which all rewards are drawn anew halfway; paired, 4 standard errors apart."""
     kernel, rounds, lost = SquaredExponential(lengthscale=0.3), 120, []

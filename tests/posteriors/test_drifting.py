@@ -99,6 +99,7 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
     assert gp.information_gain == pytest.approx(information, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     st.integers(0, 10**6),

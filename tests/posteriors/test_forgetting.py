@@ -140,6 +140,7 @@ def test_variances_are_too_large_by_the_square_of_the_tolerance(name: str, forge
     assert (gp.count, gp.forgotten) == (160, 0)
 
 
+@pytest.mark.slow
 def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
     """Rewards drawn from the model: (μ − μ′)/σ has mean square at most forget².
 

@@ -196,6 +196,7 @@ def test_a_search_ends_with_the_step_that_reaches_the_limit() -> None:
     assert values[0] > start
 
 
+@pytest.mark.slow
 def test_epsilon_is_found_while_it_runs() -> None:
     """The likelihood of the fitted values is no worse than that of the true ones, from 400 rewards."""
     truth = Product(kernels=(Columns(kernel=KERNEL, columns=(0, 1)), Temporal(epsilon=0.1, column=2)))

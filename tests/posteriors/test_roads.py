@@ -282,6 +282,7 @@ def test_a_whole_trip_is_the_sum_of_its_roads(trips: list[Driven], edges: list[i
     assert math.isclose(std**2, (cov + dense.noise(keys)).sum(), abs_tol=100 * TOLERANCE)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(trips=some_trips(), order=st.randoms(use_true_random=False))
 def test_the_order_of_trips_does_not_matter_under_given_scales(trips: list[Driven], order: Any) -> None:
@@ -348,6 +349,7 @@ def test_a_city_follows_the_model_too() -> None:
     np.testing.assert_allclose(gp.predict(asked, return_cov=True).cov, cov, atol=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_what_is_computed_anew_is_the_same() -> None:
     """One trip after another, past several times that all is computed anew, and a log at once."""
     rng = np.random.default_rng(3)
@@ -423,6 +425,7 @@ def test_outliers_of_a_long_log_are_treated_as_asked(
         assert gp.flagged[0].edges.tolist() == [int(slipped.keys[place, 0])]
 
 
+@pytest.mark.slow
 def test_a_log_after_a_log_and_after_a_restart() -> None:
     rng = np.random.default_rng(4)
     trips = [driven(rng.integers(N, size=2).tolist(), seen="trip", seed=i) for i in range(410)]
@@ -487,6 +490,7 @@ def test_draws_are_reproducible_and_differ() -> None:
 # --- pending -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     trips=some_trips(),
@@ -1046,6 +1050,7 @@ def test_a_state_holds_all_of_it(refit: int) -> None:
     np.testing.assert_allclose(again.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
     """Whatever was looked at before, in the one or in the other."""
     graph = generate_city(edges=200, seed=1).line_graph()

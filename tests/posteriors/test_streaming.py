@@ -267,6 +267,7 @@ def test_a_kernel_without_a_finite_rank_form_is_refused_and_nothing_changes(
     assert gp.predict(np.zeros((1, 3))).mean.tolist() == [0.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["cholesky", "auto"])
 def test_long_streams_do_not_drift(form: Any) -> None:
     """3000 observations in small blocks against one solve."""

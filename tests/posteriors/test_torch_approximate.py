@@ -91,6 +91,7 @@ def gaussian(noise: float = NOISE) -> Any:
     return likelihood
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 7])
 def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
     """The same data, inducing points and full batches: the same q after each round of steps."""

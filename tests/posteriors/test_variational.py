@@ -168,6 +168,7 @@ def test_fewer_points_are_titsias_closed_form() -> None:
     assert bound_of(gp) == pytest.approx(collapsed, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
     """The navigation model on a ring road with a branch, contexts fixed per edge."""
     links = [(i, (i + 1) % EDGES) for i in range(EDGES)] + [(0, 5)]

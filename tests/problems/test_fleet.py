@@ -260,6 +260,7 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(feedback.rewards, forecast.mean + each, atol=6e-4 * 100.0)
 
 
+@pytest.mark.slow
 def test_drawn_trips_have_the_noise_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean square of standardised noise lies within 5 · √(2/N) of 1: terms tell all but for it."""
     problem = world(wear=0.0, payload=0.0, weather=0.0, vehicles=3, variety=0.5, horizon=400)
@@ -329,6 +330,7 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
     assert problem.settled["feedback"] == "of whole trips, 200 s after arrival"
 
 
+@pytest.mark.slow
 def test_whole_trips_come_whole() -> None:
     """Delays that a run adds must be one for the trip; of single edges each may have its own."""
     for seen, together in (("trips", True), ("edges", True), ("edges", False), ("trips", False)):
@@ -421,6 +423,7 @@ def test_learning_pays_where_there_is_something_to_learn() -> None:
     assert trace.series["regret"].mean() < -1.0
 
 
+@pytest.mark.slow
 def test_runs_are_the_same_again_and_by_copies() -> None:
     def run(problem: Fleet) -> Any:
         policy: IndexPolicy = route_ts(problem.model, mode="joint", spread="none")

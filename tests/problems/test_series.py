@@ -109,6 +109,7 @@ def test_seeds_share_what_was_learned(kind: Kind) -> None:
     assert kind.build(seed=0, horizon=8, source="synthetic").model is not one.model
 
 
+@pytest.mark.slow
 def test_what_is_refused(kind: Kind) -> None:
     with pytest.raises(
         InputError, match=f"only {kind.rounds} rows of readings, but 999 rounds; use at"
@@ -138,6 +139,7 @@ def test_without_the_files(kind: Kind, tmp_path: Path, monkeypatch: pytest.Monke
 # --- a run -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
     """Forecasts of readings are judged on the page, in words for sensors; N is told, too."""
     experiment = Experiment.from_mapping(

@@ -245,6 +245,7 @@ def test_without_traffic_all_rounds_and_seeds_are_alike(network):
     assert one._drive is other._drive
 
 
+@pytest.mark.slow
 def test_with_traffic_rounds_differ_and_repeat(network):
     def play(seed, order):
         problem = build(network, seed=seed, traffic=900.0, moments=3)

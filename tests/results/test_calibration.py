@@ -51,6 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run.load(out)
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_records(run: Run) -> None:
     found = calibration.calibrations(run)
     kinds = ["arms", "first choices", "choices", "truth of arms", "truth of choices"]

@@ -76,6 +76,7 @@ def slow_design_effect(groups: dict[Any, Group]) -> float:
     return min(max(found), together) if together > 1.0 else 1.0
 
 
+@pytest.mark.slow
 def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
     rows = calibration.calibrations(run)

@@ -27,6 +27,7 @@ def belief():
     return posterior.belief(Offer(step=1, arms=ARMS))
 
 
+@pytest.mark.slow
 @given(st.floats(-8.0, 8.0), st.floats(0.05, 3.0))
 def test_it_is_the_expectation_of_the_positive_part(mean: float, std: float) -> None:
     expected = quad(

@@ -44,6 +44,7 @@ def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], dic
     return work
 
 
+@pytest.mark.slow
 def test_jobs_and_executors_make_no_difference(cell: Callable[[int], dict[str, bytes]]) -> None:
     ways: list[dict[int, dict[str, bytes]]] = [{}, {}, {}]
     alone, threaded, processed = ways
@@ -58,6 +59,7 @@ def test_jobs_and_executors_make_no_difference(cell: Callable[[int], dict[str, b
     assert processed == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failure_surfaces(jobs: int) -> None:
     seen: list[str] = []

@@ -116,6 +116,7 @@ def test_names() -> None:
     assert "/" not in cell_name("../../etc/<x>", 0, 0)
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(min_size=1, max_size=100), min_size=2, max_size=2, unique=True))
 def test_different_policies_have_different_safe_names(policies: list[str]) -> None:
     names = [cell_name(policy, 1, 2) for policy in policies]
