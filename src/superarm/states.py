@@ -243,7 +243,7 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):  # a full disk names no file, and others the temporary one
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
     with suppress(OSError):  # the renaming itself must be on disk, too; not every system can
         handle = os.open(path.parent, os.O_RDONLY)

@@ -239,7 +239,7 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
         assert abs(share.away) < 2.0
     assert calibration.calibration_verdict(found).startswith("The intervals cover what they should")
     text = reports.write_report(Run.load(tmp_path), [], tmp_path / "late.html").path.read_text("utf-8")
-    assert "Feedback came late or was lost, so choices that were made before it" in text
+    assert "Feedback arrived late or was lost, so choices made before it share errors" in text
 
 
 def _share(inside: int) -> tuple[calibration.Coverage, ...]:

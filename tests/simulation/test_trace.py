@@ -285,7 +285,7 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"settings": []}, "one of each"),
         ({"settings": [3]}, "'settings' is .* a list, each a table"),
         ({"seeds": 10**30}, "must be smaller"),
-        ({"seeds": 10**8}, "more than 10,000,000 cells"),
+        ({"seeds": 10**8}, "at most 10,000,000 cells"),
         ({"title": 3}, "'title' is 3; it must be text"),
         ({"overrides": None}, "'overrides' is None; it must be a table"),
         ({"parameters": {"problem": 3}}, "'problem' is 3; it must be a table"),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats
+from superarm.errors import StateError
 from superarm.simulation.trace import Run
 
 # Okabe & Ito's colours without the yellow that vanishes on white, told apart by colour-blind eyes;
@@ -354,7 +355,10 @@ def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
     own = parameters if owner in ("problem", "feedback") else parameters.get("policies") or {}
     setting = run.settings[setting_index]
     named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
-    return {**(own.get(owner) or {}), **setting, **named}
+    given = own.get(owner) or {}
+    if not isinstance(given, Mapping):
+        raise StateError(f"this run is damaged: in run.json, {owner} must be a table, got {given!r:.40}")
+    return {**given, **setting, **named}
 
 
 def feedback_at_once(run: Run, setting_index: int) -> bool:
