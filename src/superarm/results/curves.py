@@ -357,7 +357,9 @@ def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
     named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
     given = own.get(owner) or {}
     if not isinstance(given, Mapping):
-        raise StateError(f"this run is damaged: in run.json, {owner} must be a table, got {given!r:.40}")
+        raise StateError(
+            f"this run is damaged: in run.json, {owner} must be a table, got {given!r:.40}"
+        )
     return {**given, **setting, **named}
 
 
