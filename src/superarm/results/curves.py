@@ -358,7 +358,7 @@ def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
     given = own.get(owner) or {}
     if not isinstance(given, Mapping):
         raise StateError(
-            f"this run is damaged: in run.json, {owner} must be a table, got {given!r:.40}"
+            f"{run.directory / 'run.json'} is damaged: {owner} must be a table, got {given!r:.40}"
         )
     return {**given, **setting, **named}
 
