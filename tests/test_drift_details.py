@@ -80,6 +80,16 @@ def test_what_was_left_out_fades_and_adds_up() -> None:
     assert gp.tolerance == pytest.approx(left_out * 0.95**100, rel=1e-9, abs=0.0)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.5])
+def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
+    """After twenty lengthscales; what is known then has faded by far more than 1e-6 itself."""
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Matern(nu=nu, lengthscale=5.0), form="folded")
+    gp.observe([[0, 1.0]], [1.0])
+    gp._form.error = 1e-13
+    gp.observe([[1, 101.0]], [1.0])
+    assert 0.0 < gp._form.error < 1e-6 * 1e-13
+
+
 def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
     gp = DriftingGP(
         SquaredExponential(lengthscale=0.1), LINE, NOISE, drift=Temporal(epsilon=0.0), form="folded"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.posteriors import DriftingGP, StreamingGP
-from superarm.posteriors.drifting.forms import TRUNCATION
+from superarm.posteriors.drifting.forms import TRUNCATION, Form
 from superarm.states import state_to_bytes
 
 NOISE = 0.05
@@ -499,3 +500,102 @@ def test_a_reward_with_little_noise_and_a_new_arm_on_few_arms() -> None:
     gp.observe([[0, 1.0]], [1.0], [2e-13])
     assert (gp.form, gp.count) == ("folded", 1)
     assert gp.predict([[0, 1.0]]).mean == pytest.approx(1.0, abs=1e-9)
+
+
+def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
+    gp = DriftingGP(ROUGH, np.random.default_rng(1).random((60, 2)), NOISE, form=form)
+    rng = np.random.default_rng(0)
+    for time in range(34):
+        rows = rng.choice(60, at_once, replace=False)
+        gp.observe(np.column_stack([rows, np.full(at_once, time)]), rng.standard_normal(at_once))
+    assert gp._checkpoints[-1].time == 31.0
+    return gp
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+@pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
+def test_a_question_that_starts_from_a_checkpoint_changes_nothing(form: Any, at_once: int) -> None:
+    """It learns again what came since the checkpoint, in rows of its own."""
+    gp = rounds_past_a_checkpoint(form, at_once)
+    before = state_to_bytes(gp.state())
+    gp.predict([[7, 31.3], [8, 32.7]])
+    assert state_to_bytes(gp.state()) == before
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+@pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
+def test_late_feedback_that_fails_changes_nothing(
+    form: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came since the checkpoint is learned again, in other rows; then comes an error."""
+    gp = rounds_past_a_checkpoint(form, at_once)
+    before = state_to_bytes(gp.state())
+    pass_time = Form.pass_time
+
+    def interrupted(self: Form, time: float) -> None:
+        if time == 33.0:  # the last
+            raise KeyboardInterrupt
+        pass_time(self, time)
+
+    monkeypatch.setattr(Form, "pass_time", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gp.observe([[7, 31.5]], [5.0])
+    assert state_to_bytes(gp.state()) == before
+
+
+@pytest.mark.parametrize("seen_again", [[0], [0, 1]])
+def test_rows_that_a_failed_update_has_written_count_for_nothing(
+    seen_again: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had visited arm 2, which was then unknown; its row is used again before arm 2 is seen."""
+    drift = Temporal(epsilon=0.02)
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form="visited")
+    gp.observe([[0, 1.0]], [1.0])
+    gp.observe([[1, 2.0]], [-1.0])
+    with monkeypatch.context() as patch:
+        patch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):  # arm 2 is alone at its time, and learned before
+            gp.observe([[2, 3.0], [3, 4.0], [4, 4.0]], [5.0] * 3)
+    keys = np.array([[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in seen_again), [2, 6.0]])
+    rewards = np.linspace(-1.0, 1.0, len(keys))
+    rewards[:2] = 1.0, -1.0
+    gp.observe(keys[2:-1], rewards[2:-1])
+    gp.observe(keys[-1:], rewards[-1:])
+    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(7.0))
+    found = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+
+
+def test_states_whose_columns_had_shares_of_their_own_load() -> None:
+    """Schema 2: what is left of each column stood beside it."""
+    gp = DriftingGP(ROUGH, ARMS, NOISE, form="folded")
+    keys, rewards = observations(11, 30, 40)
+    gp.observe(keys, rewards)
+    state = gp.state()
+    left, scale = np.linspace(0.2, 1.0, gp.rank), state.scalar("left")
+    arrays = {**state.arrays, "left": left}
+    arrays["columns"] = scale * state.array("columns") / left[:, None]
+    arrays["a"] = scale * state.array("a")
+    arrays["known"] = scale**2 * state.array("known")
+    scalars = {name: value for name, value in state.scalars.items() if name not in ("left", "rank")}
+    again = DriftingGP.from_state(replace(state, schema=2, arrays=arrays, scalars=scalars))
+    asked = questions(21.0)
+    expected, found = (each.predict(asked, return_cov=True) for each in (gp, again))
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(found.cov, expected.cov, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_after_a_very_long_pause_nothing_is_left(form: Any) -> None:
+    """Of what is known, 2⁻²⁰⁰ is: less than the smallest factor by which what is stored is scaled."""
+    drift = Temporal(epsilon=0.5)
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
+    keys = np.array([[0, 0.0], [1, 1.0], [0, 401.0], [2, 402.0]])
+    rewards = np.array([3.0, -3.0, 1.0, 2.0])
+    for key, reward in zip(keys, rewards, strict=True):
+        gp.observe([key], [reward])
+    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(403.0))
+    found = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(found.cov, cov, atol=1e-9)

@@ -41,6 +41,33 @@ def fresh_solve(
     return pull @ np.array(rewards), K - pull @ K[rows]
 
 
+@pytest.mark.parametrize("backend", backends())
+def test_single_rewards_are_folded_in_now_and_then(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After so many as are left until the next fold, nothing is pending; a state loads at any time."""
+    monkeypatch.setattr("superarm.posteriors.finite.root.FOLD_EVERY", 5)
+    arms = np.random.default_rng(0).random((6, 2))
+    gp = FiniteGP(Matern(lengthscale=0.3), arms, NOISE, form="root", backend=backend)
+    engine: Any = gp._engine
+    for count in range(1, 13):
+        gp.observe([count % 2], [1.0])
+        assert (engine._count == 0) == (count % 5 == 0)
+        assert FiniteGP.from_state(gp.state()).count == count
+
+
+def test_single_rewards_clear_rounding_as_often_as_several() -> None:
+    """In the visited form: by the short way for one arm seen before, and by the one for any number."""
+    arms = np.random.default_rng(0).random((6, 2))
+    short, general = (FiniteGP(Matern(lengthscale=0.3), arms, NOISE, form="visited") for _ in range(2))
+    for count in range(30):
+        short.observe([count % 2], [1.0])
+        general.observe([count % 2], [1.0], [NOISE])
+        counts = [each.state().parts["engine"].scalars for each in (short, general)]
+        assert counts[0] == counts[1]
+    assert counts[0]["updates"] == 30
+
+
 # --- FiniteGP: all arms pending ------------------------------------------------------------
 
 

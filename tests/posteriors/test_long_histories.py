@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from superarm.errors import InputError, PrecisionWarning
 from superarm.kernels import Matern, SquaredExponential
 from superarm.posteriors import InducingGP, StreamingGP
 from superarm.posteriors.summaries import spread_points
+from superarm.states import state_to_bytes
 
 NOISE = 0.05
 ROUGH = Matern(nu=2.5, lengthscale=0.7)
@@ -199,3 +201,17 @@ def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
 def test_what_is_exact_where_nothing_is_said() -> None:
     gp = StreamingGP(ROUGH, NOISE)
     assert (gp.most_exact, gp.inducing) == (20_000, None)
+
+
+def test_an_update_that_fails_at_its_end_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    arms, rewards = history(55)
+    gp = taught(arms[:50], rewards[:50], most_exact=40, inducing=30)
+    before = state_to_bytes(gp.state())
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gp, "_commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gp.observe(arms[50:], rewards[50:])
+    assert state_to_bytes(gp.state()) == before

@@ -77,6 +77,23 @@ def test_streaming_states_load(move_to_other_processor: Callable[[], None]) -> N
     np.testing.assert_allclose(restored.predict(asked).std, gp.predict(asked).std, atol=1e-10)
 
 
+@pytest.mark.parametrize(("damaged", "factor"), [("weights", 1.01), ("root", 1.01)])
+def test_weights_and_root_are_each_compared_with_the_data(damaged: str, factor: float) -> None:
+    """What a state holds of the features is not taken where one of the two is not of its data."""
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 2))
+    gp = StreamingGP(SMOOTH, NOISE, form="finite-rank")
+    gp.observe(X, np.sin(5.0 * X).sum(axis=1))
+    state, asked = gp.state(), rng.random((30, 2))
+    part = state.parts["features"]
+    arrays = {**part.arrays, damaged: factor * part.arrays[damaged]}
+    parts = {"features": replace(part, arrays=arrays)}
+    restored = StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(replace(state, parts=parts))
+    expected, found = gp.predict(asked), restored.predict(asked)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
+
+
 @pytest.mark.parametrize("rounds", [40, 400])
 def test_drifting_states_load(move_to_other_processor: Callable[[], None], rounds: int) -> None:
     """After 400 rounds most of what was observed is forgotten."""

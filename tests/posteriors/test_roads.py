@@ -425,6 +425,21 @@ def test_outliers_of_a_long_log_are_treated_as_asked(
         assert gp.flagged[0].edges.tolist() == [int(slipped.keys[place, 0])]
 
 
+def test_the_first_trips_of_a_long_log_are_judged_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Far from the prior, all alike: once the first are learned, none is an outlier."""
+    monkeypatch.setattr("superarm.posteriors.roads.posterior._JUDGED", 5)
+    trips = [driven([1, 2, 3], seed=i) for i in range(14)]
+    trips = [trip._replace(rewards=trip.rewards + 30.0) for trip in trips]
+    assert standardised(trips[0], []).max() > 6.0
+    one_by_one, at_once = (learner(outliers="refuse") for _ in range(2))
+    for trip in trips:
+        trip.teach(one_by_one)
+    at_once.observe_trips(joined(trips))
+    assert at_once.outlying == one_by_one.outlying == 0
+
+
 @pytest.mark.slow
 def test_a_log_after_a_log_and_after_a_restart() -> None:
     rng = np.random.default_rng(4)

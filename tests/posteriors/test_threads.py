@@ -187,6 +187,27 @@ def test_an_answer_that_was_overtaken_is_asked_for_again() -> None:
     np.testing.assert_array_equal(found[0], gp.predict(ARMS).mean)
 
 
+@pytest.mark.parametrize("name", ["root, numpy", "root, compiled", "visited"])
+def test_a_belief_that_one_reward_overtook_is_asked_for_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short ways of a belief about all arms, and of one reward that comes in its middle."""
+    gp = MAKERS[name]()
+    gp.belief(OFFER)
+    moments = gp._engine.moments
+
+    def overtaken() -> tuple[Floats, Floats]:
+        monkeypatch.undo()
+        mean, _ = moments()
+        gp.observe([3], [2.0])
+        return mean, moments()[1]
+
+    monkeypatch.setattr(gp._engine, "moments", overtaken)
+    found, expected = gp.belief(OFFER), gp.belief(OFFER)
+    np.testing.assert_array_equal(found.mean, expected.mean)
+    np.testing.assert_array_equal(found.std, expected.std)
+
+
 class _Torn:
     """Something to ask that is written to while it answers."""
 

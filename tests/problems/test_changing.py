@@ -48,6 +48,17 @@ def test_joint_draws_have_the_kernels_covariance(kernel: Any) -> None:
     assert (np.abs(draws.T @ draws / 4000 - expected) <= 5.0 * spread).all()
 
 
+def test_points_may_be_fewer_than_features() -> None:
+    """Eigenvalues that are all rounding, some of them below zero, count for nothing."""
+    points = np.repeat(np.random.default_rng(0).random((10, 2)), 12, axis=0)
+    kernel = SquaredExponential(lengthscale=0.7)
+    drawn = draws_of(kernel, points)
+    root = np.array([drawn(unit) for unit in np.eye(len(points))])
+    # Up to 1e-14 of the largest eigenvalue is left out, and rounding adds about as much.
+    tolerance = 2e-14 * np.trace(kernel(points))
+    np.testing.assert_allclose(root.T @ root, kernel(points), rtol=0.0, atol=tolerance)
+
+
 def test_draws_do_not_depend_on_how_features_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other processors flip the signs of features, and may drop one more of the smallest."""
     points = np.random.default_rng(0).random((300, 2))

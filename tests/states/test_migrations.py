@@ -131,6 +131,12 @@ def test_a_step_leads_to_the_next_schema() -> None:
         migration("streaming-gp", 0)(lambda state: state)
 
 
+def test_a_step_keeps_the_kind() -> None:
+    migration("streaming-gp", 0)(lambda state: replace(state, kind="finite-gp", schema=1))
+    with pytest.raises(StateError, match="must return schema 1, got 'finite-gp' of schema 1"):
+        migrated(replace(streaming().state(), schema=0))
+
+
 def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
     policy = taught(Resetting(streaming(), block=10))
     state = policy.state()
