@@ -17,10 +17,10 @@ demo: $(VENV)/.core
 	$(BIN)/superarm demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n auto -m "not slow" --doctest-modules
+	$(BIN)/python -m pytest -q -n auto -m "not slow and not thorough" --doctest-modules
 
 slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n auto -m slow
+	$(BIN)/python -m pytest -q -n auto -m "slow or thorough"
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev

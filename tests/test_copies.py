@@ -137,6 +137,7 @@ def test_fleets(again: Again) -> None:
         assert other.best(same) == world.best(offer)
 
 
+@pytest.mark.thorough
 @ways
 @pytest.mark.parametrize("name", [*ROADS, *FLEETS])
 def test_policies_of_fleets_go_on_as_they_were(name: str, again: Again) -> None:

@@ -142,6 +142,7 @@ ODD = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", range(len(ODD)))
 def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:

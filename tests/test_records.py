@@ -156,6 +156,7 @@ def flows(draw: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.thorough
 @given(flows())
 def test_records_keep_what_they_hold(records: list[Any]) -> None:
     for record in records:

@@ -200,6 +200,7 @@ def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
     assert played(again, 6) == played(policy, 6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["kalman", "visited", "folded"])
 @pytest.mark.parametrize("drift", ["temporal", "matern-3/2"])
 def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(form: Any, drift: str) -> None:

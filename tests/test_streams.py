@@ -27,6 +27,7 @@ def test_the_definition_is_the_documented_seed_sequence() -> None:
     assert state_of(stream(5, "noise", 9)) == state_of(expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("role", ROLES)
 def test_fast_equals_slow(seed: int, role: str) -> None:

@@ -105,6 +105,7 @@ FINE = {
 FINE |= {("import", kind) for kind in ("empty", "null", "list", "surrogate")}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_hostile_file_ends_with_a_code_and_a_message(

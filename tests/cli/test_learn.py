@@ -278,6 +278,7 @@ def times(log: Path, factor: float, trips: int) -> Path:
     return Path("other.csv")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trips", [2, 12])
 @pytest.mark.parametrize(
     ("factor", "advice"),

@@ -52,6 +52,7 @@ def test_learners_are_audited_and_others_are_not(finished: Path) -> None:
     assert "4 cells" in lemma[0]["evidence"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["cells", "timings", "audits", "states"])
 def test_what_is_lost_is_made_again(finished: Path, folder: str, tmp_path: Path) -> None:
     out = tmp_path / "again"

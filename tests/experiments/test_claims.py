@@ -65,6 +65,7 @@ REWARDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("told", "word"),
     [
@@ -563,6 +564,7 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
     return Run.load(directory)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("told", "totals", "word"),
     [

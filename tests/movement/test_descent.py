@@ -218,6 +218,7 @@ def projected_gradient(part: Part) -> Floats:
     return p
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [drawn_tree, any_tree])
 def test_a_step_is_what_projected_gradients_lead_to(backend: Backend, make: Any) -> None:
@@ -312,6 +313,7 @@ def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
 SIZES = [1e-100, 1e-30, 1e-9, 1e-3, 1e3, 1e6, 1e9, 1e16, 1e30, 1e99]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("size", SIZES)
 def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> None:

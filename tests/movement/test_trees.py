@@ -271,6 +271,7 @@ def expected(distances: Floats, tau: float) -> tuple[Floats, Floats, float]:
     return mean, second, largest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tau", TAUS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_average_distances_grow_by_no_more_than_the_theorem_says(kind: str, tau: float) -> None:
@@ -292,6 +293,7 @@ def slack(variance: Floats, largest: float, count: int, chances: int) -> Floats:
     return np.sqrt(2.0 * variance * surprise / count) + largest * surprise / (3.0 * count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tau", TAUS)
 def test_drawn_trees_have_the_expected_distances(tau: float) -> None:
     """That orders and radii are drawn as they should be: for few actions, the mean is known."""
@@ -304,6 +306,7 @@ def test_drawn_trees_have_the_expected_distances(tau: float) -> None:
     assert (off <= slack(np.maximum(second - mean**2, 0.0), largest, count, 6)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["plane", "graph"])
 def test_the_mean_of_many_trees_keeps_to_the_theorem(kind: str) -> None:
     metric, count, tau, n = make_metric(kind, 24, 5), 400, 2.0, 24

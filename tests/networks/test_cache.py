@@ -194,6 +194,7 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
         assert zipfile.is_zipfile(cache_place(path))  # it was written anew
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -200,6 +200,7 @@ def covered(pairs: Pairs, p: Floats, chosen: tuple[int, ...]) -> float:
     return len(chosen) + float((1.0 - missed).sum())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("two_sided", [False, True])
 def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
     """Over many seeds, against exact spreads, where many pairs of nodes miss what is promised.

@@ -171,6 +171,7 @@ def test_rounds_before_an_error_are_known_to_be_learned() -> None:
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "policy", ["igp-ucb", "gp-ucb", "gp-ts", "gp-ei", "gp-pi", "kernel-ucb", "gp-greedy", "random"]
 )

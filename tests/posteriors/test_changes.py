@@ -63,6 +63,7 @@ def simulated(spread: float, gp: ChangeDetecting, count: int) -> Floats:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("run_length", "scale"), [(100.0, 3.0), (300.0, 2.0), (30.0, 10.0)])
 def test_run_length_and_delays(run_length: float, scale: float) -> None:
     """Within 5 standard errors of the simulated mean, and the chain's own 0.2 %."""

@@ -70,6 +70,7 @@ def test_another_kind_or_schema_is_refused(make: Any) -> None:
             type(posterior).from_state(wrong)
 
 
+@pytest.mark.thorough
 @everyone
 def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
     posterior = make()

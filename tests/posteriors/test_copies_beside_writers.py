@@ -190,6 +190,7 @@ def torn_copies(name: str, way: Callable[[Any], Any], copies: int, seconds: floa
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "way"), PAIRS)
 def test_copies_are_of_one_moment(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=6, seconds=0.1) == []
@@ -245,6 +246,7 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
     return found
 
 
+@pytest.mark.thorough
 @forks
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_forked_child_has_all_of_it(name: str) -> None:

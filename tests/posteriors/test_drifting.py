@@ -67,6 +67,7 @@ def questions(after: float) -> Floats:
     return np.column_stack([np.arange(len(ARMS)), after + rng.integers(0, 9, len(ARMS))])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -165,6 +166,7 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     np.testing.assert_allclose(found.cov, cov, atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
 def test_questions_about_the_past(drift: Kernel, form: Any) -> None:

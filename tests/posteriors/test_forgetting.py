@@ -115,6 +115,7 @@ def window(kernel: Kernel, forget: float) -> float:
     return 2.0 * math.log(forget) / math.log1p(-(kernel.forgetting(2) or 0.0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("forget", [0.3, 1e-2, 1e-4])
 @pytest.mark.parametrize("name", KERNELS)
 def test_variances_are_too_large_by_the_square_of_the_tolerance(name: str, forget: float) -> None:

@@ -79,6 +79,7 @@ def less(cov: Floats, at: Any) -> Floats:
     return cov - cross.T @ np.linalg.solve(observed, cross)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(seen=places, offered=some, pending=places, first=within, second=within)
@@ -111,6 +112,7 @@ def test_it_equals_the_dense_formula(
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
 def test_draws_have_the_covariance_that_is_left(name: str) -> None:
     gp = taught(name, [0, 1, 1, 5])

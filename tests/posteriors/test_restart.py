@@ -109,6 +109,7 @@ class Player:
         return again
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> None:
     """At ten moments it is restored, goes on for ten rounds, and decides the same in all of them."""

@@ -478,6 +478,7 @@ def root_of(drawn: Any, zero: Floats) -> Floats:
     return np.stack([drawn(Unit(one)) - zero for one in range(probe.taken)], axis=1)
 
 
+@pytest.mark.thorough
 @settings(max_examples=8)
 @given(trips=some_trips())
 def test_draws_have_exactly_the_posterior_covariance(trips: list[Driven]) -> None:

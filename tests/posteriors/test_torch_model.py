@@ -174,6 +174,7 @@ def test_noise_of_each_observation() -> None:
     assert sum_up(single) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson(mode="independent")])
 def test_a_policy_decides_the_same_with_both(rule: Any) -> None:
     chosen = []

@@ -289,6 +289,7 @@ def test_a_trip_takes_its_roads_and_turns() -> None:
 # --- when it is known ----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("late", [0.0, 300.0, 1e6])
 @pytest.mark.parametrize("seen", ["edges", "trips"])
 def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:

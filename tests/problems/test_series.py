@@ -46,6 +46,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return chosen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", ["synthetic", "real"])
 def test_the_recipe(kind: Kind, source: str) -> None:
     if source == "real":

@@ -193,6 +193,7 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     assert calibration.calibration_picture(make_run(tmp_path / "b", audited=())) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("policies", "options", "expected"),
     [

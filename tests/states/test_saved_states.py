@@ -246,6 +246,7 @@ def classes() -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "name"), classes())
 def test_states_load_after_a_parameter_was_added(
     family: str, name: str, makers: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch

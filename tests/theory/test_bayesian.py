@@ -282,6 +282,7 @@ def test_lemma_a12_on_one_round(eigenvalues: list[float], noise: float) -> None:
     assert sum(eigenvalues) <= float(bound) * (1.0 + 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["gp-ucb", "gp-ts", "gp-bucb"])
 def test_bayesian_regret_stays_below_the_bounds(algorithm: Any) -> None:
     """The mean of 40 draws plus four standard errors, at every round."""
