@@ -45,7 +45,6 @@ def regressor(sk: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of tests that stay to the end
     gc.enable()
 
 
