@@ -112,8 +112,8 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except TypeError as error:
-            told = "arm ids must be hashable, such as numbers or strings, and in a list"
-            raise InputError(f"ids is {ids!r:.60}; {told}: {error}") from None
+            message = "arm ids must be hashable, such as numbers or strings, and in a list"
+            raise InputError(f"ids is {ids!r:.60}; {message}: {error}") from None
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
             raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None

@@ -106,8 +106,8 @@ def check_spec(state: State, part: object) -> None:
     _refuse_unknown(state.spec, family, f"this {state.kind!r} state")
     found = contradiction(part, state.spec)
     if found is not None:
-        told = f"this {state.kind!r} state does not match this {type(part).__name__}: {found}"
-        raise StateError(f"{told}; restore it into one with the same parameters")
+        message = f"this {state.kind!r} state does not match this {type(part).__name__}: {found}"
+        raise StateError(f"{message}; restore it into one with the same parameters")
 
 
 def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:

@@ -278,8 +278,8 @@ def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str,
     if not isinstance(posterior, RoadGP):
         raise StateError("this is not a fleet's state; pass one that learn_trips made")
     if unlike := unlike_roads(posterior, graph):
-        told = f"this state was learned on another road network: {unlike}"
-        raise StateError(f"{told}; pass the network and elevation that it was learned on")
+        message = f"this state was learned on another road network: {unlike}"
+        raise StateError(f"{message}; pass the network and elevation that it was learned on")
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
             raise StateError(

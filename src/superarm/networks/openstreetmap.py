@@ -78,8 +78,8 @@ def read_osm(
             try:
                 return read_sumo(net, known_as)
             except (InputError, FileNotFoundError) as error:
-                told = f"{path}: netconvert made no usable network from it: {error}"
-                raise InputError(told) from None
+                message = f"{path}: netconvert made no usable network from it: {error}"
+                raise InputError(message) from None
 
     network = cached(
         path,

@@ -19,8 +19,8 @@ def require_numbers(values: object, name: str, length: int | None = None) -> Non
     plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "fiu"
     if not plain:
         shape = f" of shape {values.shape}" if isinstance(values, np.ndarray) else ""
-        told = f"{name} is a {type(values).__name__}{shape}"
-        raise ShapeError(f"{told}; it must be an array with one number for each arm")
+        message = f"{name} is a {type(values).__name__}{shape}"
+        raise ShapeError(f"{message}; it must be an array with one number for each arm")
     assert isinstance(values, np.ndarray)
     if length is not None and len(values) != length:
         raise ShapeError(f"{name} has {len(values)} entries, but there are {length} arms")
