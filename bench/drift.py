@@ -19,10 +19,11 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.experiments import Plan, execute, load_experiment
-from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
+from superarm.kernels import Kernel, Matern, Temporal
 from superarm.posteriors import DriftingGP, StreamingGP
 
 from . import hand_drift
+from .hand_drift import EPSILON, KERNELS, NOISE
 from .measure import (
     Results,
     Row,
@@ -39,13 +40,6 @@ from .measure import (
     without_gc,
 )
 from .peers import Moments, missing
-
-NOISE = 0.01
-EPSILON = 0.03
-KERNELS: dict[str, Kernel] = {
-    "SE": SquaredExponential(lengthscale=0.2),
-    "Matérn-5/2": Matern(nu=2.5, lengthscale=0.2),
-}
 
 
 def run(*, quick: bool = False, repeats: int | None = None) -> Results:
