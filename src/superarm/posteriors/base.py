@@ -116,17 +116,17 @@ class GaussianPosterior(Shared, Described):
         A posterior that can do it should make no (m, m) matrix for some of them.
         """
 
-    @abstractmethod
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
-        """Learn from checked data, all or nothing, and count them.
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        """Take checked data in, all or nothing; returns the information gained.
 
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
+        raise NotImplementedError(f"{type(self).__name__} must override _absorb or _take_in")
 
-    def _count_in(self, count: int, information: float) -> None:
-        """Count observations that were learned, and the information that they gave."""
-        self.information_gain += information
-        self.count += count
+    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+        """Absorb checked data and count them. Override it to commit both in one step."""
+        self.information_gain += self._absorb(keys, rewards, noise, rng)
+        self.count += len(keys)
         self.version += 1
 
     def _commit(

@@ -111,7 +111,7 @@ class ChangeDetecting(Numbered):
     def _seen_within(self, seen: Observed) -> Observed:
         return seen._replace(arms=self._within(seen.arms))
 
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
         rest, gained, ignored = Observed(keys, rewards, noise), 0.0, 0
         while True:
@@ -142,7 +142,7 @@ class ChangeDetecting(Numbered):
         self._settle(inside)
         self._recent, self._statistic, self.alarms = recent, statistic, alarms
         self.ignored += ignored
-        self._count_in(len(keys), gained + float(gains.sum()))
+        return gained + float(gains.sum())
 
     def _memory(self) -> Memory:
         scalars = {"statistic": self._statistic, "ignored": self.ignored}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer, State
+from superarm.core import Arms, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import SMALLEST, as_levels, as_positions, as_vector, require_size, require_type
 from superarm.registry import has_spec
@@ -107,6 +107,9 @@ class FixedPosterior(GaussianPosterior):
         added[n:INFORMATION] = np.bincount(keys, rewards / noise, n)
         added[COUNT] = len(keys)
         return added
+
+    def _take_in(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+        self._absorb(keys, rewards, noise, rng)  # which adds to the totals, and these count
 
     def _incumbent(self, sign: float) -> float:
         means, _ = self._moments(self.visited)

@@ -64,12 +64,13 @@ class IndependentGaussian(FixedPosterior, Resumable):
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
         return drawn[:, keys]
 
-    def _take_in(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         added = self._merged(keys, rewards, noise)
         weight = added[: len(self.prior_variance)]
         information = 0.5 * float(np.log1p(self._variance() * weight).sum())
         added[INFORMATION] = information
         self._totals = self._totals + added
+        return information
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.prior_variance))

@@ -126,7 +126,7 @@ class Refitting(Wrapping):
             most_rows=None,  # self.most has chosen them
         )
 
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         fresh = Observed(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
         inside = None
@@ -145,7 +145,7 @@ class Refitting(Wrapping):
             self._settle(inside)
             self._theta, self.fits = found.kernel.theta, self.fits + 1
         self._seen = seen
-        self._count_in(len(keys), self._inside.information_gain - self.information_gain)
+        return self._inside.information_gain - self.information_gain
 
     def _memory(self) -> Memory:
         scalars = {"fits": self.fits, "noise_variance": self.noise_variance}

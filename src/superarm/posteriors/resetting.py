@@ -58,7 +58,7 @@ class Resetting(Numbered):
             found[np.ix_(rows, where)] = known._covariance(self._within(keys[where]), inside)
         return found
 
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         blocks = keys[:, -1]
         newest = max(int(blocks.max()), self._current)
         inside = self._inside if newest == self._current else self.posterior._like()
@@ -68,7 +68,7 @@ class Resetting(Numbered):
         self._settle(inside)
         self._current = newest
         self.ignored += int(np.count_nonzero(~kept))
-        self._count_in(len(keys), inside.information_gain - before)
+        return inside.information_gain - before
 
     def _memory(self) -> Memory:
         return self._memory_of({"current": self._current, "ignored": self.ignored}, None)

@@ -82,7 +82,7 @@ class Separate(Wrapping, Sums, Calibrated):
     def _incumbent(self, sign: float) -> float:
         return max(each._incumbent(sign) for each in self._each.values())
 
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
         learners = self._learners(keys)
         taught, gained = dict(self._each), 0.0
@@ -95,7 +95,7 @@ class Separate(Wrapping, Sums, Calibrated):
             taught[who] = known
             gained += known.information_gain - before
         self._each = taught
-        self._count_in(len(keys), gained)
+        return gained
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         with self._turns.lock:

@@ -232,7 +232,7 @@ class TorchPosterior(RowPosterior):
     def _prior_scale(self, keys: Floats) -> float:
         return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         if not self._fixed and not np.allclose(noise, self.noise_variance, rtol=1e-9, atol=0.0):
             raise InputError(
                 f"the model's noise variance is {self.noise_variance:g} for every observation; noise "
@@ -266,7 +266,7 @@ class TorchPosterior(RowPosterior):
                 self._load(self.model, old)
             raise
         self._data.append(keys, rewards, noise)
-        self._count_in(len(keys), information)
+        return information
 
     def _check_answers(self, keys: Floats) -> None:
         """Refuse an observation after which the model could not predict any more."""

@@ -33,7 +33,7 @@ from superarm.kernels.base import as_covariance
 from superarm.linalg import leading_root
 from superarm.posteriors.base import Memory
 from superarm.posteriors.beliefs import GaussianBelief
-from superarm.posteriors.fixed import COUNT, FixedArms, FixedPosterior
+from superarm.posteriors.fixed import COUNT, INFORMATION, FixedArms, FixedPosterior
 from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
@@ -249,7 +249,7 @@ class FiniteGP(FixedPosterior, Resumable):
                 f"inverse: it needs at least {self._engine.least_noise:.3g} here; use form='root'"
             )
 
-    def _take_in(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         least = float(noise.min())
         chosen = self._wanted == "auto" and self._size <= ROOT_LARGEST
         if chosen and least < self._engine.least_noise:  # which the root form has the digits for
@@ -259,6 +259,7 @@ class FiniteGP(FixedPosterior, Resumable):
         self._check_noise(least)
         batch = Batch.of(self._merged(keys, rewards, noise))
         self._engine.absorb(batch, self._totals)
+        return float(batch.added[INFORMATION])
 
     def _after_observing(self) -> None:
         self._engine.maintain(self._totals)

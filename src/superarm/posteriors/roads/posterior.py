@@ -385,13 +385,15 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             learned.append(trip)
         return Trips.joined(learned), flagged
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
-        self._count_in(len(keys), self._learn(Trips.of_one(keys, None, rewards, own)))
+        return self._learn(Trips.of_one(keys, None, rewards, own))
 
     @one_blas_thread
     def _take(self, trip: Trips) -> None:
-        self._count_in(len(trip.rewards), self._learn(trip))
+        self.information_gain += self._learn(trip)
+        self.count += len(trip.rewards)
+        self.version += 1
         self._after_observing()
 
     def _learn(self, trip: Trips) -> float:

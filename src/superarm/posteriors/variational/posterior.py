@@ -161,7 +161,7 @@ class SparseVariational(KernelPosterior):
             covariance += A[:, some].T @ A
         return covariance
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
         before, learned = len(self._data), self._put_back()
@@ -172,7 +172,7 @@ class SparseVariational(KernelPosterior):
             self._data.truncate(before)
             raise
         self._kept = {}
-        self._count_in(len(keys), information)
+        return information
 
     # --- Algorithm 3 -----------------------------------------------------------------------
 
