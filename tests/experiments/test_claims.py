@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -946,3 +947,103 @@ def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
     ]
     found = [verdict.verdict for verdict in judge(Run.load(tmp_path), told)]
     assert found == ["does not hold", "holds"]
+
+
+def make_curves(
+    directory: Path, curves: dict[str, Any], seconds: dict[str, Any] | None = None, seeds: int = 36
+) -> Run:
+    """A run whose regret in each round is the same in every seed, up to a factor."""
+    rounds = len(next(iter(curves.values())))
+    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds}
+    write_spec(directory, {**spec, "policies": list(curves), "settings": [{}]})
+    for policy, curve in curves.items():
+        for seed in range(seeds):
+            factor = 1.0 + 0.01 * (seed % 3)
+            time = None if seconds is None else np.float32(factor) * seconds[policy].astype(np.float32)
+            series = {"regret": factor * np.asarray(curve, dtype=float)}
+            write_trace(directory, Trace(policy=policy, seed=seed, series=series, seconds=time))
+    return Run.load(directory)
+
+
+ROUNDS = np.arange(1.0, 101.0)
+EARLY = {"quick": np.where(ROUNDS <= 20, 0.5, 3.0), "steady": np.ones(100)}
+
+
+@pytest.mark.parametrize(
+    ("rounds", "word"),
+    [([1, 20], "holds"), ([21, 100], "does not hold"), ([100, 100], "does not hold")],
+)
+def test_a_claim_may_be_about_some_rounds(rounds: list[int], word: str, tmp_path: Path) -> None:
+    run = make_curves(tmp_path, EARLY)
+    told = claim("below", policy="quick", versus="steady", rounds=rounds)
+    (verdict,) = judge(run, [told])
+    assert verdict.verdict == word
+    where = "in round 100" if rounds[0] == rounds[1] else f"in rounds {rounds[0]} to {rounds[1]}"
+    assert where in verdict.evidence
+
+
+def test_totals_of_some_rounds_are_sums_of_these(tmp_path: Path) -> None:
+    run = make_curves(tmp_path, EARLY, seeds=4)
+    told = claim("below", policy="quick", versus="steady", rounds=[19, 22])
+    (verdict,) = judge(run, [told])
+    factor = np.mean([1.0, 1.01, 1.02, 1.0])
+    assert f"quick {significant(7.0 * factor)}" in verdict.evidence  # 0.5 + 0.5 + 3 + 3
+    assert f"steady {significant(4.0 * factor)}" in verdict.evidence
+
+
+def test_a_shorter_run_does_not_judge_later_rounds(tmp_path: Path) -> None:
+    run = make_curves(tmp_path, EARLY, seeds=4)
+    told = claim("below", policy="quick", versus="steady", rounds=[1, 101])
+    assert judge(run, [told]) == []
+    assert not_judged(run, [told])[0]["needs"] == ["101 rounds"]
+
+
+@pytest.mark.parametrize(("power", "word"), [(0.5, "holds"), (1.5, "does not hold")])
+def test_growth_is_the_exponent_of_the_running_total(power: float, word: str, tmp_path: Path) -> None:
+    sums = ROUNDS**power
+    run = make_curves(tmp_path, {"one": np.diff(sums, prepend=0.0)})
+    (verdict,) = judge(run, [claim("under", policy="one", of="growth", limit=1.0)])
+    assert verdict.verdict == word
+    assert f"one {power:g}" in verdict.evidence
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_growth_of_time_is_that_of_a_rounds_seconds(power: float, tmp_path: Path) -> None:
+    rounds = np.arange(1.0, 301.0)
+    run = make_curves(tmp_path, {"one": np.ones(300)}, {"one": 1e-3 * rounds**power})
+    near = claim("over", policy="one", of="growth", metric="seconds", limit=power - 0.2)
+    far = claim("over", policy="one", of="growth", metric="seconds", limit=power + 0.2)
+    assert [each.verdict for each in judge(run, [near, far])] == ["holds", "does not hold"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [(1.5, ("does not hold", "holds")), (3.0, ("holds", "does not hold"))]
+)
+def test_totals_may_be_compared_with_a_number(limit: float, words: Any, tmp_path: Path) -> None:
+    run = make_curves(tmp_path, {"one": np.array([1.0, 1.0])})
+    claims = [claim(check, policy="one", limit=limit) for check in ("under", "over")]
+    assert tuple(each.verdict for each in judge(run, claims)) == words
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"rounds": [5]}, "rounds must be [first, last]"),
+        ({"rounds": [5, 4]}, "rounds must be [first, last]"),
+        ({"rounds": [0, 4]}, "rounds must be [first, last]"),
+        ({"rounds": [1, 4], "of": "growth"}, "cannot be used with rounds"),
+        ({"of": "growth", "relative_to": "two"}, "cannot be used with relative_to"),
+        ({"of": "shape"}, "'spread', 'swing', 'growth'"),
+    ],
+)
+def test_malformed_rounds_and_growth_are_refused(keys: dict[str, Any], words: str) -> None:
+    data = {
+        "id": "x/y",
+        "rounds": 9,
+        "seeds": 1,
+        "problem": {"name": "rkhs-function"},
+        "policies": {"random": {}},
+        "claims": [claim("under", policy="random", limit=1.0, **keys)],
+    }
+    with pytest.raises(SpecError, match=re.escape(words)):
+        Experiment.from_mapping(data, "here")

@@ -13,7 +13,8 @@ import pytest
 from superarm import registry
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, StateError
-from superarm.experiments import Experiment, Plan, execute, theorems
+from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments.statements import Recorded
 from superarm.experiments.theorems import regret_bounds
 from superarm.policies.drift import block_length
 from superarm.problems.navigation import Navigation
@@ -95,7 +96,7 @@ def test_a_bound_leaves_no_cache_of_drives(tmp_path: Path) -> None:
     problem = {"name": "sumo-navigation", "cache": str(tmp_path / "elsewhere.sqlite")}
     parameters = {**run.spec["parameters"], "problem": problem}
     hostile = Run(run.directory, {**run.spec, "parameters": parameters})
-    assert "cache" not in theorems._rebuilt(hostile).problem
+    assert "cache" not in Recorded.of(hostile).at(0).problem
 
 
 def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:

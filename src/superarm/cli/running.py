@@ -17,6 +17,7 @@ from superarm.capabilities import Metric
 from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
 from superarm.experiments.plans import Plan, execute
+from superarm.experiments.statements import judge_statements
 from superarm.experiments.summaries import row_name
 from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
@@ -174,6 +175,7 @@ def write_outputs(
         raise StateError(f"{where}: unknown verdicts {sorted(strange)}; run again with --resume")
     totals = {row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)}
     bounds = regret_bounds(run) if bound else None
+    statements = [verdict.as_json() for verdict in judge_statements(run)] if bound else []
     if bounds is not None and not bounds.drawn and not quiet:
         say(f"superarm: no bound could be drawn for {run.experiment}; the report says why", err=True)
     if made := synthetic_data(run):  # said to those who want no progress, too
@@ -185,6 +187,7 @@ def write_outputs(
         claims,
         directory / "report.html",
         bounds=bounds,
+        statements=statements,
         not_judged=run.summary["not_judged"],
         further=[row for row in run.summary["rows"] if row["metric"] not in totals],
         command=("superarm", "run", name),

@@ -20,6 +20,8 @@ hold: a tie is not "below".
 ``downward-trend``  … below zero; single steps may go up
 ``flat``            at every value of ``key`` the total is within ``tolerance`` of the mean over them
 ``crosses``         below ``versus`` at the least value of ``key`` and above it at the greatest
+``under``           the total of every ``policy`` is less than the number ``limit``
+``over``            … more than …
 ==================  ============================================================================
 
 In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
@@ -28,6 +30,9 @@ claim is about, by a value or a list of them, and ``among`` the values of ``key`
 compares the seeds' distances from their median (Brown and Forsythe) in place of the totals.
 ``of = "swing"`` compares how far the mean over rounds 1 to t
 moves, up and down, while t goes from the middle of the run to its end: little where a curve is steady.
+``of = "growth"`` compares exponents: p where the running total grows like t^p over the last half of
+the rounds, and with ``metric = "seconds"`` where the time of a round does. ``rounds = [first, last]``
+restricts a claim to these rounds, both included; a shorter run does not judge it.
 A claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
 
@@ -44,18 +49,23 @@ from superarm.core import Floats
 from superarm.errors import SpecError
 from superarm.registry import require_kind
 from superarm.results.curves import (
+    Curve,
     average,
     counted,
     feedback_at_once,
     given_to,
+    growth_of,
     matches,
     noise_limit,
     outcomes,
+    per_round,
     plus_minus,
+    seconds_by_seed,
     setting_text,
     significant,
     sweeps,
     synthetic_data,
+    thinned,
 )
 from superarm.results.verdicts import (
     LEAST_SEEDS,
@@ -117,6 +127,8 @@ def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
             for key, value in claim["where"].items()
         }
         return [f"a setting with {setting_text(where)}"]
+    if run.rounds < _last_round(claim):
+        return [f"{_last_round(claim):,} rounds"]
     return [f"the metric {_metric(claim)}"]
 
 
@@ -136,8 +148,14 @@ def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, A
             run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
             for index in settings
         )
-        if matches(run, told, claim.get("where", {})) and measured and played:
+        long_enough = run.rounds >= _last_round(claim)
+        if matches(run, told, claim.get("where", {})) and measured and played and long_enough:
             yield told, settings
+
+
+def _last_round(claim: Mapping[str, Any]) -> int:
+    """The last round that a claim names; 1 where it is about all of them."""
+    return int(claim["rounds"][1]) if "rounds" in claim else 1
 
 
 def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[int]]]:
@@ -188,6 +206,8 @@ class _Totals:
             means = (sums / np.arange(1, sums.shape[1] + 1))[:, sums.shape[1] // 2 :]
             swing: Floats = np.abs(np.diff(means)).sum(axis=1)
             return _beyond_rounding(swing, np.abs(means).max(axis=1))
+        if self.claim.get("of") == "growth":
+            return self._growth(policy, place)
         totals = self._plain(policy, place)
         if "relative_to" in self.claim:
             over = self._plain(self.claim["relative_to"], place)
@@ -199,9 +219,32 @@ class _Totals:
 
     def _plain(self, policy: str, place: int) -> Floats:
         index = self.settings[place]
+        if "rounds" in self.claim:
+            return self._within(policy, index)
         if self.metric == _SECONDS:
             return self.run.seconds_of_seeds(policy, index)
         return outcomes(self.run, policy, index, self.metric).astype(np.float64)
+
+    def _within(self, policy: str, index: int) -> Floats:
+        """The total over the claim's rounds, or their mean where the metric is one, (seeds,)."""
+        first, last = (int(number) for number in self.claim["rounds"])
+        if self.metric == _SECONDS:
+            seconds = self.run.seconds(policy, index)[:, first - 1 : last].astype(np.float64)
+            return np.asarray(seconds.mean(axis=1))
+        means = per_round(self.run, policy, index, self.metric, first - 1, last)
+        is_mean = self.run.metric(self.metric, index).kind == "per round"
+        return means if is_mean else means * (last - first + 1)
+
+    def _growth(self, policy: str, place: int) -> Floats:
+        """The exponent of each seed, (seeds,); NaN where a total is not above zero."""
+        index = self.settings[place]
+        if self.metric == _SECONDS:
+            curves = seconds_by_seed(self.run, policy, index)
+        else:
+            rounds = thinned(self.run.rounds, log=True)
+            sums = self.run.cumulative(policy, index, self.metric)[:, rounds - 1]
+            curves = [Curve(rounds, each) for each in sums]
+        return np.array([growth_of(curve) for curve in curves])
 
     @property
     def text(self) -> str:
@@ -209,6 +252,9 @@ class _Totals:
         text = self.run.metric(self.metric, self.settings[0]).text
         if self.metric == _SECONDS:
             text = "time per round (s)"
+        if "rounds" in self.claim:
+            first, last = self.claim["rounds"]
+            text += f" in round {last}" if first == last else f" in rounds {first} to {last}"
         if "relative_to" in self.claim:
             text += f" relative to that of {self.claim['relative_to']}"
         if self.claim.get("of") == "swing":
@@ -320,6 +366,15 @@ def _larger(one: Floats, other: Floats) -> float:
     return float(max(abs(one.mean()), abs(other.mean())))
 
 
+def _limited(totals: _Totals, sign: float) -> Iterator[Margin]:
+    """The total of every policy, less the number that limits it."""
+    limit = float(totals.claim["limit"])
+    for policy in _names(totals.claim["policy"]):
+        own = totals.at(policy)
+        scale = max(abs(float(own.mean())), abs(limit))
+        yield Margin(f"{policy} − {limit:g}", own - limit, scale, sign)
+
+
 def _similar(totals: _Totals) -> Iterator[Margin]:
     for policy, rival in _pairs(totals):
         pair = totals.at(policy), totals.at(rival)
@@ -424,14 +479,18 @@ _CHECKS = {
     "downward-trend": _Check(partial(_trend, sign=-1.0), ("policy", "key"), ("among",)),
     "flat": _Check(_flat, ("policy", "key", "tolerance"), ("among",)),
     "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
+    "under": _Check(partial(_limited, sign=-1.0), ("policy", "limit")),
+    "over": _Check(partial(_limited, sign=1.0), ("policy", "limit")),
 }
-_OF_ALL = ("text", "check", "metric", "relative_to", "where", "of")
+_OF = ("spread", "swing", "growth")
+_OF_ALL = ("text", "check", "metric", "relative_to", "where", "of", "rounds")
 _KINDS = {
     **dict.fromkeys(("metric", "relative_to", "key", "of"), str),
-    **dict.fromkeys(("ratio", "least", "most", "tolerance"), float),
+    **dict.fromkeys(("ratio", "least", "most", "tolerance", "limit"), float),
     **dict.fromkeys(("policy", "versus"), str | Sequence[str]),
     "where": Mapping[str, Any],
     "among": Sequence[float],
+    "rounds": Sequence[int],
 }
 
 
@@ -459,10 +518,17 @@ def check_claim(claim: object, where: str) -> None:
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
-    of, apart = claim.get("of", "spread"), claim.get("metric") == _SECONDS or "relative_to" in claim
+    of = claim.get("of", "spread")
+    apart = claim.get("metric") == _SECONDS or "relative_to" in claim
+    whole = of in ("swing", "growth")
+    rounds = [*claim.get("rounds", (1, 1))]
+    ordered = len(rounds) == 2 and 1 <= rounds[0] <= rounds[1]
     for wrong, told in (
-        (of not in ("spread", "swing"), f"of is {of!r}; it can be 'spread' or 'swing'"),
+        (of not in _OF, f"of is {of!r}; it can be {', '.join(map(repr, _OF))}"),
         (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
+        (of == "growth" and "relative_to" in claim, "of = 'growth' cannot be used with relative_to"),
+        (whole and "rounds" in claim, f"of = {of!r} cannot be used with rounds"),
+        (not ordered, f"rounds must be [first, last] with 1 <= first <= last, got {rounds}"),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
             for key in ("ratio", "most", "tolerance")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from superarm import theory
 from superarm.core import Floats, Gamma
-from superarm.errors import InputError, StateError
+from superarm.errors import InputError
 from superarm.kernels import Kernel, Temporal
 from superarm.models import Model
 from superarm.policies.published import gamma_for
@@ -27,9 +27,9 @@ from superarm.simulation import Run
 
 from .lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from .spec import Experiment
+from .statements import Recorded
 
 _POINTS = 200
-_MORE_ROADS = 2  # a city has about as many edges as it is asked for, surely half of them
 _MOST_ARRIVALS = 5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
 Options = Mapping[str, Any]
 _EXACT = ("auto", "finite", "streaming")
@@ -140,9 +140,7 @@ class _Shared:
 
 def regret_bounds(run: Run) -> RegretBounds:
     """What theory says of the run's first setting, for each of its policies."""
-    if "parameters" not in run.spec:
-        raise StateError(f"{run.directory / 'run.json'} has no parameters, which a bound needs")
-    experiment = _rebuilt(run)
+    experiment = Recorded.of(run).at(0)
     shared = _Shared(run=run, experiment=experiment)
     drawn: dict[str, Bound] = {}
     missing: dict[str, str] = {}
@@ -169,26 +167,6 @@ def regret_bounds(run: Run) -> RegretBounds:
         except _NoBoundError as reason:
             missing[policy] = f"no bound because {reason}"
     return RegretBounds(drawn, missing, note)
-
-
-def _rebuilt(run: Run) -> Experiment:
-    """The experiment in the run's first setting, from a ``run.json`` that anybody may have written.
-
-    Problems bound their own sizes. Roads must be as many as the run has drawn, because a city of
-    millions takes minutes to make; and no file is written, because a bound needs no drives.
-    """
-    data = {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]}
-    experiment = Experiment.from_mapping(data, str(run.directory)).with_setting(run.settings[0])
-    problem = {key: value for key, value in experiment.problem.items() if key != "cache"}
-    roads = run.road_map(0)
-    generated = problem.get("network") in (None, "city") and problem.get("route") is None
-    edges = problem.get("edges", 0) if generated else 0
-    if roads is not None and isinstance(edges, int) and edges > _MORE_ROADS * len(roads):
-        raise StateError(
-            f"{run.directory / 'run.json'} names a city of {edges:,} edges, but the run was on "
-            f"{len(roads):,}; undo the change, or run again"
-        )
-    return replace(experiment, problem=problem)
 
 
 # --- theorems that hold with high probability ----------------------------------------------

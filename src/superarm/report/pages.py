@@ -107,7 +107,10 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
 
 
 def claims_table(
-    claims: Sequence[Claim], origins: Sequence[str] | None = None, not_judged: Sequence[Claim] = ()
+    claims: Sequence[Claim],
+    origins: Sequence[str] | None = None,
+    not_judged: Sequence[Claim] = (),
+    noun: str = "claim",
 ) -> str:
     """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
     body = ""
@@ -118,7 +121,7 @@ def claims_table(
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
             f"<td>{escape(readable_value(claim.get('evidence', '')))}</td></tr>"
         )
-    titles = ("experiment",) * bool(origins) + ("claim", "verdict", "evidence")
+    titles = ("experiment",) * bool(origins) + (noun, "verdict", "evidence")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     silent = f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""

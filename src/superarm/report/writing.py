@@ -51,6 +51,7 @@ class Report:
     title: str
     headline: str
     claims: tuple[Claim, ...]
+    statements: tuple[Claim, ...] = ()  # of theory, where they were judged
     thumbnail: str  # a small chart as SVG
     warning: str = ""  # what must be seen beside the headline: that the data are synthetic
 
@@ -67,6 +68,7 @@ def write_report(
     full_size: tuple[int, int] | None = None,
     further: Sequence[Mapping[str, Any]] = (),
     not_judged: Sequence[Claim] = (),
+    statements: Sequence[Claim] = (),
     band: Band | None = None,
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
@@ -74,7 +76,8 @@ def write_report(
     ``bounds`` are drawn over the regret and told in a table. ``picture`` is SVG of our own making,
     shown first. ``command`` holds the first words of the command line that makes this run again,
     ``full_size`` the experiment's own rounds and seeds, ``further`` the rows of the summary that are no
-    totals of the run, ``not_judged`` the claims that it says nothing of, ``band`` what surrounds means.
+    totals of the run, ``not_judged`` the claims that it says nothing of, ``statements`` what theory
+    says of the run, judged, and ``band`` what surrounds means.
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
@@ -102,6 +105,9 @@ def write_report(
             section("How wide the bounds are", *charts["widths"]),
             section("Regret", *charts["regret"], *charts["horizons"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
+            section(
+                "What theory says, checked on this run", claims_table(statements, noun="statement")
+            ),
             section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
             settings_section(run),
             reproduce_section(run, command),
@@ -115,6 +121,7 @@ def write_report(
         title=run.title,
         headline=headline,
         claims=tuple(claims),
+        statements=tuple(statements),
         thumbnail=svg_chart(regret_chart(run, 0, points=80), THUMBNAIL),
         warning=warning,
     )

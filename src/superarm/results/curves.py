@@ -218,6 +218,19 @@ def seconds_curve(run: Run, policy: str, setting_index: int = 0, points: int = 1
     return Curve(edges[1:] + run.rounds - count, means)
 
 
+def seconds_by_seed(run: Run, policy: str, setting_index: int = 0, points: int = 30) -> list[Curve]:
+    """For each seed, the median seconds of a round in consecutive stretches that end at ``rounds``.
+
+    Medians, because a busy machine or a collection of garbage makes single rounds long.
+    """
+    seconds = run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
+    count = seconds.shape[1]
+    edges = np.unique(np.linspace(0, count, min(points, count) + 1).astype(np.intp))
+    ends = edges[1:] + run.rounds - count
+    medians = np.stack([np.median(seconds[:, a:b], axis=1) for a, b in pairwise(edges)], axis=1)
+    return [Curve(ends, each.astype(np.float64)) for each in medians]
+
+
 class Sweep(NamedTuple):
     """One panel of a sweep: the settings that differ in ``key`` alone."""
 

@@ -1,0 +1,14 @@
+"""Statements of *Time-Varying Gaussian Process Bandit Optimization (2016)*."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from superarm.experiments.claims import Verdict
+
+from .recorded import Recorded
+
+
+def statements(recorded: Recorded) -> Iterator[Verdict]:
+    """Every statement that the run can speak to."""
+    yield from ()
