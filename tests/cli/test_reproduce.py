@@ -43,11 +43,11 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_figure_of_a_paper_names_its_experiments() -> None:
     """Also where one experiment makes several figures, or a figure needs several."""
-    from superarm.cli.running import _experiments_of
+    from superarm.cli.targets import experiments_of
     from superarm.errors import SpecError
 
     def ids(target: str) -> list[str]:
-        return [each.id.removeprefix("navigation/") for each in _experiments_of(target)]
+        return [each.id.removeprefix("navigation/") for each in experiments_of(target)]
 
     assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
     assert len(ids("navigation/2")) == 6
@@ -60,7 +60,7 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         ["monaco-b"],
     ]
     with pytest.raises(SpecError, match="nothing to reproduce under 'navigation/10'"):
-        _experiments_of("navigation/10")
+        experiments_of("navigation/10")
 
 
 @pytest.mark.slow
@@ -110,6 +110,80 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "a" / "kernelized-temperature")  # as if it had not come so far
     again = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume").json()
     assert [run["claims"] for run in again["runs"]] == [run["claims"] for run in summary["runs"]]
+
+
+def test_all_is_every_experiment_of_a_paper() -> None:
+    from superarm.cli.targets import experiments_of
+    from superarm.experiments import experiment_ids, load_experiment
+
+    every = [load_experiment(name) for name in experiment_ids()]
+    assert [each.id for each in experiments_of("all")] == [each.id for each in every if each.paper]
+    assert len({each.paper for each in experiments_of("all")}) == 5
+
+
+SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
+
+
+@pytest.fixture
+def two_papers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from superarm.experiments import load_experiment
+
+    chosen = [load_experiment(name) for name in ("kernelized/rkhs-se", "timevarying/functions")]
+    monkeypatch.setattr("superarm.cli.reproducing.experiments_of", lambda target: chosen)
+
+
+@pytest.mark.usefixtures("sketched", "two_papers")
+def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
+    summary = cli("reproduce", "all", *SMALL, "--out", "a", "--json").json()
+    assert [run["experiment"] for run in summary["runs"]] == [
+        "kernelized/rkhs-se",
+        "timevarying/functions",
+    ]
+    assert all(isinstance(run["statements"], list) for run in summary["runs"])
+    page = (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
+    assert "<h1>superarm: all 2 papers</h1>" in page
+    for text in ("On Kernelized Multi-armed Bandits (2017)", 'href="#timevarying"', 'id="timevarying"'):
+        assert text in page
+    assert "Unfinished" not in page
+    times = json.loads((tmp_path / "a" / "times.json").read_text(encoding="utf-8"))
+    assert set(times) == {"kernelized/rkhs-se", "timevarying/functions"}
+    assert summary["seconds"] == pytest.approx(sum(times.values()))
+
+
+@pytest.mark.usefixtures("sketched", "two_papers")
+def test_an_interrupted_reproduction_shows_what_is_there(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from superarm.cli import reproducing
+
+    write = reproducing.write_outputs
+
+    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+        if "timevarying" in directory.name:
+            raise SuperarmError("the disk is full")
+        return write(directory, *rest, **options)
+
+    monkeypatch.setattr(reproducing, "write_outputs", fails_second)
+    assert "the disk is full" in cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
+    page = (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
+    assert "Unfinished: 1 experiment to come: timevarying/functions." in page
+    times = json.loads((tmp_path / "a" / "times.json").read_text(encoding="utf-8"))
+    assert times["timevarying/functions"] > 0.0
+    monkeypatch.setattr(reproducing, "write_outputs", write)
+    summary = cli("reproduce", "all", *SMALL, "--out", "a", "--resume", "--json").json()
+    later = json.loads((tmp_path / "a" / "times.json").read_text(encoding="utf-8"))
+    assert all(later[name] > times[name] for name in times)
+    assert summary["seconds"] == pytest.approx(sum(later.values()))
+    assert "Unfinished" not in (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("sketched", "two_papers")
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": "b"}', '{"a": NaN}', '{"a": -1}'])
+def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "times.json").write_text(text, encoding="utf-8")
+    message = cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
+    assert "times.json is damaged; delete it" in message
 
 
 @pytest.mark.parametrize(

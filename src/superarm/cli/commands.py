@@ -102,7 +102,7 @@ def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
 
 
 @superarm.command()
-@click.argument("target", metavar="PAPER[/FIGURE]")
+@click.argument("target", metavar="all|PAPER[/FIGURE]")
 @_band
 @_sizes
 @seeded
@@ -112,12 +112,13 @@ def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
     """Run a paper's experiments and draw its figures.
 
     PAPER is a group of experiments, such as kernelized; FIGURE is one of them, or the number of a
-    figure: kernelized/rkhs-se, kernelized/1a. The default size is the paper's.
+    figure: kernelized/rkhs-se, kernelized/1a. The default size is the paper's. all runs every paper's
+    experiments, which takes hours; continue with --out DIR --resume.
     """
-    from . import running
+    from . import reproducing, running
 
-    summary = running.reproduce(target, running.Request(**request), band)
-    (print_json if as_json else running.print_reproduction)(summary)
+    summary = reproducing.reproduce(target, running.Request(**request), band)
+    (print_json if as_json else reproducing.print_reproduction)(summary)
 
 
 @superarm.command()

@@ -1,9 +1,8 @@
-"""What ``run``, ``reproduce`` and ``report`` do."""
+"""What ``run`` and ``report`` do."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -14,17 +13,15 @@ from typing import Any, NamedTuple
 import click
 
 from superarm.capabilities import Metric
-from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
+from superarm.errors import MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
 from superarm.experiments.plans import Plan, execute
 from superarm.experiments.statements import judge_statements
 from superarm.experiments.summaries import row_name
 from superarm.experiments.theorems import regret_bounds
-from superarm.registry import suggestion
-from superarm.report import Report, write_index, write_report
+from superarm.report import Report, write_report
 from superarm.report.pages import VERDICTS, claim_count, silent_text
 from superarm.results.calibration import forecast_warnings
-from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
     counted,
@@ -36,11 +33,12 @@ from superarm.results.curves import (
 )
 from superarm.results.verdicts import LEAST_SEEDS
 from superarm.simulation import Run, cell_name
-from superarm.simulation.executors import available_cores, process_pool
+from superarm.simulation.executors import available_cores
 from superarm.simulation.trace import read_spec
 
 from .common import progress_bar, say, shown
 from .places import Place
+from .targets import targets
 
 
 class Request(NamedTuple):
@@ -86,8 +84,9 @@ class Request(NamedTuple):
             states=self.states,
         )
 
-    def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
-        with progress_bar(plan.experiment.id, self.quiet) as bar:
+    def execute(self, plan: Plan, pool: Executor | None, label: str = "") -> dict[str, Any]:
+        """Run what is missing, with a bar under the experiment's name or another label."""
+        with progress_bar(label or plan.experiment.id, self.quiet) as bar:
             return execute(
                 plan,
                 resume=self.resume,
@@ -101,7 +100,7 @@ class Request(NamedTuple):
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
     directory = request.directory(name)
     own = name.endswith(".toml") or name in experiment_ids()
-    if not own and any(name in names for names in _targets().values()):
+    if not own and any(name in names for names in targets().values()):
         advice = f"`superarm reproduce {name}` runs it"
         raise click.UsageError(f"{name!r} is a paper's group of experiments or a figure; {advice}")
     experiment = load_experiment(name)
@@ -110,35 +109,6 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
         summary = request.execute(plan, pool)
     write_outputs(plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False)
     return summary
-
-
-def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any]:
-    """A paper's experiments one after the other, with figures and one page over all."""
-    directory = request.directory(f"reproduce-{target}")
-    experiments = _experiments_of(target)
-    if not request.resume and directory.is_dir() and any(directory.iterdir()):
-        raise ConflictError(
-            f"{directory} is not empty; continue it with --resume, or choose another --out"
-        )
-    plans = [request.plan(each, directory / each.id.replace("/", "-"), Place()) for each in experiments]
-    started = time.perf_counter()
-    summaries, reports = [], []
-    with process_pool(request.workers) as pool:
-        for plan, experiment in zip(plans, experiments, strict=True):
-            summaries.append(request.execute(plan, pool if request.workers > 1 else None))
-            told = (plan.out, experiment, experiment.id)
-            page, _ = write_outputs(*told, quiet=request.quiet, figures=True, bound=True, band=band)
-            reports.append(page)
-    title = f"superarm: {target}, {experiments[0].paper}"
-    pictures = group_pictures([Run.load(plan.out) for plan in plans])
-    if _can_draw(quiet=True):  # if not, every report has said so
-        from superarm.plotting import save_pictures
-
-        origin = ["synthetic data"] * any(report.warning for report in reports)
-        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
-    write_index(reports, directory / "index.html", title=title, pictures=pictures)
-    seconds = time.perf_counter() - started
-    return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
 
 
 def report(
@@ -194,14 +164,14 @@ def write_outputs(
         full_size=(experiment.rounds, experiment.seeds) if experiment else None,
         band=band,
     )
-    if not figures or not _can_draw(quiet):
+    if not figures or not can_draw(quiet):
         return page, []
     from superarm.plotting import save_run_figures
 
     return page, save_run_figures(run, directory / "figures", bounds, band)
 
 
-def _can_draw(quiet: bool) -> bool:
+def can_draw(quiet: bool) -> bool:
     try:
         require_extra("matplotlib", "plot")
     except MissingExtraError as error:
@@ -229,14 +199,14 @@ def print_summary(summary: dict[str, Any]) -> None:
         who = [first["policy"], setting_text(first["setting"])][: len(names)]
         lines.append([*who, *totals, readable_seconds(first["seconds_per_round"])])
     heads = [*names, *(metric.text for metric in metrics.values()), "time per round"]
-    print_table(heads, lines, title=f"{summary['experiment']}: {_size(summary)}", right=len(names))
+    print_table(heads, lines, title=f"{summary['experiment']}: {size_text(summary)}", right=len(names))
     console = make_console()
     if summary["seeds"] < LEAST_SEEDS:
         few = f"{counted(summary['seeds'], 'seed')} cannot rank policies; {LEAST_SEEDS} or more can."
         console.print(few, style="yellow", highlight=False)
-    _print_claims(console, summary["claims"])
-    _print_count(console, summary["claims"], summary["not_judged"])
-    _print_forecasts(console, out)
+    print_claims(console, summary["claims"])
+    print_count(console, summary["claims"], summary["not_judged"])
+    print_forecasts(console, out)
     say(_next_step(out) + f"Report: {out / 'report.html'}")
 
 
@@ -264,21 +234,7 @@ def _next_step(out: Path) -> str:
     return f"Trip: {shown(trip)}. To use what {learner} has learned: {command}\n"
 
 
-def print_reproduction(summary: dict[str, Any]) -> None:
-    from .visible import make_console
-
-    console = make_console()
-    for each in summary["runs"]:
-        console.print(f"[bold]{each['experiment']}[/bold]  {_size(each)}")
-        _print_claims(console, each["claims"])
-        _print_forecasts(console, Path(each["out"]))
-    every = [[one for each in summary["runs"] for one in each[key]] for key in ("claims", "not_judged")]
-    _print_count(console, *every)
-    page = Path(summary["out"]) / "index.html"
-    console.print(f"{summary['seconds']:.0f} s. All figures: {page}", markup=False, soft_wrap=True)
-
-
-def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
+def print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
     colours = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
     for claim in claims:
         word = claim["verdict"]
@@ -286,14 +242,19 @@ def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
         console.print(shown(f"{claim['text']}. {claim['evidence']}"), markup=False, soft_wrap=True)
 
 
-def _print_forecasts(console: Any, out: Path) -> None:
+def print_forecasts(console: Any, out: Path) -> None:
     for line in forecast_warnings(Run.load(out)):
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_count(console: Any, claims: list[dict[str, Any]], not_judged: list[dict[str, Any]]) -> None:
+def print_count(
+    console: Any,
+    claims: list[dict[str, Any]],
+    not_judged: list[dict[str, Any]],
+    noun: str = "claim",
+) -> None:
     """How many claims hold, do not and are undecided, what would decide these, and which were left."""
-    told = claim_count(claims, "")
+    told = claim_count(claims, "", noun)
     if any(claim["verdict"] == "undecided" for claim in claims):
         told += " (more --seeds may decide)"
     if told:
@@ -302,29 +263,8 @@ def _print_count(console: Any, claims: list[dict[str, Any]], not_judged: list[di
         console.print(shown(silent_text(not_judged)), markup=False, highlight=False, soft_wrap=True)
 
 
-def _size(summary: dict[str, Any]) -> str:
+def size_text(summary: dict[str, Any]) -> str:
     return f"{counted(summary['rounds'], 'round')}, {counted(summary['seeds'], 'seed')}"
-
-
-def _experiments_of(target: str) -> list[Experiment]:
-    """``kernelized``, ``kernelized/rkhs-se``, ``kernelized/1`` or its panel ``kernelized/1a``."""
-    targets = _targets()
-    chosen = [name for name, words in targets.items() if target in words]
-    if not chosen:
-        told = suggestion(target, set().union(*targets.values()), command="superarm list experiments")
-        raise SpecError(f"nothing to reproduce under {target!r}; {told}")
-    return [load_experiment(name) for name in chosen]
-
-
-def _targets() -> dict[str, set[str]]:
-    """What each experiment of a paper can be reproduced by: its group, its id and its figures."""
-    found = {}
-    for each in map(load_experiment, experiment_ids()):
-        group = each.id.partition("/")[0]
-        figures = {form for name in each.figure for form in (name, name.rstrip("abcdefgh"))}
-        if each.paper:
-            found[each.id] = {group, each.id, *(f"{group}/{figure}" for figure in figures)}
-    return found
 
 
 @contextmanager

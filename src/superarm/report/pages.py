@@ -128,16 +128,24 @@ def claims_table(
     return (table if claims else "") + silent
 
 
-def claim_count(claims: Sequence[Claim], separator: str) -> str:
+def verdict_counts(claims: Sequence[Claim]) -> dict[str, int]:
+    """How many claims hold, do not hold and are undecided."""
+    found = [str(claim["verdict"]) for claim in claims]
+    return {word: found.count(word) for word in VERDICTS}
+
+
+def claim_count(claims: Sequence[Claim], separator: str, noun: str = "claim") -> str:
     """How many claims hold, do not, and are undecided, after a separator; empty without claims."""
     found = [str(claim["verdict"]) for claim in claims]
     if len(found) == 1:
         word = found[0].replace("undecided", "is undecided")
-        return f"{separator}{'the' if separator else 'The'} claim {word}"
+        return f"{separator}{'the' if separator else 'The'} {noun} {word}"
     plural = {"holds": "hold", "does not hold": "do not hold"}
-    counts = {word: found.count(word) for word in VERDICTS}
+    counts = verdict_counts(claims)
     told = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
-    return f"{separator}{counted(len(claims), 'claim')}: {', '.join(told)}" if found else ""
+    first, *rest = noun.split(" ", 1)  # "3 statements of theory"
+    named = " ".join([counted(len(claims), first), *rest])
+    return f"{separator}{named}: {', '.join(told)}" if found else ""
 
 
 def silent_text(not_judged: Sequence[Claim]) -> str:

@@ -48,6 +48,7 @@ class Report:
 
     path: Path
     experiment: str
+    paper: str
     title: str
     headline: str
     claims: tuple[Claim, ...]
@@ -118,6 +119,7 @@ def write_report(
     return Report(
         path=path,
         experiment=run.experiment,
+        paper=str(run.spec.get("paper") or ""),
         title=run.title,
         headline=headline,
         claims=tuple(claims),

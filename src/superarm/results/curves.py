@@ -352,6 +352,23 @@ def readable_seconds(seconds: float) -> str:
     return f"{significant(seconds * scale)} {unit}"
 
 
+def readable_duration(seconds: float) -> str:
+    """Seconds as people tell the time that something took.
+
+    >>> [readable_duration(seconds) for seconds in (0.8, 42.4, 754.0, 18732.0)]
+    ['0.8 s', '42 s', '12 min 34 s', '5 h 12 min']
+    """
+    if seconds < 10.0:
+        return f"{seconds:.1f} s"
+    if seconds < 60.0:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(round(seconds / 60.0), 60)
+    return f"{hours} h {minutes} min"
+
+
 def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether a setting has the values that ``where`` names, one or a list for each key.
 
