@@ -10,7 +10,7 @@ ALL = "all"
 
 
 def experiments_of(target: str) -> list[Experiment]:
-    """All experiments, those of a group, one of them, or those of a figure such as ``kernelized/1a``."""
+    """All experiments, those of a group, one of them, or those of one figure (``kernelized/1a``)."""
     known = targets()
     chosen = [name for name, words in known.items() if target in words]
     if not chosen:
