@@ -41,6 +41,8 @@ from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
 
+_MOST_IN_HEADLINE = 4  # policies that are named where seeds do not separate more of them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
@@ -158,7 +160,9 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
         seeds = counted(len(run.seeds), "seed")
-        return f"Lowest mean regret, not separated by {seeds}: {'; '.join(parts[:ties])}."
+        shown = parts[: min(ties, _MOST_IN_HEADLINE)]
+        more = f"; and {counted(ties - len(shown), 'other')}" if ties > len(shown) else ""
+        return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}{more}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 
