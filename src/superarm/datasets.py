@@ -93,7 +93,9 @@ def find(name: str, *, ending: str = "") -> Path:
             return folder / file
     file = " beside ".join(needed)
     looked = ", ".join(str(folder) for folder in folders)
-    command = f" With SUPERARM_DATA set, this command does it: {dataset.command}" if dataset.command else ""
+    command = (
+        f" With SUPERARM_DATA set, this command does it: {dataset.command}" if dataset.command else ""
+    )
     size = f" Size: {dataset.size}." if dataset.size else ""
     raise MissingDataError(
         f"{name}: {file} was not found (looked in {looked}). Get it from its origin — "
@@ -278,7 +280,9 @@ def load_movielens_25m(first_year: int = 1995) -> Ratings:
     try:
         numbers = np.array([int(number) for number in catalogue.numbers])
     except ValueError as error:
-        raise FileError(f"{movies}: a movieId is no whole number ({error}); download it again") from None
+        raise FileError(
+            f"{movies}: a movieId is no whole number ({error}); download it again"
+        ) from None
     wanted = [block[block["timestamp"] >= start] for block in _rating_blocks(ratings)]
     table = np.concatenate(wanted) if wanted else np.empty(0, _RATING)
     if not len(table):
