@@ -52,6 +52,7 @@ class _Catalogue(NamedTuple):
     context: Floats  # (r,)
     origin: str
     selection: str  # which of the ratings, in words
+    ending: str = ""  # by which reports know synthetic data
 
     @property
     def size(self) -> int:
@@ -119,7 +120,7 @@ class Movies(ChangingArms):
         settled = {
             "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
             f"{catalogue.selection} (the paper: the 25M set, ratings after 2015, viewers with at least "
-            "200)",
+            f"200){catalogue.ending}",
             "viewers": "a Poisson number of those who have rated a film of the round, or all of them "
             "if they are fewer; drawn again until more than k films have a viewer",
             "most arms": f"M = {most_arms}, the most pairs in a round",
@@ -226,7 +227,9 @@ def _catalogue_25m(least: int, least_stars: float, first_year: int) -> _Catalogu
 
 @lru_cache(maxsize=4)
 def _synthetic_catalogue(least: int, least_stars: float) -> _Catalogue:
-    return _of_ratings(_synthetic_ratings(), least, least_stars, "synthetic data", "from all years")
+    ratings = _synthetic_ratings()
+    found = _of_ratings(ratings, least, least_stars, "a made-up catalogue", "from all years")
+    return found._replace(ending=", synthetic data")
 
 
 def _of_ratings(
