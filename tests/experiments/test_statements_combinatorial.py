@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.kernels import SquaredExponential
 from superarm.problems import Codependency, Movies
 from superarm.problems.movies import best_coverage
+from superarm.report import write_report
+from superarm.results.curves import significant
 from superarm.rewards import Sum
 from superarm.rules import OclokUCB
 from superarm.simulation import Run
@@ -399,6 +402,20 @@ def test_table_1_at_the_size_of_a_run(tmp_path: Path) -> None:
     assert [name for name, _ in measured] == ["CC-MAB", "ACC-UCB", "O'CLOK-UCB"]
     assert measured[-1][1] == "squared exponential kernel"
     assert "K = 2, D = 3" in rates.note
+
+
+def test_table_1_in_a_report(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {"oclok-ucb": {}, "acc-ucb": {}}).run
+    bounds = regret_bounds(run)
+    page = write_report(run, [], tmp_path / "report.html", bounds=bounds).path.read_text("utf-8")
+    table = page[page.index("Table 1: orders of the regret") :]
+    assert bounds.rates is not None
+    for rate in bounds.rates.rows:
+        assert f">{significant(rate.value)}<" in table
+        assert escape(rate.order) in table
+    assert escape(bounds.rates.note) in table
+    without = write_report(run, [], tmp_path / "other.html", bounds=bounds._replace(rates=None)).path
+    assert "Table 1" not in without.read_text("utf-8")
 
 
 def test_other_runs_have_no_table_1(tmp_path: Path) -> None:

@@ -299,14 +299,14 @@ _OWN_KERNELS = {
 }
 _ORDERS = {
     "CUCB": ("“Combinatorial Multi-Armed Bandit” (2013)", "√(K T)"),
-    "CC-MAB": ("“Contextual Combinatorial Multi-armed Bandits …” (2018)", "K T^((D + 2η)/(D + 3η))"),
+    "CC-MAB": ("“Contextual Combinatorial Multi-armed Bandits …” (2018)", "K T^((D+2η)/(D+3η))"),
     "ACC-UCB": (
         "“Contextual Combinatorial Volatile Multi-armed Bandit …” (2020)",
-        "K T^((D + 1)/(D + 2))",
+        "K T^((D+1)/(D+2))",
     ),
     "O'CLOK-UCB, linear": ("linear kernel", "√(λ* K D T)"),
     "O'CLOK-UCB, squared exponential": ("squared exponential kernel", "√(λ* K D T ln^D T)"),
-    "O'CLOK-UCB, Matérn": ("Matérn kernel", "λ* T^((D + ν)/(D + 2ν))"),
+    "O'CLOK-UCB, Matérn": ("Matérn kernel", "λ* T^((D+ν)/(D+2ν))"),
 }
 
 

@@ -279,7 +279,7 @@ def _rate_table(run: Run, rates: RateTable) -> str:
         "order grows like",
         "this run grows like",
         "order",
-        "of",
+        "kernel or paper",
     ]
     rows = []
     for rate in rates.rows:
