@@ -243,7 +243,7 @@ def _lemma_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
         "Lemma 1: the variances of all chosen arms add up to at most 2(λ* + σ²) times the information "
         "gained, whatever is chosen"
     )
-    return text, _word(share), f"at most {significant(share)} of what is allowed"
+    return text, _word(share), _used(share)
 
 
 def _equation_6(replays: Sequence[Replay]) -> tuple[str, Word, str]:
@@ -314,7 +314,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> tuple[str, Word, str]:
     outside = sum(each.outside for each in replays)
     arms = sum(each.arms for each in replays)
     share = max(each.gap_share for each in replays)
-    evidence = f"at most {significant(share)} of what is allowed in {counted(rounds, 'such round')}"
+    evidence = f"{_used(share)} in {counted(rounds, 'such round')}"
     if unmet:
         evidence += (
             f"; {outside:,} of {arms:,} means lie outside, of which Lemma 2 says nothing: {unmet}"
@@ -329,8 +329,15 @@ def _theorem_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
     )
     inside = [each for each in replays if each.event]
     share = max(each.regret_share for each in inside)
-    evidence = f"at most {significant(share)} of what is allowed; the event occurs in {len(inside)} of "
+    evidence = f"{_used(share)}; the event occurs in {len(inside)} of "
     return text, _word(share), evidence + counted(len(replays), "seed")
+
+
+def _used(share: float) -> str:
+    """The largest share in words; below zero, super arms were better than the oracle promises."""
+    if share < 0.0:
+        return "always below zero, which is allowed"
+    return f"at most {significant(share)} of what is allowed"
 
 
 def _word(share: float) -> Word:
