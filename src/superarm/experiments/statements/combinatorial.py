@@ -314,7 +314,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> tuple[str, Word, str]:
     outside = sum(each.outside for each in replays)
     arms = sum(each.arms for each in replays)
     share = max(each.gap_share for each in replays)
-    evidence = f"{_used(share)} in {counted(rounds, 'such round')}"
+    evidence = f"{_used(share)}, in {counted(rounds, 'such round')}"
     if unmet:
         evidence += (
             f"; {outside:,} of {arms:,} means lie outside, of which Lemma 2 says nothing: {unmet}"
@@ -336,7 +336,7 @@ def _theorem_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
 def _used(share: float) -> str:
     """The largest share in words; below zero, super arms were better than the oracle promises."""
     if share < 0.0:
-        return "always below zero, which is allowed"
+        return "below zero throughout, better than promised"
     return f"at most {significant(share)} of what is allowed"
 
 
