@@ -19,6 +19,7 @@ LOADERS: dict[str, Callable[[], object]] = {
     "metr-la-week": datasets.load_metr_la,
     "tokyo-checkins": datasets.load_tokyo_checkins,
     "movielens": datasets.load_movielens,
+    "movielens-25m": datasets.load_movielens_25m,
     "wind-profiles": datasets.load_lidar_winds,
     # read by superarm.networks, found here
     "luxembourg-roads": lambda: datasets.find("luxembourg-roads"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from importlib.resources import files
 from io import TextIOWrapper
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -44,6 +45,8 @@ class Dataset:
     origin: str
     terms: str
     whole: bool = False  # whether its files refer to each other: a folder must hold all of them
+    size: str = ""  # of the download and of the files on disk, where they are large
+    command: str = ""  # downloads and unpacks it, where one command line does
 
 
 _TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
@@ -90,10 +93,14 @@ def find(name: str, *, ending: str = "") -> Path:
             return folder / file
     file = " beside ".join(needed)
     looked = ", ".join(str(folder) for folder in folders)
+    command = (
+        f" With SUPERARM_DATA set, this command does it: {dataset.command}" if dataset.command else ""
+    )
+    size = f" Size: {dataset.size}." if dataset.size else ""
     raise MissingDataError(
         f"{name}: {file} was not found (looked in {looked}). Get it from its origin — "
         f"{dataset.origin} — and put it under one of these folders, or set SUPERARM_DATA to the "
-        f"folder that holds {file}. Terms: {dataset.terms}."
+        f"folder that holds {file}. Terms: {dataset.terms}.{size}{command}"
     )
 
 
@@ -234,13 +241,8 @@ class Ratings(NamedTuple):
 @_of("movielens", "", "movies.csv.xz")
 def load_movielens(ratings: Path, movies: Path) -> Ratings:
     """Ratings and genres of the small MovieLens set."""
-    marks: dict[str, list[str]] = {}
-    for line, number, genres in _rows(movies, "movieId", "genres"):
-        if number in marks:
-            raise FileError(f"{movies}, line {line}: film {number} is there twice")
-        marks[number] = genres.split("|")
-    names = sorted({name for each in marks.values() for name in each})
-    films = {number: place for place, number in enumerate(marks)}
+    catalogue = _read_films(movies)
+    films = {number: place for place, number in enumerate(catalogue.numbers)}
     viewers: dict[str, int] = {}
     table: dict[tuple[int, int], float] = {}
     for line, viewer, film, stars in _rows(ratings, "userId", "movieId", "rating"):
@@ -258,8 +260,100 @@ def load_movielens(ratings: Path, movies: Path) -> Ratings:
     if not table:
         raise FileError(f"{ratings}: no ratings; download it again")
     film_of, viewer_of = np.array(list(table), dtype=np.intp).T
+    stars_of = np.array(list(table.values()))
+    return Ratings(*map(read_only, (film_of, viewer_of, stars_of, catalogue.genres)))
+
+
+def load_movielens_25m(first_year: int = 1995) -> Ratings:
+    """Ratings and genres of MovieLens 25M, as ``ml-25m.zip`` unpacks.
+
+    The file has 25 million lines and is read in blocks: only ratings that are wanted stay in memory.
+
+    Args:
+        first_year: the first year (UTC) whose ratings are read; the oldest are from 1995.
+    """
+    ratings, movies = find("movielens-25m"), find("movielens-25m", ending="movies.csv")
+    if not 1970 <= first_year <= 2100:
+        raise InputError(f"first_year must lie between 1970 and 2100, got {first_year}")
+    start = int(np.datetime64(f"{first_year}-01-01", "s").astype(np.int64))
+    catalogue = _read_films(movies)
+    try:
+        numbers = np.array([int(number) for number in catalogue.numbers])
+    except ValueError as error:
+        raise FileError(
+            f"{movies}: a movieId is no whole number ({error}); download it again"
+        ) from None
+    wanted = [block[block["timestamp"] >= start] for block in _rating_blocks(ratings)]
+    table = np.concatenate(wanted) if wanted else np.empty(0, _RATING)
+    if not len(table):
+        raise FileError(f"{ratings}: no ratings from {first_year} on; lower first_year")
+    order = np.argsort(numbers)
+    place = np.minimum(np.searchsorted(numbers[order], table["movieId"]), len(numbers) - 1)
+    film = order[place]
+    unknown = numbers[film] != table["movieId"]
+    if unknown.any():
+        number = int(table["movieId"][unknown.argmax()])
+        raise FileError(f"{ratings}: {movies.name} has no film {number}; download both again")
+    viewers, viewer = np.unique(table["userId"], return_inverse=True)
+    pairs = np.sort(viewer * len(numbers) + film)
+    repeated = pairs[1:] == pairs[:-1]
+    if repeated.any():
+        twice = int(viewers[pairs[1:][repeated.argmax()] // len(numbers)])
+        raise FileError(f"{ratings}: viewer {twice} has rated a film twice; download it again")
+    stars = table["rating"].astype(np.float64)
+    return Ratings(*map(read_only, (film, viewer.astype(np.intp), stars, catalogue.genres)))
+
+
+_RATING = np.dtype(
+    [("userId", np.int32), ("movieId", np.int32), ("rating", np.float32), ("timestamp", np.int64)]
+)
+_BLOCK = 500_000  # lines read at a time: about 60 MB
+
+
+def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
+    """The ratings of MovieLens 25M, in the order of the file."""
+    with _open_text(path) as lines:
+        header = next(lines, "").strip()
+        if header != ",".join(_RATING.names or ()):
+            names = ",".join(_RATING.names or ())
+            raise FileError(f"{path}, line 1: the header must be {names}, got {header!r}")
+        first = 2
+        while block := list(islice(lines, _BLOCK)):
+            try:
+                table = np.loadtxt(block, delimiter=",", dtype=_RATING, ndmin=1, comments=None)
+            except ValueError as error:
+                message = f"after line {first - 1}: {error}"
+                raise FileError(f"{path}, {message}; download it again") from None
+            if len(table) != len(block):
+                raise FileError(f"{path}: a line after {first - 1} is empty; download it again")
+            stars = table["rating"]
+            wrong = ~((stars > 0.0) & (stars <= 5.0))
+            if wrong.any():
+                where = int(wrong.argmax())
+                message = f"{stars[where]:g} stars; they must be above 0 and at most 5"
+                raise FileError(f"{path}, line {first + where}: {message}")
+            yield table
+            first += len(block)
+
+
+class _Films(NamedTuple):
+    """The films that MovieLens lists."""
+
+    numbers: tuple[str, ...]  # movieId, in the order of the file
+    genres: Bools  # (films, genres)
+
+
+def _read_films(path: Path) -> _Films:
+    marks: dict[str, list[str]] = {}
+    for line, number, genres in _rows(path, "movieId", "genres"):
+        if number in marks:
+            raise FileError(f"{path}, line {line}: film {number} is there twice")
+        marks[number] = genres.split("|")
+    if not marks:
+        raise FileError(f"{path}: no films; download it again")
+    names = sorted({name for each in marks.values() for name in each})
     has = np.array([[name in each for name in names] for each in marks.values()], np.bool_)
-    return Ratings(*map(read_only, (film_of, viewer_of, np.array(list(table.values())), has)))
+    return _Films(tuple(marks), has)
 
 
 # --- wind --------------------------------------------------------------------------------

@@ -152,7 +152,12 @@ def test_data_that_are_not_here(cli: Command, no_data: Path) -> None:
     rows = cli("data", "list", "--json").json()["data"]
     assert {row["path"] for row in rows} == {None}
     assert all(row["origin"] and row["terms"] for row in rows)
-    assert "not found" in cli("data", "list").out
+    listed = cli("data", "list").out
+    assert "not found" in listed
+    large = next(row for row in rows if row["name"] == "movielens-25m")
+    assert "ml-25m.zip" in large["command"]
+    assert f"size: {large['size']}" in listed
+    assert f"command: {large['command']}" in listed
     message = cli("data", "path", rows[0]["name"]).fails(1)
     assert str(no_data) in message
     assert "Terms" in message

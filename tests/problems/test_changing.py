@@ -19,6 +19,7 @@ from superarm.graphs import Pairs
 from superarm.kernels import FeatureMap, Kernel, Matern, SquaredExponential
 from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.problems import Channels, Codependency, Movies
+from superarm.problems import movies as movies_module
 from superarm.problems.changing import arrivals, draws_of, most_arrivals
 from superarm.problems.movies import _of_ratings, best_coverage, chance_to_watch
 from superarm.problems.sources import settle_source
@@ -222,16 +223,25 @@ def test_contexts_by_hand() -> None:
 
     genres = np.array([[True, False, True], [False, True, True]])
     ratings = Ratings(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres)
-    found = _of_ratings(ratings, 1, "by hand")
+    found = _of_ratings(ratings, 1, 0.5, "by hand", "ever")
     taste = np.array([5.0, 2.0, 7.0]) / 7.0
     np.testing.assert_array_equal(found.films, [0, 1, 3])
     np.testing.assert_array_equal(found.viewer, [0, 0, 1])
     np.testing.assert_allclose(
         found.context, [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10]
     )
-    assert len(_of_ratings(ratings, 2, "by hand").viewer) == 2  # the second viewer gave one rating
+    assert (
+        len(_of_ratings(ratings, 2, 0.5, "by hand", "ever").viewer) == 2
+    )  # the second viewer gave one rating
     with pytest.raises(InputError, match="lower least_ratings"):
-        _of_ratings(ratings, 3, "by hand")
+        _of_ratings(ratings, 3, 0.5, "by hand", "ever")
+    # With three stars or more, the first viewer's second rating joins nothing, but counts as taste.
+    loved = _of_ratings(ratings, 1, 3.0, "by hand", "ever")
+    np.testing.assert_array_equal(loved.films, [0, 1, 2])
+    np.testing.assert_array_equal(loved.viewer, [0, 1])
+    np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
+    with pytest.raises(InputError, match="no rating has 5 stars; lower least_stars"):
+        _of_ratings(ratings._replace(stars=np.ones(3)), 1, 5.0, "by hand", "ever")
 
 
 def test_chances_by_hand() -> None:
@@ -399,6 +409,167 @@ def test_both_files_come_from_one_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert "synthetic" in movies(source="auto").settled["data"]
 
 
+# --- MovieLens 25M -------------------------------------------------------------------------
+
+EARLY, LATE = 1_451_606_399, 1_451_606_400  # the last second of 2015 and the first of 2016, UTC
+HEADER = "userId,movieId,rating,timestamp\n"
+
+
+def _write_25m(folder: Path, ratings: str, films: str = FILMS) -> None:
+    (folder / "ml-25m").mkdir(exist_ok=True)
+    (folder / "ml-25m" / "ratings.csv").write_text(ratings, encoding="utf-8")
+    (folder / "ml-25m" / "movies.csv").write_text(films, encoding="utf-8")
+
+
+@pytest.fixture
+def only_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the only one searched for data."""
+    from superarm import datasets
+
+    monkeypatch.setattr(datasets, "search_path", lambda: [tmp_path])
+    movies_module._catalogue_25m.cache_clear()
+    return tmp_path
+
+
+def test_ratings_of_25m_are_read_by_year(only_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from superarm import datasets
+
+    lines = [f"3,9,4.5,{LATE}", f"3,7,0.5,{EARLY}", f"1,9,5.0,{LATE + 9}", "8,7,3.0,0"]
+    _write_25m(only_here, HEADER + "\n".join(lines) + "\n")
+    for block in (1, 2, 500_000):
+        monkeypatch.setattr(datasets, "_BLOCK", block)
+        film, viewer, stars, genres = datasets.load_movielens_25m(2016)
+        assert film.tolist() == [1, 1]
+        assert viewer.tolist() == [1, 0]  # numbered by userId
+        assert stars.tolist() == [4.5, 5.0]
+        assert genres.tolist() == [[False, True, True], [True, False, False]]
+        assert len(datasets.load_movielens_25m(2015).film) == 3
+        assert len(datasets.load_movielens_25m(1970).film) == 4
+
+
+@pytest.mark.parametrize(
+    ("ratings", "message"),
+    [
+        (f"3,9,4,{LATE}\n3,9,5,{LATE}\n", "viewer 3 has rated a film twice"),
+        (f"3,8,4.5,{LATE}\n", r"movies\.csv has no film 8"),
+        (f"3,99,4.5,{LATE}\n", r"movies\.csv has no film 99"),
+        (f"3,9,six,{LATE}\n", r"ratings\.csv, after line 1: .*six"),
+        (f"3,9,4,{LATE}\n3,7,6,{LATE}\n", "line 3: 6 stars; they must be above 0 and at most 5"),
+        (f"3,9,nan,{LATE}\n", "line 2: nan stars"),
+        ("3,9,4\n", "after line 1: "),
+        (f"3,9,4,{LATE}\n\n1,9,4,{LATE}\n", "is empty; download it again"),
+        (f"3,9,4,{EARLY}\n", "no ratings from 2016 on; lower first_year"),
+        ("", "no ratings from 2016 on"),
+    ],
+)
+def test_damaged_ratings_of_25m(ratings: str, message: str, only_here: Path) -> None:
+    from superarm.datasets import load_movielens_25m
+
+    _write_25m(only_here, HEADER + ratings)
+    with pytest.raises(FileError, match=message):
+        load_movielens_25m(2016)
+
+
+def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
+    from superarm.datasets import load_movielens_25m
+
+    _write_25m(only_here, "userId,movieId,rating\n")
+    with pytest.raises(FileError, match=r"line 1: the header must be userId,movieId,rating,timestamp"):
+        load_movielens_25m()
+    _write_25m(only_here, HEADER, "movieId,title,genres\nseven,Film,Drama\n")
+    with pytest.raises(FileError, match="a movieId is no whole number"):
+        load_movielens_25m()
+    _write_25m(only_here, HEADER, "movieId,title,genres\n")
+    with pytest.raises(FileError, match="no films"):
+        load_movielens_25m()
+    with pytest.raises(InputError, match="first_year must lie between 1970 and 2100, got 3"):
+        load_movielens_25m(3)
+
+
+def _many_ratings(viewers: int, each: int, films: int) -> tuple[str, str]:
+    """The same films for every second viewer; half of the ratings are from before 2016."""
+    lines = [
+        f"{viewer},{1 + (viewer + film) % films},{0.5 * (1 + film % 10)},{LATE if film % 2 else EARLY}"
+        for viewer in range(1, viewers + 1)
+        for film in range(each)
+    ]
+    names = [
+        f'{film},"Film, the {film}",{"Drama|War" if film % 3 else "Comedy"}'
+        for film in range(1, films + 1)
+    ]
+    return HEADER + "\n".join(lines) + "\n", "movieId,title,genres\n" + "\n".join(names) + "\n"
+
+
+def test_the_25m_edition_has_the_papers_filter(only_here: Path) -> None:
+    """Viewers have 420 ratings, 210 of them from 2016 on; with fewer than 200 they are left out."""
+    _write_25m(only_here, *_many_ratings(6, 420, 450))
+    world = movies(source="auto", films=10, viewers=4)
+    assert "MovieLens 25M: " in world.settled["data"]
+    assert "1,260 ratings from 2016 on by viewers with at least 200" in world.settled["data"]
+    with pytest.raises(InputError, match="no viewer has given 211 ratings"):
+        movies(source="auto", films=10, viewers=4, least_ratings=211)
+    earlier = movies(source="auto", films=10, viewers=4, first_year=2015, least_ratings=420)
+    assert "2,520 ratings from 2015 on by viewers with at least 420" in earlier.settled["data"]
+
+
+def test_editions_are_settled(only_here: Path) -> None:
+    """ "auto" is 25M where it is found, then the small set, then synthetic data."""
+    assert settle_source({"name": "movies"}) == {"name": "movies", "source": "synthetic"}
+    _write(only_here, "userId,movieId,rating\n3,9,4\n", FILMS)
+    small = {"name": "movies", "source": "real", "edition": "small"}
+    assert settle_source({"name": "movies"}) == small
+    _write_25m(only_here, *_many_ratings(6, 420, 450))
+    assert settle_source({"name": "movies"}) == {**small, "edition": "25m"}
+    assert settle_source({"name": "movies", "edition": "small"}) == small
+    synthetic = {"name": "movies", "source": "synthetic"}
+    assert settle_source(synthetic) == synthetic
+    with pytest.raises(InputError, match="edition is 'large'; choose"):
+        movies(edition="large", source="real")
+
+
+def test_a_missing_edition_is_named_with_its_command(only_here: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"ml-25m/ratings\.csv beside .*command does it: curl"):
+        movies(edition="25m", source="real")
+    with pytest.raises(InputError, match="first_year needs edition 25m"):
+        movies(edition="small", source="real", first_year=2016)
+
+
+def test_swept_editions_are_named_in_settings(only_here: Path) -> None:
+    from superarm.experiments import Experiment, Plan
+
+    _write_25m(only_here, *_many_ratings(6, 420, 450))
+    given: dict[str, Any] = {"id": "mine", "rounds": 3, "seeds": 1, "policies": {"random": {}}}
+    problem = {"name": "movies", "films": 10, "viewers": 4}
+    experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
+    plan = Plan.make(experiment, out=only_here / "out")
+    assert plan.experiment.problem["edition"] == "25m"
+
+
+# --- stars ---------------------------------------------------------------------------------
+
+
+def test_ratings_with_few_stars_join_no_film(only_here: Path) -> None:
+    """Tastes are of all ratings: contexts of the pairs that stay are as before."""
+    everything = movies_module._synthetic_catalogue(20, 0.5)
+    loved = movies_module._synthetic_catalogue(20, 4.5)
+    assert 0 < len(loved.viewer) < len(everything.viewer)
+
+    def contexts(catalogue: Any) -> list[float]:
+        return sorted(set(catalogue.context.tolist()))
+
+    assert set(contexts(loved)) <= set(contexts(everything))
+    world = movies(least_stars=4.5)
+    assert ", of 4.5 stars or more" in world.settled["data"]
+    assert "stars or more" not in movies().settled["data"]
+    with pytest.raises(InputError, match="least_stars"):
+        movies(least_stars=5.5)
+
+
+def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
+    """The ending by which reports and claims know synthetic data."""
+    assert movies(source="synthetic").settled["data"].endswith(", synthetic data")
+
+
 def test_cut_ratings_are_no_slip_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -508,7 +679,7 @@ def test_contexts_end_at_1() -> None:
 
     genres = np.arange(20) < np.array([[8], [12]])
     ratings = Ratings(np.array([0, 1]), np.array([0, 1]), np.array([5.0, 5.0]), genres)
-    np.testing.assert_allclose(_of_ratings(ratings, 1, "by hand").context, [0.8, 1.0])
+    np.testing.assert_allclose(_of_ratings(ratings, 1, 0.5, "by hand", "ever").context, [0.8, 1.0])
 
 
 def test_more_films_than_are_shown_have_a_viewer() -> None:

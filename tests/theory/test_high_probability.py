@@ -322,6 +322,13 @@ def test_table_1_side_by_side() -> None:
         "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
     }
     assert {name: float(rate) for name, rate in found.items()} == pytest.approx(expected)
+    printed = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0, as_printed=True)
+    as_table = {
+        **expected,
+        "O'CLOK-UCB, squared exponential": math.sqrt(2.0 * 5.0 * 3.0 * 256.0 * math.log(256.0) ** 3),
+        "O'CLOK-UCB, Matérn": 2.0 * 256.0 ** (5.5 / 8.0),
+    }
+    assert {name: float(rate) for name, rate in printed.items()} == pytest.approx(as_table)
     rough = rates_side_by_side(
         256, dimension=3, budget=1, largest_eigenvalue=1.0, holder=0.5, optimality_dimension=1.0
     )

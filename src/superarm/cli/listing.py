@@ -87,10 +87,15 @@ def list_data(as_json: bool) -> None:
             path: str | None = str(find_data(each.name))
         except MissingDataError:
             path = None
-        rows.append({"name": each.name, "path": path, "origin": each.origin, "terms": each.terms})
+        row = {"name": each.name, "path": path, "origin": each.origin, "terms": each.terms}
+        rows.append({**row, "size": each.size, "command": each.command})
         if not as_json:
             say(f"{each.name}: {path or 'not found'}")
             say(f"    origin: {each.origin}\n    terms: {each.terms}")
+            if each.size:
+                say(f"    size: {each.size}")
+            if each.command:
+                say(f"    command: {each.command}")
     if as_json:
         print_json({"data": rows})
 

@@ -321,12 +321,13 @@ def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, S
     for setting in settings:
         before = base.with_setting(setting).problem
         after = settle_source(before)
-        if after != before:
-            key = "source" if "source" in setting else "problem.source"
-            named = {**setting, key: after["source"]}
-            if named in settings or named in settled:
-                raise SpecError(f"source 'auto' is {after['source']!r} here, which is swept already")
-        settled.append(setting if after == before else named)
+        named = dict(setting)
+        for key in ("source", "edition"):
+            if after.get(key) != before.get(key):
+                named[key if key in setting else f"problem.{key}"] = after[key]
+                if named in settings or named in settled:
+                    raise SpecError(f"{key} 'auto' is {after[key]!r} here, which is swept already")
+        settled.append(named)
     return base, settled
 
 

@@ -9,17 +9,17 @@ probability f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import combinations
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
-from superarm.datasets import Ratings, load_movielens
+from superarm.core import Arms, Best, Bools, Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
+from superarm.datasets import Ratings, load_movielens, load_movielens_25m
 from superarm.errors import InputError
 from superarm.graphs import Pairs, renumbered
-from superarm.inputs import as_count, require_choice
+from superarm.inputs import as_count, as_number, require_choice
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TIM, GreedyCoverage
@@ -29,11 +29,14 @@ from superarm.streams import Streams, stream
 
 from .base import store
 from .changing import ChangingArms, arrivals, most_arrivals
-from .sources import from_source
+from .sources import edition_of, from_source
 
 _MOST_GENRES = 10.0  # what contexts are divided by: the most genres that a film has
 _MOST_ROUNDS, _MOST_DRAWS = 10**5, 1000
 _LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
+_LEAST_RATINGS = {"small": 20, "25m": 200}
+_FIRST_YEAR = 2016  # of the 25M edition: the paper's "after 2015"
+_BLOCK = 2**20  # ratings whose contexts are computed at a time
 
 
 def chance_to_watch(contexts: Floats) -> Floats:
@@ -48,6 +51,8 @@ class _Catalogue(NamedTuple):
     viewer: Ints  # (r,)
     context: Floats  # (r,)
     origin: str
+    selection: str  # which of the ratings, in words
+    ending: str = ""  # by which reports know synthetic data
 
     @property
     def size(self) -> int:
@@ -67,8 +72,14 @@ class Movies(ChangingArms):
     """How many films are shown."""
     oracle: Literal["greedy", "tim"] = "tim"
     """Greedy coverage, or TIM+ with ε = 0.1 and ℓ = 1."""
-    least_ratings: int = 20
-    """Ratings that a viewer must have given; the paper asks for 200 after 2015."""
+    least_ratings: int | None = None
+    """Ratings that a viewer must have given; 200 in the 25M edition, as in the paper, else 20."""
+    least_stars: float = 0.5
+    """Stars from which a rating joins a film and a viewer; 0.5, the fewest, keeps them all."""
+    edition: Literal["auto", "small", "25m"] = "auto"
+    """Which MovieLens data: ml-latest-small, or 25M; auto takes 25M where it is found."""
+    first_year: int | None = None
+    """First year whose ratings count, in the 25M edition; 2016, the paper's "after 2015"."""
     source: str = "auto"
     _catalogue: _Catalogue = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
@@ -77,19 +88,22 @@ class Movies(ChangingArms):
         store(self, horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
         store(self, films=as_count(self.films, "films", self.k + 1, 10**5))
         store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
-        store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
+        store(self, least_stars=as_number(self.least_stars, "least_stars", 0.5, 5.0))
+        if self.least_ratings is not None:
+            store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
+        if self.first_year is not None:
+            store(self, first_year=as_count(self.first_year, "first_year", 1995, 2100))
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
                 f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
                 "drawn beforehand to tell the learner the most pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
-        known = partial(_catalogue, self.least_ratings)
-        catalogue = from_source(self.source, partial(known, real=True), partial(known, real=False))
+        catalogue = from_source(self.source, self._real_catalogue, self._synthetic_catalogue)
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
                 f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
-                "in a round; lower films or least_ratings"
+                "in a round; lower films, least_ratings or least_stars"
             )
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
         store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
@@ -105,8 +119,8 @@ class Movies(ChangingArms):
         )
         settled = {
             "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
-            f"from all years by viewers with at least {self.least_ratings} (the paper: the 25M set, "
-            "ratings after 2015, viewers with at least 200)",
+            f"{catalogue.selection} (the paper: the 25M set, ratings after 2015, viewers with at least "
+            f"200){catalogue.ending}",
             "viewers": "a Poisson number of those who have rated a film of the round, or all of them "
             "if they are fewer; drawn again until more than k films have a viewer",
             "most arms": f"M = {most_arms}, the most pairs in a round",
@@ -115,6 +129,21 @@ class Movies(ChangingArms):
             "alpha_regret against its promised share of the optimum, found by trying all sets",
         }
         store(self, model=model, settled=settled)
+
+    def _real_catalogue(self) -> _Catalogue:
+        edition = edition_of(self.edition)
+        least = _LEAST_RATINGS[edition] if self.least_ratings is None else self.least_ratings
+        if edition == "25m":
+            first_year = _FIRST_YEAR if self.first_year is None else self.first_year
+            return _catalogue_25m(least, self.least_stars, first_year)
+        if self.first_year is not None:
+            raise InputError("first_year needs edition 25m; the small edition is read for all years")
+        return _small_catalogue(least, self.least_stars)
+
+    def _synthetic_catalogue(self) -> _Catalogue:
+        """Like the small edition, whatever edition is asked for."""
+        least = _LEAST_RATINGS["small"] if self.least_ratings is None else self.least_ratings
+        return _synthetic_catalogue(least, self.least_stars)
 
     def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
         """Film, viewer and context of every arm."""
@@ -185,26 +214,60 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
 
 
 @lru_cache(maxsize=4)
-def _catalogue(least: int, *, real: bool) -> _Catalogue:
-    if real:
-        return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
-    return _of_ratings(_synthetic_ratings(), least, "synthetic data")
+def _small_catalogue(least: int, least_stars: float) -> _Catalogue:
+    origin = "MovieLens, ml-latest-small"
+    return _of_ratings(load_movielens(), least, least_stars, origin, "from all years")
 
 
-def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
+@lru_cache(maxsize=1)  # hundreds of MB
+def _catalogue_25m(least: int, least_stars: float, first_year: int) -> _Catalogue:
+    ratings = load_movielens_25m(first_year)
+    return _of_ratings(ratings, least, least_stars, "MovieLens 25M", f"from {first_year} on")
+
+
+@lru_cache(maxsize=4)
+def _synthetic_catalogue(least: int, least_stars: float) -> _Catalogue:
+    ratings = _synthetic_ratings()
+    found = _of_ratings(ratings, least, least_stars, "a made-up catalogue", "from all years")
+    return found._replace(ending=", synthetic data")
+
+
+def _of_ratings(
+    ratings: Ratings, least: int, least_stars: float, origin: str, years: str
+) -> _Catalogue:
+    """Films by viewers with at least ``least`` ratings, joined where one gave ``least_stars`` or more.
+
+    Tastes are of all their ratings, also of those with fewer stars.
+    """
     kept = np.bincount(ratings.viewer)[ratings.viewer] >= least
     film, viewer, stars = ratings.film[kept], ratings.viewer[kept], ratings.stars[kept]
     if not len(film):
         raise InputError(f"no viewer has given {least} ratings; lower least_ratings")
-    genres = ratings.genres[film]
-    weights = np.bincount(viewer, stars)
-    taste = np.zeros((len(weights), genres.shape[1]))
-    np.add.at(taste, viewer, stars[:, None] * genres)
-    taste /= np.maximum(weights, 1e-300)[:, None]
-    context = np.minimum(np.einsum("ij,ij->i", taste[viewer], genres) / _MOST_GENRES, 1.0)
+    taste = _tastes(film, viewer, stars, ratings.genres)
+    joined = stars >= least_stars
+    if not joined.any():
+        raise InputError(f"no rating has {least_stars:g} stars; lower least_stars")
+    film, viewer = film[joined], viewer[joined]
+    context = np.empty(len(film))
+    for start in range(0, len(film), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        genres = ratings.genres[film[block]]
+        context[block] = np.einsum("ij,ij->i", taste[viewer[block]], genres) / _MOST_GENRES
+    context = np.minimum(context, 1.0)
     order = np.lexsort((viewer, film))
     _, starts = np.unique(film[order], return_index=True)
-    return _Catalogue(np.append(starts, len(film)), viewer[order], context[order], origin)
+    selection = f"{years} by viewers with at least {least}"
+    if least_stars > 0.5:
+        selection += f", of {least_stars:g} stars or more"
+    films = np.append(starts, len(film))
+    return _Catalogue(films, viewer[order], context[order], origin, selection)
+
+
+def _tastes(film: Ints, viewer: Ints, stars: Floats, genres: Bools) -> Floats:
+    """u of every viewer, (viewers, genres): the mean of the genres they rated, weighted by stars."""
+    weights = np.bincount(viewer, stars)
+    columns = [np.bincount(viewer, stars * marked[film]) for marked in genres.T]
+    return np.stack(columns, axis=1) / np.maximum(weights, 1e-300)[:, None]
 
 
 def _synthetic_ratings() -> Ratings:

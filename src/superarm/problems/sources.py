@@ -19,6 +19,7 @@ _DATA = {
     "movies": "movielens",
     "wind": "wind-profiles",
 }
+_EDITIONS = {"25m": "movielens-25m", "small": "movielens"}
 Data = TypeVar("Data")
 
 
@@ -37,13 +38,37 @@ def from_source(source: str, real: Callable[[], Data], synthetic: Callable[[], D
 def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """The problem's spec with ``source`` "auto" replaced by "real" or "synthetic".
 
-    Other specs come back as they are.
+    An ``edition`` "auto" of real data is replaced by the one that is found. Other specs come back as
+    they are.
     """
     name = spec["name"]
-    if name not in _DATA or spec.get("source", parameters_of("problem", name)["source"]) != "auto":
+    if name not in _DATA:
         return spec
+    default = parameters_of("problem", name)
+    data = _DATA[name]
+    if "edition" in default:
+        edition = edition_of(spec.get("edition", default["edition"]))
+        data = _EDITIONS[edition]
+    source = spec.get("source", default["source"])
+    if source == "auto":
+        source = "real" if _is_found(data) else "synthetic"
+    settled = {**spec, "source": source} if source != spec.get("source", default["source"]) else spec
+    if "edition" in default and source == "real" and settled.get("edition", "auto") == "auto":
+        settled = {**settled, "edition": edition}
+    return settled
+
+
+def edition_of(edition: str) -> str:
+    """ "25m" or "small"; "auto" is the 25M edition where it is found, else the small one."""
+    require_choice(edition, "edition", ("auto", *_EDITIONS))
+    if edition != "auto":
+        return edition
+    return "25m" if _is_found(_EDITIONS["25m"]) else "small"
+
+
+def _is_found(data: str) -> bool:
     try:
-        find(_DATA[name])
+        find(data)
     except MissingDataError:
-        return {**spec, "source": "synthetic"}
-    return {**spec, "source": "real"}
+        return False
+    return True

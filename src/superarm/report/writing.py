@@ -13,7 +13,7 @@ from typing import Any
 from superarm.capabilities import Metric
 from superarm.core import Floats
 from superarm.errors import StateError
-from superarm.results.bounds import RegretBounds
+from superarm.results.bounds import RateTable, RegretBounds
 from superarm.results.charts import regret_chart, run_charts
 from superarm.results.curves import (
     Average,
@@ -36,7 +36,7 @@ from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
 from .calibration import calibration_parts
-from .pages import Claim, banner, claim_count, claims_table, figure, page, policy_table, section
+from .pages import Claim, banner, claim_count, claims_table, figure, page, policy_table, section, table
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
@@ -107,7 +107,9 @@ def write_report(
             section("Did the forecasts hold?", *calibration_parts(run)),
             section("How wide the bounds are", *charts["widths"]),
             section("Regret", *charts["regret"], *charts["horizons"]),
-            section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
+            section(
+                "How regret grows", *charts["growth"], *(_bound_tables(run, bounds) if bounds else ())
+            ),
             section(
                 "What theory says, checked on this run", claims_table(statements, noun="statement")
             ),
@@ -264,6 +266,37 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
     units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
     titles = [Metric(name.replace("_", " "), units[name]).text for name in names]
     return policy_table(run, [*titles, *["setting"] * settings], cells, "", numbers=len(names))
+
+
+def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:
+    tables = [_bound_table(run, bounds)]
+    if bounds.rates is not None:
+        tables.append(_rate_table(run, bounds.rates))
+    return tables
+
+
+def _rate_table(run: Run, rates: RateTable) -> str:
+    """Orders of regret side by side, and how the run's regret grew."""
+    at_end = f"T = {run.rounds:,}"
+    titles = [
+        "algorithm",
+        f"Table 1, {at_end}",
+        f"Corollary 1, {at_end}",
+        "order grows like",
+        "this run grows like",
+        "order",
+        "kernel or paper",
+    ]
+    rows = []
+    for rate in rates.rows:
+        corollary = "–" if rate.corollary is None else significant(rate.corollary)
+        measured = "–" if rate.measured is None else power_text(rate.measured)
+        numbers = [significant(rate.value), corollary, power_text(rate.exponent), measured]
+        rows.append((escape(rate.algorithm), [*numbers, escape(rate.order), escape(rate.work)]))
+    setting = setting_text(run.settings[0])
+    caption = f"Table 1: orders of the regret{f', for {setting}' if setting else ''}"
+    note = f'<p class="meta">{escape(rates.note)}</p>'
+    return table(titles, rows, caption=caption, numbers=4) + note
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
