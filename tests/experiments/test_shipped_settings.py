@@ -599,6 +599,31 @@ policies prior-potential: policy=prior routing=potential spread=none
 policies fastest: policy=known-cost cost=travel_time
 policies shortest: policy=known-cost cost=length
 """,
+    "navigation/svgp": """
+rounds 500
+seeds 5
+problem name=navigation
+sweep route=luxembourg-a,luxembourg-b,luxembourg-c,luxembourg-d,monaco-a,monaco-b
+policies svgp-ucb: policy=route-ucb posterior=variational
+policies svgp-bucb: policy=route-bucb posterior=variational
+policies svgp-ts: policy=route-ts posterior=variational
+policies gp-ucb: policy=route-ucb
+policies gp-bucb: policy=route-bucb
+policies gp-ts: policy=route-ts
+policies bi-ucb: policy=route-ucb posterior=independent
+policies bi-bucb: policy=route-bucb posterior=independent
+policies bi-ts: policy=route-ts posterior=independent
+claim below: policy=svgp-ts versus=svgp-ucb,svgp-bucb
+claim below: policy=svgp-bucb versus=svgp-ucb
+claim below: policy=svgp-ucb versus=bi-ucb
+claim below: policy=svgp-bucb versus=bi-bucb
+claim below: policy=svgp-ts versus=bi-ts
+claim below: policy=svgp-ts versus=svgp-ucb,svgp-bucb,bi-ucb,bi-bucb,bi-ts
+claim below: metric=distinct_edges policy=svgp-ts versus=svgp-ucb,svgp-bucb
+claim below: policy=gp-ucb versus=svgp-ucb
+claim below: policy=gp-bucb versus=svgp-bucb
+claim below: policy=gp-ts versus=svgp-ts
+""",
     "navigation/sumo-traffic": """
 rounds 100
 seeds 3
