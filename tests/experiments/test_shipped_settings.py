@@ -731,7 +731,7 @@ problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean pr
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
 problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
-problem navigation: switch_per=edge flat=False
+problem navigation: switch_per=edge flat=False graph_share=0.5
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
