@@ -19,10 +19,12 @@ from superarm.core import Floats
 from superarm.errors import InputError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.theory import (
+    COMPARED_WORKS,
     CompactSet,
     bayesian_regret_bound,
     bucb_constant,
     bucb_exploration_term,
+    comparison_table,
     confidence_parameter,
     discretisation_errors,
     information_gain,
@@ -639,7 +641,7 @@ def test_the_discretisation_costs_what_the_lemmas_say(
     assert found.path.sum() <= math.pi**2 / 6.0  # eqs. 61, 65
     assert found.mean.sum() <= math.pi**2 / 12.0  # eqs. 87, 96
     assert found.std.sum() <= math.pi**2 / 12.0  # eqs. 97, 105
-    assert found.index.sum() <= math.pi**2 / 6.0  # eq. 7
+    assert found.of_index.sum() <= math.pi**2 / 6.0  # eq. 7
 
 
 @pytest.mark.parametrize("seed", [1, 3, 5])
@@ -760,3 +762,44 @@ def test_the_parts_add_up_to_theorem_3_6(options: Any, constant: float) -> None:
         **options,
     )
     assert float(bound) == pytest.approx(constant)
+
+
+# --- Table 1 -----------------------------------------------------------------------------------------
+
+
+def test_table_1() -> None:
+    """The row of regrets by hand, and our own bound within a constant of its order."""
+    T, K = 400, 5
+
+    def gain(count: int) -> float:
+        return math.log(1.0 + count)
+
+    ours, nika, takeno, kandasamy, russo, srinivas = COMPARED_WORKS
+    several = K * math.sqrt(T * gain(T * K) * math.log(T))
+    single = math.sqrt(T * gain(T) * math.log(T))
+    for work, order in [(ours, several), (nika, several)]:
+        assert float(work.order(T, gain, K)) == pytest.approx(order)
+    for work in (takeno, kandasamy, russo, srinivas):
+        assert float(work.order(T, gain, K)) == pytest.approx(single)
+    assert float(ours.order(T, gain, 1)) == pytest.approx(single)  # "matches … for K = 1"
+    rows = [line.strip("| ").split(" | ") for line in comparison_table([10, T], gain, K).splitlines()]
+    table = {row[0]: row[1:] for row in rows}
+    assert table["combinatorial"] == ["✓", "✓", "✗", "✗", "✗", "✗"]
+    assert table["arms"].count("finite") == 1
+    assert table["arms"][4] == "finite"
+    assert table["GP-BUCB"] == ["✓", *"✗✗✗✗✗"]
+    assert table[f"order at T = {T}"][0] == f"{several:,.0f}"
+    # λ* ≤ K, so that C_K·K ≤ 2(1 + ς²)K²; β_T ≤ 2 ln(|A|T²) is within a constant of ln T.
+    rounds = np.array([10.0, 100.0, 1e4, 1e6])
+    bound = bayesian_regret_bound(
+        rounds,
+        gain,
+        algorithm="gp-ucb",
+        arms=ARMS,
+        budget=K,
+        noise_variance=NOISE,
+        largest_eigenvalue=float(K),
+    )
+    ratio = bound / ours.order(rounds, gain, K)
+    assert (np.diff(ratio) < 0.0).all()
+    assert ratio[-1] >= math.sqrt(2.0 * 2.0)  # its limit is 2√(2(1 + ς²/K))

@@ -45,7 +45,7 @@ class DiscretisationErrors(NamedTuple):
     """K·√β_t·√(2LD), at most 1/(2t²), in sum π²/12: Lemma A.11."""
 
     @property
-    def index(self) -> Floats:
+    def of_index(self) -> Floats:
         """Of the index U_t, at most 1/t², in sum π²/6: Lemma 3.5, eq. 7."""
         return np.asarray(self.mean + self.std)
 
@@ -71,7 +71,7 @@ def discretisation_errors(
 
     >>> box = CompactSet(dimension=1, side=1.0, lipschitz=2.0, derivative_constants=(1.0, 1.0))
     >>> errors = discretisation_errors(box, range(1, 1001), budget=3, noise_variance=0.1)
-    >>> bool(errors.index.sum() <= math.pi**2 / 6)
+    >>> bool(errors.of_index.sum() <= math.pi**2 / 6)
     True
     """
     t = as_rounds(rounds)
