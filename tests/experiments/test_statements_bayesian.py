@@ -41,7 +41,7 @@ def test_what_is_judged(found: Recorded) -> None:
     assert begins == ["Section 4.2", "Lemma A.3", "Lemma A.2", "Lemma A.2"]
     assert {verdict.verdict for verdict in verdicts} == {"holds"}
     assert "12 cells replayed, T = 5" in verdicts[1].evidence
-    assert "gp-ucb loses" in verdicts[2].text
+    assert "bounds of gp-ucb exceed" in verdicts[2].text
 
 
 def test_the_replay_by_equations_2_and_3(found: Recorded) -> None:

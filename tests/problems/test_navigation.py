@@ -269,10 +269,9 @@ def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
     assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
     known = road_kernel(world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6))
     np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
-    assert (
-        "30% of it k_G·k_f with lengthscales 0.5, 1, 2, the rest k′_f with 3" in world.settled["kernel"]
-    )
-    assert "believes of the prior variance 60% of it" in world.settled["model"]
+    near = "k_G·k_f with 30 % of the prior variance and lengthscales 0.5, 1, 2"
+    assert f"{near}; k′_f with the rest and lengthscales 3" in world.settled["kernel"]
+    assert "k_G·k_f with 60 % of the prior variance and lengthscales 0.7" in world.settled["model"]
     assert "model" not in city(seed=3, **true).settled
 
 

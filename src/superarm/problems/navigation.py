@@ -239,11 +239,11 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         features, believed = self._true_features, self._model_features
         if features != EQUAL_KERNELS:
             told["kernel"] = (
-                f"of the prior variance {features.description}; graph Matérn ν = 2, κ = 1, normalised: "
+                f"{features.description}; graph Matérn ν = 2, κ = 1, normalised: "
                 f"{self.normalisation}; lengthscale {self.lengthscale:g} where none is stated"
             )
         if believed != features:
-            told["model"] = f"believes of the prior variance {believed.description}"
+            told["model"] = f"other kernels than the truth: {believed.description}"
         if len(self.graph) > LARGEST_DRAW:  # worth seconds: what is not exact is told
             told["truth"] = (
                 "drawn by sparse solves: variances are those of the kernel, covariances are off by at "

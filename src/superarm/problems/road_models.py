@@ -66,7 +66,10 @@ class FeatureKernels(NamedTuple):
     def description(self) -> str:
         """What a report says of them."""
         near, alone = (_in_words(scales) for scales in (self.near, self.alone))
-        return f"{self.share:.0%} of it k_G·k_f with lengthscales {near}, the rest k′_f with {alone}"
+        share = f"{100.0 * self.share:g} % of the prior variance"
+        return (
+            f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
+        )
 
 
 EQUAL_KERNELS = FeatureKernels()
