@@ -204,8 +204,8 @@ def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[V
             values = np.array([cell.missed for cell in cells])
             where = _where(recorded, len(cells))
             yield Verdict(
-                f"Lemma A.2: the lower bounds of {policy} exceed the truth of the best route by at most "
-                "√v·π²/6 in sum, in expectation",
+                f"Lemma A.2: the lower bounds of {policy} exceed the truth of the best route by at "
+                "most √v·π²/6 in sum, in expectation",
                 _word_of(values, limit),
                 f"{where}{_of_seeds(values)} Wh, where {significant(limit)} Wh is allowed (the best "
                 "route is that of rectified costs; the proof holds for any)",
