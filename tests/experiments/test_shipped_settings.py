@@ -631,6 +631,31 @@ policies prior-potential: policy=prior routing=potential spread=none
 policies fastest: policy=known-cost cost=travel_time
 policies shortest: policy=known-cost cost=length
 """,
+    "navigation/svgp": """
+rounds 500
+seeds 5
+problem name=navigation
+sweep route=luxembourg-a,luxembourg-b,luxembourg-c,luxembourg-d,monaco-a,monaco-b
+policies svgp-ucb: policy=route-ucb posterior=variational
+policies svgp-bucb: policy=route-bucb posterior=variational
+policies svgp-ts: policy=route-ts posterior=variational
+policies gp-ucb: policy=route-ucb
+policies gp-bucb: policy=route-bucb
+policies gp-ts: policy=route-ts
+policies bi-ucb: policy=route-ucb posterior=independent
+policies bi-bucb: policy=route-bucb posterior=independent
+policies bi-ts: policy=route-ts posterior=independent
+claim below: policy=svgp-ts versus=svgp-ucb,svgp-bucb
+claim below: policy=svgp-bucb versus=svgp-ucb
+claim below: policy=svgp-ucb versus=bi-ucb
+claim below: policy=svgp-bucb versus=bi-bucb
+claim below: policy=svgp-ts versus=bi-ts
+claim below: policy=svgp-ts versus=svgp-ucb,svgp-bucb,bi-ucb,bi-bucb,bi-ts
+claim below: metric=distinct_edges policy=svgp-ts versus=svgp-ucb,svgp-bucb
+claim below: policy=gp-ucb versus=svgp-ucb
+claim below: policy=gp-bucb versus=svgp-bucb
+claim below: policy=gp-ts versus=svgp-ts
+""",
     "navigation/sumo-traffic": """
 rounds 100
 seeds 3
@@ -738,7 +763,7 @@ problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean pr
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
 problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
-problem navigation: switch_per=edge flat=False
+problem navigation: switch_per=edge flat=False graph_share=0.5
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0

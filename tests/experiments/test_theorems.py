@@ -333,6 +333,7 @@ def test_a_route_bound_is_the_one_of_its_widths(tmp_path: Path) -> None:
     ("problem", "told"),
     [
         ({**CITY, "model_lengthscale": 0.5}, "lengthscale is not that of the truth"),
+        ({**CITY, "model_graph_share": 0.3}, "kernels are not those of the truth"),
         ({**CITY, "switch_cost": 5.0}, "switching costs"),
         ({**CITY, "conditions": ["load"]}, "arms change from round to round"),
     ],

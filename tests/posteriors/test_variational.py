@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import Floats
+from superarm.errors import InputError
 from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP, log_marginal_likelihood
 from superarm.posteriors.variational.steps import (
@@ -19,6 +21,7 @@ from superarm.posteriors.variational.steps import (
     carried,
     factor_of,
     natural_step,
+    noise_ratio,
     point_gradient,
     prior_at,
 )
@@ -413,3 +416,93 @@ def test_learning_goes_on_when_arms_come_and_go() -> None:
         assert len(gp.inducing_points) <= 12
     assert changed > 3
     assert np.abs(gp.predict(arms).mean - truth).max() < 0.15
+
+
+# --- noise that is estimated --------------------------------------------------------------------
+
+
+def trained(count: int = 40) -> tuple[Variational, Kernel, Batch]:
+    """A q that has learned something, at some of the arms, and the observations."""
+    kernel = network_kernel()
+    rows, rewards, noise = data(count)
+    batch = Batch(rows, rewards, noise, 1.0)
+    q = prior_at(kernel, np.unique(rows, axis=0)[::2])
+    return natural_step(q, q.whitened(kernel, rows), batch, 0.6), kernel, batch
+
+
+def test_the_noise_step_is_the_natural_gradient_of_the_bound() -> None:
+    """∂ELBO/∂c = N/2·(ĉ − 1) at c = 1, by central differences of the bound itself."""
+    q, kernel, batch = trained()
+    A = q.whitened(kernel, batch.rows)
+    best = noise_ratio(q, A, batch, kernel.diag(batch.rows))
+    step = 1e-5
+
+    def bound(factor: float) -> float:
+        return lower_bound(q, kernel, batch._replace(noise=factor * batch.noise))
+
+    slope = (bound(1.0 + step) - bound(1.0 - step)) / (2.0 * step)
+    assert slope == pytest.approx(0.5 * len(batch.rows) * (best - 1.0), rel=1e-6)
+    around = [bound(best * change) for change in (0.99, 1.0, 1.01)]
+    assert around[1] == max(around)
+
+
+def test_merged_rows_give_the_same_noise() -> None:
+    q, kernel, batch = trained()
+    merged = batch.merged()
+    assert len(merged.rows) < len(batch.rows)
+    plain, joined = (
+        noise_ratio(q, q.whitened(kernel, each.rows), each, kernel.diag(each.rows))
+        for each in (batch, merged)
+    )
+    assert joined == pytest.approx(plain, rel=1e-11)
+
+
+@pytest.mark.parametrize("told", [0.02, 5.0])
+def test_a_wrong_noise_is_found(told: float) -> None:
+    """From a tenth of the noise variance, and from 25 times it.
+
+    At the optimum of the bound ς² = mean((y − m)² + v), and with q(f) as wide as the exact posterior v
+    adds what fitting the mean took away, so that ς̂² has about the law of a χ² mean of n − df residuals.
+    Its standard error is ς²√(2/(n − df)), with df ≤ 12 arms; five of them are allowed.
+    """
+    rng = np.random.default_rng(4)
+    kernel = network_kernel()
+    arms = network_arms(rng)
+    noise, count = 0.2, 600
+    truth = rng.multivariate_normal(np.zeros(EDGES), kernel(arms))
+    at = rng.integers(0, EDGES, count)
+    rewards = truth[at] + math.sqrt(noise) * rng.standard_normal(count)
+    gp = SparseVariational(
+        kernel, told, natural_rate=1.0, adam_rate=0.0, steps=40, discrete_columns=0, noise_rate=0.5
+    )
+    gp.observe(arms[at], rewards, rng=chance())
+    error = math.sqrt(2.0 / (count - EDGES))
+    assert gp.noise_std**2 == pytest.approx(noise, rel=5.0 * error)
+    assert gp.noise_variance == told
+    exact = FiniteGP(kernel, arms, gp.noise_std**2)
+    exact.observe(at, rewards)
+    np.testing.assert_allclose(gp.predict(arms).mean, exact.predict(np.arange(EDGES)).mean, atol=1e-6)
+
+
+def test_noise_that_is_known_stays() -> None:
+    gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0)
+    rows, rewards, _ = data(20)
+    gp.observe(rows, rewards, rng=chance())
+    assert gp.noise_std == math.sqrt(0.3)
+
+
+def test_fitted_noise_survives_a_state() -> None:
+    gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0, noise_rate=0.1)
+    rows, rewards, _ = data(20)
+    gp.observe(rows, rewards, rng=chance())
+    assert gp.noise_std != math.sqrt(0.3)
+    copy = SparseVariational.from_state(gp.state())
+    assert copy.noise_std == gp.noise_std
+    for each in (gp, copy):
+        each.observe(rows, rewards, rng=chance())
+    assert copy.noise_std == gp.noise_std
+
+
+def test_the_rate_of_the_noise_is_checked() -> None:
+    with pytest.raises(InputError, match="noise_rate"):
+        SparseVariational(network_kernel(), 0.3, noise_rate=1.5)

@@ -15,7 +15,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import benchmark, prior, route_ts
 from superarm.problems import Navigation
-from superarm.problems.road_models import ROUTES, load_roads, road_kernel
+from superarm.problems.road_models import ROUTES, FeatureKernels, load_roads, road_kernel
 from superarm.registry import build
 from superarm.rules import Greedy
 from superarm.simulation import simulate
@@ -254,6 +254,25 @@ def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told, 
     assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
     known = road_kernel(graph, variance, lengthscale=told or lengthscale, **kind)
     np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
+
+
+def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
+    true = {"graph_lengthscales": (0.5, 1.0, 2.0), "feature_lengthscales": 3.0, "graph_share": 0.3}
+    believed = {"model_graph_lengthscales": 0.7, "model_graph_share": 0.6}
+    world = city(seed=3, **true, **believed)
+    variance = (0.25 * np.std(world.model.energies)) ** 2
+    arms = world.offer(1).arms.features
+    rest = world.energies - world.model.energies
+    normals = stream(3, "truth", 0).standard_normal(len(arms))
+    features = FeatureKernels(near=(0.5, 1.0, 2.0), alone=3.0, share=0.3)
+    K = road_kernel(world.graph, variance, features=features)(arms)
+    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
+    known = road_kernel(world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6))
+    np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
+    near = "k_G·k_f with 30 % of the prior variance and lengthscales 0.5, 1, 2"
+    assert f"{near}; k′_f with the rest and lengthscales 3" in world.settled["kernel"]
+    assert "k_G·k_f with 60 % of the prior variance and lengthscales 0.7" in world.settled["model"]
+    assert "model" not in city(seed=3, **true).settled
 
 
 @pytest.mark.parametrize("routing", ["rectified", "potential"])

@@ -11,6 +11,7 @@ import pytest
 from superarm.errors import InputError
 from superarm.networks import Vehicle, generate_city
 from superarm.problems.road_models import (
+    as_feature_kernels,
     load_roads,
     road_arms,
     road_kernel,
@@ -113,3 +114,78 @@ def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None
     r = np.sqrt(5.0) * distance
     k_f = (1.0 + r + r**2 / 3.0) * np.exp(-r)  # eq. 135 with ν = 5/2
     np.testing.assert_allclose(K, 2.0 * k_G * k_f + 2.0 * k_f, atol=1e-9)
+
+
+# --- k_f and k′_f with scales of their own ------------------------------------------------------
+
+
+def matern_by_equation_135(X: Any, Y: Any, lengthscales: Any) -> Any:
+    """Eqs 135 and 136 as printed, with ν = 5/2 and σ_f = 1, by the Bessel function."""
+    from scipy.special import gamma, kv
+
+    nu = 2.5
+    scaled = (X[:, None, :] - Y[None, :, :]) @ np.diag(np.asarray(lengthscales, dtype=float) ** -1.0)
+    D = np.sqrt(np.einsum("ijk,ijk->ij", scaled, scaled))
+    z = np.sqrt(2.0 * nu) * D
+    values = np.ones_like(z)  # the limit at D = 0
+    apart = z > 0.0
+    values[apart] = 2.0 ** (1.0 - nu) / gamma(nu) * z[apart] ** nu * kv(nu, z[apart])
+    return values
+
+
+def graph_matern_by_equation_134(graph: Any) -> Any:
+    """U (2ν/κ² I + Λ)^{−ν} Uᵀ with ν = 2, κ = 1, scaled to a mean diagonal of 1."""
+    values, vectors = np.linalg.eigh(graph.laplacian().toarray())
+    K = (vectors * (4.0 + values) ** -2.0) @ vectors.T
+    return K / np.diagonal(K).mean()
+
+
+@pytest.mark.parametrize(
+    ("near", "alone", "share"),
+    [
+        (None, None, 0.5),
+        ([0.5, 1.0, 2.0], [3.0, 0.7, 1.5], 0.3),
+        (0.4, None, 0.9),
+        (None, (0.2, 5.0, 1.0), 0.5),
+    ],
+)
+def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
+    """k_G·k_f + k′_f, each feature kernel with lengthscales and an outputscale of its own."""
+    variance, common = 7.0, 1.3
+    features = as_feature_kernels(near, alone, share)
+    kernel = road_kernel(GRAPH, variance, lengthscale=common, features=features)
+    arms = road_arms(GRAPH).features
+    some = arms[::9]
+    numbers = some[:, 0].astype(int)
+
+    def lengthscales(stated: Any) -> Any:
+        return np.broadcast_to(common if stated is None else stated, 3)
+
+    context, others = arms[:, 1:], some[:, 1:]
+    near_features = matern_by_equation_135(context, others, lengthscales(near))
+    alone_features = matern_by_equation_135(context, others, lengthscales(alone))
+    expected = share * variance * graph_matern_by_equation_134(GRAPH)[:, numbers] * near_features
+    expected += (1.0 - share) * variance * alone_features
+    np.testing.assert_allclose(kernel(arms, some), expected, rtol=1e-9, atol=1e-9 * variance)
+
+
+def test_equal_feature_kernels_change_no_bit() -> None:
+    arms = road_arms(GRAPH).features
+    plain = road_kernel(GRAPH, 7.0, lengthscale=1.3)
+    stated = road_kernel(GRAPH, 7.0, features=as_feature_kernels(1.3, 1.3, 0.5))
+    np.testing.assert_array_equal(stated(arms[:20], arms), plain(arms[:20], arms))
+
+
+@pytest.mark.parametrize(
+    ("near", "alone", "share", "words"),
+    [
+        ([1.0, 2.0], None, 0.5, "graph_lengthscales has 2 entries; give one number, or three"),
+        (None, [1.0, -2.0, 1.0], 0.5, r"feature_lengthscales\[1\]"),
+        ("long", None, 0.5, "graph_lengthscales"),
+        (None, None, 1.0, "graph_share must lie between 0 and 1, got 1"),
+        (None, None, -0.1, "graph_share"),
+    ],
+)
+def test_feature_kernels_are_checked(near: Any, alone: Any, share: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        as_feature_kernels(near, alone, share)

@@ -79,6 +79,7 @@ from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
 
 _SECONDS = "seconds"
+_SPARSE = ("variational", "variational-kept", "variational-fitted")
 Word = Literal["holds", "does not hold", "undecided"]
 
 
@@ -572,7 +573,7 @@ def judge_variances(run: Run) -> list[Verdict]:
         shares = {}
         for policy in audited:
             given = given_to(run, policy, index)
-            if "wrapped" in given or given.get("posterior") in ("variational", "variational-kept"):
+            if "wrapped" in given or given.get("posterior") in _SPARSE:
                 continue
             for seed in run.seeds:
                 audit = run.audit(policy, index, seed)

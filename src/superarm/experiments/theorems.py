@@ -376,6 +376,7 @@ def _route_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bou
         (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
         (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
         (told not in (None, true), "the model’s lengthscale is not that of the truth"),
+        (_differs(problem), "the model’s kernels are not those of the truth"),
         (posterior == "independent", "edges are treated as independent, which they are not"),
         (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
         (given["routing"] != "rectified", "it minimises energy less the height potential"),
@@ -396,6 +397,13 @@ def _route_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bou
     assumes += _why_not_theorem(name, given)
     drawn = values[shared.rounds.astype(np.intp) - 1]
     return Bound(f"bound of {policy}", shared.rounds, drawn, assumes)
+
+
+def _differs(problem: Options) -> bool:
+    """Whether the model is told other feature kernels than the truth has."""
+    pairs = {"graph_lengthscales": None, "feature_lengthscales": None, "graph_share": 0.5}
+    stated = ((problem.get(f"model_{name}"), problem.get(name, own)) for name, own in pairs.items())
+    return any(told is not None and told != true for told, true in stated)
 
 
 def _why_not_theorem(name: str, given: Options) -> str:

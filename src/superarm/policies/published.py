@@ -27,9 +27,10 @@ from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
-_OfRows = Literal["streaming", "inducing", "variational", "variational-kept"]
+_OfRows = Literal["streaming", "inducing", "variational", "variational-kept", "variational-fitted"]
 PosteriorName = Literal["auto", "finite", _OfRows, "independent", "drifting"]
 GainChoice = Literal["growth", "realised", "greedy"]
+_NOISE_RATE = 0.1  # of the natural gradient steps on ς, as of those on q (appendix B.3)
 
 
 def posterior_for(
@@ -50,7 +51,10 @@ def posterior_for(
             return posteriors.InducingGP(kernel, noise, mean, inducing=inducing)
         if posterior == "streaming":
             return posteriors.StreamingGP(kernel, noise, mean, **options)
-        options = {"discrete_columns": model.discrete_columns, "restart": posterior == "variational"}
+        options = {"discrete_columns": model.discrete_columns}
+        options["restart"] = posterior != "variational-kept"
+        if posterior == "variational-fitted":
+            options["noise_rate"] = _NOISE_RATE
         return posteriors.SparseVariational(kernel, noise, mean, **options)
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,17 @@ from superarm.streams import Streams, stream
 
 from .base import GaussianNoise, Scored, store
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
-from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
+from .road_models import (
+    EQUAL_KERNELS,
+    MEASURES,
+    FeatureKernels,
+    RoadProblem,
+    as_feature_kernels,
+    load_roads,
+    road_arms,
+    road_kernel,
+    with_conditions,
+)
 
 _TRIES = 100
 _SWITCHING = {
@@ -74,6 +84,19 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
     city_seed: int = 0
     model_lengthscale: float | None = None
     """Lengthscale of the model alone, to make it deliberately wrong."""
+    graph_lengthscales: float | Sequence[float] | None = None
+    """Lengthscales of k_f, in the product with the graph kernel: one number, or three for length, speed
+    limit and incline; ``lengthscale`` where left out."""
+    feature_lengthscales: float | Sequence[float] | None = None
+    """Lengthscales of k′_f, which stands alone, likewise."""
+    graph_share: float = 0.5
+    """Share of the prior variance that k_G·k_f has; k′_f has the rest."""
+    model_graph_lengthscales: float | Sequence[float] | None = None
+    """``graph_lengthscales`` of the model alone."""
+    model_feature_lengthscales: float | Sequence[float] | None = None
+    """``feature_lengthscales`` of the model alone."""
+    model_graph_share: float | None = None
+    """``graph_share`` of the model alone."""
     recuperation: Recuperation = "multiply"
     closed_roads: float = 0.0
     """Share of the roads that are closed in a round, redrawn each round."""
@@ -109,7 +132,8 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
         known = as_positive(known, "model_lengthscale")
-        self._set_up(roads, named, vehicle, lengthscale=known, on_no_path=self.on_no_path)
+        believed: dict[str, Any] = {"lengthscale": known, "features": self._model_features}
+        self._set_up(roads, named, vehicle, on_no_path=self.on_no_path, **believed)
         require_choice(self.switch_per, "switch_per", ("edge", "metre"))
         if self.switch_cost is not None:
             cost = as_number(self.switch_cost, "switch_cost", 0.0)
@@ -134,6 +158,23 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
         store(self, settled=self._settled(), noise_std=float(np.sqrt(self.model.noise_variance)))
 
+    @property
+    def _true_features(self) -> FeatureKernels:
+        return as_feature_kernels(self.graph_lengthscales, self.feature_lengthscales, self.graph_share)
+
+    @property
+    def _model_features(self) -> FeatureKernels:
+        """What the model says of k_f and k′_f: the truth, where nothing else is stated."""
+        true = self._true_features
+        near, alone = self.model_graph_lengthscales, self.model_feature_lengthscales
+        share = self.model_graph_share
+        return as_feature_kernels(
+            true.near if near is None else near,
+            true.alone if alone is None else alone,
+            true.share if share is None else share,
+            prefix="model_",
+        )
+
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
     @cached_property
@@ -142,7 +183,13 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         spread = float(np.std(self.model.energies))
         # The model's own object, unless its lengthscale is another.
         variance, scale = (float(self.prior_scale) * spread) ** 2, float(self.lengthscale)
-        kernel = road_kernel(graph, variance, lengthscale=scale, normalisation=self.normalisation)
+        kernel = road_kernel(
+            graph,
+            variance,
+            lengthscale=scale,
+            normalisation=self.normalisation,
+            features=self._true_features,
+        )
         advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
         return prior_root(kernel, road_arms(graph).features, advice)
 
@@ -189,6 +236,14 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
             f"normalised: {self.normalisation}; lengthscale {self.lengthscale:g}",
             "regret": "rectified with s = ς: E[max(0, N(f, ς²))] along the route",
         }
+        features, believed = self._true_features, self._model_features
+        if features != EQUAL_KERNELS:
+            told["kernel"] = (
+                f"{features.description}; graph Matérn ν = 2, κ = 1, normalised: "
+                f"{self.normalisation}; lengthscale {self.lengthscale:g} where none is stated"
+            )
+        if believed != features:
+            told["model"] = f"other kernels than the truth: {believed.description}"
         if len(self.graph) > LARGEST_DRAW:  # worth seconds: what is not exact is told
             told["truth"] = (
                 "drawn by sparse solves: variances are those of the kernel, covariances are off by at "

@@ -3,7 +3,8 @@
 =================  ====================================================================
 ``E``              energy of each edge by ``Vehicle()`` at constant speed: the prior mean
 ``σ_det``          its standard deviation over the edges
-``k``              ½σ₀²·k_G·k_f + ½σ₀²·k′_f, σ₀ = ``prior_scale``·σ_det, columns (edge, features)
+``k``              sσ₀²·k_G·k_f + (1 − s)σ₀²·k′_f, columns (edge, features), with
+                   σ₀ = ``prior_scale``·σ_det and s = ``graph_share``, ½ unless given
 ``ς``              ``noise_scale``·σ_det
 =================  ====================================================================
 """
@@ -22,7 +23,7 @@ from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Direction, Floats
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
-from superarm.inputs import as_count, as_number, require_choice
+from superarm.inputs import as_count, as_number, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
@@ -38,6 +39,7 @@ REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 TABLE_2 = Vehicle()
 _OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
 _UTURNS = {True: "", False: ", no U-turns", "dead-ends": ", U-turns where there is no other way on"}
+_FEATURES = 3  # length, speed limit, incline
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
@@ -48,6 +50,69 @@ MEASURES = {
 
 Normalisation = Literal["mean", "unit", "raw"]
 Lengthscale = float | tuple[float, ...]
+
+
+class FeatureKernels(NamedTuple):
+    """How k_f and k′_f differ: "separate sets of lengthscale and outputscale parameters"."""
+
+    near: Lengthscale | None = None
+    """Lengthscales of k_f, in the product with k_G; those of the model where none are given."""
+    alone: Lengthscale | None = None
+    """Lengthscales of k′_f."""
+    share: float = 0.5
+    """Share of the prior variance that k_G·k_f has: σ_f² = s·σ₀² and σ′_f² = (1 − s)·σ₀²."""
+
+    @property
+    def description(self) -> str:
+        """What a report says of them."""
+        near, alone = (_in_words(scales) for scales in (self.near, self.alone))
+        share = f"{100.0 * self.share:g} % of the prior variance"
+        return (
+            f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
+        )
+
+
+EQUAL_KERNELS = FeatureKernels()
+"""One lengthscale, half of the prior variance each."""
+
+
+def _in_words(scales: Lengthscale | None) -> str:
+    if scales is None:
+        return "as stated"
+    listed = scales if isinstance(scales, tuple) else (scales,)
+    return ", ".join(f"{scale:g}" for scale in listed)
+
+
+def as_feature_kernels(near: Any, alone: Any, share: Any, prefix: str = "") -> FeatureKernels:
+    """Checked lengthscales of k_f and k′_f, each one number or one per feature, and the share.
+
+    Args:
+        near: lengthscales of k_f, over length, speed limit and incline; ``None`` for the common one.
+        alone: lengthscales of k′_f, likewise.
+        share: share of the prior variance that k_G·k_f has, above 0 and below 1.
+        prefix: what stands before the names of these parameters in an error.
+    """
+    part = as_number(share, f"{prefix}graph_share", 0.0, 1.0)
+    if part in (0.0, 1.0):
+        raise InputError(f"{prefix}graph_share must lie between 0 and 1, got {part:g}")
+    return FeatureKernels(
+        _as_lengthscales(near, f"{prefix}graph_lengthscales"),
+        _as_lengthscales(alone, f"{prefix}feature_lengthscales"),
+        part,
+    )
+
+
+def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        return as_positive(value, name)
+    if len(value) != _FEATURES:
+        raise InputError(
+            f"{name} has {len(value)} entries; give one number, or three: for length, speed limit and "
+            "incline"
+        )
+    return tuple(as_positive(scale, f"{name}[{place}]") for place, scale in enumerate(value))
 
 
 class Roads(NamedTuple):
@@ -188,12 +253,25 @@ def road_kernel(
     *,
     lengthscale: Lengthscale = 1.0,
     normalisation: Normalisation = "mean",
+    features: FeatureKernels = EQUAL_KERNELS,
 ) -> Kernel:
-    """½v·k_G·k_f + ½v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features."""
-    half = 0.5 * variance
-    near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(half)])
-    alike = Matern(nu=2.5, lengthscale=lengthscale, columns=(1, 2, 3))
-    return near * alike + replace(alike, variance=half)
+    """s·v·k_G·k_f + (1 − s)·v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features.
+
+    Args:
+        graph: the roads.
+        variance: v, the prior variance of an edge, Wh².
+        lengthscale: of k_f and k′_f, where ``features`` states none.
+        normalisation: how k_G is scaled.
+        features: lengthscales of k_f and of k′_f, and the share s.
+    """
+    near_lengthscale = lengthscale if features.near is None else features.near
+    alone_lengthscale = lengthscale if features.alone is None else features.alone
+    near_variance = features.share * variance
+    alone_variance = (1.0 - features.share) * variance
+    near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(near_variance)])
+    alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=(1, 2, 3))
+    alone = Matern(nu=2.5, lengthscale=alone_lengthscale, columns=(1, 2, 3), variance=alone_variance)
+    return near * alike + alone
 
 
 @lru_cache(maxsize=2)
@@ -214,6 +292,7 @@ def road_model(
     prior_scale: float = 0.25,
     noise_scale: float = 0.1,
     on_no_path: Literal["error", "empty"] = "error",
+    features: FeatureKernels = EQUAL_KERNELS,
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
@@ -226,7 +305,13 @@ def road_model(
     prior_std, noise_std = prior_scale * spread, noise_scale * spread
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
-        kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
+        kernel=road_kernel(
+            graph,
+            prior_std**2,
+            lengthscale=lengthscale,
+            normalisation=normalisation,
+            features=features,
+        ),
         noise_variance=noise_std**2,
         noise_bound=noise_std,
         oracle=ShortestPath(successors=graph.turn_graph, on_no_path=on_no_path),

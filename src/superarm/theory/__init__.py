@@ -10,6 +10,15 @@ from .bayesian import variance_constant as variance_constant
 from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import confidence_parameter as confidence_parameter
+from .compared import COMPARED_WORKS as COMPARED_WORKS
+from .compared import ComparedWork as ComparedWork
+from .compared import comparison_table as comparison_table
+from .discretisation import DiscretisationErrors as DiscretisationErrors
+from .discretisation import discretisation_errors as discretisation_errors
+from .discretisation import mean_error_bound as mean_error_bound
+from .discretisation import path_error_bound as path_error_bound
+from .discretisation import printed_std_error_bound as printed_std_error_bound
+from .discretisation import std_error_bound as std_error_bound
 from .drifting import DriftingGrowth as DriftingGrowth
 from .drifting import Mismatch as Mismatch
 from .drifting import SmoothDomain as SmoothDomain

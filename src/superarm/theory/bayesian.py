@@ -69,7 +69,8 @@ def bayesian_regret_bound(
 
     On a compact set (Theorem 3.6) |A| is τ_T^d and π²/3 is added, for the discretisation. That needs
     the derivative bound of eq. 5 and Lipschitz mean and kernel (Matérn from ν = 2 on, squared
-    exponential), a compact convex set, finitely many arms offered per round.
+    exponential), a box, finitely many arms offered per round. The proof counts a grid point once
+    (eq. 109); where several arms of one decision may share it, its π²/6 becomes K·π²/6.
 
     >>> bound = bayesian_regret_bound(
     ...     100, lambda count: 10.0, algorithm="gp-ucb", arms=50, budget=3, noise_variance=0.1,

@@ -10,6 +10,9 @@ history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M induci
    (Salimbeni et al. 2018) and, at the same time, an Adam step on the continuous columns of the
    inducing points, both uphill on the evidence lower bound.
 
+With ``noise_rate`` each step also moves the noise ς_t (line 7): a factor c of all noise variances takes
+a natural gradient step c ← (1 − ρ)c + ρĉ on the same bound, where ĉ is the best factor for the batch.
+
 It is an approximation: after a step at rate ρ, only the fraction ρ of what is new has been learned.
 What that algorithm leaves open, and what is done here:
 
@@ -23,6 +26,7 @@ What that algorithm leaves open, and what is done here:
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -47,6 +51,7 @@ from .steps import (
     carried,
     factor_of,
     natural_step,
+    noise_ratio,
     point_gradient,
     prior_at,
 )
@@ -60,6 +65,7 @@ class _Learned(NamedTuple):
     q: Variational
     adam: Adam
     arms: Ints  # (M,) which arms of the history are inducing
+    noise_factor: float = 1.0  # c, of all noise variances
 
 
 @register("posterior", "variational")
@@ -69,7 +75,9 @@ class SparseVariational(KernelPosterior):
     ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
     them every different row is an arm and every column is continuous. ``adam_rate`` 0 leaves
     the inducing points where the arms are. With ``restart`` every ``observe`` begins by putting them
-    back there (Algorithm 3); without, they stay where Adam has moved them.
+    back there (Algorithm 3); without, they stay where Adam has moved them. With a ``noise_rate`` above
+    0 the noise is estimated: ``noise_variance`` is then its first value, variances stated for single
+    observations count relative to it, and ``noise_std`` is the current estimate ς_t.
 
     ``information_gain`` is the chain rule Σ ½ ln det(I + D^{-½} Σ_{s−1} D^{-½}) with the variational
     covariance Σ_{s−1} of the arms just before they are observed: exact where q is.
@@ -101,6 +109,7 @@ class SparseVariational(KernelPosterior):
         adam_rate: float = 0.01,
         discrete_columns: Any = (),
         restart: bool = True,
+        noise_rate: float = 0.0,
     ) -> None:
         super().__init__(kernel, noise_variance, mean)
         self.inducing = as_count(inducing, "inducing")
@@ -114,6 +123,7 @@ class SparseVariational(KernelPosterior):
         columns = discrete_columns if several else (discrete_columns,)
         self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
         self.restart = as_flag(restart, "restart")
+        self.noise_rate = as_number(noise_rate, "noise_rate", 0.0, 1.0)
         self._data = History(self.discrete_columns)
         self._learned: _Learned | None = None
 
@@ -163,16 +173,22 @@ class SparseVariational(KernelPosterior):
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws`` says so
-        information = information_in(self._covariance(keys), noise)
+        factor = 1.0 if self._learned is None else self._learned.noise_factor
+        information = information_in(self._covariance(keys), factor * noise)
         before, learned = len(self._data), self._put_back()
         self._data.append(keys, rewards, noise)  # Algorithm 3, line 1
         try:
-            self._learned = self._optimised(self._with_inducing_arms(learned), rng)
+            optimised = self._optimised(self._with_inducing_arms(learned), rng)
         except BaseException:
             self._data.truncate(before)
             raise
-        self._kept = {}
+        self._adopt(optimised)
         return information
+
+    def _adopt(self, learned: _Learned) -> None:
+        """Take over what was learned, and the noise with it, in one step."""
+        noise_std = math.sqrt(learned.noise_factor * self.noise_variance)
+        vars(self).update(_learned=learned, noise_std=noise_std, _kept={})
 
     # --- Algorithm 3 -----------------------------------------------------------------------
 
@@ -203,14 +219,15 @@ class SparseVariational(KernelPosterior):
             points[stays] = old[stays]
         if np.array_equal(where, np.arange(len(learned.arms))):
             return learned
-        return _Learned(carried(learned.q, self.kernel, points, where), adam, arms)
+        q = carried(learned.q, self.kernel, points, where)
+        return _Learned(q, adam, arms, learned.noise_factor)
 
     def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
-        q, adam, arms = learned
+        q, adam, arms, noise_factor = learned
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
         for _ in range(self.steps):
-            batch = self._batch(rng)
+            batch = self._batch(rng, noise_factor)
             A = q.whitened(self.kernel, batch.rows)
             stepped = natural_step(q, A, batch, self.natural_rate)
             if self.adam_rate and len(moving):
@@ -220,8 +237,12 @@ class SparseVariational(KernelPosterior):
                 points[:, moving] += self.adam_rate * adam.direction()
                 stepped = replace(stepped, points=points, factor=factor_of(self.kernel, points))
             q = stepped
+            if self.noise_rate:  # at the new q(v), which moving the points does not change
+                prior = prior_variance(self.kernel, batch.rows)
+                best = noise_ratio(q, A, batch, prior)
+                noise_factor *= 1.0 - self.noise_rate + self.noise_rate * best
         _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
-        return _Learned(q, adam, arms)
+        return _Learned(q, adam, arms, noise_factor)
 
     def _gradient(self, q: Variational, A: Floats, batch: Batch, moving: Ints) -> Floats:
         try:
@@ -232,24 +253,27 @@ class SparseVariational(KernelPosterior):
                 f"discrete_columns, which is {list(self.discrete_columns)} ({error})"
             ) from error
 
-    def _batch(self, rng: Rng) -> Batch:
+    def _batch(self, rng: Rng, noise_factor: float) -> Batch:
         arms, rewards, noise = self.observed
         scale = 1.0
         if len(rewards) > self.batch:
             drawn = rng.choice(len(rewards), self.batch, replace=False)
             scale = len(rewards) / self.batch
             arms, rewards, noise = arms[drawn], rewards[drawn], noise[drawn]
-        return Batch(arms, rewards - self._prior_mean(arms), noise, scale).merged()
+        residual = rewards - self._prior_mean(arms)
+        return Batch(arms, residual, noise_factor * noise, scale).merged()
 
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays: dict[str, Any] = dict(super()._memory().arrays)
         if self._learned is not None:
-            q, adam, inducing = self._learned
+            q, adam, inducing, noise_factor = self._learned
             arrays["inducing_arms"] = inducing.astype(np.int64)
             arrays |= {name: getattr(q, name) for name in ("points", "precision", "shift")}
             arrays |= {f"adam_{name}": getattr(adam, name) for name in ("first", "second", "age")}
+            if self.noise_rate:
+                arrays["noise_factor"] = np.array([noise_factor])
         return Memory(arrays)
 
     def _remember(self, state: State) -> None:
@@ -271,4 +295,8 @@ class SparseVariational(KernelPosterior):
         shift, factor = as_vector(state.array("shift"), "shift", size), factor_of(self.kernel, points)
         q = Variational(points=points, factor=factor, precision=precision, shift=shift)
         _ = q.mean  # factorised now: what cannot be is damage
-        self._learned = _Learned(q, adam, inducing)
+        noise_factor = 1.0
+        if self.noise_rate:
+            noise_factor = float(as_vector(state.array("noise_factor"), "noise_factor", 1)[0])
+            as_positive(noise_factor, "noise_factor")
+        self._adopt(_Learned(q, adam, inducing, noise_factor))

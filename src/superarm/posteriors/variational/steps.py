@@ -10,6 +10,7 @@ Notation
 ``P, h``      q(v) ∝ N(v; 0, I)·exp(−½ vᵀPv + hᵀv): what the data add to the prior
 ``R``         chol(I + P): q(v) has covariance (I + P)⁻¹ and mean (I + P)⁻¹h
 ``D, s``      noise variances of the batch; s = N/B, its scale
+``c``         factor of all noise variances, 1 where the noise is known: ς_t² = c·ς²
 ============  =====================================================================
 
 A natural gradient does not change under a linear change of variables (Salimbeni et al. 2018), so
@@ -77,6 +78,8 @@ class Batch(NamedTuple):
     residual: Floats  # (B,) rewards less the prior mean
     noise: Floats  # (B,) variances
     scale: float  # N / B
+    repeats: int = 0  # observations merged into rows of others: there are B + repeats
+    scatter: float = 0.0  # Σ (y − ȳ)²/d within rows that were merged
 
     def merged(self) -> Batch:
         """Observations of equal rows as one of their weighted mean.
@@ -87,7 +90,10 @@ class Batch(NamedTuple):
         rows, where = np.unique(self.rows, axis=0, return_inverse=True)
         where = where.reshape(-1)  # some versions of numpy return a column
         noise = 1.0 / np.bincount(where, 1.0 / self.noise)
-        return Batch(rows, np.bincount(where, self.residual / self.noise) * noise, noise, self.scale)
+        residual = np.bincount(where, self.residual / self.noise) * noise
+        scatter = float((np.square(self.residual - residual[where]) / self.noise).sum())
+        repeats = self.repeats + len(self.rows) - len(rows)
+        return Batch(rows, residual, noise, self.scale, repeats, self.scatter + scatter)
 
 
 # --- what is believed --------------------------------------------------------------------
@@ -145,6 +151,25 @@ def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> Variat
     shift = (1.0 - rate) * q.shift
     shift += (rate * batch.scale) * (A @ (batch.residual / batch.noise))
     return replace(q, precision=precision, shift=shift)
+
+
+def noise_ratio(q: Variational, A: Floats, batch: Batch, prior: Floats) -> float:
+    """By how much the batch's noise variances must be multiplied to maximise the bound at this q.
+
+    ``prior`` are the prior variances of the rows, (B,). Of the bound (Hensman et al. 2013, eq. 4)
+    only the expected log likelihood depends on a common factor c of the noise variances::
+
+        −½ Σ ln(2π c d) − Σ ((y − m)² + v)/(2 c d),   m = Aᵀ mean of q,   v = k − ‖A‖² + ‖R⁻¹A‖²
+
+    Its derivative in c is N/(2c²)·(ĉ − c) with ĉ the mean of ((y − m)² + v)/d: the value returned.
+    The Fisher information of N Gaussian observations in c is N/(2c²), so that the natural gradient is
+    ĉ − c.
+    """
+    mean = A.T @ q.mean
+    variance = prior - np.square(A).sum(axis=0) + np.square(solve_lower(q.root, A)).sum(axis=0)
+    squares = np.square(batch.residual - mean) + np.maximum(0.0, variance)
+    total = batch.scatter + float((squares / batch.noise).sum())
+    return total / (len(batch.rows) + batch.repeats)
 
 
 def point_gradient(q: Variational, kernel: Covariance, A: Floats, batch: Batch, moving: Ints) -> Floats:
