@@ -141,8 +141,8 @@ def row_of_seed(seed: int, rows: int) -> int:
 def effective_rows(readings: Floats) -> float:
     """How many independent rows have a mean as uncertain as that of these, (m, n), in their order.
 
-    m / (1 + 2 Σ_k r_k) with r_k the correlation of a row with the k-th after it, over all sensors, up to
-    the first r_k that is not above zero. At least 2: fewer rows have no spread.
+    m / (1 + 2 Σ_k r_k) with r_k the correlation of a row with the k-th after it, over all sensors, up
+    to the first r_k that is not above zero. At least 2: fewer rows have no spread.
 
     >>> effective_rows(np.array([[1.0], [-1.0]] * 8))
     16.0
