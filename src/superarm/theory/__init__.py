@@ -10,6 +10,11 @@ from .bayesian import variance_constant as variance_constant
 from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import confidence_parameter as confidence_parameter
+from .concentration import azuma_bound as azuma_bound
+from .concentration import gaussian_tail_bound as gaussian_tail_bound
+from .concentration import linear_self_normalised_bound as linear_self_normalised_bound
+from .concentration import linear_self_normalised_norm as linear_self_normalised_norm
+from .concentration import mixture_martingale as mixture_martingale
 from .drifting import DriftingGrowth as DriftingGrowth
 from .drifting import Mismatch as Mismatch
 from .drifting import SmoothDomain as SmoothDomain
@@ -31,6 +36,7 @@ from .high_probability import regret_bound_gp_ts as regret_bound_gp_ts
 from .high_probability import regret_bound_gp_ucb as regret_bound_gp_ucb
 from .high_probability import regret_bound_igp_ucb as regret_bound_igp_ucb
 from .high_probability import regret_bound_oclok_ucb as regret_bound_oclok_ucb
+from .high_probability import saturation_width as saturation_width
 from .high_probability import self_normalised_bound as self_normalised_bound
 from .high_probability import self_normalised_norm as self_normalised_norm
 from .high_probability import std_sum_bound as std_sum_bound
