@@ -9,10 +9,10 @@
 
 Theorem 1 of chowdhury2017kernelized and Theorem 1 of abbasiyadkori2011improved, at the same points and
 with ridge 1, compare like this. Let κ_i be the eigenvalues of K and u_i the coordinates of the noise
-along its eigenvectors. Left of the inequality the former has Σ u_i² (κ_i + η)/(κ_i + 1 + η) and the
-latter Σ u_i² κ_i/(κ_i + 1); right of it R² (Σ ln(1 + η + κ_i) − 2 ln δ) and R² (Σ ln(1 + κ_i) − 2 ln δ).
-So both sides of the former are larger, by at most η ‖ε‖²/(1 + η) and R² t ln(1 + η): they meet as
-η → 0. With η = 0, where K must be positive definite, they are the same.
+along its eigenvectors. Squared, the left side of the former is Σ u_i² (κ_i + η)/(κ_i + 1 + η) and that
+of the latter Σ u_i² κ_i/(κ_i + 1); the right sides are R² (Σ ln(1 + η + κ_i) − 2 ln δ) and
+R² (Σ ln(1 + κ_i) − 2 ln δ). So both sides of the former are larger, by at most η ‖ε‖²/(1 + η) and
+R² t ln(1 + η): they meet as η → 0. With η = 0, where K must be positive definite, they are the same.
 """
 
 from __future__ import annotations

@@ -298,8 +298,8 @@ def _gp_ts(
         azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
         shares.append(float((total / (exploration + constant + azuma))[-1]))
     text = (
-        "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t and rounds 1 to 4 "
-        "counted apart"
+        "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t and rounds 1 "
+        "to 4 counted apart"
     )
     yield _with_probability(text, used(shares), delta, size)
 
