@@ -766,7 +766,7 @@ policy adaptive-tree: direction=maximize v2=1.0 rho=0.5 scaled=False most_cells=
 policy hypercubes: direction=maximize
 policy oclok-ucb: stepwise=False
 policy soclok-ucb: inducing=50 delta=0.05
-problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01 kernel=squared-exponential nu=2.5
+problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01
 problem benchmark-function: regularisation=noise kernel=squared-exponential nu=2.5
 problem crowdsourcing: workers=100 k=5 noise_std=0.1 counting=in_reach source=auto
 problem fleet: edges=2000 city_seed=0 flat=False uturns=dead-ends trips=10 least_metres=1500.0
@@ -777,7 +777,7 @@ policy route-cautious: caution=1.0
 problem gp-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem gp-function: noise_fraction=0.01 regularisation=noise
 problem landscape: side=32 k=3 hills=7 lengthscale=0.15 noise_std=0.1
-problem light-sensors: source=auto noise_fraction=0.05 prior_mean=learned norm=mean units=raw gamma=1.0 rows=test
+problem light-sensors: source=auto noise_fraction=0.05 prior_mean=learned norm=mean units=raw
 problem light-sensors: regularisation=noise gamma=1.0 rows=test
 problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean prior_scale=0.25
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
@@ -790,7 +790,7 @@ problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 a
 problem sumo-navigation: rolling_resistance=0.01 air_drag=0.35 air_density=1.2 motion=stored
 problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scale=0.25
 problem sumo-navigation: noise_scale=0.02 uturns=True flat=False
-problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned gamma=1.0 rows=test
+problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
 problem temperature-sensors: norm=mean units=raw regularisation=noise gamma=1.0 rows=test
 problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem drifting-function: epsilon=0.01 k=1 noise_std=0.1

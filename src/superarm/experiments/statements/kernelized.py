@@ -294,13 +294,10 @@ def _gp_ts(
         c = v * (1.0 + np.sqrt(2.0 * np.log(arms * rounds**2)))  # Lemma 5 with D' = D_t
         p = theory.ANTI_CONCENTRATION
         exploration = 11.0 * c / p * np.cumsum(replay.stds)
-        constant = 2.0 * B * np.minimum(rounds, 4.0) + (2.0 * B + 1.0) * math.pi**2 / 6.0
+        constant = (2.0 * B + 1.0) * math.pi**2 / 6.0
         azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
         shares.append(float((total / (exploration + constant + azuma))[-1]))
-    text = (
-        "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t and rounds 1 "
-        "to 4 counted apart"
-    )
+    text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
     yield _with_probability(text, used(shares), delta, size)
 
 
