@@ -428,23 +428,25 @@ claim below: policy=gp-ts versus=bi-ts
 claim below: metric=true_energy policy=gp-ts versus=prior
 claim below: metric=true_energy policy=gp-ts versus=fastest
 """,
-    "kernelized/cross-validation": """
+    **{
+        f"kernelized/cross-validation-{name}": f"""
 rounds 3000
 seeds 60
-problem name=temperature-sensors
+problem name={name}-sensors
 problem rows=held-out
 problem gamma=1.0
-sweep problem.name=temperature-sensors,light-sensors
 sweep gamma=0.01,0.1,1.0,10.0,100.0
 policies igp-ucb: delta=0.1
 policies gp-ucb: delta=0.1
 policies gp-ts: delta=0.1
 """
-    + "\n".join(
-        f"claim {check}: policy={policy} key=gamma among={among}"
-        for policy in ("igp-ucb", "gp-ucb", "gp-ts")
-        for check, among in (("falls", "0.01,0.1,1.0"), ("rises", "1.0,10.0,100.0"))
-    ),
+        + "\n".join(
+            f"claim {check}: policy={policy} key=gamma among={among}"
+            for policy in ("igp-ucb", "gp-ucb", "gp-ts")
+            for check, among in (("falls", "0.01,0.1,1.0"), ("rises", "1.0,10.0,100.0"))
+        )
+        for name in ("temperature", "light")
+    },
     "kernelized/relative": """
 rounds 30000
 seeds 25
