@@ -106,7 +106,7 @@ def test_forecasts_and_bands_as_for_one_run(
 def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
     """Sensors use real data where they are at hand, made ones elsewhere."""
     summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
-    assert len(summary["runs"]) == 8
+    assert len(summary["runs"]) == 13
     shutil.rmtree(tmp_path / "a" / "kernelized-temperature")  # as if it had not come so far
     again = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume").json()
     assert [run["claims"] for run in again["runs"]] == [run["claims"] for run in summary["runs"]]

@@ -14,7 +14,7 @@ from scipy import stats
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.experiments.claims import judge_variances, not_judged, policies_of
-from superarm.results.curves import significant
+from superarm.results.curves import plus_minus, significant
 from superarm.results.verdicts import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
@@ -458,7 +458,7 @@ BASE = {
     [
         ({}, "needs a text"),
         ({"text": 3, "check": "below"}, "needs a text"),
-        ({"text": "t"}, "choose one of ['above', 'below', 'between', 'crosses', "),
+        ({"text": "t"}, "choose one of ['above', 'alike', 'below', 'between', 'crosses', "),
         (claim("between", policy="a", versus="b", least=0.4), "'most'"),
         ({"text": "t", "check": ["below"]}, "has the check ['below']"),
         (claim("bellow", policy="a", versus="b"), "'bellow'"),
@@ -1047,3 +1047,111 @@ def test_malformed_rounds_and_growth_are_refused(keys: dict[str, Any], words: st
     }
     with pytest.raises(SpecError, match=re.escape(words)):
         Experiment.from_mapping(data, "here")
+
+
+def make_sweep(directory: Path, key: str, totals: dict[Any, dict[str, list[float]]]) -> Run:
+    """A run of one round with one setting for each value of ``key``, and these totals in it."""
+    policies = list(next(iter(totals.values())))
+    seeds = len(next(iter(totals.values()))[policies[0]])
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": seeds, "policies": policies}
+    write_spec(directory, {**spec, "settings": [{key: value} for value in totals]})
+    for index, found in enumerate(totals.values()):
+        for policy, values in found.items():
+            for seed, total in enumerate(values):
+                series = {"regret": np.array([total])}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(directory, trace)
+    return Run.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("policy", "tolerance", "word"),
+    [
+        ("same", 0.1, "holds"),
+        ("other", 0.1, "does not hold"),
+        ("other", 0.6, "holds"),
+        (["same", "other"], 0.1, "does not hold"),
+    ],
+)
+def test_totals_may_be_alike_between_texts(
+    policy: Any, tolerance: float, word: str, tmp_path: Path
+) -> None:
+    few = often([10.0, 11.0, 12.0])
+    totals = {
+        "rough": {"same": few, "other": few},
+        "smooth": {"same": few, "other": [2.0 * total for total in few]},
+    }
+    run = make_sweep(tmp_path, "problem.name", totals)
+    told = claim("alike", policy=policy, key="problem.name", tolerance=tolerance)
+    (verdict,) = judge(run, [told])
+    assert verdict.verdict == word
+    assert "problem.name = rough: 11" in verdict.evidence
+
+
+def test_texts_have_no_order(tmp_path: Path) -> None:
+    few = often([10.0, 11.0, 12.0])
+    run = make_sweep(tmp_path, "kernel", {"rough": {"one": few}, "smooth": {"one": few}})
+    for told in (
+        claim("rises", policy="one", key="kernel"),
+        claim("flat", policy="one", key="kernel", tolerance=0.1),
+    ):
+        assert judge(run, [told]) == []
+        assert not_judged(run, [told])[0]["needs"] == ["a sweep over kernel"]
+
+
+def variation_without(totals: list[list[float]], left_out: int) -> float:
+    """ln(largest/least) of the means over all seeds but one."""
+    means = [np.mean([x for seed, x in enumerate(row) if seed != left_out]) for row in totals]
+    return float(np.log(max(means) / min(means)))
+
+
+def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    factors = 1.0 + 0.1 * rng.random(36)
+    moves = {0.1: 4.0, 0.2: 1.0, 0.4: 2.0}
+    totals = {
+        value: {
+            "calm": (10.0 * move**0.25 * factors).tolist(),
+            "wild": (0.1 * move * factors[::-1]).tolist(),
+        }
+        for value, move in moves.items()
+    }
+    run = make_sweep(tmp_path, "lengthscale", totals)
+    told = [
+        claim("steadier", policy="calm", versus="wild", key="lengthscale"),
+        claim("steadier", policy="wild", versus="calm", key="lengthscale"),
+        claim("steadier", policy="wild", versus="calm", key="lengthscale", among=[0.2, 0.4]),
+    ]
+    verdicts = judge(run, told)
+    assert [verdict.verdict for verdict in verdicts] == ["holds", "does not hold", "does not hold"]
+    assert "the largest over the least: calm 1.41, wild 4" in verdicts[0].evidence
+    lead = 0.75 * np.log(4.0)  # all kernels have the same seeds, so that nothing is left to chance
+    assert (
+        f"ln(largest/least) of wild − of calm seed by seed {significant(lead)}" in verdicts[0].evidence
+    )
+
+
+def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    levels = np.array([[1.0], [2.0]])
+    found = {name: (levels + rng.random((2, 12))).tolist() for name in ("one", "two")}
+    totals = {value: {name: found[name][at] for name in found} for at, value in enumerate((0.1, 0.2))}
+    run = make_sweep(tmp_path, "lengthscale", totals)
+    (verdict,) = judge(run, [claim("steadier", policy="one", versus="two", key="lengthscale")])
+    values = []
+    for seed in range(12):
+        pseudo = {
+            name: 12.0 * variation_without(found[name], -1)
+            - 11.0 * variation_without(found[name], seed)
+            for name in found
+        }
+        values.append(pseudo["two"] - pseudo["one"])
+    mean, stderr = np.mean(values), np.std(values, ddof=1) / np.sqrt(12)
+    assert f"seed by seed {plus_minus(float(mean), float(stderr))}" in verdict.evidence
+
+
+def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
+    totals = {0.1: {"one": [0.0] * 9, "two": [1.0] * 9}, 0.2: {"one": [1.0] * 9, "two": [1.0] * 9}}
+    run = make_sweep(tmp_path, "lengthscale", totals)
+    (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
+    assert verdict.verdict == "undecided"

@@ -21,7 +21,6 @@ ROOT = Path(superarm.__file__).parent / "experiments"
 PROSE = {"id", "title", "paper", "figure"}
 PAPER_002 = """
 rounds 30000
-seeds 25
 policies igp-ucb: delta=0.1
 policies gp-ucb: delta=0.1
 policies gp-ts: delta=0.1
@@ -31,6 +30,8 @@ policies kernel-ucb: delta=0.1
 policies random:
 """
 FROM_A_PROCESS = """
+seeds 25
+chart band=std
 claim below: policy=igp-ucb versus=gp-ucb ratio=0.1
 claim below: policy=igp-ucb versus=gp-ucb,gp-ts,gp-ei,gp-pi
 claim below: policy=gp-ts versus=gp-ucb
@@ -38,6 +39,7 @@ claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
 claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
 """
 STANDARD = """
+seeds 25
 claim below: policy=gp-ei,gp-pi versus=igp-ucb,gp-ucb,gp-ts
 claim below: policy=igp-ucb versus=gp-ei,gp-pi ratio=3.0
 claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
@@ -458,6 +460,81 @@ claim below: policy=gp-ts versus=bi-ts
 claim below: metric=true_energy policy=gp-ts versus=prior
 claim below: metric=true_energy policy=gp-ts versus=fastest
 """,
+    **{
+        f"kernelized/cross-validation-{name}": f"""
+rounds 3000
+seeds 60
+problem name={name}-sensors
+problem rows=held-out
+problem gamma=1.0
+sweep gamma=0.01,0.1,1.0,10.0,100.0
+policies igp-ucb: delta=0.1
+policies gp-ucb: delta=0.1
+policies gp-ts: delta=0.1
+"""
+        + "\n".join(
+            f"claim {check}: policy={policy} key=gamma among={among}"
+            for policy in ("igp-ucb", "gp-ucb", "gp-ts")
+            for check, among in (("falls", "0.01,0.1,1.0"), ("rises", "1.0,10.0,100.0"))
+        )
+        for name in ("temperature", "light")
+    },
+    "kernelized/relative": """
+rounds 30000
+seeds 25
+problem name=rkhs-function
+problem kernel=squared-exponential
+problem nu=2.5
+problem lengthscale=0.2
+sweep problem.name=rkhs-function,gp-function
+sweep kernel=squared-exponential,matern
+policies igp-ucb: delta=0.1
+policies gp-ucb: delta=0.1
+policies gp-ts: delta=0.1
+policies gp-ei: xi=0.01
+policies gp-pi: xi=0.01
+policies random:
+chart band=std
+"""
+    + "\n".join(
+        f"claim alike: policy={policy} relative_to=random key=problem.name tolerance=0.25"
+        for policy in ("igp-ucb", "gp-ucb", "gp-ts", "gp-ei", "gp-pi")
+    ),
+    "kernelized/robustness": """
+rounds 3000
+seeds 30
+problem name=benchmark-function
+problem function=rosenbrock
+problem kernel=squared-exponential
+problem nu=2.5
+problem lengthscale=0.2
+sweep function=rosenbrock,hartmann3
+sweep kernel=squared-exponential,matern
+sweep lengthscale=0.05,0.1,0.2,0.4,0.8
+policies igp-ucb: delta=0.1
+policies gp-ucb: delta=0.1
+policies gp-ts: delta=0.1
+policies gp-ei: xi=0.01
+policies gp-pi: xi=0.01
+policies random:
+"""
+    + "\n".join(
+        f"claim steadier: policy=gp-ei,gp-pi versus={rival} key=lengthscale"
+        for rival in ("igp-ucb", "gp-ts", "gp-ucb")
+    ),
+    "kernelized/theorems": """
+rounds 1000
+seeds 100
+problem name=rkhs-function
+problem kernel=squared-exponential
+problem nu=2.5
+problem lengthscale=0.2
+problem regularisation=theory
+sweep kernel=squared-exponential,matern
+policies igp-ucb: delta=0.1 gain=greedy
+policies gp-ts: delta=0.1 gain=greedy
+policies random:
+""",
     "kernelized/gp-matern": PAPER_002
     + FROM_A_PROCESS
     + """
@@ -482,6 +559,7 @@ problem lengthscale=0.2
 """,
     "kernelized/light": PAPER_002
     + """
+seeds 192
 problem name=light-sensors
 claim similar: policy=igp-ucb versus=gp-ucb tolerance=0.1
 claim below: policy=gp-ts versus=igp-ucb,gp-ucb,gp-ei,gp-pi
@@ -512,6 +590,7 @@ problem lengthscale=0.2
 """,
     "kernelized/temperature": PAPER_002
     + """
+seeds 240
 problem name=temperature-sensors
 claim similar: policy=igp-ucb versus=gp-ucb tolerance=0.1
 claim below: policy=gp-ts versus=igp-ucb,gp-ucb,gp-ei,gp-pi
@@ -747,7 +826,7 @@ policy hypercubes: direction=maximize
 policy oclok-ucb: stepwise=False
 policy soclok-ucb: inducing=50 delta=0.05
 problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01
-problem benchmark-function: regularisation=noise
+problem benchmark-function: regularisation=noise kernel=squared-exponential nu=2.5
 problem crowdsourcing: workers=100 k=5 noise_std=0.1 counting=in_reach source=auto
 problem fleet: edges=2000 city_seed=0 flat=False uturns=dead-ends trips=10 least_metres=1500.0
 problem fleet: most_metres=8000.0 vehicles=20 informed=True variety=0.2 wear=0.05 payload=200.0
@@ -758,7 +837,7 @@ problem gp-function: arms=100 dimension=1 kernel=squared-exponential lengthscale
 problem gp-function: noise_fraction=0.01 regularisation=noise
 problem landscape: side=32 k=3 hills=7 lengthscale=0.15 noise_std=0.1
 problem light-sensors: source=auto noise_fraction=0.05 prior_mean=learned norm=mean units=raw
-problem light-sensors: regularisation=noise
+problem light-sensors: regularisation=noise gamma=1.0 rows=test
 problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean prior_scale=0.25
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
@@ -771,7 +850,7 @@ problem sumo-navigation: rolling_resistance=0.01 air_drag=0.35 air_density=1.2 m
 problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scale=0.25
 problem sumo-navigation: noise_scale=0.02 uturns=True flat=False
 problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
-problem temperature-sensors: norm=mean units=raw regularisation=noise
+problem temperature-sensors: norm=mean units=raw regularisation=noise gamma=1.0 rows=test
 problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem drifting-function: epsilon=0.01 k=1 noise_std=0.1
 policy exp3: direction=maximize

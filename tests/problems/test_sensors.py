@@ -11,7 +11,7 @@ from superarm import datasets
 from superarm.errors import InputError, MissingDataError
 from superarm.problems import light_sensors, temperature_sensors
 from superarm.problems import sensors as module
-from superarm.problems.sensors import repair_glitches, row_of_seed
+from superarm.problems.sensors import effective_rows, repair_glitches, row_of_seed
 
 
 class Kind(NamedTuple):
@@ -221,9 +221,65 @@ def test_bad_clock(minute: Any) -> None:
         ({"norm": "smallest"}, "norm is 'smallest'"),
         ({"prior_mean": "median"}, "prior_mean is 'median'"),
         ({"regularisation": "none"}, "regularisation is 'none'"),
+        ({"gamma": -0.1}, "gamma is -0.1"),
+        ({"rows": "all"}, "rows is 'all'"),
     ],
 )
 @pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
 def test_bad_input(build: Any, bad: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build(**({"seed": 0, "horizon": 10, "source": "synthetic"} | bad))
+
+
+def test_cross_validation_learns_from_the_other_parts(kind: Kind) -> None:
+    """Parts are rows in a row, which seeds take in turn; every learning row is held out once."""
+    rows = rows_of(kind.build, "synthetic")
+    folds = 3 if kind.build is temperature_sensors else 5
+    parts = np.array_split(rows.learn, folds)
+    for seed in (0, 1, folds, folds + 1):
+        problem = kind.build(seed=seed, horizon=9, source="synthetic", rows="held-out")
+        part = parts[seed % folds]
+        others = np.concatenate([each for at, each in enumerate(parts) if at != seed % folds])
+        np.testing.assert_array_equal(problem.truth, part[row_of_seed(seed // folds, len(part))])
+        np.testing.assert_allclose(problem.model.mean, others.mean(axis=0))
+        covariance = problem.model.kernel(problem.arms.features)
+        np.testing.assert_allclose(covariance, np.cov(others, rowvar=False), rtol=1e-9, atol=1e-12)
+        assert f"{len(part)} in a row are held out" in problem.settled["data"]
+
+
+def test_the_constant_gain(kind: Kind) -> None:
+    problem = kind.build(seed=0, horizon=9, source="synthetic", gamma=0.1)
+    assert problem.model.gain == {"name": "constant", "value": 0.1}
+    assert problem.settled["information gain"] == "γ = 0.1"
+
+
+def test_effective_rows_by_the_autocorrelation() -> None:
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.standard_normal((50, 3)), axis=0)
+    centred = walk - walk.mean(axis=0)
+    time = 1.0
+    for lag in range(1, 50):
+        products = [centred[t] @ centred[t + lag] for t in range(50 - lag)]
+        correlation = sum(products) / np.sum(centred**2)
+        if correlation <= 0.0:
+            break
+        time += 2.0 * correlation
+    assert time > 3.0
+    assert effective_rows(walk) == pytest.approx(max(2.0, 50 / time))
+    assert effective_rows(np.ones((9, 2))) == 9.0
+    assert effective_rows(np.arange(5.0)[:, None]) == pytest.approx(5 / 1.8)  # r_1 = 0.4, r_2 = −0.1
+
+
+def test_seeds_are_alike_as_the_rows_are(kind: Kind) -> None:
+    rows = rows_of(kind.build, "synthetic")
+    tested = kind.build(seed=3, horizon=9, source="synthetic")
+    held_out = kind.build(seed=3, horizon=9, source="synthetic", rows="held-out")
+    assert tested.shared_data == pytest.approx(1.0 / effective_rows(rows.test))
+    assert held_out.shared_data == pytest.approx(1.0 / effective_rows(rows.learn))
+    assert f"{100.0 * tested.shared_data:.0f} %" in tested.settled["seeds"]
+
+
+def test_real_rows_are_few(kind: Kind) -> None:
+    """One morning after another: of 240 and 192 test rows, about 3 are independent."""
+    require(kind.name)
+    assert 3.0 < effective_rows(rows_of(kind.build, "real").test) < 3.5

@@ -293,3 +293,11 @@ def test_importing_rules_loads_no_part_of_scipy() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_log_expected_improvement_where_only_the_product_overflows() -> None:
+    """erfcx(w) is finite at w = −26.6 and w·erfcx(w) is not: no warning, and ln of the sure gain."""
+    z = 26.6 * math.sqrt(2.0)
+    index = log_expected_improvement(frozen([0.5 * z, 0.0]), frozen([0.5, 0.5]), 0.0)
+    assert index[0] == pytest.approx(math.log(0.5 * z), rel=1e-12)
+    assert index[1] == pytest.approx(math.log(0.5 / math.sqrt(2.0 * math.pi)), rel=1e-12)

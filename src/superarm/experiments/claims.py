@@ -19,6 +19,10 @@ hold: a tie is not "below".
                     single steps may go down
 ``downward-trend``  … below zero; single steps may go up
 ``flat``            at every value of ``key`` the total is within ``tolerance`` of the mean over them
+``alike``           between any two values of ``key``, texts or numbers, the totals differ by less
+                    than ``tolerance`` of the larger
+``steadier``        the total of every ``policy`` changes less over the values of ``key`` than that of
+                    every ``versus``: the largest mean over the least, by the jackknife over seeds
 ``crosses``         below ``versus`` at the least value of ``key`` and above it at the greatest
 ``under``           the total of every ``policy`` is less than the number ``limit``
 ``over``            … more than …
@@ -40,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -164,6 +168,9 @@ def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any],
     panels = []
     for panel in sweeps(run, claim["key"]):
         named = claim.get("among", panel.values)
+        ordered = not any(isinstance(value, str) for value in panel.values)
+        if not ordered and claim["check"] not in _OF_ANY_VALUES:
+            continue
         if set(named) <= set(panel.values):
             places = zip(panel.values, panel.settings, strict=True)
             panels.append((panel.fixed, [index for value, index in places if value in named]))
@@ -266,8 +273,10 @@ class _Totals:
         mean, stderr = average(self.at(policy, place))
         return significant(mean) + (f" ± {significant(stderr, 2)}" if stderr else "")
 
-    def value(self, place: int) -> Any:
-        return self.run.settings[self.settings[place]][self.claim["key"]]
+    def value(self, place: int) -> str:
+        """The value of ``key``, for reading."""
+        value = self.run.settings[self.settings[place]][self.claim["key"]]
+        return value if isinstance(value, str) else f"{value:g}"
 
 
 def _beyond_rounding(values: Floats, sizes: Floats) -> Floats:
@@ -329,11 +338,14 @@ def _told(totals: _Totals) -> Iterator[str]:
     if "key" in totals.claim:
         places = range(len(totals.settings))
         for name in names:
-            values = ", ".join(f"{totals.value(at):g}: {totals.told(name, at)}" for at in places)
+            values = ", ".join(f"{totals.value(at)}: {totals.told(name, at)}" for at in places)
             yield f"{metric} of {name} at {totals.claim['key']} = {values}"
     else:
         names.sort(key=lambda name: float(totals.at(name).mean()))
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
+    if totals.claim["check"] == "steadier":
+        ratios = ", ".join(f"{name} {significant(_largest_over_least(totals, name))}" for name in names)
+        yield f"the largest over the least: {ratios}"
     if totals.claim["check"] == "crosses":
         yield from (_crossing(totals, *pair) for pair in _pairs(totals))
 
@@ -401,7 +413,7 @@ def _steps(totals: _Totals, sign: float) -> Iterator[Margin]:
     """The change of a total from each value of ``key`` to the next."""
     for policy, place in product(_names(totals.claim["policy"]), range(len(totals.settings) - 1)):
         before, after = totals.at(policy, place), totals.at(policy, place + 1)
-        what = f"change of {policy} from {totals.value(place):g} to {totals.value(place + 1):g}"
+        what = f"change of {policy} from {totals.value(place)} to {totals.value(place + 1)}"
         yield Margin(what, after - before, _larger(before, after), sign)
 
 
@@ -421,15 +433,56 @@ def _flat(totals: _Totals) -> Iterator[Margin]:
         every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
         level: Floats = every.mean(axis=0)
         for place, values in enumerate(every):
-            what = f"{policy} at {totals.value(place):g} − the mean"
+            what = f"{policy} at {totals.value(place)} − the mean"
             yield from _near(totals, what, values - level, "the mean", level)
+
+
+def _alike(totals: _Totals) -> Iterator[Margin]:
+    """The totals at any two values of ``key``, as :func:`_similar` compares two policies."""
+    for policy in _names(totals.claim["policy"]):
+        for one, other in combinations(range(len(totals.settings)), 2):
+            pair = totals.at(policy, one), totals.at(policy, other)
+            larger = max(pair, key=lambda each: abs(float(each.mean())))
+            what = f"{policy} at {totals.value(one)} − at {totals.value(other)}"
+            yield from _near(totals, what, pair[0] - pair[1], "the larger", larger)
+
+
+def _steadier(totals: _Totals) -> Iterator[Margin]:
+    """ln(largest/least) of each rival less that of the policy."""
+    for policy, rival in _pairs(totals):
+        own, other = (_pseudo_variations(totals, name) for name in (policy, rival))
+        what = f"ln(largest/least) of {rival} − of {policy}"
+        yield Margin(what, other - own, _larger(own, other))
+
+
+def _largest_over_least(totals: _Totals, policy: str) -> float:
+    """Of the means over seeds at all values of ``key``."""
+    means = [float(totals.at(policy, place).mean()) for place in range(len(totals.settings))]
+    return max(means) / min(means) if min(means) > 0.0 else float("nan")
+
+
+def _pseudo_variations(totals: _Totals, policy: str) -> Floats:
+    """Jackknife pseudo-values of ln(largest/least), (seeds,); NaN where a mean is not above zero.
+
+    n θ − (n − 1) θ₋ᵢ with θ₋ᵢ computed without seed i: their mean estimates θ, and their standard error
+    its uncertainty, although θ compares means over seeds and has no value in a single seed.
+    """
+    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+    count = every.shape[1]
+    sums = every.sum(axis=1, keepdims=True)
+    without = (sums - every) / (count - 1)  # means over the other seeds, (values, seeds)
+    if min(without.min(), sums.min()) <= 0.0:
+        return np.full(count, np.nan)
+    whole = float(np.log(sums.max() / sums.min()))
+    parts = np.log(without.max(axis=0) / without.min(axis=0))
+    return np.asarray(count * whole - (count - 1) * parts)
 
 
 def _crosses(totals: _Totals) -> Iterator[Margin]:
     for policy, rival in _pairs(totals):
         for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
             margin = _against(totals, policy, rival, 1.0, sign, place)
-            yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
+            yield margin._replace(what=f"{margin.what} at {totals.value(place)}")
 
 
 def _crossing(totals: _Totals, policy: str, rival: str) -> str:
@@ -438,7 +491,8 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     Lines are drawn over the logarithm of ``key`` where all values are above zero.
     """
     places = range(len(totals.settings))
-    values = np.array([float(totals.value(place)) for place in places])
+    settings = [totals.run.settings[index] for index in totals.settings]
+    values = np.array([float(setting[totals.claim["key"]]) for setting in settings])
     log = values.min() > 0.0
     scale, found = np.log(values) if log else values, []
     lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
@@ -479,10 +533,14 @@ _CHECKS = {
     "upward-trend": _Check(partial(_trend, sign=1.0), ("policy", "key"), ("among",)),
     "downward-trend": _Check(partial(_trend, sign=-1.0), ("policy", "key"), ("among",)),
     "flat": _Check(_flat, ("policy", "key", "tolerance"), ("among",)),
+    "alike": _Check(_alike, ("policy", "key", "tolerance")),
+    "steadier": _Check(_steadier, ("policy", "versus", "key"), ("among",)),
     "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
     "under": _Check(partial(_limited, sign=-1.0), ("policy", "limit")),
     "over": _Check(partial(_limited, sign=1.0), ("policy", "limit")),
 }
+_OF_ANY_VALUES = ("alike", "steadier")
+"""Checks for which the order of the values of ``key`` does not matter: they may be texts."""
 _OF = ("spread", "swing", "growth")
 _OF_ALL = ("text", "check", "metric", "relative_to", "where", "of", "rounds")
 _KINDS = {

@@ -75,7 +75,10 @@ class SharedData(ABC):
     @property
     @abstractmethod
     def shared_data(self) -> float:
-        """The share of a seed's records that any other seed uses, too, on average; below 1."""
+        """The share of a seed's records that any other seed uses, too, on average; below 1.
+
+        Of seeds with records of their own that are alike, the correlation of those of two seeds.
+        """
 
 
 class Mapped(ABC):

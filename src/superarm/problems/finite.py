@@ -19,17 +19,18 @@ import numpy as np
 
 from superarm.capabilities import TableProblem
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
+from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, as_vector, read_only, require_choice
 from superarm.kernels import Covariance
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.rewards import Sum
 
-from .base import NO_METRICS, GaussianNoise
+from .base import NO_METRICS, GaussianNoise, SharedData
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class FiniteProblem(GaussianNoise, TableProblem):
+class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
     The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about
@@ -44,11 +45,15 @@ class FiniteProblem(GaussianNoise, TableProblem):
     optimum: float | None = None
     """The value of the best feasible super arm, where it is known and the oracle is not exact."""
     settled: Mapping[str, str] = field(default_factory=dict)
+    shared_data: float = 0.0
+    """How much of its data a seed has in common with another one; 0 where seeds draw their own."""
     _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         truth = read_only(as_vector(self.truth, "truth", length=len(self.arms)))
         as_number(self.noise_std, "noise_std", 0.0)
+        if not 0.0 <= as_number(self.shared_data, "shared_data") < 1.0:
+            raise InputError(f"shared_data must be at least 0 and below 1, got {self.shared_data!r}")
         object.__setattr__(self, "truth", truth)
         # The benchmark is the oracle's choice under the truth, the best feasible super arm for
         # an exact oracle. It is the same in every round, so it is worked out once.
@@ -129,6 +134,7 @@ def kernelized_problem(
     horizon: int,
     settled: Mapping[str, str],
     mean: float | Floats = 0.0,
+    shared_data: float = 0.0,
 ) -> FiniteProblem:
     """One arm a round, and a learner that is told B, R, γ and λ: "noise" is R², "theory" 1 + 2/T."""
     as_count(horizon, "horizon")
@@ -151,5 +157,6 @@ def kernelized_problem(
             gain=gain,
             most_arms=len(arms),
         ),
+        shared_data=shared_data,
         settled={**settled, "regularisation": "λ = 1 + 2/T" if theory else "λ = R²"},
     )

@@ -16,7 +16,7 @@ import numpy as np
 from superarm.core import Arms, Floats
 from superarm.datasets import INTEL_MOTES, load_cmu_light, load_intel_temperature
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, require_choice
+from superarm.inputs import as_count, as_number, as_positive, require_choice
 from superarm.kernels import Empirical, SquaredExponential
 from superarm.registry import register
 from superarm.streams import stream
@@ -31,6 +31,7 @@ from .sources import from_source
 _ROWS_A_DAY, _ROWS_AN_HOUR, _ROWS_A_MINUTE = 2880, 120, 2
 _START_MINUTE = 50
 _LEARNING_DAYS, _TEST_DAYS = range(0, 3), range(3, 5)
+_MORNINGS = len(_LEARNING_DAYS)
 GLITCH_BELOW = 5.0
 
 
@@ -42,6 +43,18 @@ class SensorRows:
     learn: Floats  # (m, n)
     test: Floats  # (q, n)
     origin: str
+    folds: int = 5
+    """Into how many parts, each of rows in a row, the learning rows fall for cross-validation."""
+
+    def held_out(self, seed: int) -> SensorRows:
+        """The learning rows alone: one of their parts to test on, the others to learn from.
+
+        Seeds take the parts in turn.
+        """
+        parts = np.array_split(self.learn, self.folds)
+        test = parts.pop(seed % self.folds)
+        origin = f"{self.origin}. Tested on learning rows, of which {len(test)} in a row are held out"
+        return replace(self, learn=np.concatenate(parts), test=test, origin=origin)
 
 
 @register("problem", "temperature-sensors")
@@ -56,12 +69,25 @@ def temperature_sensors(
     norm: str = "mean",
     units: str = "raw",
     regularisation: str = "noise",
+    gamma: float = 1.0,
+    rows: str = "test",
 ) -> FiniteProblem:
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
-    rows = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
-    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
+    readings = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
+    return _sensor_problem(
+        readings,
+        seed,
+        horizon,
+        noise_fraction=noise_fraction,
+        prior_mean=prior_mean,
+        norm=norm,
+        units=units,
+        regularisation=regularisation,
+        gamma=gamma,
+        tested_on=rows,
+    )
 
 
 @register("problem", "light-sensors")
@@ -75,13 +101,26 @@ def light_sensors(
     norm: str = "mean",
     units: str = "raw",
     regularisation: str = "noise",
+    gamma: float = 1.0,
+    rows: str = "test",
 ) -> FiniteProblem:
     """The brightest of 41 light sensors in the CMU Intelligent Workplace.
 
     601 rows to learn from and 192 to test on, as the data come.
     """
-    rows = from_source(source, _cmu_rows, _lit_room)
-    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
+    readings = from_source(source, _cmu_rows, _lit_room)
+    return _sensor_problem(
+        readings,
+        seed,
+        horizon,
+        noise_fraction=noise_fraction,
+        prior_mean=prior_mean,
+        norm=norm,
+        units=units,
+        regularisation=regularisation,
+        gamma=gamma,
+        tested_on=rows,
+    )
 
 
 def row_of_seed(seed: int, rows: int) -> int:
@@ -99,6 +138,27 @@ def row_of_seed(seed: int, rows: int) -> int:
     return seed * stride % rows
 
 
+def effective_rows(readings: Floats) -> float:
+    """How many independent rows have a mean as uncertain as that of these, (m, n), in their order.
+
+    m / (1 + 2 Σ_k r_k) with r_k the correlation of a row with the k-th after it, over all sensors, up
+    to the first r_k that is not above zero. At least 2: fewer rows have no spread.
+
+    >>> effective_rows(np.array([[1.0], [-1.0]] * 8))
+    16.0
+    """
+    count = len(readings)
+    centred = readings - readings.mean(axis=0)
+    total = float(np.sum(centred**2))
+    time = 1.0
+    for lag in range(1, count):
+        correlation = float(np.sum(centred[:-lag] * centred[lag:])) / total if total > 0.0 else 0.0
+        if correlation <= 0.0:
+            break
+        time += 2.0 * correlation
+    return max(2.0, count / time)
+
+
 def repair_glitches(readings: Floats, below: float) -> Floats:
     """Readings under ``below`` replaced on the line between the sensor's neighbouring good ones."""
     repaired = np.array(readings)
@@ -113,16 +173,26 @@ def _sensor_problem(
     rows: SensorRows,
     seed: int,
     horizon: int,
+    *,
     noise_fraction: float,
     prior_mean: str,
     norm: str,
     units: str,
     regularisation: str,
+    gamma: float,
+    tested_on: str,
 ) -> FiniteProblem:
     as_count(seed, "seed", least=0)
+    gamma = as_number(gamma, "gamma", least=0.0)
     require_choice(prior_mean, "prior_mean", ("learned", "zero"))
     require_choice(norm, "norm", ("mean", "largest", "printed"))
     require_choice(units, "units", ("raw", "unit"))
+    require_choice(tested_on, "rows", ("test", "held-out"))
+    alike = 1.0 / effective_rows(rows.test if tested_on == "test" else rows.learn)
+    turn = seed
+    if tested_on == "held-out":
+        turn = seed // rows.folds
+        rows = rows.held_out(seed)
     if units == "unit":
         largest = float(np.sqrt(rows.learn.var(axis=0, ddof=1).max()))
         rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
@@ -143,14 +213,15 @@ def _sensor_problem(
     return kernelized_problem(
         # The kernel is a table: an arm's only feature is its row number in it.
         arms=Arms(ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None]),
-        truth=rows.test[row_of_seed(seed, len(rows.test))],
+        truth=rows.test[row_of_seed(turn, len(rows.test))],
         kernel=Empirical(covariance=covariance, column=0),
         norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
         noise_variance=noise_variance,
-        gain={"name": "constant", "value": 1.0},
+        gain={"name": "constant", "value": gamma},
         regularisation=regularisation,
         horizon=horizon,
         mean=mean,
+        shared_data=alike,
         settled={
             "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
             "data": rows.origin,
@@ -164,7 +235,14 @@ def _sensor_problem(
                 f"{norms_of(rows.test).max() / norms.mean():.1f} times the learning rows' mean norm"
             ),
             "noise": f"Gaussian, variance R² = {fraction:g} of the sensors' average variance",
-            "information gain": "γ = 1, as the paper found by cross-validation",
+            "information gain": (
+                "γ = 1, as the paper found by cross-validation" if gamma == 1.0 else f"γ = {gamma:g}"
+            ),
+            "seeds": (
+                "rows that follow each other are alike: in the readings there are about "
+                f"{1.0 / alike:.1f} independent rows, so that any two seeds are taken to have "
+                f"{100.0 * alike:.0f} % of their data in common"
+            ),
         },
     )
 
@@ -183,7 +261,7 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
     learn, test = mornings(_LEARNING_DAYS), mornings(_TEST_DAYS)
-    return SensorRows(ids=INTEL_MOTES, learn=learn, test=test, origin=origin)
+    return SensorRows(ids=INTEL_MOTES, learn=learn, test=test, origin=origin, folds=_MORNINGS)
 
 
 def _cmu_rows() -> SensorRows:
@@ -194,7 +272,7 @@ def _cmu_rows() -> SensorRows:
 
 @cache
 def made_room(
-    kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float
+    kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float, folds: int = 5
 ) -> SensorRows:
     """Sensors in a room, alike when near, drifting smoothly from row to row.
 
@@ -210,8 +288,19 @@ def made_room(
         moving = memory * moving + sqrt(1.0 - memory**2) * gaussian_draw(K, rng)
     readings += 0.05 * spread * rng.standard_normal(readings.shape)  # each sensor's own jitter
     origin = f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data"
-    return SensorRows(ids=range(sensors), learn=readings[:learn], test=readings[learn:], origin=origin)
+    return SensorRows(
+        ids=range(sensors), learn=readings[:learn], test=readings[learn:], origin=origin, folds=folds
+    )
 
 
-_warm_room = partial(made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
+_warm_room = partial(
+    made_room,
+    "temperature",
+    sensors=52,
+    learn=360,
+    test=240,
+    level=22.0,
+    spread=2.0,
+    folds=_MORNINGS,
+)
 _lit_room = partial(made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)

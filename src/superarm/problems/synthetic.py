@@ -153,19 +153,22 @@ def benchmark_function(
     horizon: int,
     function: str = "rosenbrock",
     arms: int | None = None,
+    kernel: str = "squared-exponential",
     lengthscale: float = 0.2,
+    nu: float = 2.5,
     noise_fraction: float = 0.01,
     regularisation: str = "noise",
 ) -> FiniteProblem:
     """A well-known test function (On Kernelized Multi-armed Bandits (2017), Figure 3).
 
-    Arms are uniform points of its domain, scaled to the unit cube, where the squared-exponential
-    kernel lives. ``arms`` is 100 per dimension unless given; ``function`` is one of ``BENCHMARKS``.
+    Arms are uniform points of its domain, scaled to the unit cube, where the learner's kernel lives;
+    the function does not depend on the kernel. ``arms`` is 100 per dimension unless given;
+    ``function`` is one of ``BENCHMARKS``.
     """
     require_choice(function, "function", tuple(BENCHMARKS))
     benchmark, dimension = BENCHMARKS[function], len(BENCHMARKS[function].box)
     count = 100 * dimension if arms is None else arms
-    domain = _Domain.draw(seed, count, dimension, "squared-exponential", lengthscale)
+    domain = _Domain.draw(seed, count, dimension, kernel, lengthscale, nu)
     truth, told = benchmark(domain.points), benchmark.formula
     return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
 
@@ -181,7 +184,7 @@ class _Domain(NamedTuple):
 
     @classmethod
     def draw(
-        cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float = 2.5
+        cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float
     ) -> _Domain:
         as_count(arms, "arms", 2, 16_000)  # their covariances are dense: 2 GB
         as_count(dimension, "dimension", 1, 1000)

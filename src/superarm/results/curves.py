@@ -242,18 +242,22 @@ class Sweep(NamedTuple):
 
 def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
     """The run's settings as panels along ``key`` (by default the swept key with most numbers), in its
-    order."""
+    order. A key with texts is taken only where it is named; its order is that of the settings."""
     values: dict[str, set[Any]] = {}
     for setting in run.settings:
         for name, value in setting.items():
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if number or (name == key and isinstance(value, str)):
                 values.setdefault(name, set()).add(value)
     swept = [name for name, found in values.items() if len(found) > 1]
     key = key or max(swept, key=lambda name: len(values[name]), default="")
     if key not in values:
         return []
     panels: dict[str, Sweep] = {}
-    for index, setting in sorted(enumerate(run.settings), key=lambda each: each[1].get(key, 0)):
+    settings = [*enumerate(run.settings)]
+    if not any(isinstance(value, str) for value in values[key]):
+        settings.sort(key=lambda each: each[1].get(key, 0))
+    for index, setting in settings:
         fixed = {name: value for name, value in setting.items() if name != key}
         panel = panels.setdefault(repr(sorted(fixed.items())), Sweep(key, fixed, [], []))
         if key in setting:

@@ -235,7 +235,8 @@ def log_expected_improvement(mean: Floats, std: Floats, threshold: float) -> Flo
     if not w.dot(w) <= _LARGEST_SQUARE:
         return _careful(mean, std, threshold)
     index: Floats = special().erfcx(w)
-    index *= w
+    with np.errstate(over="ignore"):  # erfcx may be finite, and its product with w infinite
+        index *= w
     index *= _SLOPE
     index += _DENSITY
     index *= std

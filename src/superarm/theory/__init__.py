@@ -13,6 +13,11 @@ from .compact_sets import confidence_parameter as confidence_parameter
 from .compared import COMPARED_WORKS as COMPARED_WORKS
 from .compared import ComparedWork as ComparedWork
 from .compared import comparison_table as comparison_table
+from .concentration import azuma_bound as azuma_bound
+from .concentration import gaussian_tail_bound as gaussian_tail_bound
+from .concentration import linear_self_normalised_bound as linear_self_normalised_bound
+from .concentration import linear_self_normalised_norm as linear_self_normalised_norm
+from .concentration import mixture_martingale as mixture_martingale
 from .discretisation import DiscretisationErrors as DiscretisationErrors
 from .discretisation import discretisation_errors as discretisation_errors
 from .discretisation import mean_error_bound as mean_error_bound
@@ -40,6 +45,7 @@ from .high_probability import regret_bound_gp_ts as regret_bound_gp_ts
 from .high_probability import regret_bound_gp_ucb as regret_bound_gp_ucb
 from .high_probability import regret_bound_igp_ucb as regret_bound_igp_ucb
 from .high_probability import regret_bound_oclok_ucb as regret_bound_oclok_ucb
+from .high_probability import saturation_width as saturation_width
 from .high_probability import self_normalised_bound as self_normalised_bound
 from .high_probability import self_normalised_norm as self_normalised_norm
 from .high_probability import std_sum_bound as std_sum_bound

@@ -107,6 +107,29 @@ def discretisation_size(
     return np.exp(_log_discretisation(as_rounds(rounds), norm_bound, lipschitz, side, dimension))
 
 
+def saturation_width(
+    rounds: Any,
+    gamma: Gamma,
+    norm_bound: float,
+    noise_bound: float,
+    delta: float,
+    *,
+    lipschitz: float,
+    side: float,
+    dimension: int,
+) -> Floats:
+    """c_t = v_t(1 + √(4 ln t + 2d ln(B L r d t²))): Definition 1, with at least one point in D_t.
+
+    v_t = B + R√(2(γ_{t−1} + 1 + ln(2/δ))) is the scale of GP-TS. A point x of D_t is saturated where
+    its regret against the best point of D_t exceeds c_t σ_{t−1}(x): Definition 3.
+    """
+    _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
+    T = as_rounds(rounds)
+    scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
+    points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
+    return np.asarray(scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points)))
+
+
 def regret_bound_gp_ts(
     rounds: Any,
     gamma: Gamma,
@@ -128,11 +151,9 @@ def regret_bound_gp_ts(
     The first term is ours: Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there), so
     they count with the most that they can cost.
     """
-    _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
     T = as_rounds(rounds)
-    scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
-    points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
-    c = scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points))
+    sizes: dict[str, Any] = {"lipschitz": lipschitz, "side": side, "dimension": dimension}
+    c = saturation_width(T, gamma, norm_bound, noise_bound, delta, **sizes)
     exploration = 11.0 * c / ANTI_CONCENTRATION * std_sum_bound(T, gamma)
     constant = 2.0 * norm_bound * np.minimum(T, 4.0) + (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
     azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION

@@ -1,14 +1,334 @@
-"""Statements of *On Kernelized Multi-armed Bandits (2017)*."""
+"""Statements of *On Kernelized Multi-armed Bandits (2017)*.
+
+Theorems 1 and 2 and Lemmas 3 and 4 are about any points that are chosen without looking ahead. They are
+judged on the points of IGP-UCB and GP-TS with λ = 1 + 2/T, whatever λ the learners used. Theorems 3 and
+4 are about the learners themselves: they are judged where these used that λ and a certified γ.
+
+=========  =================================================================================
+``λ``      1 + η with η = 2/T
+``I_t``    ½ Σ ln(1 + σ²_{s−1}(x_s)/λ), the information gained in t rounds; at most γ_t
+=========  =================================================================================
+
+A statement that may fail with probability δ is judged by the seeds in which it fails. It holds if a
+share δ of all runs, or more, would fail in so few seeds with a probability below 1 %; it does not hold
+if a share δ would fail in so many with a probability below 1 %.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from superarm.experiments.claims import Verdict
+import numpy as np
+
+from superarm import theory
+from superarm.core import Floats, Gamma, Ints
+from superarm.experiments.claims import Verdict, Word
+from superarm.oracles import TopK
+from superarm.problems.finite import FiniteProblem
+from superarm.results.curves import counted, feedback_at_once, setting_text, significant
 
 from .recorded import Recorded
+
+_POLICIES = ("igp-ucb", "gp-ts")
+_MOST_WORK = 1e10  # rounds × (10⁴ + arms²) of a run that are replayed; about a minute
+_CHANCE = 0.01  # of a wrong verdict, on one side
+_ROUNDING = 1e-6
+_RIDGE = 1e-8  # with which a lower bound on the norm of f is computed
+
+
+class _Replay(NamedTuple):
+    """One cell, seen by a posterior with λ = 1 + 2/T."""
+
+    world: FiniteProblem
+    positions: Ints  # the arms played, (T,)
+    stds: Floats  # σ_{t−1}(x_t), (T,)
+    gained: Floats  # I_0, …, I_T, (T + 1,)
+    norms: Floats  # the squared norm of Theorem 1 after each round, (T,)
+    band: Floats  # the largest |μ_{t−1}(x) − f(x)| / σ_{t−1}(x) over all arms, (T,)
+
+    @property
+    def rounds(self) -> Ints:
+        return np.arange(1, len(self.stds) + 1)
+
+    @property
+    def information(self) -> Gamma:
+        """I_t as a γ: it is at most γ_t, so that bounds with it are the harder ones."""
+        return lambda count: float(self.gained[count])
+
+
+class _Used(NamedTuple):
+    """How much of what a statement allows each seed used: it fails where that is above 1."""
+
+    policy: str
+    seeds: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def failed(self) -> int:
+        return sum(share > 1.0 + _ROUNDING for share in self.shares)
+
+    @property
+    def worst(self) -> str:
+        at = int(np.argmax(self.shares))
+        share = significant(self.shares[at])
+        return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[at]})"
 
 
 def statements(recorded: Recorded) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
-    yield from ()
+    run = recorded.run
+    policies = [name for name in run.policies if recorded.algorithm(name) in _POLICIES]
+    for index, setting in enumerate(run.settings):
+        first = recorded.world(run.seeds[0], index)
+        if not _is_single_arm(first) or not feedback_at_once(run, index):
+            continue
+        where = f"[{setting_text(setting)}] " if setting else ""
+        for policy in policies:
+            for verdict in _judged(recorded, policy, index, len(policies) * len(run.settings)):
+                yield verdict._replace(evidence=where + verdict.evidence)
+
+
+def _is_single_arm(world: object) -> bool:
+    """Whether a world is the problem of section 2: fixed arms, one a round, with B and R stated."""
+    if not isinstance(world, FiniteProblem):
+        return False
+    model = world.model
+    stated = model.norm_bound is not None and model.noise_bound is not None
+    single = isinstance(model.oracle, TopK) and model.oracle.k == 1
+    return stated and single and model.direction == "maximize"
+
+
+def _judged(recorded: Recorded, policy: str, index: int, cells_of_a_seed: int) -> Iterator[Verdict]:
+    run = recorded.run
+    seeds = run.seeds
+    world = recorded.world(seeds[0], index)
+    assert isinstance(world, FiniteProblem)
+    work = run.rounds * (1e4 + len(world.arms) ** 2) * cells_of_a_seed
+    seeds = seeds[: max(1, int(_MOST_WORK / work))]
+    replays = [_replayed(recorded, policy, seed, index) for seed in seeds]
+    options = recorded.options(policy, index)
+    delta = float(options["delta"])
+    size = f"{counted(len(seeds), 'seed')}, T = {run.rounds:,}"
+
+    def used(shares: list[float]) -> _Used:
+        return _Used(policy, tuple(seeds), tuple(shares))
+
+    yield _always(
+        "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)",
+        used([1.0 + _difference_of_information(replay) for replay in replays]),
+        f"the two differ by at most {significant(max(map(_difference_of_information, replays)), 2)} "
+        f"of their size ({policy}; {size})",
+    )
+    found = used([_share_of_gain(replay) for replay in replays])
+    text = (
+        "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
+    )
+    yield _always(text, found, f"{found.worst}; {size}")
+    found = used([_share_of_noise(replay, delta) for replay in replays])
+    text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
+    yield _with_probability(text, found, delta, size)
+    if not all(_within_assumptions(replay.world) for replay in replays):
+        return
+    found = used([_share_of_stds(replay) for replay in replays])
+    text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
+    yield _always(text, found, f"{found.worst}; {size}")
+    yield from _bands(replays, used, recorded.algorithm(policy), delta, size)
+    certified = options.get("gain") == "greedy"
+    lam = theory.theory_noise_variance(run.rounds)
+    if certified and all(math.isclose(replay.world.model.noise_variance, lam) for replay in replays):
+        regret = np.array([run.cumulative(policy, index)[run.seeds.index(seed)] for seed in seeds])
+        judge = _igp_ucb if recorded.algorithm(policy) == "igp-ucb" else _gp_ts
+        yield from judge(replays, regret, used, delta, size)
+
+
+# --- what holds for any choices ----------------------------------------------------------
+
+
+def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay:
+    """Eqs. 19–21 on what a cell recorded, beside the same for its noise alone."""
+    world = recorded.world(seed, index)
+    assert isinstance(world, FiniteProblem)
+    model = world.model
+    rounds = recorded.run.rounds
+    lam = theory.theory_noise_variance(rounds)
+    cov = np.array(model.kernel(model.arms))  # (n, n)
+    prior = np.broadcast_to(np.asarray(model.mean, dtype=np.float64), world.truth.shape)
+    truth = world.truth - prior
+    mean = np.zeros(len(truth))  # of f − the prior mean
+    noise_mean = np.zeros(len(truth))  # of a function that is learned from the noise alone
+    positions = np.empty(rounds, dtype=np.intp)
+    variances, norms, band = np.empty(rounds), np.empty(rounds), np.empty(rounds)
+    squares = fitted = 0.0
+    for step, played in enumerate(recorded.rounds(policy, seed, index, world)):
+        arm = int(played.positions[0])
+        stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
+        error = np.abs(mean - truth)
+        band[step] = np.max(np.divide(error, stds, out=np.zeros_like(error), where=stds > 0.0))
+        noise = float(played.rewards[0]) - world.truth[arm]
+        spread = lam + max(0.0, float(cov[arm, arm]))
+        # ‖ε‖² in the norm of Theorem 1 is ‖ε‖² − εᵀ(K + λI)⁻¹ε, and the latter a sum over rounds.
+        squares += noise**2
+        fitted += (noise - noise_mean[arm]) ** 2 / spread
+        positions[step] = arm
+        variances[step] = spread - lam
+        norms[step] = squares - fitted
+        column = cov[:, arm].copy()
+        mean += column * ((truth[arm] + noise - mean[arm]) / spread)  # eq. 19
+        noise_mean += column * ((noise - noise_mean[arm]) / spread)
+        cov -= np.outer(column, column / spread)  # eqs. 20, 21
+    gained = np.append(0.0, np.cumsum(0.5 * np.log1p(variances / lam)))  # eq. 11
+    return _Replay(world, positions, np.sqrt(variances), gained, norms, band)
+
+
+def _difference_of_information(replay: _Replay) -> float:
+    """Eq. 10 less eq. 11, over their size; repeated arms make eq. 10 a determinant of n rows."""
+    model = replay.world.model
+    lam = theory.theory_noise_variance(len(replay.stds))
+    counts = np.bincount(replay.positions, minlength=len(replay.world.arms))
+    roots = np.sqrt(counts / lam)
+    scaled = roots[:, None] * model.kernel(model.arms) * roots
+    _, logarithm = np.linalg.slogdet(np.eye(len(roots)) + scaled)
+    return float(abs(0.5 * logarithm - replay.gained[-1]) / replay.gained[-1])
+
+
+def _share_of_gain(replay: _Replay) -> float:
+    model = replay.world.model
+    rounds = len(replay.stds)
+    lam = theory.theory_noise_variance(rounds)
+    most = theory.greedy_information_gain(model.kernel, model.arms, rounds, lam).upper_bounds
+    return float(np.max(replay.gained[1:] / most[1:]))
+
+
+def _share_of_noise(replay: _Replay, delta: float) -> float:
+    """The largest squared norm over its bound, R²(ln det(λI + K_t) + 2 ln(1/δ)): eq. 6."""
+    rounds = replay.rounds
+    logarithms = 2.0 * replay.gained[1:] + rounds * math.log(theory.theory_noise_variance(len(rounds)))
+    bounds = replay.world.noise_std**2 * (logarithms - 2.0 * math.log(delta))
+    return float(np.max(replay.norms / bounds))
+
+
+def _share_of_stds(replay: _Replay) -> float:
+    bounds = theory.std_sum_bound(replay.rounds, replay.information)
+    return float(np.max(np.cumsum(replay.stds) / bounds))
+
+
+def _within_assumptions(world: FiniteProblem) -> bool:
+    """k(x, x) ≤ 1 and ‖f‖_k ≤ B; the norm is at least what a ridge leaves of it."""
+    model = world.model
+    K = np.asarray(model.kernel(model.arms))
+    f = world.truth - np.asarray(model.mean)
+    norm = math.sqrt(max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f))))
+    bound = model.norm_bound or 0.0
+    return float(K.diagonal().max()) <= 1.0 + _ROUNDING and norm <= bound * (1.0 + _ROUNDING)
+
+
+# --- what holds with high probability -----------------------------------------------------
+
+
+def _bands(
+    replays: list[_Replay], used: Any, algorithm: str, delta: float, size: str
+) -> Iterator[Verdict]:
+    """Theorem 2 at δ, or Lemma 6 at δ/2; with I_t, with which the band is narrower than with γ_t."""
+    chance = delta if algorithm == "igp-ucb" else delta / 2.0
+    shares = []
+    for replay in replays:
+        widths = _widths(replay, replay.information, chance)
+        shares.append(float(np.max(replay.band / widths)))
+    text = "Theorem 2: |μ_{t−1}(x) − f(x)| ≤ β_t σ_{t−1}(x) for all arms and rounds at once"
+    if algorithm == "gp-ts":
+        text = "Lemma 6: |μ_{t−1}(x) − f(x)| ≤ v_t σ_{t−1}(x), E^f(t), for all arms and rounds at once"
+    text += ", with the information gained in place of γ"
+    yield _with_probability(text, used(shares), chance, size)
+
+
+def _widths(replay: _Replay, gamma: Gamma, delta: float) -> Floats:
+    model = replay.world.model
+    norm_bound, noise_bound = model.norm_bound or 0.0, model.noise_bound or 0.0
+    return theory.confidence_width(replay.rounds, gamma, norm_bound, noise_bound, delta)
+
+
+def _certified(replay: _Replay) -> Gamma:
+    """γ as the learners with gain = "greedy" use it."""
+    model = replay.world.model
+    return theory.GreedyGrowth(
+        kernel=model.kernel,
+        candidates=model.arms,
+        noise_variance=model.noise_variance,
+        horizon=len(replay.stds),
+    )
+
+
+def _igp_ucb(
+    replays: list[_Replay], regret: Floats, used: Any, delta: float, size: str
+) -> Iterator[Verdict]:
+    """Appendix D: the regret of a round, wherever the band holds, and Theorem 3."""
+    steps, totals = [], []
+    for replay, total in zip(replays, regret, strict=True):
+        gamma = _certified(replay)
+        widths = _widths(replay, gamma, delta)
+        each = np.diff(total, prepend=0.0)
+        inside = np.maximum.accumulate(replay.band / widths) <= 1.0
+        allowed = 2.0 * widths * replay.stds
+        steps.append(float(np.max(np.where(inside, each / allowed, 0.0))))
+        curve = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
+        totals.append(float(np.max(total / curve)))
+    found = used(steps)
+    text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
+    yield _always(text, found, f"{found.worst}; {size}")
+    text = "Theorem 3: R_T ≤ 2β_T √(4(T + 2)γ_T), for every prefix"
+    yield _with_probability(text, used(totals), delta, size)
+
+
+def _gp_ts(
+    replays: list[_Replay], regret: Floats, used: Any, delta: float, size: str
+) -> Iterator[Verdict]:
+    """Lemma 13, from which Theorem 4 follows, with all arms as D_t: |D_t| is their number n."""
+    shares = []
+    for replay, total in zip(replays, regret, strict=True):
+        rounds = replay.rounds.astype(np.float64)
+        B = replay.world.model.norm_bound or 0.0
+        arms = len(replay.world.arms)
+        v = _widths(replay, _certified(replay), delta / 2.0)
+        c = v * (1.0 + np.sqrt(2.0 * np.log(arms * rounds**2)))  # Lemma 5 with D' = D_t
+        p = theory.ANTI_CONCENTRATION
+        exploration = 11.0 * c / p * np.cumsum(replay.stds)
+        constant = (2.0 * B + 1.0) * math.pi**2 / 6.0
+        azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
+        shares.append(float((total / (exploration + constant + azuma))[-1]))
+    text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
+    yield _with_probability(text, used(shares), delta, size)
+
+
+# --- verdicts ----------------------------------------------------------------------------
+
+
+def _always(text: str, found: _Used, evidence: str) -> Verdict:
+    word: Word = "does not hold" if found.failed else "holds"
+    return Verdict(text, word, evidence)
+
+
+def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdict:
+    """A statement that may fail with probability δ, by the exact binomial tails."""
+    from scipy.special import bdtr, bdtrc
+
+    failed, trials = found.failed, len(found.seeds)
+    so_few = float(bdtr(failed, trials, delta))
+    so_many = float(bdtrc(failed - 1, trials, delta)) if failed else 1.0
+    word: Word = "undecided"
+    if so_few < _CHANCE:
+        word = "holds"
+    elif so_many < _CHANCE:
+        word = "does not hold"
+    side = f"so few have probability {significant(so_few, 2)}"
+    if so_many < so_few:
+        side = f"so many have probability {significant(so_many, 2)}"
+    evidence = (
+        f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
+        f"{side}"
+    )
+    if word == "undecided" and not failed:
+        needed = math.ceil(math.log(_CHANCE) / math.log1p(-delta))
+        evidence += f"; no contradiction, and {needed} seeds without a failure would decide"
+    return Verdict(f"{text} (probability 1 − δ)", word, evidence)
