@@ -56,11 +56,12 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
     if recorded.experiment.feedback:
         return  # the paper's feedback comes at once
     world = recorded.world(recorded.run.seeds[0])
-    if isinstance(world, SensorSeries):
-        yield from _recovery(recorded, world)
+    if recorded.experiment.problem["name"] == "traffic-series":
+        yield from _recovery(recorded)
     if not isinstance(world, DriftingFunction) or world.k != 1:
         return
-    truths: set[float] = set()
+    bounded: set[float] = set()
+    covered: set[float] = set()
     for index in range(len(recorded.run.settings)):
         setting_world = recorded.world(recorded.run.seeds[0], index)
         assert isinstance(setting_world, DriftingFunction)
@@ -68,11 +69,15 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
             continue
         yield from _growth_with_time(recorded, index, setting_world)
         yield from _mismatch(recorded, index, setting_world)
-        if setting_world.epsilon not in truths:  # settings may differ in what learners assume alone
+        # Once for each truth: settings may differ in what learners assume alone.
+        epsilon = setting_world.epsilon
+        if epsilon not in bounded:
+            bounded.add(epsilon)
             yield from _lower_bound(recorded, index, setting_world)
-            found = [*_confidence(recorded, index, setting_world)]
-            yield from found
-            truths |= {setting_world.epsilon} if found else set()
+        if epsilon not in covered:
+            for verdict in _confidence(recorded, index, setting_world):
+                covered.add(epsilon)
+                yield verdict
     yield from _growth_with_drift(recorded, world)
     yield from _block_lengths(recorded)
 
@@ -187,9 +192,10 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
         f"{significant(bound.per_round / world.epsilon)} ε (L = {significant(bound.curvature)}, "
         f"η = {significant(bound.margin)}; f₁ is best at least that far inside in "
         f"{best_inside.inside} of {counted(best_inside.draws, 'seed')}, so P(A₄) ≥ "
-        f"{significant(bound.interior)} at 99 %). With what is proven of P(A₄), {significant(proven.interior)}, the bound is "
-        f"{significant(proven.per_round)}. The theorem is about all points of [0, 1]^d; here arms are "
-        f"{len(world.offer(1).arms):,} of them {_size(recorded)}"
+        f"{significant(bound.interior)} at 99 %). With what is proven of P(A₄), "
+        f"{significant(proven.interior)}, the bound is {significant(proven.per_round)}. The theorem is "
+        f"about all points of [0, 1]^d; here arms are {len(world.offer(1).arms):,} of them "
+        f"{_size(recorded)}"
     )
     yield Verdict(
         "Theorem 4.1: no policy has lower mean regret than (T − 1) times the bound of eqs. 101 to 103",
@@ -507,7 +513,7 @@ def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
 # --- sudden changes -------------------------------------------------------------------------
 
 
-def _recovery(recorded: Recorded, world: SensorSeries) -> Iterator[Verdict]:
+def _recovery(recorded: Recorded) -> Iterator[Verdict]:
     """After the sensor that was best has dropped most: regret, less that from before the drop.
 
     A sudden change is a round in which the best sensor of the round before has dropped by an amount
