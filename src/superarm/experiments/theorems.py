@@ -144,6 +144,7 @@ def regret_bounds(run: Run) -> RegretBounds:
     shared = _Shared(run=run, experiment=experiment)
     drawn: dict[str, Bound] = {}
     missing: dict[str, str] = {}
+    orders: dict[str, Bound] = {}
     note = ""
     for policy in run.policies:
         options = experiment.policies.get(policy, {})
@@ -160,13 +161,14 @@ def regret_bounds(run: Run) -> RegretBounds:
                 drawn[policy], note = _route_bound(shared, policy, name, given), _ROUTE_NOTE
             elif name in _DRIFT_POLICIES:
                 drawn[policy], note = _drift_bound(shared, policy, name, given), _DRIFT_NOTE
+                orders |= _drift_order(shared, policy, name, given)
             elif name in _TREE_POLICIES:
                 drawn[policy] = _movement_rate(shared, policy, name)
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
         except _NoBoundError as reason:
             missing[policy] = f"no bound because {reason}"
-    return RegretBounds(drawn, missing, note)
+    return RegretBounds(drawn, missing, note, orders)
 
 
 # --- theorems that hold with high probability ----------------------------------------------
@@ -435,7 +437,26 @@ def _drift_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bou
     if values[-1] > most:
         words += ". This bound is too loose to say anything: no policy loses more than "
         words += f"2T√(2 ln n) = {most:,.0f} in the mean"
+    if _drift_order(shared, policy, name, given):
+        words += ". The order of Corollary 4.1 is drawn, too, scaled to end where the regret does"
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
+
+
+def _drift_order(shared: _Shared, policy: str, name: str, given: Options) -> dict[str, Bound]:
+    """Corollary 4.1, where it covers the policy; scaled, as it states no constants."""
+    world = shared.world
+    if not isinstance(world, DriftingFunction) or world.epsilon == 0.0:
+        return {}
+    nu = world.nu if world.kernel == "matern" else math.inf
+    chosen_block = name == "r-gp-ucb" and (given["block"] is not None or given["epsilon"] is not None)
+    if nu <= 2.0 or chosen_block or world.model.drift != Temporal(epsilon=world.epsilon):
+        return {}
+    algorithm: theory.DriftAlgorithm = "r-gp-ucb" if name == "r-gp-ucb" else "tv-gp-ucb"
+    rate = theory.rate_drift(shared.rounds, world.epsilon, algorithm, dimension=world.dimension, nu=nu)
+    end = float(shared.run.cumulative(policy, 0)[:, -1].mean())
+    words = "The order of Corollary 4.1, without logarithms, scaled to end where the regret does"
+    label = f"order of Corollary 4.1, {policy}"
+    return {policy: Bound(label, shared.rounds, rate * end / (float(rate[-1]) or 1.0), words)}
 
 
 def _true_drift(world: World, told: Kernel | None) -> float:

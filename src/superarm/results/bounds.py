@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from superarm.core import Floats
@@ -23,3 +24,4 @@ class RegretBounds(NamedTuple):
     drawn: Mapping[str, Bound]  # by policy
     missing: Mapping[str, str]  # why other policies have none, as sentences without their full stops
     note: str = ""  # what all of them take for granted, as whole sentences
+    orders: Mapping[str, Bound] = MappingProxyType({})  # by policy: growth alone, scaled to the regret

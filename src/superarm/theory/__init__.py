@@ -10,6 +10,7 @@ from .bayesian import variance_constant as variance_constant
 from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import confidence_parameter as confidence_parameter
+from .drifting import DriftAlgorithm as DriftAlgorithm
 from .drifting import DriftingGrowth as DriftingGrowth
 from .drifting import LowerBound as LowerBound
 from .drifting import Mismatch as Mismatch

@@ -37,8 +37,13 @@ from superarm.results.curves import (
 )
 from superarm.results.verdicts import LEAST_SEEDS
 from superarm.rules import SrinivasFinite
-from superarm.theory import Mismatch, mismatch_bounds, rate_drift, regret_lower_bound
-from superarm.theory.drifting import DriftAlgorithm
+from superarm.theory import (
+    DriftAlgorithm,
+    Mismatch,
+    mismatch_bounds,
+    rate_drift,
+    regret_lower_bound,
+)
 
 from .recorded import Recorded
 
