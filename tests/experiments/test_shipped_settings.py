@@ -188,10 +188,8 @@ claim below: policy=tv-gp-ucb versus=gp-ucb-static
 claim below: policy=r-gp-ucb versus=gp-ucb-static
 claim below: policy=genie versus=tv-gp-ucb,r-gp-ucb,gp-ucb-static,random
 claim under: metric=seconds of=growth policy=tv-gp-ucb limit=2.0
-claim under: metric=seconds of=growth policy=tv-gp-ucb-cholesky limit=2.0
 claim under: metric=seconds of=growth policy=r-gp-ucb limit=0.5
 claim below: metric=seconds policy=r-gp-ucb versus=tv-gp-ucb
-claim below: metric=seconds policy=r-gp-ucb versus=tv-gp-ucb-cholesky
 """,
     "timevarying/matched-matern": """
 extends timevarying/matched-se
