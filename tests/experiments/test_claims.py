@@ -1155,3 +1155,52 @@ def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
     run = make_sweep(tmp_path, "lengthscale", totals)
     (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
     assert verdict.verdict == "undecided"
+
+
+GAPS = {
+    "steady": np.full(100, 1.0),
+    "worse": np.where(ROUNDS <= 20, 1.0, 1.5),  # the gap opens in round 21
+    "late": np.where(ROUNDS <= 20, 3.0, 0.5),  # it is largest after round 20, and closes again
+}
+
+
+@pytest.mark.parametrize(("rival", "word"), [("worse", "holds"), ("late", "does not hold")])
+def test_a_gap_widens_if_its_trend_is_upward(rival: str, word: str, tmp_path: Path) -> None:
+    run = make_curves(tmp_path, GAPS)
+    (verdict,) = judge(run, [claim("widens", policy="steady", versus=rival)])
+    assert verdict.verdict == word
+    assert f"gap {rival} − steady after round 10: " in verdict.evidence
+    assert ", 100: " in verdict.evidence
+
+
+def test_the_trend_of_a_gap_is_the_slope_of_a_line(tmp_path: Path) -> None:
+    run = make_curves(tmp_path, GAPS, seeds=4)
+    (verdict,) = judge(run, [claim("widens", policy="steady", versus="worse")])
+    rounds = np.arange(10, 101, 10)
+    slopes = []
+    for own, other in zip(run.cumulative("steady"), run.cumulative("worse"), strict=True):
+        slopes.append(np.polyfit(rounds, (other - own)[rounds - 1], 1)[0])
+    shown = f"trend of the gap worse − steady over the run seed by seed {90.0 * np.mean(slopes):.1f}"
+    assert shown in verdict.evidence
+
+
+def test_equal_totals_do_not_widen(tmp_path: Path) -> None:
+    run = make_curves(tmp_path, {"one": np.ones(100), "two": np.ones(100)})
+    (verdict,) = judge(run, [claim("widens", policy="one", versus="two")])
+    assert verdict.verdict == "does not hold"
+
+
+@pytest.mark.parametrize(
+    "keys", [{"rounds": [1, 4]}, {"of": "growth"}, {"relative_to": "random"}, {"metric": "seconds"}]
+)
+def test_a_widening_gap_is_one_of_running_totals(keys: dict[str, Any]) -> None:
+    data = {
+        "id": "x/y",
+        "rounds": 9,
+        "seeds": 1,
+        "problem": {"name": "rkhs-function"},
+        "policies": {"random": {}, "gp-ei": {}},
+        "claims": [claim("widens", policy="random", versus="gp-ei", **keys)],
+    }
+    with pytest.raises(SpecError, match="running totals of a metric alone"):
+        Experiment.from_mapping(data, "here")

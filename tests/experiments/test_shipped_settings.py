@@ -182,12 +182,16 @@ policies r-gp-ucb:
 policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
 policies random:
 policies genie:
+on_request tv-gp-ucb-cholesky: policy=tv-gp-ucb form=cholesky
 derived name=average_regret metric=regret per_round=True
 claim below: policy=tv-gp-ucb versus=r-gp-ucb
 claim below: of=swing policy=tv-gp-ucb versus=r-gp-ucb
 claim below: policy=tv-gp-ucb versus=gp-ucb-static
 claim below: policy=r-gp-ucb versus=gp-ucb-static
 claim below: policy=genie versus=tv-gp-ucb,r-gp-ucb,gp-ucb-static,random
+claim under: metric=seconds of=growth policy=tv-gp-ucb limit=2.0
+claim under: metric=seconds of=growth policy=r-gp-ucb limit=0.5
+claim below: metric=seconds policy=r-gp-ucb versus=tv-gp-ucb
 """,
     "timevarying/matched-matern": """
 extends timevarying/matched-se
@@ -256,6 +260,10 @@ claim below: policy=tv-gp-ucb versus=r-gp-ucb
 claim below: policy=tv-gp-ucb,r-gp-ucb versus=gp-ucb-static
 claim between: policy=gp-ucb-static versus=random least=0.8 most=1.0
 claim similar: policy=rexp3 versus=gp-ucb-static tolerance=0.25
+claim below: policy=gp-ucb-static versus=random ratio=0.5 rounds=1,20
+claim below: policy=gp-ucb-static versus=tv-gp-ucb ratio=1.25 rounds=1,20
+claim between: policy=gp-ucb-static versus=random least=0.8 most=1.0 rounds=145,288
+claim widens: policy=tv-gp-ucb versus=r-gp-ucb
 """,
     "timevarying/navigation": """
 rounds 480
@@ -858,7 +866,7 @@ policy rexp3: variation=1.0
 problem temperature-series: source=auto k=1 noise_fraction=0.05
 problem traffic-series: source=auto day=6 k=1 noise_fraction=0.05
 policy r-gp-ucb: in_block=False c1=0.8 c2=4.0
-policy tv-gp-ucb: c1=0.8 c2=4.0
+policy tv-gp-ucb: c1=0.8 c2=4.0 form=auto
 policy composed: posterior=auto stepwise=False most_pending=256
 policy gp-bucb: omega=1.0 xi=1.0 posterior=auto
 policy gp-ei: xi=0.01 posterior=auto

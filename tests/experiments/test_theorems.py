@@ -31,6 +31,7 @@ from superarm.theory import (
     drifting_information_gain,
     movement_rate,
     prior_eigenvalue_bound,
+    rate_drift,
     regret_bound_gp_ts,
     regret_bound_oclok_ucb,
     regret_bound_r_gp_ucb,
@@ -368,7 +369,6 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
     for name, block in (("r-gp-ucb", 3), ("short", block_length(model, epsilon))):
         expected = regret_bound_r_gp_ucb(T, gamma, block=block, epsilon=epsilon, **rest)
         np.testing.assert_allclose(found.drawn[name].values, expected)
-        assert ("In 2 of its runs, not forgetting" in found.drawn[name].assumes) == (epsilon > 0)
     for name, bound in found.drawn.items():
         assert bound.label.endswith("bound (assumptions not met)")
         assert "widths √β_t (here √(0.8 ln(4 t)))" in bound.assumes
@@ -376,6 +376,15 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
         above = bound.values[-1] > 16.0 * np.sqrt(2.0 * np.log(36))
         assert ("no policy loses more than" in bound.assumes) == above
     assert "“Time-Varying Gaussian Process Bandit Optimization” (2016)" in found.note
+    # Corollary 4.1 is about the N of section 5.1, and about functions that drift.
+    assert list(found.orders) == (["tv-gp-ucb", "short"] if epsilon else [])
+    for name, order in found.orders.items():
+        algorithm: Any = "tv-gp-ucb" if name == "tv-gp-ucb" else "r-gp-ucb"
+        rate = rate_drift(order.rounds, epsilon, algorithm, dimension=2)
+        np.testing.assert_allclose(order.values / order.values[-1], rate / rate[-1])
+        run = Run.load(tmp_path)
+        assert order.values[-1] == pytest.approx(run.cumulative(name)[:, -1].mean())
+        assert "The order of Corollary 4.1 is drawn, too" in found.drawn[name].assumes
 
 
 @pytest.mark.parametrize(

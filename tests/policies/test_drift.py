@@ -18,7 +18,7 @@ from superarm.errors import InputError
 from superarm.kernels import Empirical, Temporal
 from superarm.policies import IndexPolicy, genie, r_gp_ucb, tv_gp_ucb, wrapped
 from superarm.policies.drift import BLOCKS, block_length
-from superarm.posteriors import DriftingGP
+from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.problems import DriftingFunction, traffic_series
 from superarm.registry import build
 from superarm.rules import UCB, InBlock, LogarithmicUCB
@@ -277,3 +277,37 @@ def test_whoever_does_not_know_of_the_drift_says_so() -> None:
     knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
     still = build("policy", {"name": "gp-bucb"}, model=replace(model, drift=None))
     assert knowing.settled == still.settled == tv_gp_ucb(model).settled == ""
+
+
+def test_tv_gp_ucb_by_cholesky_factors_is_the_same_algorithm() -> None:
+    world = DriftingFunction(seed=0, horizon=25, side=6, epsilon=0.05)
+    policies = [tv_gp_ucb(world.model), tv_gp_ucb(world.model, form="cholesky")]
+    posteriors = [policy.posterior for policy in policies]
+    rng = np.random.default_rng(0)
+    for step in range(1, 26):
+        offer = world.offer(step)
+        beliefs = [posterior.belief(offer) for posterior in posteriors]
+        np.testing.assert_allclose(beliefs[0].mean, beliefs[1].mean, atol=1e-6)
+        np.testing.assert_allclose(beliefs[0].std, beliefs[1].std, atol=1e-6)
+        chosen = rng.integers(0, 36, 1)
+        for posterior in posteriors:
+            posterior.observe(posterior.keys(offer)[chosen], world.means(offer)[chosen])
+    assert policies[1].rule == policies[0].rule
+    assert isinstance(policies[1].posterior, StreamingGP)
+    assert policies[1].posterior.form == "cholesky"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mean": np.zeros(36)}, "no prior mean per arm"),
+        ({"drift": None}, "known epsilon"),
+        ({"arms": None}, "fixed arms"),
+    ],
+)
+def test_cholesky_factors_need_a_drift_and_fixed_arms(changes: dict[str, Any], message: str) -> None:
+    model = DriftingFunction(seed=0, horizon=5, side=6).model
+    with pytest.raises(InputError, match=message):
+        tv_gp_ucb(replace(model, **changes), form="cholesky")
+    with pytest.raises(InputError, match="form"):
+        tv_gp_ucb(model, form="other")  # type: ignore[arg-type]

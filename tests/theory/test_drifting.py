@@ -20,12 +20,14 @@ from superarm.theory import (
     arriving_information_gain,
     drift_excess,
     drifting_information_gain,
+    interior_probability,
     mismatch_bounds,
     rate_drift,
     rate_genie,
     realised_information,
     regret_bound_r_gp_ucb,
     regret_bound_tv_gp_ucb,
+    regret_lower_bound,
 )
 
 KERNEL = SquaredExponential(lengthscale=0.3)
@@ -470,3 +472,257 @@ def test_noise_whose_inverse_is_no_number() -> None:
         drift_excess(3.0, 0.1, 1e-320)
     with pytest.raises(InputError, match="noise_variance"):
         mismatch_bounds(3, 0.1, 1e-320, 1.0)
+
+
+# --- eq. 11 and Theorem 4.1 ---------------------------------------------------------------
+
+
+def spectral_moment(kernel: Any, powers: tuple[int, ...]) -> float:
+    """E Π ω_i^{p_i} of the kernel's spectral distribution, from a mixture of normal ones.
+
+    ω is z √(2ν/χ²)/l with normal z and χ² of 2ν degrees of freedom; z/l for ν = ∞.
+    """
+    found = float(kernel.variance)
+    for power in powers:
+        found *= math.prod(range(power - 1, 0, -2))  # E z^p = (p − 1)!!
+    total = sum(powers)
+    found /= kernel.lengthscale**total
+    nu = getattr(kernel, "nu", math.inf)
+    if math.isfinite(nu):
+        x = np.linspace(1e-6, 400.0, 400_001)
+        density = np.exp((nu - 1.0) * np.log(x) - 0.5 * x - math.lgamma(nu) - nu * math.log(2.0))
+        found *= float(np.trapezoid((2.0 * nu / x) ** (total / 2) * density, x))
+    return found
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize(
+    "kernel",
+    [SquaredExponential(lengthscale=0.4, variance=0.7), Matern(nu=6.5, lengthscale=0.4, variance=0.7)],
+)
+def test_constants_of_second_derivatives_by_hand(kernel: Any, d: int) -> None:
+    r = 1.5
+    found = SmoothDomain.of_kernel(kernel, d, r)
+    tails = []
+    for i, j in itertools.combinations_with_replacement(range(d), 2):
+        variance_powers = np.bincount([i, i, j, j], minlength=d)
+        s = math.sqrt(spectral_moment(kernel, tuple(variance_powers)))
+        slopes = []
+        for k in range(d):
+            powers = np.bincount([i, i, j, j, k, k], minlength=d)
+            slopes.append(math.sqrt(spectral_moment(kernel, tuple(powers))))
+        m = r * sum(slopes) / math.sqrt(2.0 * math.pi)
+        tails.append((2.0 * math.exp(m / s), math.sqrt(s * (m + 2.0 * s))))
+    assert found.a2 == pytest.approx(max(a for a, _ in tails), rel=1e-4)
+    assert found.b2 == pytest.approx(max(b for _, b in tails), rel=1e-4)
+
+
+def matern52_bend_covariance(h: Floats, i: int, j: int, length: float) -> float:
+    """Cov(∂_i∂_j f(x), ∂_i∂_j f(x + h)), by differences of the kernel's closed form in long doubles."""
+    a = np.sqrt(np.longdouble(5.0)) / np.longdouble(length)
+    step = np.longdouble(2e-3)
+
+    def kernel(at: Any) -> Any:
+        distance = np.sqrt(np.sum(np.asarray(at, dtype=np.longdouble) ** 2))
+        return (1 + a * distance + a**2 * distance**2 / 3) * np.exp(-a * distance)
+
+    weights = {-1: 1, 0: -2, 1: 1}
+    unit_i, unit_j = np.eye(len(h))[i], np.eye(len(h))[j]
+    total = np.longdouble(0.0)
+    if i != j:
+        for p, first in weights.items():
+            for q, second in weights.items():
+                total += first * second * kernel(h + step * (p * unit_i + q * unit_j))
+    else:
+        for p, weight in {-2: 1, -1: -4, 0: 6, 1: -4, 2: 1}.items():
+            total += weight * kernel(h + step * p * unit_i)
+    return float(total / step**4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_second_derivatives_of_matern_5_2_have_the_stated_increments(seed: int) -> None:
+    """E(X_x − X_y)² ≤ (2a⁵/3)(Σ|h| + |h_i| + |h_j|), and (2a⁵)(Σ|h| + 2|h_i|) for i = j."""
+    rng = np.random.default_rng(seed)
+    length, d = 0.7, 3
+    a = math.sqrt(5.0) / length
+    for _ in range(20):
+        h = rng.uniform(-1.0, 1.0, d) * rng.uniform(0.05, 1.0)
+        size = np.abs(h)
+        for i, j in itertools.combinations_with_replacement(range(d), 2):
+            variance = a**4 if i == j else a**4 / 3.0
+            increment = 2.0 * (variance - matern52_bend_covariance(h, i, j, length))
+            if i == j:
+                allowed = 2.0 * a**5 * (size.sum() + 2.0 * size[i])
+            else:
+                allowed = 2.0 * a**5 / 3.0 * (size.sum() + size[i] + size[j])
+            assert increment <= allowed
+
+
+def test_constants_of_matern_5_2_by_hand() -> None:
+    v, length, r = 0.7, 0.4, 1.5
+    kernel = Matern(nu=2.5, lengthscale=length, variance=v)
+    a = math.sqrt(5.0) / length
+    for d in (1, 2, 3):
+        s = math.sqrt(v) * a**2
+        m = math.sqrt(2.0 * r / math.pi) * (math.sqrt(6 * v * a**5) + (d - 1) * math.sqrt(2 * v * a**5))
+        tails = [(m, s)]
+        if d > 1:
+            near, far = math.sqrt(4 * v * a**5 / 3), math.sqrt(2 * v * a**5 / 3)
+            tails.append(
+                (math.sqrt(2.0 * r / math.pi) * (2 * near + (d - 2) * far), s / math.sqrt(3.0))
+            )
+        found = SmoothDomain.of_kernel(kernel, d, r)
+        assert found.a2 == pytest.approx(max(2.0 * math.exp(m / s) for m, s in tails))
+        assert found.b2 == pytest.approx(max(math.sqrt(s * (m + 2.0 * s)) for m, s in tails))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SquaredExponential(lengthscale=0.3),
+        Matern(nu=3.5, lengthscale=0.3),
+        Matern(nu=2.5, lengthscale=0.3),
+    ],
+)
+def test_draws_stay_within_equation_11(kernel: Any) -> None:
+    """Second differences on a grid: averages of f″, whose sup is not larger."""
+    points, draws_count = 101, 2000
+    x = np.linspace(0.0, 1.0, points)[:, None]
+    values, vectors = np.linalg.eigh(kernel(x))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    draws = np.random.default_rng(1).standard_normal((draws_count, points)) @ root.T
+    size = np.abs(np.diff(draws, n=2, axis=1)).max(axis=1) * (points - 1.0) ** 2
+    found = SmoothDomain.of_kernel(kernel, 1)
+    assert found.a2 is not None
+    assert found.b2 is not None
+    for level in np.quantile(size, [0.1, 0.5, 0.9, 0.99]):
+        frequency = float((size > level).mean())
+        spread = 4.0 * math.sqrt(frequency * (1.0 - frequency) / draws_count)
+        assert frequency - spread <= found.a2 * math.exp(-((level / found.b2) ** 2))
+
+
+def test_rough_kernels_have_no_constants_of_equation_11() -> None:
+    found = SmoothDomain.of_kernel(Matern(nu=2.8), 1)
+    assert found.a2 is None
+    assert found.b2 is None
+    with pytest.raises(InputError, match="a2 and b2"):
+        regret_lower_bound(10, Matern(nu=2.8), epsilon=0.1, dimension=1)
+    with pytest.raises(InputError, match="a2 and b2 belong together"):
+        SmoothDomain(dimension=1, side=1.0, a0=1.0, b0=1.0, a1=1.0, b1=1.0, a2=2.0)
+    with pytest.raises(InputError, match="b2"):
+        SmoothDomain(dimension=1, side=1.0, a0=1.0, b0=1.0, a1=1.0, b1=1.0, a2=2.0, b2=0.0)
+
+
+def test_the_best_arm_is_inside_at_least_as_often_as_proven() -> None:
+    """Long lengthscales make the proven number large enough to be compared with frequencies."""
+    draws = 4000
+    for length in (0.1, 0.3, 1.0):
+        kernel = SquaredExponential(lengthscale=length)
+        x = np.linspace(0.0, 1.0, 201)[:, None]
+        values, vectors = np.linalg.eigh(kernel(x))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        sampled = np.random.default_rng(2).standard_normal((draws, 201)) @ root.T
+        best = x[sampled.argmax(axis=1), 0]
+        for margin in (0.02, 0.1):
+            inside = float(((best >= margin) & (best <= 1.0 - margin)).mean())
+            proven = interior_probability(kernel, 1, 1.0, margin)
+            assert 0.0 < proven <= inside + 4.0 * math.sqrt(0.25 / draws)
+
+
+def test_interior_probability_is_the_integral_from_below() -> None:
+    from scipy import integrate, stats
+
+    kernel = Matern(nu=4.0, lengthscale=0.5, variance=2.0)
+    margin, r, d = 0.05, 1.2, 2
+    rho = float(kernel([[0.0, 0.0]], [[r / 2 - margin, 0.0]])[0, 0]) / 2.0
+    slope = math.sqrt(2.0 * 4.0 / 3.0) / 0.5
+    m = r * d * slope / math.sqrt(2.0 * math.pi * 2.0)
+
+    def integrand(u: float) -> float:
+        return float(-np.expm1(-0.5 * max(0.0, (1.0 - rho) * u - m) ** 2) * stats.norm.pdf(u))
+
+    exact = integrate.quad(integrand, m / (1.0 - rho), 30.0)[0]
+    found = interior_probability(kernel, d, r, margin)
+    assert 0.98 * exact <= found <= exact * (1.0 + 1e-6)
+
+
+def test_the_lower_bound_is_the_best_of_many_curvatures() -> None:
+    from scipy import stats
+
+    kernel, d, epsilon = SquaredExponential(lengthscale=0.5, variance=1.3), 2, 0.02
+    domain = SmoothDomain.of_kernel(kernel, d)
+    assert domain.a2 is not None
+    assert domain.b2 is not None
+    margin, interior, s2 = 0.05, 0.6, 1.3 / 0.25
+    found = regret_lower_bound(
+        ROUNDS, kernel, epsilon=epsilon, dimension=d, margin=margin, interior=interior
+    )
+    best = 0.0
+    for L in np.linspace(0.5, 8.0, 4001) * domain.b2:
+        bent = 3.0 * domain.a2 * math.exp(-((L / domain.b2) ** 2))
+        steep = (
+            2.0
+            * 2.0
+            * stats.norm.sf(2.0 * L * math.sqrt(2.0) * margin / math.sqrt(epsilon) / math.sqrt(s2))
+        )
+        if bent >= interior or 8.0 * (bent + steep) >= 4.0:
+            continue
+        squares = s2 * (2.0 - math.sqrt(8.0 * (bent + steep)))
+        best = max(best, epsilon / (8.0 * L) * (interior - bent) * squares)
+    assert found.per_round == pytest.approx(best, rel=1e-3)
+    np.testing.assert_allclose(found.values, (ROUNDS - 1.0) * found.per_round)
+    proven = regret_lower_bound(5, kernel, epsilon=epsilon, dimension=d, margin=margin)
+    assert proven.interior == interior_probability(kernel, d, 1.0, margin)
+    assert 0.0 < proven.per_round < found.per_round
+    assert regret_lower_bound(5, kernel, epsilon=0.0, dimension=d).per_round == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.3])
+def test_the_genie_is_above_the_lower_bound(epsilon: float) -> None:
+    """On 801 points of [0, 1], with P(A₄) of the same draws, less four standard errors."""
+    kernel, draws = SquaredExponential(lengthscale=0.3), 3000
+    x = np.linspace(0.0, 1.0, 801)[:, None]
+    values, vectors = np.linalg.eigh(kernel(x))
+    kept = values > 1e-12
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    rng = np.random.default_rng(4)
+    before = rng.standard_normal((draws, int(kept.sum()))) @ root.T
+    fresh = rng.standard_normal((draws, int(kept.sum()))) @ root.T
+    after = math.sqrt(1.0 - epsilon) * before + math.sqrt(epsilon) * fresh
+    chosen = before.argmax(axis=1)
+    regret = after.max(axis=1) - after[np.arange(draws), chosen]
+    best = x[chosen, 0]
+    inside = float(((best >= 0.02) & (best <= 0.98)).mean()) - 4.0 * math.sqrt(0.25 / draws)
+    bound = regret_lower_bound(2, kernel, epsilon=epsilon, dimension=1, margin=0.02, interior=inside)
+    stderr = regret.std(ddof=1) / math.sqrt(draws)
+    assert regret.mean() - 4.0 * stderr >= bound.per_round > 0.0
+
+
+def test_the_genies_regret_on_a_coarse_grid_is_of_order_epsilon_in_the_mean() -> None:
+    """A parabola whose peak moves by less than a step: few rounds lose, but a whole step's worth."""
+    step, bend = 0.1, 3.0
+    peaks = np.linspace(0.0, step, 200_001)[:-1]  # of −bend (x − peak)²/2, anywhere between two points
+    points = step * np.arange(-1, 3)
+    for move in (0.001, 0.01, 0.05):
+        before = -0.5 * bend * (points - peaks[:, None]) ** 2
+        after = -0.5 * bend * (points - peaks[:, None] - move) ** 2
+        chosen = before.argmax(axis=1)
+        regret = after.max(axis=1) - after[np.arange(len(peaks)), chosen]
+        assert regret.mean() == pytest.approx(0.5 * bend * move**2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"margin": 0.5}, "margin must be below half"),
+        ({"margin": 0.0}, "margin"),
+        ({"interior": 1.5}, "interior"),
+        ({"epsilon": 2.0}, "epsilon"),
+        ({"dimension": 0}, "dimension"),
+        ({"kernel": SquaredExponential(lengthscale=np.array([0.1, 0.2])), "dimension": 2}, "single"),
+    ],
+)
+def test_wrong_input_to_the_lower_bound_is_refused(options: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"kernel": KERNEL, "epsilon": 0.1, "dimension": 1, **options}
+    with pytest.raises(InputError, match=message):
+        regret_lower_bound(10, **given)

@@ -26,6 +26,8 @@ hold: a tie is not "below".
 ``crosses``         below ``versus`` at the least value of ``key`` and above it at the greatest
 ``under``           the total of every ``policy`` is less than the number ``limit``
 ``over``            … more than …
+``widens``          the gap between the running totals of ``versus`` and ``policy`` has an upward trend
+                    over ten evenly spaced rounds: its least-squares slope is above zero
 ==================  ============================================================================
 
 In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
@@ -48,6 +50,7 @@ from itertools import combinations, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats
 from superarm.errors import SpecError
@@ -84,6 +87,7 @@ from superarm.theory import variance_sum_bound
 
 _SECONDS = "seconds"
 _SPARSE = ("variational", "variational-kept", "variational-fitted")
+_GAPS = 10  # rounds at which a gap is looked at
 Word = Literal["holds", "does not hold", "undecided"]
 
 
@@ -346,6 +350,8 @@ def _told(totals: _Totals) -> Iterator[str]:
     if totals.claim["check"] == "steadier":
         ratios = ", ".join(f"{name} {significant(_largest_over_least(totals, name))}" for name in names)
         yield f"the largest over the least: {ratios}"
+    if totals.claim["check"] == "widens":
+        yield from (_gaps_text(totals, *pair) for pair in _pairs(totals))
     if totals.claim["check"] == "crosses":
         yield from (_crossing(totals, *pair) for pair in _pairs(totals))
 
@@ -514,6 +520,40 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     return f"{told}, at {key} = {at} (95 % interval {low} to {high})"
 
 
+class _Gaps(NamedTuple):
+    """How far two running totals are apart at some rounds."""
+
+    rounds: NDArray[np.intp]
+    values: Floats
+    """Of ``versus`` less that of ``policy``, (seeds, rounds)."""
+
+
+def _gaps(totals: _Totals, policy: str, rival: str) -> _Gaps:
+    run, index = totals.run, totals.settings[0]
+    edges = np.linspace(0, run.rounds, min(_GAPS, run.rounds) + 1)
+    rounds = np.rint(edges[1:]).astype(np.intp)
+    own, other = (run.cumulative(name, index, totals.metric)[:, rounds - 1] for name in (policy, rival))
+    return _Gaps(rounds, other.astype(np.float64) - own.astype(np.float64))
+
+
+def _widening(totals: _Totals) -> Iterator[Margin]:
+    """The change of a gap from the first of these rounds to the last, by least squares."""
+    for policy, rival in _pairs(totals):
+        gaps = _gaps(totals, policy, rival)
+        away = gaps.rounds - gaps.rounds.mean()
+        span = float(gaps.rounds[-1] - gaps.rounds[0])
+        change = span * ((gaps.values - gaps.values[:, :1]) @ away) / max(1.0, float(away @ away))
+        scale = _larger(totals.at(policy), totals.at(rival))
+        yield Margin(f"trend of the gap {rival} − {policy} over the run", change, scale)
+
+
+def _gaps_text(totals: _Totals, policy: str, rival: str) -> str:
+    gaps = _gaps(totals, policy, rival)
+    means = gaps.values.mean(axis=0)
+    shown = ", ".join(f"{t}: {significant(gap)}" for t, gap in zip(gaps.rounds, means, strict=True))
+    return f"gap {rival} − {policy} after round {shown}"
+
+
 # --- claims as data ----------------------------------------------------------------------
 
 
@@ -538,6 +578,7 @@ _CHECKS = {
     "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
     "under": _Check(partial(_limited, sign=-1.0), ("policy", "limit")),
     "over": _Check(partial(_limited, sign=1.0), ("policy", "limit")),
+    "widens": _Check(_widening, ("policy", "versus")),
 }
 _OF_ANY_VALUES = ("alike", "steadier")
 """Checks for which the order of the values of ``key`` does not matter: they may be texts."""
@@ -582,7 +623,9 @@ def check_claim(claim: object, where: str) -> None:
     whole = of in ("swing", "growth")
     rounds = [*claim.get("rounds", (1, 1))]
     ordered = len(rounds) == 2 and 1 <= rounds[0] <= rounds[1]
+    plain = not {"of", "rounds", "relative_to"} & set(claim) and claim.get("metric") != _SECONDS
     for wrong, told in (
+        (check == "widens" and not plain, "'widens' is about running totals of a metric alone"),
         (of not in _OF, f"of is {of!r}; it can be {', '.join(map(repr, _OF))}"),
         (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
         (of == "growth" and "relative_to" in claim, "of = 'growth' cannot be used with relative_to"),

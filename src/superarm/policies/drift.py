@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Arms, Feedback, Floats, Offer
 from superarm.errors import InputError
 from superarm.inputs import require_choice
-from superarm.kernels import Empirical, Matern, Temporal
+from superarm.kernels import Columns, Empirical, Matern, Temporal
 from superarm.models import Model
-from superarm.posteriors import Resetting
+from superarm.posteriors import Resetting, StreamingGP
 from superarm.problems.base import World
 from superarm.registry import register
 from superarm.rules import UCB, InBlock, LogarithmicUCB
@@ -26,11 +26,39 @@ from .scores import LastTruth
 
 @register("policy", "tv-gp-ucb")
 def tv_gp_ucb(
-    model: Model, *, epsilon: float | None = None, c1: float = 0.8, c2: float = 4.0
+    model: Model,
+    *,
+    epsilon: float | None = None,
+    c1: float = 0.8,
+    c2: float = 4.0,
+    form: Literal["auto", "cholesky"] = "auto",
 ) -> IndexPolicy:
-    """TV-GP-UCB [bogunovic2016time, Algorithm 2]: old observations fade; widths √(c₁ ln(c₂ t))."""
+    """TV-GP-UCB [bogunovic2016time, Algorithm 2]: old observations fade; widths √(c₁ ln(c₂ t)).
+
+    ``form = "cholesky"`` solves eqs. 7 and 8 as they are printed, with a matrix that grows with every
+    round; the other form takes the same time in every round.
+    """
+    require_choice(form, "form", ("auto", "cholesky"))
     known = model if epsilon is None else replace(model, drift=Temporal(epsilon=epsilon))
-    return index_policy(known, UCB(schedule=LogarithmicUCB(c1=c1, c2=c2)), "drifting")
+    rule = UCB(schedule=LogarithmicUCB(c1=c1, c2=c2))
+    if form == "auto":
+        return index_policy(known, rule, "drifting")
+    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
+    return IndexPolicy(posterior=_growing_posterior(known), rule=rule, **parts)
+
+
+def _growing_posterior(model: Model) -> StreamingGP:
+    """Eqs. 7 and 8 with the kernel k(x, x′)(1 − ε)^{|t − t′|/2}; the time is the last column."""
+    if not isinstance(model.drift, Temporal) or model.arms is None:
+        message = "form 'cholesky' needs fixed arms and a known epsilon"
+        raise InputError(f"{message}; give epsilon, or Model(drift=Temporal(epsilon=…), arms=…)")
+    if not callable(model.mean) and np.ndim(model.mean) > 0:
+        raise InputError("form 'cholesky' takes no prior mean per arm; use form 'auto'")
+    columns = model.arms.shape[1]
+    space = Columns(kernel=model.kernel, columns=tuple(range(columns)))
+    kernel = space * Temporal(epsilon=model.drift.epsilon, column=columns)
+    mean: Any = model.mean
+    return StreamingGP(kernel, model.noise_variance, mean, form="cholesky", timed=True)
 
 
 @register("policy", "r-gp-ucb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from superarm.core import Floats
@@ -43,3 +44,4 @@ class RegretBounds(NamedTuple):
     missing: Mapping[str, str]  # why other policies have none, as sentences without their full stops
     note: str = ""  # what all of them take for granted, as whole sentences
     rates: RateTable | None = None  # orders of regret, where the paper compares several
+    orders: Mapping[str, Bound] = MappingProxyType({})  # by policy: growth alone, scaled to the regret

@@ -13,7 +13,7 @@ from superarm.errors import StateError
 from superarm.rules import BayesianGPUCB
 from superarm.simulation.trace import Run, Truth
 
-from .bounds import RegretBounds
+from .bounds import Bound, RegretBounds
 from .curves import (
     Band,
     PolicyStyle,
@@ -149,12 +149,22 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     caption = "The exponent is the slope over the last half of the rounds."
     if bounds is not None and bounds.drawn:
         caption += " Dotted: bounds from theory."
-        for policy, bound in bounds.drawn.items():
-            style = PolicyStyle(policy_styles(run.policies)[policy].colour, 2)
-            series.append(Series(bound.label, bound.rounds, bound.values, style))
+        series += _of_theory(run, bounds.drawn, dash=2)
+    if bounds is not None and bounds.orders:
+        caption += " Dashed: orders from theory, scaled to end where the regret does."
+        series += _of_theory(run, bounds.orders, dash=1)
     across, up = "round, log scale", _regret_text(run, index) + ", log scale"
     chart = Chart(series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True)
     return _single(run, index, "growth", chart, caption)
+
+
+def _of_theory(run: Run, curves: Mapping[str, Bound], dash: int) -> list[Series]:
+    """A curve for each policy, in its colour."""
+    styles = policy_styles(run.policies)
+    return [
+        Series(curve.label, curve.rounds, curve.values, PolicyStyle(styles[policy].colour, dash))
+        for policy, curve in curves.items()
+    ]
 
 
 def _truths(run: Run) -> list[Picture]:
