@@ -75,6 +75,25 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     return np.asarray(solved, dtype=np.float64)
 
 
+def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
+    """``L⁻¹ B``, or ``L⁻ᵀ B``, in place of ``B``, an (n, m) array in C or Fortran order.
+
+    Without the copies that :func:`solve_lower` makes: use the result, ``B`` no longer is what it was.
+    """
+    if not B.size:
+        return B
+    if not L.diagonal().all():
+        row = int(np.argmin(L.diagonal() != 0.0))
+        raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {row}")
+    dtrsm = _blas().dtrsm
+    with threads_for(len(L) * B.size / 2):
+        if B.flags.c_contiguous:  # BLAS reads Bᵀ, and solves Xᵀ Lᵀ = Bᵀ
+            solved = dtrsm(1.0, L, B.T, side=1, lower=1, trans_a=int(not transposed), overwrite_b=1).T
+        else:
+            solved = dtrsm(1.0, L, B, lower=1, trans_a=int(transposed), overwrite_b=1)
+    return np.asarray(solved)
+
+
 _UNTHREADED = 4096  # multiplications for which OpenBLAS never takes threads: its lowest limit is 9,216
 _AS_IT_IS: AbstractContextManager[None] = nullcontext()
 
@@ -107,6 +126,14 @@ def _lapack() -> Any:
     from scipy.linalg import lapack
 
     return lapack
+
+
+@functools.cache
+def _blas() -> Any:
+    """Loaded on first use."""
+    from scipy.linalg import blas
+
+    return blas
 
 
 class PsdRoot(NamedTuple):

@@ -23,7 +23,6 @@ What that algorithm leaves open, and what is done here:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
 from superarm.kernels import Covariance
-from superarm.linalg import solve_lower
+from superarm.linalg import solve_lower_in_place
 from superarm.posteriors.base import Memory
 from superarm.posteriors.fixed import as_rows
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, information_in
@@ -60,6 +59,7 @@ class _Learned(NamedTuple):
     q: Variational
     adam: Adam
     arms: Ints  # (M,) which arms of the history are inducing
+    first_factor: Floats | None = None  # L before Adam moved the points; unknown in a restored state
 
 
 @register("posterior", "variational")
@@ -146,8 +146,9 @@ class SparseVariational(KernelPosterior):
             block = slice(start, start + _BLOCK)
             A = q.whitened(self.kernel, keys[block])
             mean[block] += A.T @ q.mean
-            variance[block] -= np.square(A).sum(axis=0)
-            variance[block] += np.square(solve_lower(q.root, A)).sum(axis=0)
+            variance[block] -= np.einsum("ij,ij->j", A, A)
+            A = solve_lower_in_place(q.root, A)
+            variance[block] += np.einsum("ij,ij->j", A, A)
         return mean, variance
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
@@ -157,7 +158,7 @@ class SparseVariational(KernelPosterior):
             some = slice(None) if at is None else at
             A = self._learned.q.whitened(self.kernel, keys)
             covariance -= A[:, some].T @ A
-            A = solve_lower(self._learned.q.root, A)
+            A = solve_lower_in_place(self._learned.q.root, A)
             covariance += A[:, some].T @ A
         return covariance
 
@@ -182,8 +183,10 @@ class SparseVariational(KernelPosterior):
         if learned is None or not (self.restart and self.adam_rate):
             return learned
         points = self._data.latest_rows(learned.arms)
-        q = replace(learned.q, points=points, factor=factor_of(self.kernel, points))
-        return learned._replace(q=q)
+        factor = learned.first_factor
+        if factor is None:
+            factor = factor_of(self.kernel, points)
+        return learned._replace(q=learned.q.moved(points, factor))
 
     def _with_inducing_arms(self, learned: _Learned | None) -> _Learned:
         """Line 2: the most visited arms become inducing, with what is known of them."""
@@ -207,7 +210,8 @@ class SparseVariational(KernelPosterior):
 
     def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
-        q, adam, arms = learned
+        q, adam, arms = learned.q, learned.adam, learned.arms
+        first_factor = q.factor
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
         for _ in range(self.steps):
             batch = self._batch(rng)
@@ -218,10 +222,10 @@ class SparseVariational(KernelPosterior):
                 adam = adam.advanced(gradient / len(self._data))  # of the bound per observation
                 points = q.points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
-                stepped = replace(stepped, points=points, factor=factor_of(self.kernel, points))
+                stepped = stepped.moved(points, factor_of(self.kernel, points))
             q = stepped
         _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
-        return _Learned(q, adam, arms)
+        return _Learned(q, adam, arms, first_factor)
 
     def _gradient(self, q: Variational, A: Floats, batch: Batch, moving: Ints) -> Floats:
         try:
@@ -246,7 +250,7 @@ class SparseVariational(KernelPosterior):
     def _memory(self) -> Memory:
         arrays: dict[str, Any] = dict(super()._memory().arrays)
         if self._learned is not None:
-            q, adam, inducing = self._learned
+            q, adam, inducing = self._learned.q, self._learned.adam, self._learned.arms
             arrays["inducing_arms"] = inducing.astype(np.int64)
             arrays |= {name: getattr(q, name) for name in ("points", "precision", "shift")}
             arrays |= {f"adam_{name}": getattr(adam, name) for name in ("first", "second", "age")}
