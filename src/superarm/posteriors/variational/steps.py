@@ -199,9 +199,10 @@ def _pulled_back(
     The kernel's own derivative where it has one; else central differences, two kernel evaluations per
     column, because a kernel need not have derivatives in its inputs.
     """
-    known = kernel.input_gradient(points, others, weights, moving) if isinstance(kernel, Kernel) else None
-    if known is not None:
-        return known
+    if isinstance(kernel, Kernel):
+        gradient = kernel.input_gradient(points, others, weights, moving.tolist())
+        if gradient is not None:
+            return gradient
     slopes = (central_slope(kernel, points, others, column) for column in moving)
     return np.column_stack([np.einsum("mn,mn->m", weights, slope) for slope in slopes])
 
