@@ -78,7 +78,8 @@ class Kernel(ABC):
     To write a kernel, implement :meth:`_covariance` and :meth:`_diagonal`, and
     :meth:`_gradients` if it has hyper-parameters. :meth:`_input_gradient` is optional. They receive
     checked arrays that hold only the kernel's own ``columns``. Sums and products are written with
-    ``+`` and ``*``; a number times a kernel is a :class:`~superarm.kernels.Scale` whose factor is fixed.
+    ``+`` and ``*``; a number times a kernel is a :class:`~superarm.kernels.Scale` whose factor is
+    fixed.
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ()
