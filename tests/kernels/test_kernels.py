@@ -122,6 +122,71 @@ def test_gradient_matches_central_differences(kernel: Kernel) -> None:
         np.testing.assert_allclose(gradient[:, :, i], numeric, rtol=2e-6, atol=2e-8)
 
 
+WITH_IDS = ("empirical", "product")  # in column 0, which has no derivative
+
+
+def slopes(kernel: Kernel, X: np.ndarray, Y: np.ndarray, column: int, step: float) -> np.ndarray:
+    """∂k(x, y)/∂x in one column, (n, m), by central differences."""
+    apart = np.zeros(X.shape[1])
+    apart[column] = step
+    return (kernel(X + apart, Y) - kernel(X - apart, Y)) / (2.0 * step)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_input_gradient_matches_central_differences(name: str) -> None:
+    kernel = KERNELS[name]
+    X, Y = points(0), points(1, 7)
+    Y = np.vstack([Y, X[3]])  # kernels with a kink have it here
+    weights = np.random.default_rng(2).standard_normal((12, 8))
+    columns = [3, 1, 2] if name in WITH_IDS else [3, 0, 1, 2]
+    gradient = kernel.input_gradient(X, Y, weights, columns)
+    assert gradient is not None
+    assert gradient.shape == (12, len(columns))
+    step = 1e-4
+    # A difference over 2h is off by four times what one over h is: their distance bounds the error of
+    # the latter three times over. Rounding adds a few dozen ε of a kernel value, over h.
+    rounding = 64.0 * np.finfo(np.float64).eps * np.abs(kernel(X, Y)).max() / step
+    for place, column in enumerate(columns):
+        slope = slopes(kernel, X, Y, column, step)
+        error = np.abs(slope - slopes(kernel, X, Y, column, 2.0 * step)) + rounding
+        expected = (weights * slope).sum(axis=1)
+        tolerance = (np.abs(weights) * error).sum(axis=1)
+        assert (np.abs(gradient[:, place] - expected) <= tolerance).all()
+
+
+@pytest.mark.parametrize("name", WITH_IDS)
+def test_ids_have_no_input_gradient(name: str) -> None:
+    X = points()
+    assert KERNELS[name].input_gradient(X, X, np.ones((12, 12)), [0]) is None
+
+
+def test_only_our_own_kernels_have_an_input_gradient() -> None:
+    class Foreign:
+        def __call__(self, X: Any, Y: Any = None) -> Any:
+            return Matern()(X, Y)
+
+        def diag(self, X: Any) -> Any:
+            return Matern().diag(X)
+
+    X = points()
+    weights = np.ones((12, 12))
+    for joined in (Matern() + Foreign(), Matern() * Foreign(), Scale(kernel=Foreign(), factor=2.0)):
+        assert joined.input_gradient(X, X, weights, [1]) is None
+    # A part that does not see the columns that move need not be ours.
+    seen = Matern(columns=(1,)) * Columns(kernel=Foreign(), columns=(2, 3))
+    expected = Matern(columns=(1,)).input_gradient(X, X, Foreign()(X[:, 2:]), [1])
+    np.testing.assert_allclose(seen.input_gradient(X, X, weights, [1]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("others", "weights", "columns"), [(3, 12, [1]), (4, 11, [1]), (4, 12, [4]), (4, 12, [-1])]
+)
+def test_input_gradient_checks_shapes(others: int, weights: int, columns: list[int]) -> None:
+    X = points()
+    with pytest.raises(errors.InputError, match=r"weights|columns"):
+        Matern().input_gradient(X, X[:, :others], np.ones((12, weights)), columns)
+
+
 def test_spec_survives_json(kernel: Kernel) -> None:
     spec = json.loads(json.dumps(to_json(registry.spec_of(kernel))))
     again = registry.build("kernel", from_json(spec))

@@ -8,6 +8,7 @@ Notation
 ``theta``           (p,), natural logarithms of the free hyper-parameters
 ``bounds``          (p, 2), natural logarithms of their bounds
 ``gradient``        (n, n, p), ∂K / ∂theta
+``weights``         (n, m), what each entry of K counts in a sum that is differentiated by ``X``
 ==================  ====================================================================
 
 Posteriors ask for :class:`Covariance` alone, which the kernels of scikit-learn satisfy as
@@ -75,9 +76,10 @@ class Kernel(ABC):
     named; one that is ``"fixed"``, or exactly 0 (a bias or a drift that is absent), is not part of it.
 
     To write a kernel, implement :meth:`_covariance` and :meth:`_diagonal`, and
-    :meth:`_gradients` if it has hyper-parameters. They receive checked arrays that hold only
-    the kernel's own ``columns``. Sums and products are written with ``+`` and ``*``; a number
-    times a kernel is a :class:`~superarm.kernels.Scale` whose factor is fixed.
+    :meth:`_gradients` if it has hyper-parameters. :meth:`_input_gradient` is optional. They receive
+    checked arrays that hold only the kernel's own ``columns``. Sums and products are written with
+    ``+`` and ``*``; a number times a kernel is a :class:`~superarm.kernels.Scale` whose factor is
+    fixed.
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ()
@@ -122,6 +124,44 @@ class Kernel(ABC):
         """k(x, x) where it is known to be the same for every x; ``None`` where it is not."""
         return None
 
+    def input_gradient(self, X: Any, Y: Any, weights: Any, columns: Sequence[int]) -> Floats | None:
+        """Σ_j weights[i, j] · ∂k(X[i], Y[j])/∂X[i] in some columns of ``X``, (n, c).
+
+        One pass over K whatever the number of columns. Where k has a kink, at equal rows, the
+        derivative is that of its central difference, 0.
+
+        Args:
+            X: rows that move, (n, d).
+            Y: rows that stay, (m, d).
+            weights: one number for every entry of K, (n, m).
+            columns: columns of ``X`` in which they move, counted from 0.
+
+        Returns:
+            ``None`` where the kernel knows no derivative in one of these columns: a column that
+            holds ids has none.
+        """
+        rows = self._select(X, "X")
+        others = self._select(Y, "Y")
+        sums = np.asarray(weights, dtype=np.float64)
+        if rows.shape[1] != others.shape[1] or sums.shape != (len(rows), len(others)):
+            message = f"X has shape {rows.shape}, Y {others.shape} and weights {sums.shape}"
+            raise ShapeError(f"{message}; they must be (n, d), (m, d) and (n, m)")
+        moving = [as_count(column, "columns", 0) for column in columns]
+        if self.columns is None:
+            if max(moving, default=-1) >= rows.shape[1]:
+                message = f"columns is {moving}, but X has {rows.shape[1]} columns"
+                raise ShapeError(f"{message}; columns are counted from 0")
+            return self._input_gradient(rows, others, sums, moving)
+        gradient = np.zeros((len(rows), len(moving)))  # 0 in columns that the kernel does not see
+        seen = [place for place, column in enumerate(moving) if column in self.columns]
+        if seen:
+            own = [self.columns.index(moving[place]) for place in seen]
+            found = self._input_gradient(rows, others, sums, own)
+            if found is None:
+                return None
+            gradient[:, seen] = found
+        return gradient
+
     @abstractmethod
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         """(n, m); with ``Y`` = ``None`` symmetric with an exact diagonal."""
@@ -133,6 +173,15 @@ class Kernel(ABC):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         """∂K/∂log of each free hyper-parameter, one (n, n) array per number in it."""
         raise TypeError(f"{type(self).__name__} names hyper-parameters but no gradients")
+
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats | None:
+        """Σ_j weights[i, j] · ∂k(X[i], Y[j])/∂X[i] in these of the kernel's own columns, (n, c).
+
+        ``None`` where it is not known, which is the default.
+        """
+        return None
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         K = self._covariance(X, None)

@@ -135,6 +135,19 @@ class Sum(_OfSeveral):
         K = np.sum([part.covariance for part in parts], axis=0)
         return CovarianceGradient(K, np.concatenate([part.gradient for part in parts], axis=2))
 
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats | None:
+        total = np.zeros((len(X), len(columns)))
+        for part in self.kernels:
+            if _ignores(part, columns):
+                continue
+            gradient = _input_gradient(part, X, Y, weights, columns)
+            if gradient is None:
+                return None
+            total += gradient
+        return total
+
     def _features(self, box: Box) -> FeatureMap | None:
         share = box.tolerance / len(self.kernels)
         forms = _forms(self.kernels, box, [share] * len(self.kernels))
@@ -162,6 +175,27 @@ class Product(_OfSeveral):
             pieces.append(rest[:, :, None] * part.gradient)
         K = np.prod([part.covariance for part in parts], axis=0)
         return CovarianceGradient(K, np.concatenate(pieces, axis=2))
+
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats | None:
+        # ∂Πk = Σ_i (Π_{j≠i} k_j) ∂k_i: to part i, the other parts are weights.
+        moving = [i for i, part in enumerate(self.kernels) if not _ignores(part, columns)]
+        if not all(isinstance(self.kernels[i], Kernel) for i in moving):
+            return None
+        needed = [j for j in range(len(self.kernels)) if set(moving) - {j}]
+        values = {j: np.asarray(self.kernels[j](X, Y)) for j in needed}
+        total = np.zeros((len(X), len(columns)))
+        for i in moving:
+            scaled = weights
+            for j in needed:
+                if j != i:
+                    scaled = scaled * values[j]
+            gradient = _input_gradient(self.kernels[i], X, Y, scaled, columns)
+            if gradient is None:
+                return None
+            total += gradient
+        return total
 
     def _features(self, box: Box) -> FeatureMap | None:
         share = box.tolerance / (2.0 * len(self.kernels))
@@ -215,6 +249,12 @@ class Scale(_OfOne):
         own = [K[:, :, None]] if self._free() else []
         return CovarianceGradient(K, np.concatenate([*own, self.factor * inner.gradient], axis=2))
 
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats | None:
+        gradient = _input_gradient(self.kernel, X, Y, weights, columns)
+        return None if gradient is None else self.factor * gradient
+
     def _features(self, box: Box) -> FeatureMap | None:
         form = _form(self.kernel, box, box.tolerance / self.factor)
         return None if form is None else form.scaled(self.factor)
@@ -250,6 +290,11 @@ class Columns(_OfOne):
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         return _evaluate(self.kernel, X)
 
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats | None:
+        return _input_gradient(self.kernel, X, Y, weights, columns)
+
     def _features(self, box: Box) -> FeatureMap | None:
         return _form(self.kernel, box, box.tolerance)
 
@@ -276,6 +321,22 @@ def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
     """A matrix that may be overwritten: a foreign kernel may hand out one that it keeps."""
     K = kernel(X, Y)
     return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
+
+
+def _input_gradient(
+    kernel: Covariance, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+) -> Floats | None:
+    """That of one of our own kernels; a foreign one states no derivative."""
+    if not isinstance(kernel, Kernel):
+        return None
+    return kernel.input_gradient(X, Y, weights, columns)
+
+
+def _ignores(kernel: Covariance, columns: list[int]) -> bool:
+    """Whether the kernel is known to see none of these columns."""
+    if not isinstance(kernel, Kernel) or kernel.columns is None:
+        return False
+    return not set(columns) & set(kernel.columns)
 
 
 def _forgetting(kernel: Covariance, column: int) -> float | None:

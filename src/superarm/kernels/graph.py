@@ -131,16 +131,18 @@ class GraphMatern(Kernel, Described):
         # Columns of K are solved for those nodes of which there are fewer.
         swapped = len(columns) < len(rows)
         wanted, others = (columns, rows) if swapped else (rows, columns)
-        distinct, places = np.unique(wanted, return_inverse=True)
+        distinct, first, places = np.unique(wanted, return_index=True, return_inverse=True)
         everywhere = np.array_equal(others, np.arange(len(self)))
-        K = np.empty((len(distinct), len(others)))
-        start = 0
-        for block in self._graph.columns(distinct):  # (k, n)
-            K[start : start + len(block)] = block if everywhere else block[:, others]
-            start += len(block)
-        self._scale(K, distinct, others)
-        if not np.array_equal(distinct, wanted):
-            K = K[places]
+        K = np.empty((len(wanted), len(others)))
+        for row, column in zip(first, self._graph.columns(distinct), strict=True):  # (n,)
+            if everywhere:
+                K[row] = column
+            else:
+                np.take(column, others, out=K[row], mode="clip")  # which writes without a buffer
+        if len(distinct) < len(wanted):
+            repeated = np.setdiff1d(np.arange(len(wanted)), first)
+            K[repeated] = K[first[places[repeated]]]
+        self._scale(K, wanted, others)
         if Y is None:
             _symmetrise(K)
             if self.normalisation != "raw":  # which needs the whole diagonal for nothing else
@@ -314,11 +316,11 @@ class _Factor:
         return right
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
-        """Blocks (k, n) of the columns of ``nodes``, in their order."""
+        """The columns (n,) of ``nodes``, in their order; do not write into them."""
         # One by one: BLAS rounds a column by how many are solved beside it, and what is kept must
         # not depend on who asked first. Solving 32 at once would save a tenth of the time.
-        for start in range(0, len(nodes), _BLOCK):
-            yield np.stack([self._kept(node) for node in nodes[start : start + _BLOCK].tolist()])
+        for node in nodes.tolist():
+            yield self._kept(node)
 
     def _column(self, node: int) -> Floats:
         unit = np.zeros(self.size)
@@ -356,4 +358,4 @@ class _Spectrum:
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         for start in range(0, len(nodes), _BLOCK):
-            yield self._root[nodes[start : start + _BLOCK]] @ self._root.T
+            yield from self._root[nodes[start : start + _BLOCK]] @ self._root.T

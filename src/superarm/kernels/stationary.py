@@ -8,8 +8,8 @@ Notation
 ``l``       lengthscale: one number, or one per column (automatic relevance determination)
 ==========  =============================================================================
 
-The first three are variance·f(q). With f known, ∂K/∂log l_j = −2 variance·f'(q)·(x_j − y_j)²/l_j²,
-so that each states only f and f'.
+The first three are variance·f(q). With f known, ∂K/∂log l_j = −2 variance·f'(q)·(x_j − y_j)²/l_j² and
+∂K/∂x_j = 2 variance·f'(q)·(x_j − y_j)/l_j², so that each states only f and f'.
 """
 
 from __future__ import annotations
@@ -129,6 +129,21 @@ class _Radial(_Stationary):
         else:
             along = [factor * q]
         return {"lengthscale": along, "variance": [K]}
+
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        q = scaled_squared_distances(X, Y, self.lengthscale)
+        scales = np.broadcast_to(self.lengthscale, X.shape[1])
+        gradient = np.empty((len(X), len(columns)))
+        step = max(1, _BLOCK // max(1, q.shape[1]))  # by blocks that stay in the cache
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            weighted = self._slope(q[rows])
+            weighted *= weights[rows]
+            for place, column in enumerate(columns):
+                apart = np.subtract.outer(X[rows, column], Y[:, column])
+                along = np.einsum("ij,ij->i", weighted, apart)
+                gradient[rows, place] = (2.0 * self.variance / scales[column] ** 2) * along
+        return gradient
 
 
 @register("kernel", "squared-exponential")
@@ -284,6 +299,19 @@ class Periodic(_Stationary):
             if not isinstance(getattr(self, name), tuple):  # shared by all columns: of all of them
                 gathered[name] = [np.sum(parts, axis=0) if parts else np.zeros_like(K)]
         return {**gathered, "variance": [K]}
+
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        # d/dx of −2 sin²(π x/p)/l² is −2π/(p l²) sin(2π x/p).
+        weighted = self._covariance(X, Y)
+        weighted *= weights
+        per_column = list(self._per_column(X.shape[1]))
+        gradient = np.empty((len(X), len(columns)))
+        for place, column in enumerate(columns):
+            period, scale = per_column[column]
+            sine = np.sin(2.0 * np.pi * _phase(X[:, column], Y[:, column], period))
+            along = np.einsum("ij,ij->i", weighted, sine)
+            gradient[:, place] = (-2.0 * np.pi / (period * scale**2)) * along
+        return gradient
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         if isinstance(self.period, tuple) or isinstance(self.lengthscale, tuple):

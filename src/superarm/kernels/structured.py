@@ -58,6 +58,9 @@ class Linear(_InnerProduct):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K - self.bias], "bias": [np.full_like(K, self.bias)]}
 
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        return self.variance * (weights @ Y[:, columns])
+
     def _features(self, box: Box) -> FeatureMap | None:
         return monomial_features(box, 1, self.variance, self.bias / self.variance)
 
@@ -90,6 +93,13 @@ class Polynomial(_InnerProduct):
         along_bias = (self.variance * self.degree * self.bias) * inner ** (self.degree - 1)
         return {"variance": [K], "bias": [along_bias]}
 
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        slope = X @ Y.T
+        slope += self.bias
+        slope **= self.degree - 1
+        slope *= weights
+        return (self.variance * self.degree) * (slope @ Y[:, columns])
+
     def _features(self, box: Box) -> FeatureMap | None:
         return monomial_features(box, self.degree, self.variance, self.bias)
 
@@ -118,6 +128,9 @@ class Constant(Kernel):
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
+
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        return np.zeros((len(X), len(columns)))
 
     def _features(self, box: Box) -> FeatureMap | None:
         return monomial_features(box, 0, self.variance, 0.0)  # (x·y)⁰, the monomial of degree 0
@@ -238,3 +251,10 @@ class Temporal(_OfColumn):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         apart = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
         return {"epsilon": [K * apart * (-0.5 * self.epsilon / (1.0 - self.epsilon))]}
+
+    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+        slope = np.sign(np.subtract.outer(X[:, 0], Y[:, 0]))  # 0 at equal times, where there is a kink
+        slope *= self._covariance(X, Y)
+        slope *= weights
+        along = (0.5 * np.log1p(-self.epsilon)) * slope.sum(axis=1)
+        return np.repeat(along[:, None], len(columns), axis=1)

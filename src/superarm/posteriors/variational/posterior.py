@@ -27,7 +27,6 @@ What that algorithm leaves open, and what is done here:
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
 from superarm.kernels import Covariance
-from superarm.linalg import solve_lower
+from superarm.linalg import solve_lower_in_place
 from superarm.posteriors.base import Memory
 from superarm.posteriors.fixed import as_rows
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, information_in
@@ -66,6 +65,7 @@ class _Learned(NamedTuple):
     adam: Adam
     arms: Ints  # (M,) which arms of the history are inducing
     noise_factor: float = 1.0  # c, of all noise variances
+    first_factor: Floats | None = None  # L before Adam moved the points; unknown in a restored state
 
 
 @register("posterior", "variational")
@@ -156,8 +156,9 @@ class SparseVariational(KernelPosterior):
             block = slice(start, start + _BLOCK)
             A = q.whitened(self.kernel, keys[block])
             mean[block] += A.T @ q.mean
-            variance[block] -= np.square(A).sum(axis=0)
-            variance[block] += np.square(solve_lower(q.root, A)).sum(axis=0)
+            variance[block] -= np.einsum("ij,ij->j", A, A)
+            A = solve_lower_in_place(q.root, A)
+            variance[block] += np.einsum("ij,ij->j", A, A)
         return mean, variance
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
@@ -167,7 +168,7 @@ class SparseVariational(KernelPosterior):
             some = slice(None) if at is None else at
             A = self._learned.q.whitened(self.kernel, keys)
             covariance -= A[:, some].T @ A
-            A = solve_lower(self._learned.q.root, A)
+            A = solve_lower_in_place(self._learned.q.root, A)
             covariance += A[:, some].T @ A
         return covariance
 
@@ -198,8 +199,10 @@ class SparseVariational(KernelPosterior):
         if learned is None or not (self.restart and self.adam_rate):
             return learned
         points = self._data.latest_rows(learned.arms)
-        q = replace(learned.q, points=points, factor=factor_of(self.kernel, points))
-        return learned._replace(q=q)
+        factor = learned.first_factor
+        if factor is None:
+            factor = factor_of(self.kernel, points)
+        return learned._replace(q=learned.q.moved(points, factor))
 
     def _with_inducing_arms(self, learned: _Learned | None) -> _Learned:
         """Line 2: the most visited arms become inducing, with what is known of them."""
@@ -224,7 +227,10 @@ class SparseVariational(KernelPosterior):
 
     def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
-        q, adam, arms, noise_factor = learned
+        q = learned.q
+        adam = learned.adam
+        noise_factor = learned.noise_factor
+        first_factor = q.factor
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
         for _ in range(self.steps):
             batch = self._batch(rng, noise_factor)
@@ -235,14 +241,14 @@ class SparseVariational(KernelPosterior):
                 adam = adam.advanced(gradient / len(self._data))  # of the bound per observation
                 points = q.points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
-                stepped = replace(stepped, points=points, factor=factor_of(self.kernel, points))
+                stepped = stepped.moved(points, factor_of(self.kernel, points))
             q = stepped
             if self.noise_rate:  # at the new q(v), which moving the points does not change
                 prior = prior_variance(self.kernel, batch.rows)
                 best = noise_ratio(q, A, batch, prior)
                 noise_factor *= 1.0 - self.noise_rate + self.noise_rate * best
         _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
-        return _Learned(q, adam, arms, noise_factor)
+        return _Learned(q, adam, learned.arms, noise_factor, first_factor)
 
     def _gradient(self, q: Variational, A: Floats, batch: Batch, moving: Ints) -> Floats:
         try:
@@ -268,12 +274,13 @@ class SparseVariational(KernelPosterior):
     def _memory(self) -> Memory:
         arrays: dict[str, Any] = dict(super()._memory().arrays)
         if self._learned is not None:
-            q, adam, inducing, noise_factor = self._learned
-            arrays["inducing_arms"] = inducing.astype(np.int64)
+            q = self._learned.q
+            adam = self._learned.adam
+            arrays["inducing_arms"] = self._learned.arms.astype(np.int64)
             arrays |= {name: getattr(q, name) for name in ("points", "precision", "shift")}
             arrays |= {f"adam_{name}": getattr(adam, name) for name in ("first", "second", "age")}
             if self.noise_rate:
-                arrays["noise_factor"] = np.array([noise_factor])
+                arrays["noise_factor"] = np.array([self._learned.noise_factor])
         return Memory(arrays)
 
     def _remember(self, state: State) -> None:

@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.kernels import Covariance
-from superarm.linalg import cholesky, psd_root, solve_lower, with_room
+from superarm.kernels import Covariance, Kernel
+from superarm.linalg import cholesky, psd_root, solve_lower, solve_lower_in_place, with_room
 from superarm.posteriors.rows import ObservedData
 from superarm.threads import blas_threads_for
 
@@ -119,8 +119,22 @@ class Variational:
         return solve_lower(self.root, solve_lower(self.root, self.shift), transposed=True)
 
     def whitened(self, kernel: Covariance, rows: Floats) -> Floats:
-        """A, (M, B)."""
-        return solve_lower(self.factor, kernel(self.points, rows))
+        """A, (M, B), a new array."""
+        return solve_lower_in_place(self.factor, new_covariance(kernel, self.points, rows))
+
+    def moved(self, points: Floats, factor: Floats) -> Variational:
+        """The same q(v) at other points, of which ``factor`` is L; R and the mean stay."""
+        other = replace(self, points=points, factor=factor)
+        vars(other).update(root=self.root, mean=self.mean)
+        return other
+
+
+def new_covariance(kernel: Covariance, points: Floats, rows: Floats) -> Floats:
+    """k(Z, X), (M, B), an array that may be overwritten: a foreign kernel may keep its own."""
+    K = kernel(points, rows)
+    if isinstance(kernel, Kernel) and K.flags.writeable:
+        return K
+    return np.array(K, dtype=np.float64)
 
 
 def factor_of(kernel: Covariance, points: Floats) -> Floats:
@@ -175,29 +189,50 @@ def noise_ratio(q: Variational, A: Floats, batch: Batch, prior: Floats) -> float
 def point_gradient(q: Variational, kernel: Covariance, A: Floats, batch: Batch, moving: Ints) -> Floats:
     """∂ELBO/∂Z in the moving columns at fixed q(v), (M, c).
 
-    Exact through the whitening, by matrix calculus; only ∂k(z, x)/∂z is a central difference, two
-    kernel evaluations per column, because a kernel need not have derivatives in its inputs::
+    Exact through the whitening, by matrix calculus::
 
         Ā = s·(m rᵀ + A − S A) D⁻¹,   ∂/∂k(Z, X) = L⁻ᵀĀ,   ∂/∂k(Z, Z) = −sym(L⁻ᵀ Φ(ĀAᵀ) L⁻¹)
 
     with r = y − Aᵀm and Φ the lower triangle with half its diagonal (reverse-mode Cholesky).
     """
-    of_A = np.outer(q.mean, batch.residual - A.T @ q.mean) + A
-    of_A -= solve_lower(q.root, solve_lower(q.root, A), transposed=True)
+    of_A = A.copy()
+    of_A = solve_lower_in_place(q.root, of_A)
+    of_A = solve_lower_in_place(q.root, of_A, transposed=True)  # S A
+    np.subtract(A, of_A, out=of_A)
+    of_A += np.outer(q.mean, batch.residual - A.T @ q.mean)
     of_A *= batch.scale / batch.noise
-    lower = np.tril(of_A @ A.T)
+    with blas_threads_for(len(A) * A.size):
+        lower = np.tril(of_A @ A.T)
     np.fill_diagonal(lower, 0.5 * np.diagonal(lower))
-    half = solve_lower(q.factor, lower, transposed=True)  # L⁻ᵀ Φ
-    of_points = solve_lower(q.factor, half.T, transposed=True)  # L⁻ᵀ Φᵀ L⁻¹
-    of_points = -(of_points + of_points.T)  # twice the symmetric part: z stands on both sides
-    weights = np.hstack([of_points, solve_lower(q.factor, of_A, transposed=True)])  # (M, M + B)
+    half = solve_lower_in_place(q.factor, lower, transposed=True)  # L⁻ᵀ Φ
+    of_points = solve_lower_in_place(q.factor, half.T, transposed=True)  # L⁻ᵀ Φᵀ L⁻¹
+    size = len(q.points)
+    weights = np.empty((size, size + len(batch.rows)))
+    # Twice the symmetric part: z stands on both sides.
+    np.add(of_points, of_points.T, out=weights[:, :size])
+    np.negative(weights[:, :size], out=weights[:, :size])
+    weights[:, size:] = solve_lower_in_place(q.factor, of_A, transposed=True)
     others = np.vstack([q.points, batch.rows])
-    return np.column_stack(
-        [np.einsum("mn,mn->m", weights, _slope(kernel, q.points, others, column)) for column in moving]
-    )
+    return _pulled_back(kernel, q.points, others, weights, moving)
 
 
-def _slope(kernel: Covariance, points: Floats, others: Floats, column: int) -> Floats:
+def _pulled_back(
+    kernel: Covariance, points: Floats, others: Floats, weights: Floats, moving: Ints
+) -> Floats:
+    """Σ_x weights·∂k(z, x)/∂z in the moving columns, (M, c).
+
+    The kernel's own derivative where it has one; else central differences, two kernel evaluations per
+    column, because a kernel need not have derivatives in its inputs.
+    """
+    if isinstance(kernel, Kernel):
+        gradient = kernel.input_gradient(points, others, weights, moving.tolist())
+        if gradient is not None:
+            return gradient
+    slopes = (central_slope(kernel, points, others, column) for column in moving)
+    return np.column_stack([np.einsum("mn,mn->m", weights, slope) for slope in slopes])
+
+
+def central_slope(kernel: Covariance, points: Floats, others: Floats, column: int) -> Floats:
     """∂k(z, x)/∂z in one column, (M, n), by central differences."""
     values = others[:, column]
     spread = float(np.ptp(values)) or max(1.0, float(np.abs(values).max()))
@@ -257,12 +292,18 @@ def carried(q: Variational, kernel: Covariance, points: Floats, where: Ints) -> 
 
         P′ = Bᵀ (I + P C)⁻¹ P B,   h′ = Bᵀ (I + P C)⁻¹ h
 
-    If every old point stays then C = 0 and nothing is lost. The inverse is taken through a root of
-    P, so that P′ is positive semi-definite by construction.
+    If every old point stays then C = 0 and nothing is lost; if new ones follow all old ones, then
+    B = (I 0). The inverse is taken through a root of P, so that P′ is positive semi-definite by
+    construction.
     """
     fresh = prior_at(kernel, points)
     old = np.flatnonzero(where >= 0)
-    if len(old) == len(q.points):
+    size = len(q.points)
+    if np.array_equal(where[:size], np.arange(size)):
+        fresh.precision[:size, :size] = q.precision
+        fresh.shift[:size] = q.shift
+        return fresh
+    if len(old) == size:
         rows = np.empty_like(fresh.factor[: len(old)])
         rows[where[old]] = fresh.factor[old]  # k(Z, Z′) L′⁻ᵀ are rows of L′
         B = solve_lower(q.factor, rows)
