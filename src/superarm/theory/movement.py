@@ -221,19 +221,29 @@ def _exp(power: float) -> float:
     return math.exp(power) if power < 700.0 else math.inf
 
 
-def conditional_mean_bound(observed: Any, *, episode: int, delta: float) -> Floats:
+_DOUBLING = 1.593624  # a with a/(1 − exp(−a)) = 2, rounded down
+
+
+def conditional_mean_bound(
+    observed: Any, *, episode: int, delta: float, form: Form = "printed"
+) -> Floats:
     """Σ E[Δ_m | F_{m−1}] ≤ 2ΣΔ_m + 4H ln(1/δ) + 8H ln(4H) + 1 for 0 ≤ Δ_m ≤ H: eq. 50.
 
     It holds with probability 1 − δ for all numbers of episodes at once, and even with 1.26H ln(1/δ) in
-    place of the last three terms: E exp(−aΔ) ≤ exp(−(1 − exp(−aH)) E[Δ]/H), with aH = 1.594.
+    place of the last three terms: E exp(−aΔ/H) ≤ exp(−(1 − exp(−a)) E[Δ]/H), with a/(1 − exp(−a)) = 2.
 
     Args:
         observed: ΣΔ_m.
         episode: H.
         delta: δ, the probability of failing.
+        form: "printed" for eq. 50, "derived" for the smaller bound.
     """
     H = as_count(episode, "episode")
     chance = as_probability(delta, "delta")
+    require_choice(form, "form", ("derived", "printed"))
+    if form == "derived":
+        more = H * math.log(1.0 / chance) / -math.expm1(-_DOUBLING)
+        return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
     more = 4.0 * H * math.log(1.0 / chance) + 8.0 * H * math.log(4.0 * H) + 1.0
     return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
 
