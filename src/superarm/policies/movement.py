@@ -28,7 +28,7 @@ from superarm.core import (
 from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError, warn
 from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
-from superarm.movement import ActionMetric, Forest, start_of
+from superarm.movement import ActionMetric, Forest, Stand, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
@@ -71,6 +71,11 @@ class TreeWalker(Learner):
     def forest(self) -> Forest | None:
         """The trees; none before the first decision is taken."""
         return self._walk.forest if self._walk is not None else None
+
+    @property
+    def stand(self) -> Stand | None:
+        """Where the walk is, and with which probabilities; none before the first decision is taken."""
+        return self._walk.stand if self._walk is not None else None
 
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief | None]:
