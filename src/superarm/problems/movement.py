@@ -184,7 +184,9 @@ class MovementField(MovementProblem):
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
             root = _root(kernel, points)
             drawn = np.moveaxis(np.tensordot(root, drawn, axes=(1, place)), 0, place)
-            along = np.expand_dims(np.sum(root**2, axis=0), [each for each in range(3) if each != place])
+            along = np.expand_dims(
+                np.sum(root**2, axis=0), [each for each in range(3) if each != place]
+            )
             variances = variances * along
         if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
             raise InputError(f"lengthscale is {lengthscale:g}, so long that costs do not differ")

@@ -240,7 +240,9 @@ def _tree_chart(
         up = (1.0 - at) * -depth[own] + at * -depth[above]
         for place, text in enumerate(notes.values()):
             here = slice(place, place + 1)
-            series.append(Series("", across[here], up[here], PolicyStyle(1, thin=True), notes=((0, text),)))
+            series.append(
+                Series("", across[here], up[here], PolicyStyle(1, thin=True), notes=((0, text),))
+            )
     return Chart(
         series=tuple(series),
         title=title,

@@ -24,6 +24,7 @@ from superarm.policies.movement import TreeIndexPolicy
 from superarm.posteriors import StreamingGP
 from superarm.problems import MovementProblem
 from superarm.results.curves import counted, setting_text, significant
+from superarm.results.verdicts import LEAST_SEEDS
 from superarm.rules import RidgeUCB
 from superarm.simulation import simulate
 from superarm.streams import stream
@@ -295,7 +296,9 @@ def _learning(
     ratio = max(cell.ratio for cell in cells)
     stretch = math.exp(max(cell.log_ratio for cell in cells))
     candidates = np.unique(
-        np.concatenate([world.offer(step).arms.features for step in range(1, min(world.horizon, H) + 1)]),
+        np.concatenate(
+            [world.offer(step).arms.features for step in range(1, min(world.horizon, H) + 1)]
+        ),
         axis=0,
     )
     gained = theory.greedy_information_gain(model.kernel, candidates, H, model.noise_variance).gains
@@ -422,7 +425,10 @@ def _concentration(
     largest = _largest_cost(world)
     forms: tuple[tuple[theory.movement.Form, str], ...] = (
         ("printed", "Eq. 31, as printed: costs exceed their expectation by at most 4H(B + ψ) ln(…)"),
-        ("derived", "Eq. 31, by Azuma: costs exceed their expectation by at most H(B + ψ)√(N ln(1/δ)/2)"),
+        (
+            "derived",
+            "Eq. 31, by Azuma: costs exceed their expectation by at most H(B + ψ)√(N ln(1/δ)/2)",
+        ),
     )
     for form, text in forms:
         allowed = theory.episode_concentration(
@@ -455,7 +461,7 @@ def _with_probability(
     """
     chance = float(binom.sf(failures - 1, trials, delta))
     word: Word = "undecided"
-    if failures == 0:
+    if failures == 0 and trials >= LEAST_SEEDS:
         word = "holds"
     elif chance < 1.0 - _CONFIDENCE:
         word = "does not hold"
