@@ -66,7 +66,7 @@ def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
 
 def test_a_band_that_is_too_narrow_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With B and σ a thousand times too small, f is outside in every seed."""
-    run = made(tmp_path, policies={"gp-md": {}})
+    run = made(tmp_path, seeds=6, policies={"gp-md": {}})
     world = Recorded.world
 
     def timid(self: Recorded, seed: int, setting_index: int = 0) -> Any:
@@ -83,7 +83,7 @@ def test_a_band_that_is_too_narrow_is_found(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Recorded, "world", timid)
     (lemma,) = [each for each in judge_statements(run) if each.text.startswith("Lemma 1")]
     assert lemma.verdict == "does not hold"
-    assert "it fails in 4 of 4" in lemma.evidence
+    assert "it fails in 6 of 6" in lemma.evidence
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_the_width_of_lemma_1() -> None:
     )
     assert policy.rule.schedule.width(7, gamma) == pytest.approx(expected, rel=1e-12)
     with pytest.raises(InputError, match="norm_bound"):
-        gp_md(problem.model, width="lemma-1")
+        gp_md(replace(problem.model, norm_bound=None), width="lemma-1")
     with pytest.raises(InputError, match="width"):
         gp_md(problem.model, width="lemma-2")
 

@@ -102,7 +102,7 @@ def test_service_is_below_lower_bounds_and_twice_the_widths(seed: int) -> None:
 
 @given(st.integers(0, 10**6))
 def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(seed: int) -> None:
-    """Eqs. 40 to 43, with C d_T in place of d, for any κ: the way that is best for f, charged lcb ≤ f."""
+    """Eqs. 40 to 43, with C d_T in place of d, for any κ: the best way for f, charged lcb ≤ f."""
     rng = np.random.default_rng(seed)
     metric = PointMetric(points=rng.random((5, 2)))
     tree = frt_tree(metric, rng)
@@ -128,7 +128,7 @@ def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(seed: 
 
 
 def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
-    """Eq. 38: two actions at distance 1 are 4 apart on every tree, so mirror descent follows too slowly.
+    """Eq. 38: two actions at distance 1 are 4 apart on every tree, so mirror descent is too slow.
 
     With κ = C · 4 it holds, as the constant is proportional to 1/κ.
     """
@@ -219,12 +219,14 @@ def test_the_steps_behind_the_movement_bound(seed: int, n: int, size: float) -> 
     losses = w * np.maximum(q - new, 0.0)
     assert (losses <= (eta * q + theta) * np.maximum(lowered - b, 0.0) + slack).all()  # 1
 
-    def P(at: np.ndarray) -> float:
+    def potential(at: np.ndarray) -> float:
         return float(w * (delta @ np.log(at + delta)))
 
-    assert float(theta @ (lowered - b)) == pytest.approx(P(q) - P(new), abs=slack)  # 2
-    assert b <= float((eta * q) @ costs) + P(q) - P(new) + slack  # 3
-    assert losses.sum() <= 2.0 * float((eta * q) @ costs) + 2.0 * (P(q) - P(new)) + slack  # 4
+    assert float(theta @ (lowered - b)) == pytest.approx(potential(q) - potential(new), abs=slack)  # 2
+    assert b <= float((eta * q) @ costs) + potential(q) - potential(new) + slack  # 3
+    assert (
+        losses.sum() <= 2.0 * float((eta * q) @ costs) + 2.0 * (potential(q) - potential(new)) + slack
+    )  # 4
 
 
 def test_the_range_of_the_potential_is_what_the_constants_take() -> None:
@@ -275,7 +277,7 @@ def test_the_mean_of_many_trees_is_below_the_bound(tau: float) -> None:
 
 @given(st.integers(0, 10**6), st.floats(0.01, 2.0))
 def test_variances_within_an_episode(seed: int, noise: float) -> None:
-    """Eqs. 51 and 52: σ_m/σ_{h,m} is exp of the information about f(x), which is at most that about f."""
+    """Eqs. 51 and 52: σ_m/σ_{h,m} is exp of the information about f(x), at most that about f."""
     rng = np.random.default_rng(seed)
     kernel = SquaredExponential(lengthscale=0.5)
     X = rng.random((9, 1))  # four rounds before the episode, four in it, and x
@@ -374,7 +376,7 @@ def test_the_learning_error_by_cauchy_schwarz_and_jensen(seed: int) -> None:
 
 
 def test_conditional_means_exceed_twice_what_is_seen_rarely() -> None:
-    """Eq. 50, by Δ_m that are H with probability p: exact tails, at every p and N; and the derivation."""
+    """Eq. 50, by Δ_m that are H with probability p: exact tails, and the derivation."""
     H, N = 4, 50
     for delta, p in itertools.product((0.05, 0.3), (0.01, 0.05, 0.2, 0.5)):
         for form in ("derived", "printed"):
@@ -395,13 +397,13 @@ def test_conditional_means_exceed_twice_what_is_seen_rarely() -> None:
 
 
 def test_the_printed_factor_leaves_out_terms() -> None:
-    """Eq. 62: Δ_m is H with probability 1/N. With probability 0.36 none is seen, and eq. 61 exceeds it."""
+    """Eq. 62: Δ_m is H with probability 1/N. With probability 0.36 none is seen: eq. 61 exceeds it."""
     H, N, delta = 20, 40, 0.1
     expected, seen = float(H), 0.0  # Σ E[Δ_m] = N · H/N
     assert expected <= float(conditional_mean_bound(seen, episode=H, delta=delta))  # eq. 50
     more = float(conditional_mean_bound(0.0, episode=H, delta=delta))
     assert N * H * expected > 2.0 * N * H * seen + more  # what is under the roots of eqs. 61 and 62
-    assert (1.0 - 1.0 / N) ** N > delta
+    assert delta < (1.0 - 1.0 / N) ** N
     assert N * H * expected <= N * H * (2.0 * seen + more)
 
 

@@ -404,8 +404,8 @@ def _movement_bound(shared: _Shared, policy: str, name: str, given: Options) -> 
             f"{significant(float(all_costs[-1]))}, and is drawn instead"
         )
     words += (
-        ". It is about the regret against α times the optimum, where α and β are such that eqs. 38 and 39 "
-        f"hold; the regret here is against the optimum itself. {_unmet_movement(given)}{told}"
+        ". It is about the regret against α times the optimum, where α and β are such that eqs. 38 and "
+        f"39 hold; the regret here is against the optimum itself. {_unmet_movement(given)}{told}"
     )
     return Bound("Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words)
 
@@ -469,8 +469,8 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
         f"Eqs. 12 and 13, from one given start to the next ({counted(optimum.size, 'time')}): in "
         f"total, service costs {served} times as much as the offline optimum, which is a difference of "
         f"{mean} on average and of {most} at most; movement costs {moved} times as much, where ln² n "
-        f"is {limit}. With β = 0, the regret is 0 for α = {significant(float(alpha))}, and at most 0 every "
-        f"time for α = {significant(float(largest))}, where 1 + ln² n is "
+        f"is {limit}. With β = 0, the regret is 0 for α = {significant(float(alpha))}, and at most 0 "
+        f"every time for α = {significant(float(largest))}, where 1 + ln² n is "
         f"{significant(1.0 + float(np.log(n)) ** 2)}"
     )
 

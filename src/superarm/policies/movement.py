@@ -178,9 +178,9 @@ class TreeIndexPolicy(TreeWalker):
     that offers must begin episodes; with "step" at once. ``clip`` raises negative costs to 0, as the
     guarantee for movement needs.
 
-    Before the first data all actions look the same, so that in the first episode Algorithm 1 stays where
-    it starts. ``first_episode="step"`` learns at once in that episode, and once per episode after it. A
-    posterior that has observed data before starts warm, too.
+    Before the first data all actions look the same, so that in the first episode Algorithm 1 stays
+    where it starts. ``first_episode="step"`` learns at once in that episode, and once per episode after
+    it. A posterior that has observed data before starts warm, too.
     """
 
     kind = "tree-index-policy"

@@ -32,7 +32,6 @@ from superarm.streams import Streams, stream
 from .base import store
 from .changing import ChangingArms
 
-
 _VISIBLE = 1e-12  # of the largest variance: what is below adds less than a millionth to a draw
 
 

@@ -24,8 +24,8 @@ s' = s exp(κη/w (b − ĉ)) holds for every child, also where q' = 0. Then, wi
 4. so u's children lose w Σ(q − q')₊ ≤ 2κΣηqc + 2κ(P(q) − P(q')).
 
 A vertex loses z − z' ≤ q'(z_u − z'_u)₊ + z_u(q − q')₊. Summed over rounds, z_u(P(q) − P(q')) is at most
-the range of P times what u gains. So what is lost below u is at most (1 + 2 range)w/w_u of what u loses,
-and its share of the costs. As ⟨q', c⟩ ≤ ⟨q, c⟩, costs of inner vertices are at most those of the
+the range of P times what u gains. So what is lost below u is at most (1 + 2 range)w/w_u of what u
+loses, and its share of the costs. As ⟨q', c⟩ ≤ ⟨q, c⟩, costs of inner vertices are at most those of the
 actions below them before the step. A vertex gains what it loses, but for where it ends.
 """
 
@@ -95,8 +95,8 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
 
     z is mirror descent on the tree, and the norm that of eq. 21. A constant may be subtracted from the
     costs of a round, which changes no step. The costs are those before the step, ⟨c_t, z_{t−1}⟩: with
-    those after it, ⟨c_t, z_t⟩, no such constants exist, and eq. 39 does not hold. Where costs of a round
-    are small, or come in small pieces, the two are nearly the same.
+    those after it, ⟨c_t, z_t⟩, no such constants exist, and eq. 39 does not hold. Where costs of a
+    round are small, or come in small pieces, the two are nearly the same.
 
     Args:
         tree: its siblings must weigh the same, as in trees of ``frt_tree``.
@@ -161,7 +161,7 @@ def stretch_bound(actions: int, tau: float = 2.0) -> float:
 
 
 def mean_stretch(metric: ActionMetric, rng: Rng, *, trees: int = 100, tau: float = 2.0) -> Floats:
-    """d_T/d of each two actions, averaged over random trees, (n, n), with ones on the diagonal (eq. 15).
+    """d_T/d of each two actions, averaged over random trees, (n, n), ones on the diagonal (eq. 15).
 
     Args:
         metric: d.
@@ -259,8 +259,8 @@ def episode_concentration(
 ) -> Floats:
     """By how much costs of N episodes exceed their conditional means: H(B + ψ)√(N ln(1/δ)/2).
 
-    With probability 1 − δ, by Hoeffding and Azuma, as an episode costs 0 to H(B + ψ). Eq. 31 as printed,
-    4H(B + ψ) ln(4π²N²(ln N + 1)/(3δ)), grows like ln N alone. No such bound exists: of fair coins that
+    With probability 1 − δ, by Hoeffding and Azuma, as an episode costs 0 to H(B + ψ). Eq. 31 as
+    printed, 4H(B + ψ) ln(4π²N²(ln N + 1)/(3δ)), grows like ln N alone. No such bound exists: of fair coins that
     cost 0 or H(B + ψ), with δ = 0.1, it fails with probability 0.22 at N = 100,000.
 
     Args:

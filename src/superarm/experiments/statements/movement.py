@@ -21,7 +21,7 @@ from superarm.experiments.claims import Verdict, Word
 from superarm.movement import MatrixMetric, offline_optimum
 from superarm.movement.carrying import start_of
 from superarm.policies.movement import TreeIndexPolicy
-from superarm.posteriors import StreamingGP
+from superarm.policies.published import posterior_for
 from superarm.problems import MovementProblem
 from superarm.results.curves import counted, setting_text, significant
 from superarm.results.verdicts import LEAST_SEEDS
@@ -139,8 +139,8 @@ class _Replay:
     ) -> None:
         model = world.model
         self.world, self.policy, self.cell = world, policy, cell
-        self.stale = StreamingGP(model.kernel, model.noise_variance, mean=model.mean)
-        self.fresh = StreamingGP(model.kernel, model.noise_variance, mean=model.mean)
+        self.stale = posterior_for(model, "streaming")  # learns as Algorithm 1 does
+        self.fresh = posterior_for(model, "streaming")  # learns at once
         self.delta = delta
         self._held: list[tuple[Floats, Floats]] = []
         self._rounds: list[_Round] = []
@@ -305,8 +305,8 @@ def _learning(
     yield (
         "Eqs. 51, 52: within an episode standard deviations shrink by at most exp(γ_{H−1})",
         _word(ratio <= 1.0 + _ROUNDING),
-        f"at most {stretch:.4g}-fold, where γ_{{H−1}} is at least {gained[H - 1]:.3g}; ln(σ_m/σ_{{h,m}}) "
-        f"was at most {ratio:.3g} of the information that the episode had gained",
+        f"at most {stretch:.4g}-fold, where γ_{{H−1}} is at least {gained[H - 1]:.3g}; "
+        f"ln(σ_m/σ_{{h,m}}) was at most {ratio:.3g} of the information that the episode had gained",
     )
     shares = [
         stale / (math.exp(min(gained[H - 1], 700.0)) * fresh)
@@ -334,8 +334,8 @@ def _learning(
         cell.stale / (2.0 * math.exp(min(gained[H], 700.0)) * cell.information) for cell in cells
     ]
     yield (
-        "Eq. 56, as printed: Σσ²_m ≤ 2 exp(γ_H)γ_{HN}, with the information gained for γ_{HN} (in general "
-        "it does not hold)",
+        "Eq. 56, as printed: Σσ²_m ≤ 2 exp(γ_H)γ_{HN}, with the information gained for γ_{HN} (in "
+        "general it does not hold)",
         _word(max(printed) <= 1.0 + _ROUNDING),
         f"at most {max(printed):.3g} of what is allowed",
     )
@@ -373,8 +373,8 @@ def _competitive(cells: list[_Cell]) -> Iterator[tuple[str, Word, str]]:
     )
     printed = max(cell.service_printed for cell in cells)
     yield (
-        "Eq. 38, as printed, with 0 for O(1): Σ⟨lcb, l(z)⟩ ≤ Σlcb(y) + Σd in every episode, in the metric "
-        "itself (in general it needs κ of the trees' stretch)",
+        "Eq. 38, as printed, with 0 for O(1): Σ⟨lcb, l(z)⟩ ≤ Σlcb(y) + Σd in every episode, in the "
+        "metric itself (in general it needs κ of the trees' stretch)",
         _word(printed <= _ROUNDING * size),
         f"an episode is up to {significant(printed)} above the cheapest way"
         if printed > 0
@@ -383,10 +383,10 @@ def _competitive(cells: list[_Cell]) -> Iterator[tuple[str, Word, str]]:
     share = max(cell.movement for cell in cells)
     moved = sum(cell.moved for cell in cells) / max(sum(cell.hit for cell in cells), 1e-300)
     yield (
-        "Eq. 13 on the tree, with costs before the step: Σ‖z_t − z_{t−1}‖ ≤ a Σ⟨c_t, z_{t−1}⟩ + b in every "
-        "episode (after the step, no a and b exist)",
+        "Eq. 13 on the tree, with costs before the step: Σ‖z_t − z_{t−1}‖ ≤ a Σ⟨c_t, z_{t−1}⟩ + b in "
+        "every episode (after the step, no a and b exist)",
         _word(share <= 1.0 + _ROUNDING),
-        f"at most {share:.3g} of what is allowed; in total, {moved:.3g} times the costs before the step",
+        f"at most {share:.3g} of what is allowed; in total, {moved:.3g} times costs before the step",
     )
 
 
@@ -396,13 +396,13 @@ def _coverage(
     if world.model.norm_bound is None or world.model.noise_bound is None:
         return
     yield _with_probability(
-        "Lemma 1: |μ_t − f| ≤ β_t σ_t for all rounds and all actions in their contexts, with B = ‖f‖ and "
-        "the information gained for γ_t",
+        "Lemma 1: |μ_t − f| ≤ β_t σ_t for all rounds and all actions in their contexts, with B = ‖f‖ "
+        "and the information gained for γ_t",
         sum(cell.band > 1.0 for cell in cells),
         len(cells),
         delta,
-        f"B = {world.model.norm_bound:.3g}; |μ_t − f| is at most {max(cell.band for cell in cells):.3g} of "
-        "what is allowed",
+        f"B = {world.model.norm_bound:.3g}; |μ_t − f| is at most {max(cell.band for cell in cells):.3g} "
+        "of what is allowed",
     )
 
 
