@@ -203,8 +203,8 @@ def _tree_masses(run: Run, masses: TreeMasses) -> Picture:
     )
     caption = (
         f"The tree that {policy} walks on, after the last round of seed {run.seeds[0]}. z is the "
-        "probability of being at one of the actions below a vertex, and q that of taking an edge, given "
-        "the vertex above it: z is the product of q along the way. Where z is below "
+        "probability of being at one of the actions below a vertex, and q that of taking an edge, "
+        "given the vertex above it: z is the product of q along the way. Where z is below "
         f"{100.0 * _LEAST_MASS:g} %, nothing is written."
     )
     return Picture(name="tree-masses", panels=panels, caption=caption, columns=2)

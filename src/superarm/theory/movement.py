@@ -260,8 +260,8 @@ def episode_concentration(
     """By how much costs of N episodes exceed their conditional means: H(B + ψ)√(N ln(1/δ)/2).
 
     With probability 1 − δ, by Hoeffding and Azuma, as an episode costs 0 to H(B + ψ). Eq. 31 as
-    printed, 4H(B + ψ) ln(4π²N²(ln N + 1)/(3δ)), grows like ln N alone. No such bound exists: of fair coins that
-    cost 0 or H(B + ψ), with δ = 0.1, it fails with probability 0.22 at N = 100,000.
+    printed, 4H(B + ψ) ln(4π²N²(ln N + 1)/(3δ)), grows like ln N alone. No such bound exists:
+    of fair coins that cost 0 or H(B + ψ), with δ = 0.1, it fails with probability 0.22 at N = 100,000.
 
     Args:
         episodes: N.

@@ -401,8 +401,8 @@ def _coverage(
         sum(cell.band > 1.0 for cell in cells),
         len(cells),
         delta,
-        f"B = {world.model.norm_bound:.3g}; |μ_t − f| is at most {max(cell.band for cell in cells):.3g} "
-        "of what is allowed",
+        f"B = {world.model.norm_bound:.3g}; |μ_t − f| is at most "
+        f"{max(cell.band for cell in cells):.3g} of what is allowed",
     )
 
 
