@@ -708,7 +708,8 @@ policy cgp-lcb: width=2.0 delta=0.1 gain=realised posterior=auto
 policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0
 policy gp-md: posterior=auto first_episode=episode
 policy md-known: trees=1 tau=2.0 kappa=1.0
-policy tree-index: direction=minimize update=episode first_episode=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy tree-index: direction=minimize update=episode first_episode=episode clip=False
+policy tree-index: trees=1 tau=2.0 kappa=1.0
 policy tree-score: trees=1 tau=2.0 kappa=1.0
 schedule ridge-ucb: delta=0.1
 problem wind: profile=era5 rho=1.0 readings=daily move_cost=0.5 cut_in=3.0 rated=12.0 cut_out=25.0
