@@ -72,8 +72,9 @@ def _stretch(recorded: Recorded, world: MovementProblem) -> Verdict:
     worst = float(found.max())
     allowed = theory.stretch_bound(n)
     distances = metric.distances[~np.eye(n, dtype=bool)]
-    # Every stretch is at most 2τ^{i+2}/(τ − 1) with τ^i < τ · max d / min d, times min d / d.
-    largest = 16.0 * float(distances.max()) / float(distances.min())
+    # Actions that part at level i are at most 2τ^{i+2}/(τ − 1) = 8 · 2^i units apart, the unit being
+    # min d; below the root 2^i is less than max d / min d, or 1 where all distances are equal.
+    largest = 8.0 * float(distances.max()) / float(distances.min())
     pairs = n * (n - 1) / 2.0
     room = largest * math.sqrt(math.log(pairs / (1.0 - _CONFIDENCE)) / (2.0 * _TREES))
     word: Word = "undecided"
