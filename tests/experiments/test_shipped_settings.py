@@ -107,6 +107,37 @@ claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where
 claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
 chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
 """,
+    "movement/sizes": """
+rounds 800
+seeds 10
+problem name=movement-field
+problem rho=1.0
+problem alpha=theorem-1
+sweep side=5,10,20,30
+policies gp-md: trees=8
+policies md-known: trees=8
+policies cgp-lcb:
+claim under: metric=approximate_regret policy=gp-md limit=0.0
+claim under: policy=gp-md of=growth limit=1.0
+claim under: policy=md-known of=growth limit=1.0
+claim flat: metric=total_cost policy=gp-md relative_to=md-known key=side tolerance=0.1
+claim flat: policy=gp-md key=side tolerance=0.25
+""",
+    "movement/wind-warm": """
+rounds 960
+seeds 5
+problem name=wind
+sweep rho=1.0,4.0,16.0
+policies gp-md: trees=8
+policies gp-md-warm: policy=gp-md first_episode=step trees=8
+policies gp-md-step: policy=gp-md update=step trees=8
+policies cgp-lcb:
+policies stationary:
+policies md-known: trees=8
+claim similar: metric=movement_cost policy=gp-md versus=stationary tolerance=1e-09 rounds=1,24
+claim below: metric=service_cost policy=gp-md-warm versus=gp-md ratio=0.8 rounds=1,24
+claim above: metric=energy policy=gp-md-warm versus=gp-md
+""",
     "movement/wind": f"""
 chart tree=True
 chart curves={WIND_CURVES}
@@ -816,15 +847,17 @@ problem closed_turns=0.03
 }
 DEFAULTS = """
 problem movement-field: rho=1.0 side=20 contexts=40 lengthscale=0.2 noise_std=0.1 episode=20 scaled=True
+problem movement-field: alpha=1.0 beta=0.0
 policy cgp-lcb: width=2.0 delta=0.1 gain=realised posterior=auto
 policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0
-policy gp-md: posterior=auto
+policy gp-md: posterior=auto first_episode=episode
 policy md-known: trees=1 tau=2.0 kappa=1.0
-policy tree-index: direction=minimize update=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy tree-index: direction=minimize update=episode first_episode=episode clip=False
+policy tree-index: trees=1 tau=2.0 kappa=1.0
 policy tree-score: trees=1 tau=2.0 kappa=1.0
 schedule ridge-ucb: delta=0.1
 problem wind: profile=era5 rho=1.0 readings=daily move_cost=0.5 cut_in=3.0 rated=12.0 cut_out=25.0
-problem wind: days=40 source=auto
+problem wind: days=40 source=auto alpha=1.0 beta=0.0
 problem channels: channels=5 users=20 barred=0.3 noise_std=0.1
 problem codependency: arrivals=100 k=5 pool=6000 lengthscale=0.1 squared=True noise_std=0.1
 problem movies: films=75 viewers=200 k=3 oracle=tim least_stars=0.5 edition=auto source=auto

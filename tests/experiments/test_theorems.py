@@ -26,12 +26,13 @@ from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
     DriftingGrowth,
+    GreedyGrowth,
     arriving_information_gain,
     bayesian_regret_bound_of_widths,
     drifting_information_gain,
-    movement_rate,
     prior_eigenvalue_bound,
     rate_drift,
+    regret_bound_gp_md,
     regret_bound_gp_ts,
     regret_bound_oclok_ucb,
     regret_bound_r_gp_ucb,
@@ -431,17 +432,38 @@ def test_where_the_cheapest_way_costs_nothing_there_is_nothing_to_compare_with(
     assert np.isfinite(found.drawn["gp-md"].values).all()
 
 
-def test_movement_gets_the_order_of_the_theorem_and_its_equations_on_the_run(tmp_path: Path) -> None:
+def test_movement_gets_the_theorem_with_its_constants_and_its_equations_on_the_run(
+    tmp_path: Path,
+) -> None:
     policies = {"gp-md": {}, "md-known": {}, "cgp-lcb": {}, "offline": {}, "stationary": {}}
     found = bounds_of(tmp_path, policies, problem=MOVEMENT, rounds=10, seeds=2)
     assert list(found.drawn) == ["gp-md"]
     bound = found.drawn["gp-md"]
     run = Run.load(tmp_path)
-    regret = run.cumulative("gp-md", 0)
-    assert bound.values[-1] == pytest.approx(regret[:, -1].mean())
-    model = registry.build("problem", MOVEMENT, seed=0, horizon=10).model
-    rate = movement_rate(bound.rounds, registry.build("gain", model.gain))
-    np.testing.assert_allclose(bound.values / bound.values[-1], rate / rate[-1])
+    world = registry.build("problem", MOVEMENT, seed=0, horizon=10)
+    model, psi = world.model, float(world.metric.distances.max())
+    candidates = np.concatenate([world.offer(step).arms.features for step in range(1, 11)])
+    gamma = GreedyGrowth(
+        kernel=model.kernel,
+        candidates=np.unique(candidates, axis=0),
+        noise_variance=model.noise_variance,
+        horizon=12,
+    )
+    episodes = np.ceil(bound.rounds / 4)
+    values = regret_bound_gp_md(
+        episodes,
+        lambda count: gamma(int(count)),
+        episode=4,
+        norm_bound=model.norm_bound,
+        noise_bound=model.noise_bound,
+        noise_variance=model.noise_variance,
+        diameter=psi,
+    )
+    np.testing.assert_allclose(
+        bound.values, np.minimum(values, episodes * 4 * (model.norm_bound + psi))
+    )
+    assert f"the regret is at most {significant(float(values[-1]))}" in bound.assumes
+    assert "widths of Lemma 1 (here 2)" in bound.assumes
     for name, text in (("gp-md", bound.assumes), ("md-known", found.missing["md-known"])):
         # Two whole episodes and one of two rounds, in each of two seeds.
         edges = [3, 7, 9]

@@ -47,10 +47,12 @@ def played(
     return rounds
 
 
-@pytest.mark.parametrize("update", ["episode", "step"])
+@pytest.mark.parametrize("update", ["episode", "step", "first"])
 def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
+    """ "first" learns at once in the first episode alone."""
     problem = world()
-    policy = gp_md(problem.model, trees=3, kappa=1.5, update=update)
+    given = {"first_episode": "step"} if update == "first" else {"update": update}
+    policy = gp_md(problem.model, trees=3, kappa=1.5, **given)  # type: ignore[arg-type]
     mine, rng = np.random.default_rng(8), np.random.default_rng(8)
     model, n = problem.model, len(problem.metric)
     forest: Forest | None = None
@@ -65,7 +67,8 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         if offer.begins:
             stand = forest.begin(int(np.asarray(offer.previous_action)[0]), (step - 1) // 5)
             X_old, y_old = X, y
-        if update == "step":
+        at_once = update == "step" or (update == "first" and step <= 5)
+        if at_once:
             X_old, y_old = X, y
         arms = offer.arms.features  # eq. 5
         K = model.kernel(X_old, X_old) + model.noise_variance * np.eye(len(X_old))
@@ -73,7 +76,7 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         mean = model.mean + k @ np.linalg.solve(K, y_old - model.mean)
         variance = model.kernel.diag(arms) - np.sum(k * np.linalg.solve(K, k.T).T, axis=1)
         lcb = mean - 2.0 * np.sqrt(variance)
-        move = forest.move(stand, lcb, mine, from_action=update == "step")
+        move = forest.move(stand, lcb, mine, from_action=at_once)
         stand = move.stand
         action = np.array([stand.action])
         _, decision = rounds[step - 1]
@@ -99,7 +102,7 @@ def test_the_width_of_lemma_1() -> None:
     )
     assert policy.rule.schedule.width(7, gamma) == pytest.approx(expected, rel=1e-12)
     with pytest.raises(InputError, match="norm_bound"):
-        gp_md(problem.model, width="lemma-1")
+        gp_md(replace(problem.model, norm_bound=None), width="lemma-1")
     with pytest.raises(InputError, match="width"):
         gp_md(problem.model, width="lemma-2")
 
@@ -715,3 +718,28 @@ def test_room_that_an_alarm_makes_is_used() -> None:
         gp.check_room([[0.0, 4]], [0.0])
     gp.check_room([[0.0, 4]], [50.0])  # so far off that all before it is forgotten
     assert gp.count == 3
+
+
+def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts_warm() -> None:
+    """Before data all lower bounds are equal, and equal costs move nothing."""
+    moves = {}
+    for first in ("episode", "step"):
+        problem = world(rho=50.0, horizon=10)
+        policy = gp_md(problem.model, first_episode=first, kappa=20.0)  # type: ignore[arg-type]
+        rounds = played(policy, problem, range(1, 6), np.random.default_rng(0))
+        start = int(np.asarray(rounds[0][0].previous_action)[0])
+        assert policy.posterior.count == (0 if first == "episode" else 5)
+        moves[first] = sum(int(decision.positions[0]) != start for _, decision in rounds)
+    assert moves["episode"] == 0
+    assert moves["step"] > 0
+    with pytest.raises(InputError, match="first_episode"):
+        gp_md(world().model, first_episode="never")  # type: ignore[arg-type]
+
+
+def test_the_stand_is_where_the_walk_is() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    assert policy.stand is None
+    rounds = played(policy, problem, range(1, 4), np.random.default_rng(0))
+    assert policy.stand is not None
+    assert policy.stand.action == int(rounds[-1][1].positions[0])

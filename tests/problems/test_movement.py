@@ -176,3 +176,39 @@ def test_one_action_is_taken_in_a_round(positions: list[int]) -> None:
     places = np.array(positions, dtype=np.intp)
     with pytest.raises(InputError, match=f"{len(positions)} arms were chosen"):
         world.value(world.offer(1), Decision(step=1, action=places, positions=places))
+
+
+def test_regret_with_any_alpha_and_beta() -> None:
+    """Eqs. 3 and 4: α times the cheapest way through every episode, and β once in it."""
+    plain, world = small(horizon=8), small(horizon=8, alpha=3.0, beta=0.25)
+    assert "approximate_regret" not in plain.measures
+    assert "approximate_regret" in world.measures
+    total = regret = 0.0
+    for step in range(1, 9):
+        offer = world.offer(step).after(np.array([1]))
+        decision = chosen(step, 1)
+        nothing = Feedback(positions=np.array([1]), rewards=np.zeros(1))
+        assert "approximate_regret" not in plain.metrics(offer, decision, nothing)
+        measured = world.metrics(offer, decision, nothing)
+        total += measured["total_cost"]
+        regret += measured["approximate_regret"]
+    optimum = sum(world.way(first)[0].total for first in (1, 5))
+    assert regret == pytest.approx(total - 3.0 * optimum - 2 * 0.25)
+    assert small(alpha="theorem-1").competitive_ratio == pytest.approx(1.0 + np.log(4.0) ** 2)
+    for wrong in ({"alpha": -1.0}, {"alpha": "large"}, {"beta": -1.0}, {"beta": np.nan}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            small(**wrong)
+
+
+def test_the_norm_of_the_truth() -> None:
+    """On the whole grid, by the kernel's inverse; directions without variance are left out of both."""
+    world = small(side=4, contexts=3, lengthscale=0.3, rho=2.0)
+    offers = {float(offer.arms.features[0, 2]): offer for offer in map(world.offer, range(1, 13))}
+    assert len(offers) == 3
+    points = np.concatenate([offer.arms.features for offer in offers.values()])
+    f = np.concatenate([world.means(offer) for offer in offers.values()]) - world.model.mean
+    values, vectors = np.linalg.eigh(world.model.kernel(points, points))
+    kept = values > 1e-11 * values.max()
+    norm = np.sqrt(np.sum((vectors.T @ f)[kept] ** 2 / values[kept]))
+    assert world.model.norm_bound == pytest.approx(norm, rel=0.02)
+    assert world.model.norm_bound <= np.sqrt(len(points)) * 2.0

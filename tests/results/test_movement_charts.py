@@ -11,9 +11,17 @@ import pytest
 from superarm import report as reports
 from superarm.errors import SpecError, StateError
 from superarm.experiments import Experiment, Plan, execute, load_experiment
-from superarm.movement import PointMetric, frt_tree
+from superarm.movement import PointMetric, TreeDescent, frt_tree
 from superarm.results.charts import run_charts
-from superarm.simulation.trace import Run, Trace, write_shown, write_spec, write_trace
+from superarm.simulation.trace import (
+    Run,
+    Trace,
+    TreeMasses,
+    write_masses,
+    write_shown,
+    write_spec,
+    write_trace,
+)
 
 CURVES = [{"metric": "energy", "where": {"rho": 4.0}}, {"metric": "regret"}, {"metric": "absent"}]
 
@@ -143,3 +151,42 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
     told = page[page.index("cannot rank policies") :].partition("</p>")[0]
     assert not any(knows in told for knows in ("offline", "md-known"))  # no rivals of learners
     assert "Over the rounds" in page
+
+
+def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
+    """Appendices C.3 and C.4: z at the vertices, and q on the edges, where there is mass."""
+    tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))
+    descent = TreeDescent(tree)
+    q = descent.step(descent.at(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
+    run = make_run(tmp_path)
+    assert run.tree_masses() is None
+    write_shown(tmp_path, 0, tree)
+    write_masses(tmp_path, 0, run.policies, TreeMasses(tree, q, "other"))
+    read = run.tree_masses()
+    assert read is not None
+    assert read.policy == "other"
+    np.testing.assert_array_equal(read.q, q)
+    _, picture = run_charts(run)["tree"]
+    z = tree.masses(descent.distribution(q))
+    vertices, edges = picture.panels
+    noted = [int(text) for series in vertices.series for _, text in series.notes]  # type: ignore[union-attr]
+    assert noted == [round(100.0 * each) for each in z if each >= 0.015]
+    assert noted[0] == 100
+    on_edges = [int(text) for series in edges.series for _, text in series.notes]  # type: ignore[union-attr]
+    assert on_edges == [
+        round(100.0 * each) for each, mass in zip(q[1:], z[1:], strict=True) if mass >= 0.015
+    ]
+
+
+@pytest.mark.parametrize("wrong", [{"q": np.full(3, 0.5)}, {"policy": np.array(7)}, {"q": None}])
+def test_damaged_probabilities_are_named(wrong: dict[str, Any], tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    tree = frt_tree(PointMetric(points=np.arange(4.0)[:, None]), np.random.default_rng(0))
+    arrays: dict[str, Any] = {"parent": tree.parent, "weight": tree.weight, "leaf": tree.leaf}
+    arrays |= {"q": np.full(len(tree.parent), 0.5), "policy": np.array(0), **wrong}
+    if arrays["q"] is None:
+        arrays["q"] = np.full(len(tree.parent), 1.5)
+    (tmp_path / "trees").mkdir()
+    np.savez(tmp_path / "trees" / "q0.npz", **arrays)
+    with pytest.raises(StateError, match=r"q0\.npz"):
+        run.tree_masses()

@@ -17,6 +17,7 @@ import numpy as np
 
 from superarm import __version__
 from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
+from superarm.core import Policy
 from superarm.errors import (
     ConflictError,
     FileError,
@@ -28,6 +29,7 @@ from superarm.errors import (
 from superarm.inputs import as_count
 from superarm.movement import frt_tree
 from superarm.parts import import_parts, imported
+from superarm.policies.movement import TreeWalker
 from superarm.problems.base import Mapped, SharedData, World
 from superarm.problems.sources import settle_source
 from superarm.registry import family_of, suggestion
@@ -45,7 +47,16 @@ from superarm.simulation.files import (
     run_lock,
     set_aside,
 )
-from superarm.simulation.trace import MOST_CELLS, Truth, read_spec, write_cells, write_shown, write_spec
+from superarm.simulation.trace import (
+    MOST_CELLS,
+    TreeMasses,
+    Truth,
+    read_spec,
+    write_cells,
+    write_masses,
+    write_shown,
+    write_spec,
+)
 from superarm.states import atomic_write
 from superarm.streams import stream
 from superarm.threads import pin_blas_threads
@@ -387,7 +398,19 @@ def play(task: Task) -> list[Again]:
             raise
         for trace in traces.values():
             write_trace(plan.out, replace(trace, setting_index=index))
+        if task.shown and experiment.chart.get("tree"):
+            _write_masses(plan, index, {name: found.policy for name, found in side.items()})
     return again
+
+
+def _write_masses(plan: Plan, index: int, policies: Mapping[str, Policy]) -> None:
+    """The tree of the first policy that walks on one, with its probabilities after the last round."""
+    for name, policy in policies.items():
+        if isinstance(policy, TreeWalker) and policy.forest is not None and policy.stand is not None:
+            tree = policy.forest.trees[policy.stand.tree]
+            masses = TreeMasses(tree, policy.stand.q, name)
+            write_masses(plan.out, index, plan.policies, masses)
+            return
 
 
 def execute(

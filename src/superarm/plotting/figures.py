@@ -112,6 +112,10 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
         if each.marked:
             dots = {"marker": "o", "markersize": 7.0, "markevery": [*each.marked], "clip_on": False}
         axes.add_line(_stroke(each.style, shape.x, shape.y, **dots))
+        for number, note in each.notes:
+            point = (float(shape.x[number]), float(shape.y[number]))
+            written = axes.annotate(note, point, (0, 6), textcoords="offset points", color=_MUTED)
+            written.set(ha="center", fontsize=9)
         if each.label and len(shape.y):
             ends.append((each, float(shape.y[-1])))
     _label_ends(axes, ends, _LABEL / (height - 1.0))

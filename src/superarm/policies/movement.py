@@ -28,7 +28,7 @@ from superarm.core import (
 from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError, warn
 from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
-from superarm.movement import ActionMetric, Forest, start_of
+from superarm.movement import ActionMetric, Forest, Stand, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
@@ -56,7 +56,6 @@ class TreeWalker(Learner):
     """
 
     deterministic = False
-    _learns_at_once = False  # whether costs depend on what was drawn since the episode began
 
     def __init__(
         self, *, metric: ActionMetric, direction: Direction, trees: int, tau: float, kappa: float
@@ -73,9 +72,18 @@ class TreeWalker(Learner):
         """The trees; none before the first decision is taken."""
         return self._walk.forest if self._walk is not None else None
 
+    @property
+    def stand(self) -> Stand | None:
+        """Where the walk is, and with which probabilities; none before the first decision is taken."""
+        return self._walk.stand if self._walk is not None else None
+
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief | None]:
         """Minus what each action on offer seems to cost, (n,), and what is believed of it."""
+
+    def _learns_at_once(self, number: int) -> bool:
+        """Whether costs in this walk depend on what was drawn since it began."""
+        return False
 
     @undisturbed
     def decide(self, offer: Offer, rng: Rng) -> Decision:
@@ -99,7 +107,8 @@ class TreeWalker(Learner):
             elif before is not None:
                 stand = stand._replace(action=before)
         desirability, belief = self._desirability(offer, begins, rng)
-        move = forest.move(stand, -desirability, rng, offer.available, from_action=self._learns_at_once)
+        from_action = self._learns_at_once(number)
+        move = forest.move(stand, -desirability, rng, offer.available, from_action=from_action)
         positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
@@ -148,6 +157,8 @@ class TreeWalker(Learner):
         return {**self.parameters(), "version": self.version}
 
 
+Update = Literal["episode", "step"]
+_UPDATES = ("episode", "step")
 _MANY_HELD = 1000  # rewards of one episode from which on it may be that none begins
 
 
@@ -166,6 +177,10 @@ class TreeIndexPolicy(TreeWalker):
     With ``update="episode"`` rewards are learned when the next episode begins, as in Algorithm 1, so
     that offers must begin episodes; with "step" at once. ``clip`` raises negative costs to 0, as the
     guarantee for movement needs.
+
+    Before the first data all actions look the same, so that in the first episode Algorithm 1 stays
+    where it starts. ``first_episode="step"`` learns at once in that episode, and once per episode after
+    it. A posterior that has observed data before starts warm, too.
     """
 
     kind = "tree-index-policy"
@@ -178,7 +193,8 @@ class TreeIndexPolicy(TreeWalker):
         rule: Rule,
         metric: ActionMetric,
         direction: Direction = "minimize",
-        update: Literal["episode", "step"] = "episode",
+        update: Update = "episode",
+        first_episode: Update = "episode",
         clip: bool = False,
         trees: int = 1,
         tau: float = 2.0,
@@ -187,12 +203,14 @@ class TreeIndexPolicy(TreeWalker):
         super().__init__(metric=metric, direction=direction, trees=trees, tau=tau, kappa=kappa)
         require_part(posterior, Posterior, "posterior")
         require_part(rule, Rule, "rule")
-        require_choice(update, "update", ("episode", "step"))
+        require_choice(update, "update", _UPDATES)
+        require_choice(first_episode, "first_episode", _UPDATES)
         require_type(clip, bool, "clip")
         if update == "episode" and posterior.draws:
             raise InputError(f"{type(posterior).__name__} draws as it learns; use update='step'")
-        self.posterior, self.rule, self.update, self.clip = posterior, rule, update, clip
-        self._learns_at_once = update == "step"
+        self.posterior, self.rule, self.clip = posterior, rule, clip
+        self.update = update
+        self.first_episode = first_episode
         self._held: list[_Held] = []
         self._ahead: Posterior | None = None  # the posterior that has learned what is held
 
@@ -203,6 +221,9 @@ class TreeIndexPolicy(TreeWalker):
     @property
     def _observations(self) -> int:
         return self.posterior.count
+
+    def _learns_at_once(self, number: int) -> bool:
+        return self.update == "step" or (number == 0 and self.first_episode == "step")
 
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief]:
         belief = (self._caught_up() if begins else self.posterior).belief(offer)
@@ -233,7 +254,7 @@ class TreeIndexPolicy(TreeWalker):
         if not self.posterior.exchangeable:
             self._ledger.check_order(decision, type(self.posterior).__name__)
         keys, noise = self.posterior.keys(offer)[feedback.positions], feedback.noise_variance
-        if self.update == "step":
+        if self._learns_at_once(0 if self._walk is None else self._walk.number):
             self.posterior.observe(keys, feedback.rewards, noise, rng)
         elif len(keys):
             # What the posterior would refuse when the next episode begins is refused now.
@@ -336,7 +357,8 @@ def gp_md(
     width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
-    update: Literal["episode", "step"] = "episode",
+    update: Update = "episode",
+    first_episode: Update = "episode",
     clip: bool = False,
     trees: int = 1,
     tau: float = 2.0,
@@ -350,6 +372,7 @@ def gp_md(
         metric=_metric(model),
         direction=model.direction,
         update=update,
+        first_episode=first_episode,
         clip=clip,
         trees=trees,
         tau=tau,

@@ -2,7 +2,8 @@
 
 *Movement Penalized Bayesian Optimization with Application to Wind Energy Systems* (2022): every round
 shows a context, one action is chosen, and its cost is f(action, context) plus the distance from the
-action before. Regret is eq. 3 with α = 1 and β = 0, against the cheapest way through each episode.
+action before. Regret is eq. 3 with α = 1 and β = 0, against the cheapest way through each episode;
+other α and β are measured as ``approximate_regret``, beside it.
 
 ``rho``: ρ, how much f weighs against moving.
 """
@@ -12,14 +13,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from superarm.capabilities import REGRET, Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, Rng
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_noise_std, as_number, as_positive
+from superarm.inputs import LARGEST, as_count, as_noise_std, as_number, as_positive, require_choice
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.movement import ActionMetric, PointMetric, Way, offline_optimum
@@ -30,6 +31,8 @@ from superarm.streams import Streams, stream
 
 from .base import store
 from .changing import ChangingArms
+
+_VISIBLE = 1e-12  # of the largest variance: what is below adds less than a millionth to a draw
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +45,10 @@ class MovementProblem(ChangingArms):
 
     direction: ClassVar[Direction] = "minimize"
     unit: ClassVar[str] = ""
+    alpha: float | Literal["theorem-1"] = 1.0
+    """α of the approximate regret (eq. 3); "theorem-1" is 1 + ln² n, the order of Theorem 1."""
+    beta: float = 0.0
+    """β of the approximate regret (eq. 3), for every span."""
     _ways: dict[int, Way] = field(init=False, repr=False, default_factory=dict)  # found so far
 
     @property
@@ -49,6 +56,19 @@ class MovementProblem(ChangingArms):
         """What moving costs, as learners are told."""
         assert self.model.metric is not None
         return self.model.metric
+
+    @property
+    def competitive_ratio(self) -> float:
+        """α as a number."""
+        if isinstance(self.alpha, str):
+            require_choice(self.alpha, "alpha", ("theorem-1",))
+            return 1.0 + float(np.log(len(self.metric))) ** 2
+        return as_number(self.alpha, "alpha", 0.0, LARGEST)
+
+    @property
+    def _is_approximate(self) -> bool:
+        """Whether α and β are others than those of the regret."""
+        return self.alpha != 1.0 or self.beta != 0.0
 
     @property
     @abstractmethod
@@ -94,17 +114,31 @@ class MovementProblem(ChangingArms):
         down = Metric("total cost", self.unit, better="down", headline=True)
         named = ("service_cost", "movement_cost", "expected_total_cost")
         others = {name: down._replace(label=name.replace("_", " "), headline=False) for name in named}
+        if self._is_approximate:
+            label = f"regret with α = {self.competitive_ratio:.3g}, β = {self.beta:g}"
+            others["approximate_regret"] = down._replace(label=label, headline=False)
         return {"total_cost": down, **others, "regret": REGRET._replace(unit=self.unit)}
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18)."""
         paid = self._paid(offer, decision)
-        return {
+        measured = {
             "total_cost": sum(paid),
             "service_cost": paid.service,
             "movement_cost": paid.movement,
             "expected_total_cost": sum(expected_costs(decision, self.means(offer)) or paid),
         }
+        if self._is_approximate:
+            _, place = self.way(offer.step)
+            allowed = self.competitive_ratio * self.best(offer).value
+            allowed += self.beta if place == 0 else 0.0  # eq. 3 has it once in an episode
+            measured["approximate_regret"] = sum(paid) - allowed
+        return measured
+
+    def _check_regret(self) -> None:
+        """Refuse an α or β that is no number, before anything runs."""
+        as_number(self.beta, "beta", 0.0, LARGEST)
+        assert self.competitive_ratio >= 0.0
 
 
 @register("problem", "movement-field")
@@ -145,11 +179,20 @@ class MovementField(MovementProblem):
         axis = np.linspace(0.0, 1.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
+        normals, variances = drawn, np.ones((1, 1, 1))  # of each direction of the product
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
-            drawn = np.moveaxis(np.tensordot(_root(kernel, points), drawn, axes=(1, place)), 0, place)
+            root = _root(kernel, points)
+            drawn = np.moveaxis(np.tensordot(root, drawn, axes=(1, place)), 0, place)
+            along = np.expand_dims(
+                np.sum(root**2, axis=0), [each for each in range(3) if each != place]
+            )
+            variances = variances * along
         if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
             raise InputError(f"lengthscale is {lengthscale:g}, so long that costs do not differ")
         scale = rho / (1.0 + rho) / (range_ if self.scaled else 1.0)
+        # ‖f − mean‖: the kernel has the same scale. Directions that nobody could see are left out.
+        visible = variances > _VISIBLE * variances.max()
+        norm = float(np.sqrt(np.sum(normals[visible] ** 2)))
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
@@ -158,6 +201,7 @@ class MovementField(MovementProblem):
             horizon=as_count(self.horizon, "horizon"),
             mean=-float(drawn.min()) * scale,
             direction="minimize",
+            norm_bound=norm,
             noise_bound=noise_std * scale,
             gain={"name": "squared-exponential", "dimension": 3},
             most_arms=len(grid),
@@ -186,6 +230,7 @@ class MovementField(MovementProblem):
             _draws=Streams(self.seed, "offer"),
             _starts=Streams(self.seed, "start"),
         )
+        self._check_regret()
 
     @property
     def span(self) -> int:

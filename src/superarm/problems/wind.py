@@ -158,6 +158,7 @@ class Wind(MovementProblem, SharedData):
                 for name, table in (("_energies", E), ("_costs", loss), ("_noise", noise))
             },
         )
+        self._check_regret()
 
     @property
     def span(self) -> int:

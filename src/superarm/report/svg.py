@@ -70,6 +70,8 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
             size = 3.2 if chart.markers else 4.5
             dots = (f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="{size}"/>' for at in dotted)
             parts.append(f'<g style="fill:{colour}">{"".join(dots)}</g>')
+        for at, note in each.notes:
+            parts.append(_text(float(x[at]), float(y[at]) - 8, note, "middle"))
         if each.label:
             ends.append((each, float(y[-1]) if len(y) else bottom))
     if not bare:

@@ -10,8 +10,9 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import StateError
+from superarm.movement import Tree
 from superarm.rules import BayesianGPUCB
-from superarm.simulation.trace import Run, Truth
+from superarm.simulation.trace import Run, TreeMasses, Truth
 
 from .bounds import Bound, RegretBounds
 from .curves import (
@@ -44,6 +45,7 @@ _MANY_SETTINGS = 4
 _POINTS = 200
 _FINE = 500  # points of a running mean, which shows where a policy starts anew
 _TIMES = 5  # rounds in which a function that drifts is drawn
+_LEAST_MASS = 0.015  # from which a probability is written on a tree
 _WIDE = 20.0  # ratio of swept numbers from which on their axis is logarithmic
 _FAR_APART = 10.0  # ratio of totals from which on it is: on a linear axis some would lie on it
 _LEAST_GROWTH = 0.1  # exponent of t from which the time of a round is said to grow: below it is noise
@@ -182,10 +184,53 @@ def _truths(run: Run) -> list[Picture]:
 
 
 def _tree(run: Run) -> list[Picture]:
-    """A tree over the actions, drawn by walking around it."""
+    """A tree over the actions, and the probabilities of a policy that walks on one."""
     tree = run.tree()
     if tree is None:
         return []
+    caption = (
+        "A random tree in place of the metric: dots are actions, and edges are at most half as long "
+        f"as those above them. Between these {len(tree)} actions, distances along the tree are never "
+        "shorter than in the metric."
+    )
+    pictures = [Picture(name="tree", panels=(_tree_chart(tree),), caption=caption)]
+    masses = run.tree_masses()
+    return pictures if masses is None else [*pictures, _tree_masses(run, masses)]
+
+
+def _tree_masses(run: Run, masses: TreeMasses) -> Picture:
+    """z of the vertices and q of the edges above them, where there is any mass."""
+    tree, q, policy = masses
+    z = np.ones(len(q))
+    for level, _ in tree.levels:
+        z[level] = z[tree.parent[level]] * q[level]  # eq. 11
+    seen = np.flatnonzero(z >= _LEAST_MASS)
+    vertices = {int(vertex): f"{100.0 * z[vertex]:.0f}" for vertex in seen}
+    edges = {int(vertex): f"{100.0 * q[vertex]:.0f}" for vertex in seen if vertex}
+    panels = (
+        _tree_chart(tree, vertices, title="z of the vertices, in %"),
+        _tree_chart(tree, edges, at=0.2, title="q of the edges, in %"),
+    )
+    caption = (
+        f"The tree that {policy} walks on, after the last round of seed {run.seeds[0]}. z is the "
+        "probability of being at one of the actions below a vertex, and q that of taking an edge, "
+        "given the vertex above it: z is the product of q along the way. Where z is below "
+        f"{100.0 * _LEAST_MASS:g} %, nothing is written."
+    )
+    return Picture(name="tree-masses", panels=panels, caption=caption, columns=2)
+
+
+def _tree_chart(
+    tree: Tree, notes: Mapping[int, str] | None = None, *, at: float = 0.0, title: str = ""
+) -> Chart:
+    """A tree, drawn by walking around it.
+
+    Args:
+        tree: what is drawn.
+        notes: texts of some vertices.
+        at: where they stand, as a share of the way from the vertex to its parent.
+        title: of the chart.
+    """
     vertex, walk = 0, [0]
     vertices = range(len(tree.parent))
     left = {each: list(vertices[tree.children(each)]) for each in vertices}
@@ -197,15 +242,24 @@ def _tree(run: Run) -> list[Picture]:
         depth[level] = depth[tree.parent[level]] + 1.0
     x = tree.first + (tree.sizes - 1) / 2.0
     leaves = tuple(at for at, u in enumerate(walk) if tree.sizes[u] == 1)
-    line = Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
-    across, up = "actions, side by side", "level of the tree"
-    chart = Chart(series=(line,), x_label=across, y_label=up, from_zero=False)
-    caption = (
-        "A random tree in place of the metric: dots are actions, and edges are at most half as long "
-        f"as those above them. Between these {len(tree)} actions, distances along the tree are never "
-        "shorter than in the metric."
+    series = [Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)]
+    if notes:
+        own = np.array(list(notes), dtype=np.intp)
+        above = np.maximum(tree.parent[own], 0)
+        across = (1.0 - at) * x[own] + at * x[above]
+        up = (1.0 - at) * -depth[own] + at * -depth[above]
+        for place, text in enumerate(notes.values()):
+            here = slice(place, place + 1)
+            series.append(
+                Series("", across[here], up[here], PolicyStyle(1, thin=True), notes=((0, text),))
+            )
+    return Chart(
+        series=tuple(series),
+        title=title,
+        x_label="actions, side by side",
+        y_label="level of the tree",
+        from_zero=False,
     )
-    return [Picture(name="tree", panels=(chart,), caption=caption)]
 
 
 def _totals(run: Run, band: Band) -> list[Picture]:

@@ -35,6 +35,7 @@ class Series(NamedTuple):
     style: PolicyStyle = PolicyStyle(0)
     half: Floats | None = None  # half the height of the band around the curve
     marked: tuple[int, ...] = ()  # points that get a dot
+    notes: tuple[tuple[int, str], ...] = ()  # points that get a text beside them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -86,6 +86,14 @@ class Truth(NamedTuple):
     places: Floats  # the features of the arms, (n, d)
 
 
+class TreeMasses(NamedTuple):
+    """The tree that a policy walks on, and its conditional probabilities after a run's last round."""
+
+    tree: Tree
+    q: Floats  # (v,), of each vertex given its parent
+    policy: str
+
+
 _SUMMARY: dict[str, dict[str, Any]] = {
     "claims": dict.fromkeys(("text", "verdict", "evidence"), str),
     "rows": {
@@ -230,6 +238,15 @@ def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Trut
         name, arrays = "trees", {key: getattr(shown, key) for key in TREE_ARRAYS}
     folder = Path(directory) / name
     atomic_write(folder / f"s{setting_index}.npz", npz_bytes(arrays))
+
+
+def write_masses(
+    directory: Path | str, setting_index: int, policies: Sequence[str], masses: TreeMasses
+) -> None:
+    """Write the tree that a policy walks on, with its probabilities."""
+    arrays = {key: getattr(masses.tree, key) for key in TREE_ARRAYS}
+    arrays |= {"q": masses.q, "policy": np.array(list(policies).index(masses.policy))}
+    atomic_write(Path(directory) / "trees" / f"q{setting_index}.npz", npz_bytes(arrays))
 
 
 def write_cells(run: Run) -> None:
@@ -437,6 +454,24 @@ class Run(Shown):
             return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS})
         except InputError as error:
             raise damaged(path, str(error)) from None
+
+    def tree_masses(self, setting_index: int = 0) -> TreeMasses | None:
+        """The tree that a policy walks on, and its probabilities; ``None`` where none was recorded."""
+        path = self.directory / "trees" / f"q{setting_index}.npz"
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        try:
+            tree = Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS})
+            q = as_vector(arrays.get("q", np.nan), "q", len(tree.parent))
+        except (InputError, ShapeError) as error:
+            raise damaged(path, str(error)) from None
+        number = arrays.get("policy", np.array(-1))
+        if number.size != 1 or not 0 <= int(number) < len(self.policies):
+            raise damaged(path, "it names no policy of the run")
+        if q.min() < 0.0 or q.max() > 1.0 + 1e-9:
+            raise damaged(path, "q holds what is no probability")
+        return TreeMasses(tree, q, self.policies[int(number)])
 
     def truth(self, setting_index: int = 0) -> Truth | None:
         """What there was to be found with the first seed; ``None`` where it was not recorded."""

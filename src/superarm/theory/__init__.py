@@ -62,5 +62,14 @@ from .information import SquaredExponentialGain as SquaredExponentialGain
 from .information import arriving_information_gain as arriving_information_gain
 from .information import greedy_information_gain as greedy_information_gain
 from .information import information_gain as information_gain
+from .movement import MovementConstants as MovementConstants
+from .movement import conditional_mean_bound as conditional_mean_bound
+from .movement import episode_concentration as episode_concentration
+from .movement import learning_error_bound as learning_error_bound
+from .movement import mean_stretch as mean_stretch
+from .movement import movement_constants as movement_constants
 from .movement import movement_rate as movement_rate
+from .movement import regret_bound_gp_md as regret_bound_gp_md
 from .movement import service_constant as service_constant
+from .movement import stale_variance_bound as stale_variance_bound
+from .movement import stretch_bound as stretch_bound
