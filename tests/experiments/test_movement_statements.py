@@ -57,6 +57,26 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
     assert "δ = 0.53" in found[10].evidence  # 1 − 0.05^(1/4)
 
 
+def test_more_than_a_lower_bound_allows_refutes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Greedy choice may miss much of γ, and O(1) is not 0."""
+    run = made(tmp_path, policies={"gp-md": {}})
+    genuine = movement._play_again
+
+    def worse(*given: Any) -> Any:
+        cell = genuine(*given)
+        cell.episodes = [(1e12, 1e-12)]
+        cell.service_printed = 1e12
+        return cell
+
+    monkeypatch.setattr(movement, "_play_again", worse)
+    words = {each.text.split(":")[0]: each.verdict for each in judge_statements(run)}
+    assert words["Eq. 53, as printed"] == "undecided"
+    assert words["Eq. 56, as printed"] == "undecided"
+    assert words["Eq. 38, as printed, with 0 for O(1)"] == "undecided"
+
+
 def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
     found = judge_statements(made(tmp_path, seeds=1, policies={"gp-md": {}}))
     chances = [verdict for verdict in found if verdict.text.endswith("(with probability 1 − δ)")]
