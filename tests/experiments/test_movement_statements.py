@@ -121,14 +121,24 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     spec = {
         "id": "mine",
         "rounds": 30,
-        "seeds": 1,
+        "seeds": 2,
         "problem": {"name": "wind", "source": "synthetic", "rho": 4.0},
         "policies": {"gp-md": {"trees": 2}},
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=tmp_path))
-    items = [verdict.text.split(":")[0] for verdict in judge_statements(Run.load(tmp_path))]
+    run = Run.load(tmp_path)
+    items = [verdict.text.split(":")[0] for verdict in judge_statements(run)]
     assert "Lemma 1" not in items
     assert "Eqs. 51, 52" in items
+    # Each seed fits a model to other days, and is judged by its own.
+    recorded = Recorded.of(run)
+    cells = [movement._play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds]
+    for cell in cells:
+        model = recorded.world(cell.seed).model
+        variances = model.kernel.diag(recorded.world(cell.seed).offer(1).arms.features)
+        assert cell.noise == pytest.approx(model.noise_variance / float(variances.max()))
+    assert cells[0].noise != cells[1].noise
+    assert cells[0].gamma[-1] != cells[1].gamma[-1]
 
 
 def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
