@@ -303,6 +303,27 @@ def test_the_square_in_lemma_a12_is_a_sum_of_squares() -> None:
     assert size**2 > allowed  # (Σσ)²
 
 
+def test_footnote_2_has_xi_on_the_wrong_side() -> None:
+    """With ω = 1 + δ the term of Lemma 3.1 is O(√T) for ξ ≥ ω/2, not for ξ ≤ 0.5 − δ.
+
+    What it bounds grows so, too: Σ_t φ(b) − bΦ(−b) with Φ(−b) = η_t.
+    """
+    T = np.array([1e2, 1e4, 1e6])
+    delta = 0.1
+    growth = np.diff(np.log(bucb_exploration_term(T, 1.0 + delta, 0.5 - delta))) / np.diff(np.log(T))
+    np.testing.assert_allclose(growth, 1.0 - 0.4 / 1.1)
+    assert (growth > 0.63).all()
+    enough = bucb_exploration_term(T, 1.0 + delta, 0.5 + 0.5 * delta)
+    np.testing.assert_allclose(enough / np.sqrt(T), enough[0] / 10.0)
+    t = np.arange(1.0, 1e6 + 1.0)
+    for xi, is_more in ((0.5 - delta, True), (0.5 + 0.5 * delta, False)):
+        beta = confidence_parameter(t, math.log(ARMS), omega=1.0 + delta, xi=xi)
+        b = np.sqrt(beta)
+        missed = np.cumsum(np.exp(-0.5 * beta) / math.sqrt(2.0 * math.pi) - b * ndtr(-b))
+        over_root = missed / np.sqrt(t)
+        assert (over_root[999_999] > over_root[9_999]) == is_more
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lemma_a3_step_by_step(seed: int) -> None:
     played = sequence(seed)
