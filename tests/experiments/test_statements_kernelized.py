@@ -50,6 +50,17 @@ def test_every_statement_about_functions_of_the_space(certified: Recorded) -> No
         assert "3 seeds, T = 25" in verdict.evidence
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "independent"}, {"scaled": False}, {"decision_set": "discretised"}, {"gain": "growth"}],
+    ids=str,
+)
+def test_theorem_4_is_about_algorithm_2_alone(options: dict[str, Any], tmp_path: Path) -> None:
+    policies = {"gp-ts": {"gain": "greedy", **options}}
+    found = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
+    assert items(list(module.statements(found)))[-1] == "Lemma 6"
+
+
 def test_a_replay_equals_the_slow_computation(certified: Recorded) -> None:
     """Posterior, norm and band from matrices of all rounds, as eqs. 2–4, 6 and 10 have them."""
     replay = module._replayed(certified, "gp-ts", 1, 0)

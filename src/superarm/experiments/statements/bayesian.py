@@ -30,7 +30,7 @@ from superarm.posteriors import FiniteGP
 from superarm.problems.navigation import Navigation
 from superarm.results.curves import counted, feedback_at_once, plus_minus, setting_text, significant
 from superarm.results.roads import schedule_of
-from superarm.results.verdicts import LEAST_SEEDS
+from superarm.results.verdicts import LEAST_SEEDS, lead_of
 from superarm.rules import BayesianGPUCB
 from superarm.theory import variance_sum_bound
 
@@ -39,7 +39,6 @@ from .recorded import Recorded
 _LEARNERS = ("route-ucb", "route-bucb", "route-ts")
 _EXACT = ("auto", "finite")
 _SEEDS = LEAST_SEEDS  # replayed in the first setting: 500 rounds on Luxembourg take seconds each
-_CONFIDENCE = 0.99  # of the one-sided Student's t that decides on a mean, as for claims
 _ROUNDING = 1e-9
 
 
@@ -224,17 +223,12 @@ def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[V
 
 
 def _word_of(values: Floats, limit: float) -> Word:
-    """Whether a mean is decidedly below a limit, by a one-sided Student's t."""
-    from scipy.special import stdtrit
-
-    if len(values) < LEAST_SEEDS:
+    """Whether a mean is decidedly below a limit, by the rules for claims."""
+    scale = max(abs(float(values.mean())), limit)
+    strength = lead_of(limit - values, scale=scale).strength()
+    if abs(strength) <= 1.0:
         return "undecided"
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    reach = float(stdtrit(len(values) - 1, _CONFIDENCE)) * error
-    mean = float(values.mean())
-    if mean + reach <= limit:
-        return "holds"
-    return "does not hold" if mean - reach > limit else "undecided"
+    return "holds" if strength > 0.0 else "does not hold"
 
 
 def _of_seeds(values: Sequence[float] | Floats) -> str:

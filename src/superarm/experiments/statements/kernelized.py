@@ -2,7 +2,8 @@
 
 Theorems 1 and 2 and Lemmas 3 and 4 are about any points that are chosen without looking ahead. They are
 judged on the points of IGP-UCB and GP-TS with λ = 1 + 2/T, whatever λ the learners used. Theorems 3 and
-4 are about the learners themselves: they are judged where these used that λ and a certified γ.
+4 are about the learners themselves: they are judged where these are Algorithms 1 and 2 with an exact
+posterior, and used that λ and a certified γ.
 
 =========  =================================================================================
 ``λ``      1 + η with η = 2/T
@@ -17,7 +18,7 @@ if a share δ would fail in so many with a probability below 1 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from superarm.results.curves import counted, feedback_at_once, setting_text, sig
 from .recorded import Recorded
 
 _POLICIES = ("igp-ucb", "gp-ts")
+_EXACT = ("auto", "finite", "streaming")
 _MOST_WORK = 1e10  # rounds × (10⁴ + arms²) of a run that are replayed; about a minute
 _CHANCE = 0.01  # of a wrong verdict, on one side
 _ROUNDING = 1e-6
@@ -135,12 +137,25 @@ def _judged(recorded: Recorded, policy: str, index: int, cells_of_a_seed: int) -
     text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
     yield _always(text, found, f"{found.worst}; {size}")
     yield from _bands(replays, used, recorded.algorithm(policy), delta, size)
-    certified = options.get("gain") == "greedy"
+    if not _is_as_proved(options):
+        return
     lam = theory.theory_noise_variance(run.rounds)
-    if certified and all(math.isclose(replay.world.model.noise_variance, lam) for replay in replays):
+    if all(math.isclose(replay.world.model.noise_variance, lam) for replay in replays):
         regret = np.array([run.cumulative(policy, index)[run.seeds.index(seed)] for seed in seeds])
         judge = _igp_ucb if recorded.algorithm(policy) == "igp-ucb" else _gp_ts
         yield from judge(replays, regret, used, delta, size)
+
+
+def _is_as_proved(options: Mapping[str, Any]) -> bool:
+    """Whether a learner is Algorithm 1 or 2 with a certified γ, as Theorems 3 and 4 have it."""
+    if "wrapped" in options or options.get("told"):
+        return False
+    certified = options["gain"] == "greedy" and options["posterior"] in _EXACT
+    # Of GP-TS: joint draws, scaled by v_t, over all arms.
+    joint = options.get("mode", "joint") == "joint"
+    scaled = bool(options.get("scaled", True))
+    everywhere = options.get("decision_set", "all") == "all"
+    return certified and joint and scaled and everywhere
 
 
 # --- what holds for any choices ----------------------------------------------------------
