@@ -79,7 +79,7 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(swept: 
         totals = run.cumulative("genie", index)
         mean = float(((totals[:, -1] - totals[:, 0]) / 39.0).mean())
         proven = regret_lower_bound(40, world.model.kernel, epsilon=world.epsilon, dimension=2)
-        assert "genie has least" in verdict.evidence
+        assert "after the first: genie with " in verdict.evidence
         assert mean > proven.per_round
 
 
@@ -191,7 +191,7 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
     (verdict,) = found_by(recorded, "Eq. 29")
     assert f"the largest error is {largest:.3g} of the width" in verdict.evidence
     assert verdict.verdict == "holds"
-    assert "in 0 of 5 seeds" in verdict.evidence
+    assert "in 0 of 5 replayed seeds" in verdict.evidence
     assert "at most 0.031" in verdict.evidence
 
 

@@ -349,7 +349,7 @@ def _told(totals: _Totals) -> Iterator[str]:
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
     if totals.claim["check"] == "steadier":
         ratios = ", ".join(f"{name} {significant(_largest_over_least(totals, name))}" for name in names)
-        yield f"the largest over the least: {ratios}"
+        yield f"ratio of the largest to the smallest: {ratios}"
     if totals.claim["check"] == "widens":
         yield from (_gaps_text(totals, *pair) for pair in _pairs(totals))
     if totals.claim["check"] == "crosses":

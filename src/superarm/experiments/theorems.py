@@ -352,7 +352,7 @@ def _rate_table(shared: _Shared) -> RateTable | None:
         f"are. K = {budget}, D = {dimension}, η = 1, ν = 2.5; λ* = {significant(largest_eigenvalue)}, "
         "which is K times the prior variance, its upper limit. ACC-UCB's optimality dimension is taken "
         "as D, its upper limit. Table 1 and Corollary 1 differ by √D for the squared exponential and "
-        "by √(K/λ*) for the Matérn kernel. CUCB is about finitely many arms without contexts."
+        "by √(K/λ*) for the Matérn kernel. CUCB assumes finitely many arms without contexts."
     )
     return RateTable(tuple(rows), note)
 
@@ -469,12 +469,12 @@ def _movement_bound(shared: _Shared, policy: str, name: str, given: Options) -> 
     )
     if values[-1] > all_costs[-1]:
         words += (
-            f". This bound is too loose to say anything: H(B + ψ) per episode is all that can be paid, "
-            f"{significant(float(all_costs[-1]))}, and is drawn instead"
+            f". All rounds together cannot cost more than H(B + ψ) per episode, "
+            f"{significant(float(all_costs[-1]))}, so this is drawn instead"
         )
     words += (
-        ". It is about the regret against α times the optimum, where α and β are such that eqs. 38 and "
-        f"39 hold; the regret here is against the optimum itself. {_unmet_movement(given)}{told}"
+        ". The theorem bounds the regret against α times the optimum, with α and β for which eqs. 38 "
+        f"and 39 hold; the regret here is against the optimum itself. {_unmet_movement(given)}{told}"
     )
     return Bound("Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words)
 
@@ -489,7 +489,7 @@ def _unmet_movement(given: Options) -> str:
     if given["width"] != "lemma-1":
         unmet.append(f"widths of Lemma 1 (here {given['width']:g})")
     if not given["clip"]:
-        unmet.append("costs of at least 0 (here lower bounds may be below)")
+        unmet.append("costs of at least 0 (here lower bounds may be negative)")
     if given["update"] != "episode" or given["first_episode"] != "episode":
         unmet.append("learning once per episode (here at once)")
     if not unmet:
@@ -581,7 +581,7 @@ def _drift_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bou
         words += ". This bound is too loose to say anything: no policy loses more than "
         words += f"2T√(2 ln n) = {most:,.0f} in the mean"
     if _drift_order(shared, policy, name, given):
-        words += ". The order of Corollary 4.1 is drawn, too, scaled to end where the regret does"
+        words += ". The order of Corollary 4.1 is drawn as well, scaled to end where the regret does"
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 

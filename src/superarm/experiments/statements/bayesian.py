@@ -113,8 +113,8 @@ def _sizes_of_beta(recorded: Recorded) -> Iterator[Verdict]:
     yield Verdict(
         "Section 4.2: the β_t of GP-BUCB are smaller than those of GP-UCB",
         word,
-        f"at most {significant(largest)} times as large in rounds 1 to {run.rounds} ({worst}, beside "
-        f"{full[0]}; {len(roads):,} arms)",
+        f"β_t of {worst} is at most {significant(largest)} times that of {full[0]} in rounds 1 to "
+        f"{run.rounds} ({len(roads):,} arms)",
     )
 
 
@@ -214,11 +214,11 @@ def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[V
             values = np.array([cell.missed for cell in cells])
             where = _where(recorded, len(cells))
             yield Verdict(
-                f"Lemma A.2: the lower bounds of {policy} exceed the truth of the best route by at "
-                "most √v·π²/6 in sum, in expectation",
+                f"Lemma A.2: in expectation, the lower bounds of {policy} exceed the true cost of the "
+                "best route by at most √v·π²/6 in total",
                 _word_of(values, limit),
-                f"{where}{_of_seeds(values)} Wh, where {significant(limit)} Wh is allowed (the best "
-                "route is that of rectified costs; the proof holds for any)",
+                f"{where}{_of_seeds(values)} Wh, where {significant(limit)} Wh is allowed (best route "
+                "by rectified costs; the proof holds for any route)",
             )
 
 

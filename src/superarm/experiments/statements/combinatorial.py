@@ -281,7 +281,7 @@ def _lemma_2(replays: Sequence[Replay], delta: float) -> tuple[str, Word, str]:
     evidence += counted(len(replays), "seed")
     if found == "undecided":
         needed = math.ceil(math.log(_CHANCE) / math.log1p(-delta))
-        evidence += f", which decides nothing about {delta:g}; {needed} seeds without a failure would"
+        evidence += f", which does not decide; {needed} seeds without a failure would"
     return text, found, evidence
 
 
@@ -316,9 +316,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> tuple[str, Word, str]:
     share = max(each.gap_share for each in replays)
     evidence = f"{_used(share)}, in {counted(rounds, 'such round')}"
     if unmet:
-        evidence += (
-            f"; {outside:,} of {arms:,} means lie outside, of which Lemma 2 says nothing: {unmet}"
-        )
+        evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
     return text, _word(share), evidence
 
 
@@ -334,9 +332,9 @@ def _theorem_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
 
 
 def _used(share: float) -> str:
-    """The largest share in words; below zero, super arms were better than the oracle promises."""
+    """The largest share in words; below zero, super arms were better than the oracle guarantees."""
     if share < 0.0:
-        return "below zero throughout, better than promised"
+        return "below zero throughout: better than the oracle guarantees"
     return f"at most {significant(share)} of what is allowed"
 
 

@@ -194,14 +194,14 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
     margin = Margin(policy, values - bound.per_round, abs(float(values.mean())))
     times = significant(float(values.mean()) / bound.per_round)
     evidence = (
-        f"{_where(recorded, index)}mean regret of a round after the first: {policy} has least, "
+        f"{_where(recorded, index)}lowest mean regret of a round after the first: {policy} with "
         f"{_mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
         f"{significant(bound.per_round / world.epsilon)} ε (L = {significant(bound.curvature)}, "
         f"η = {significant(bound.margin)}; f₁ is best at least that far inside in "
         f"{best_inside.inside} of {counted(best_inside.draws, 'seed')}, so P(A₄) ≥ "
-        f"{significant(bound.interior)} at 99 %). With what is proven of P(A₄), "
+        f"{significant(bound.interior)} at 99 %). With the proven P(A₄) ≥ "
         f"{significant(proven.interior)}, the bound is {significant(proven.per_round)}. The theorem is "
-        f"about all points of [0, 1]^d; here arms are {len(world.offer(1).arms):,} of them "
+        f"about all points of [0, 1]^d; here the arms are {len(world.offer(1).arms):,} of them "
         f"{_size(recorded)}"
     )
     yield Verdict(
@@ -269,8 +269,8 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         margin = Margin(policy, allowed - found, 1.0)
         evidence = (
             f"{_where(recorded, index)}{policy}: regret grows like T^p with p = {_mean_text(found)} "
-            f"over the last half of the rounds; the order has p = {plain:.3g}, and "
-            f"{allowed:.3g} times √β_T, which Õ leaves out; {_WIDTHS} {_size(recorded)}"
+            f"over the last half of the rounds; the order has p = {plain:.3g}, or {allowed:.3g} with "
+            f"√β_T, which Õ leaves out; {_WIDTHS} {_size(recorded)}"
         )
         yield Verdict(
             f"Corollary 4.1: with T, regret of {policy} grows no faster than the order",
@@ -321,7 +321,7 @@ def _in_drift(
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
         f"regret grows like ε^q with q = {_mean_text(found)} over ε = "
-        f"{', '.join(f'{drift:g}' for drift in drifts)} (of the means, from each to the next: "
+        f"{', '.join(f'{drift:g}' for drift in drifts)} (between neighbouring ε, from means: "
         f"{between}); the order has q = {allowed:.3g}; {_WIDTHS} {_size(recorded)}"
     )
     return Verdict(
@@ -353,10 +353,11 @@ def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iter
         failures = sum(share > 1.0 for share in shares)
         word, chance = _by_chance(failures, len(seeds), _DELTA)
         evidence = (
-            f"{_where(recorded, index)}{policy}: in {failures} of {counted(len(seeds), 'seed')} "
-            f"replayed an arm's value lies outside; the largest error is {significant(max(shares))} of "
-            f"the width. If the probability were δ = {_DELTA:g} or more, so few failures would have a "
-            f"probability of at most {significant(chance, 2)} (T = {run.rounds})"
+            f"{_where(recorded, index)}{policy}: in {failures} of "
+            f"{counted(len(seeds), 'replayed seed')} an arm's value lies outside; the largest error is "
+            f"{significant(max(shares))} of the width. If failures had a probability of δ = {_DELTA:g} "
+            f"or more, so few of them would have a probability of at most {significant(chance, 2)} "
+            f"(T = {run.rounds})"
         )
         yield Verdict(
             "Eq. 29: with probability 1 − δ, |f_t(x) − μ̃_{t−1}(x)| ≤ √β_t σ̃_{t−1}(x) for all rounds "
@@ -418,9 +419,9 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
         mean = max(share.mean for share in used)
         std = max(share.std for share in used)
         evidence = (
-            f"{_where(recorded, index)}{policy}, N = {block}: not forgetting since a reset moved means "
-            f"by at most {significant(mean, 2)} of what is allowed, and standard deviations by at most "
-            f"{significant(std, 2)}"
+            f"{_where(recorded, index)}{policy}, N = {block}: without forgetting since the last reset, "
+            f"means differ by at most {significant(mean, 2)} of what is allowed, and standard "
+            f"deviations by at most {significant(std, 2)}"
         )
         # Standard deviations are between 0 and the prior's, and so are their differences.
         largest_std = math.sqrt(float(world.model.kernel.diag(world.offer(1).arms.features).max()))
@@ -512,7 +513,7 @@ def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
         shown.append(f"{', '.join(map(str, lengths))} for ε = {epsilon:g}")
     evidence = (
         f"N of Matérn kernels with ν = 2.5 and 4.5, and of the squared exponential: {'; '.join(shown)} "
-        f"(T = {run.rounds}). The exponent 1/(4 − c) of 1/ε falls to 1/4 as ν grows, too"
+        f"(T = {run.rounds}). The exponent 1/(4 − c) of 1/ε also falls, to 1/4, as ν grows"
     )
     word: Word = "undecided"  # where all N are T
     if min(steps) < 0:

@@ -336,14 +336,14 @@ def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdi
         word = "holds"
     elif so_many < _CHANCE:
         word = "does not hold"
-    side = f"so few have probability {significant(so_few, 2)}"
+    side = f"so few failures would have probability {significant(so_few, 2)}"
     if so_many < so_few:
-        side = f"so many have probability {significant(so_many, 2)}"
+        side = f"so many failures would have probability {significant(so_many, 2)}"
     evidence = (
         f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{side}"
     )
     if word == "undecided" and not failed:
         needed = math.ceil(math.log(_CHANCE) / math.log1p(-delta))
-        evidence += f"; no contradiction, and {needed} seeds without a failure would decide"
+        evidence += f"; too few seeds to decide, {needed} without a failure would"
     return Verdict(f"{text} (probability 1 − δ)", word, evidence)

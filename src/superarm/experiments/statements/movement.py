@@ -84,10 +84,10 @@ def _stretch(recorded: Recorded, world: MovementProblem) -> Verdict:
         word = "does not hold"
     text = "Eq. 15: FRT lengthens no distance by more than O(ln n) on average (16/ln 2 · (1 + … + 1/n))"
     evidence = (
-        f"of {n} actions, the pair that {_TREES} trees lengthen most is {worst:.3g} times as long on "
-        f"average, {worst / math.log(n) if n > 1 else worst:.2g} ln n, and all pairs "
-        f"{float(found.mean()):.3g} times; allowed are {allowed:.4g}, and the error is at most "
-        f"{room:.3g} for all pairs at once (Hoeffding, 95 %)"
+        f"{_TREES} trees over {n} actions lengthen distances {float(found.mean()):.3g} times on "
+        f"average, and the worst pair {worst:.3g} times, "
+        f"{worst / math.log(n) if n > 1 else worst:.2g} ln n; {allowed:.4g} times is allowed, "
+        f"and the error is at most {room:.3g} for all pairs at once (Hoeffding, 95 %)"
     )
     return Verdict(text, word, evidence)
 
@@ -381,27 +381,27 @@ def _competitive(cells: list[_Cell]) -> Iterator[tuple[str, Word, str]]:
     size = max(cell.service_size for cell in cells)
     over = max(cell.service for cell in cells)
     yield (
-        "Eq. 12 on the tree: Σ⟨lcb, l(z)⟩ ≤ Σlcb(y) + C Σd_T in every episode, for any way y",
+        "Eq. 12 on the tree: Σ⟨lcb, l(z)⟩ ≤ Σlcb(y) + C Σd_T in every episode, for any path y",
         _word(over <= _ROUNDING * size),
-        f"{'above' if over > 0 else 'below'} the cheapest such way by {significant(abs(over))} or "
+        f"{'above' if over > 0 else 'below'} the cheapest such path by {significant(abs(over))} or "
         f"{'less' if over > 0 else 'more'}",
     )
     printed = max(cell.service_printed for cell in cells)
     yield (
         "Eq. 38, as printed, with 0 for O(1): Σ⟨lcb, l(z)⟩ ≤ Σlcb(y) + Σd in every episode, in the "
-        "metric itself (in general it needs κ of the trees' stretch)",
+        "metric itself (in general it needs κ as large as the trees' stretch)",
         _word_by_less(printed <= _ROUNDING * size),
-        f"an episode is up to {significant(printed)} above the cheapest way"
+        f"an episode is up to {significant(printed)} above the cheapest path"
         if printed > 0
-        else f"every episode is below the cheapest way, by {significant(-printed)} or more",
+        else f"every episode is below the cheapest path, by {significant(-printed)} or more",
     )
     share = max(cell.movement for cell in cells)
     moved = sum(cell.moved for cell in cells) / max(sum(cell.hit for cell in cells), 1e-300)
     yield (
         "Eq. 13 on the tree, with costs before the step: Σ‖z_t − z_{t−1}‖ ≤ a Σ⟨c_t, z_{t−1}⟩ + b in "
-        "every episode (after the step, no a and b exist)",
+        "every episode (with costs after the step, no such a and b exist)",
         _word(share <= 1.0 + _ROUNDING),
-        f"at most {share:.3g} of what is allowed; in total, {moved:.3g} times costs before the step",
+        f"at most {share:.3g} of what is allowed; in total {moved:.3g} times the costs before the step",
     )
 
 
@@ -451,9 +451,9 @@ def _concentration(
         )
         vacuous = bool(allowed[-1] >= H * (largest + psi) * episodes[-1])
         evidence = f"at most {float(np.max(ends[:, -1] / allowed[-1])):.3g} of what is allowed after "
-        evidence += f"{counted(len(episodes), 'episode')}, with B the largest f"
+        evidence += f"{counted(len(episodes), 'episode')}, with the largest f as B"
         if vacuous:
-            evidence += ", which is more than all costs together: so short a run cannot contradict it"
+            evidence += ", more than all costs together, so this run is too short to contradict it"
             yield text, "undecided", evidence
         else:
             failed = int(np.sum(ends[:, -1] > allowed[-1]))
@@ -482,5 +482,6 @@ def _with_probability(
         word = "holds"
     elif chance < 1.0 - _CONFIDENCE:
         word = "does not hold"
-    told = f"with δ = {delta:.2g}, the smallest that {counted(trials, 'seed')} can decide, it fails in "
-    return f"{text} (with probability 1 − δ)", word, f"{told}{failures} of {trials}; {evidence}"
+    least = f"with δ = {delta:.2g}, the smallest that {counted(trials, 'seed')} can decide, "
+    count = f"it fails in {failures} of {trials}"
+    return f"{text} (with probability 1 − δ)", word, f"{least}{count}; {evidence}"
