@@ -383,7 +383,7 @@ def _largest_error(
     assert isinstance(world, DriftingFunction)
     posterior = _engine(world.model, world.epsilon)
     largest = 0.0
-    for round_ in recorded.rounds(policy, seed, index, world):
+    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
         belief = posterior.belief(round_.offer)
         width = schedule.width(round_.offer.step, float)
         off = np.abs(world.means(round_.offer) - belief.mean) / (width * belief.std)
@@ -455,7 +455,7 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
     static = Resetting(_engine(model, 0.0), block=block)
     mean = std = largest = 0.0
     count = 0
-    for round_ in recorded.rounds(policy, seed, index, world):
+    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
         offer = round_.offer
         if (offer.step - 1) % block == 0:
             largest, count = 0.0, 0
