@@ -315,7 +315,8 @@ def _in_drift(
     allowed = _slope(drifts, np.array(rates)[:, None])[0]
     found = _slope(drifts, totals)
     margin = Margin(policy, found - allowed, 1.0)
-    steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
+        steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
         f"regret grows like ε^q with q = {_mean_text(found)} over ε = "
