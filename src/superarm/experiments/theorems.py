@@ -152,6 +152,8 @@ def regret_bounds(run: Run) -> RegretBounds:
         try:
             if experiment.feedback:
                 raise _NoBoundError("no theorem implemented here covers feedback that is late or lost")
+            if run.spec.get("states"):
+                raise _NoBoundError("no theorem implemented here covers a run that begins with a state")
             if "wrapped" in options:
                 raise _NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in _THEOREMS:

@@ -317,7 +317,8 @@ def _in_drift(
     allowed = _slope(drifts, np.array(rates)[:, None])[0]
     found = _slope(drifts, totals)
     margin = Margin(policy, found - allowed, 1.0)
-    steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
+        steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
         f"regret grows like ε^q with q = {_mean_text(found)} over ε = "
@@ -386,7 +387,7 @@ def _largest_error(
     assert isinstance(world, DriftingFunction)
     posterior = _engine(world.model, world.epsilon)
     largest = 0.0
-    for round_ in recorded.rounds(policy, seed, index, world):
+    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
         belief = posterior.belief(round_.offer)
         width = schedule.width(round_.offer.step, float)
         off = np.abs(world.means(round_.offer) - belief.mean) / (width * belief.std)
@@ -467,7 +468,7 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
     static = Resetting(_engine(model, 0.0), block=block)
     mean = std = largest = 0.0
     count = 0
-    for round_ in recorded.rounds(policy, seed, index, world):
+    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
         offer = round_.offer
         if (offer.step - 1) % block == 0:
             largest, count = 0.0, 0

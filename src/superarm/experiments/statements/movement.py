@@ -279,7 +279,7 @@ def _of_policy(recorded: Recorded, policy: str) -> Iterator[Verdict]:
     where = f"[{setting_text(setting)}] " if setting else ""
     place = f" ({policy}, {counted(len(cells), 'seed')}, T = {run.rounds})"
     if not all(cell.same for cell in cells):
-        place = f", with choices that differ from the recorded ones by rounding{place}"
+        place = f", with choices that differ from the recorded ones{place}"
     H = _episode(world)
     for text, word, evidence in (
         *_learning(cells, world, H, delta),
