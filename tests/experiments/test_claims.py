@@ -15,7 +15,7 @@ from superarm.capabilities import Metric
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.experiments.claims import judge_variances, not_judged, policies_of
-from superarm.results.curves import plus_minus, significant
+from superarm.results.curves import plus_minus, seconds_by_seed, significant
 from superarm.results.verdicts import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
@@ -1035,6 +1035,16 @@ def test_growth_of_time_is_that_of_a_rounds_seconds(power: float, tmp_path: Path
     near = claim("over", policy="one", of="growth", metric="seconds", limit=power - 0.2)
     far = claim("over", policy="one", of="growth", metric="seconds", limit=power + 0.2)
     assert [each.verdict for each in judge(run, [near, far])] == ["holds", "does not hold"]
+
+
+def test_seconds_by_seed_are_medians_of_stretches(tmp_path: Path) -> None:
+    """Nine rounds in three stretches; the first round, which loads and compiles, is in none."""
+    seconds = np.array([99.0, 1.0, 1.0, 50.0, 2.0, 2.0, 3.0, 3.0, 3.0, 40.0])
+    run = make_curves(tmp_path, {"one": np.ones(10)}, {"one": seconds}, seeds=2)
+    first, second = seconds_by_seed(run, "one", points=3)
+    assert first.rounds.tolist() == [4, 7, 10]
+    np.testing.assert_allclose(first.mean, [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(second.mean, [1.01, 2.02, 3.03], rtol=1e-6)  # single precision
 
 
 @pytest.mark.parametrize(
