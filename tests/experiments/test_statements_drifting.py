@@ -93,6 +93,13 @@ def test_a_regret_below_the_bound_is_found(swept: Recorded, monkeypatch: pytest.
     assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {"does not hold"}
 
 
+def test_a_bound_of_zero_is_not_judged(tmp_path: Path) -> None:
+    """With so long a lengthscale and ε = 0.9, the step of the proof is longer than the margin."""
+    problem = {**DRIFT, "lengthscale": 5.0, "epsilon": 0.9}
+    recorded = replayable(tmp_path, {"random": {}}, problem, rounds=4)
+    assert found_by(recorded, "Theorem 4.1") == []
+
+
 def test_kernels_without_constants_have_no_lower_bound(tmp_path: Path) -> None:
     problem = {**DRIFT, "kernel": "matern", "nu": 1.5}
     recorded = replayable(tmp_path, {"random": {}, "tv-gp-ucb": {}}, problem, rounds=4)
@@ -275,7 +282,9 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
 
 
 def test_more_than_the_lemma_allows_is_found(swept: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {each.verdict for each in found_by(swept, "Lemma D.1")} == {"holds"}
+    found = found_by(swept, "Lemma D.1")
+    assert {each.verdict for each in found} == {"holds"}
+    assert all("can contradict that part" in each.evidence for each in found)  # σ² is 0.01
     genuine = drifting.mismatch_bounds
 
     def too_low(*given: Any) -> Any:
