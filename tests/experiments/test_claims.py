@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from superarm.capabilities import Metric
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.experiments.claims import judge_variances, not_judged, policies_of
-from superarm.results.curves import plus_minus, significant
+from superarm.results.curves import plus_minus, seconds_by_seed, significant
 from superarm.results.verdicts import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
@@ -991,6 +992,26 @@ def test_totals_of_some_rounds_are_sums_of_these(tmp_path: Path) -> None:
     assert f"steady {significant(4.0 * factor)}" in verdict.evidence
 
 
+def test_means_and_times_of_some_rounds_are_means_of_these(tmp_path: Path) -> None:
+    """Where the metric is a mean per round, and where it is time, nothing is added up."""
+    spec = {"experiment": "x", "rounds": 6, "first_seed": 0, "seeds": 4, "policies": ["one", "two"]}
+    described = Metric("hits", kind="per round")._asdict()
+    write_spec(tmp_path, {**spec, "settings": [{}], "metrics": [{"hits": described}]})
+    rounds = np.arange(1.0, 7.0)
+    for policy, factor in (("one", 1.0), ("two", 10.0)):
+        series = {"regret": np.ones(6), "hits": factor * rounds**2}
+        seconds = (factor * rounds).astype(np.float32)
+        for seed in range(4):
+            write_trace(tmp_path, Trace(policy=policy, seed=seed, series=series, seconds=seconds))
+    told = [
+        claim("below", policy="one", versus="two", rounds=[2, 4], metric=metric)
+        for metric in ("hits", "seconds")
+    ]
+    hits, seconds_told = judge(Run.load(tmp_path), told)
+    assert "in rounds 2 to 4: one 9.67, two 96.7;" in hits.evidence  # (4 + 9 + 16)/3
+    assert "in rounds 2 to 4: one 3, two 30;" in seconds_told.evidence
+
+
 def test_a_shorter_run_does_not_judge_later_rounds(tmp_path: Path) -> None:
     run = make_curves(tmp_path, EARLY, seeds=4)
     told = claim("below", policy="quick", versus="steady", rounds=[1, 101])
@@ -1016,6 +1037,16 @@ def test_growth_of_time_is_that_of_a_rounds_seconds(power: float, tmp_path: Path
     assert [each.verdict for each in judge(run, [near, far])] == ["holds", "does not hold"]
 
 
+def test_seconds_by_seed_are_medians_of_stretches(tmp_path: Path) -> None:
+    """Nine rounds in three stretches; the first round, which loads and compiles, is in none."""
+    seconds = np.array([99.0, 1.0, 1.0, 50.0, 2.0, 2.0, 3.0, 3.0, 3.0, 40.0])
+    run = make_curves(tmp_path, {"one": np.ones(10)}, {"one": seconds}, seeds=2)
+    first, second = seconds_by_seed(run, "one", points=3)
+    assert first.rounds.tolist() == [4, 7, 10]
+    np.testing.assert_allclose(first.mean, [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(second.mean, [1.01, 2.02, 3.03], rtol=1e-6)  # single precision
+
+
 @pytest.mark.parametrize(
     ("limit", "words"), [(1.5, ("does not hold", "holds")), (3.0, ("holds", "does not hold"))]
 )
@@ -1023,6 +1054,14 @@ def test_totals_may_be_compared_with_a_number(limit: float, words: Any, tmp_path
     run = make_curves(tmp_path, {"one": np.array([1.0, 1.0])})
     claims = [claim(check, policy="one", limit=limit) for check in ("under", "over")]
     assert tuple(each.verdict for each in judge(run, claims)) == words
+
+
+def test_seeds_unlike_these_may_outweigh_a_lead_over_a_number(tmp_path: Path) -> None:
+    """Up to 45 % of all seeds may be unlike five: a third of the total is no lead, though half of 1."""
+    run = make_curves(tmp_path, {"one": np.array([1.5])}, seeds=5)
+    (verdict,) = judge(run, [claim("over", policy="one", limit=1.0)])
+    assert verdict.verdict == "undecided"
+    assert "up to 45 % of all seeds may be unlike these 5" in verdict.evidence
 
 
 @pytest.mark.parametrize(
@@ -1086,6 +1125,15 @@ def test_totals_may_be_alike_between_texts(
     (verdict,) = judge(run, [told])
     assert verdict.verdict == word
     assert "problem.name = rough: 11" in verdict.evidence
+
+
+def test_any_two_values_must_be_alike(tmp_path: Path) -> None:
+    few = often([10.0, 11.0, 12.0])
+    totals = {name: {"one": few} for name in ("rough", "between", "smooth")}
+    totals["between"] = {"one": [2.0 * total for total in few]}
+    run = make_sweep(tmp_path, "kernel", totals)
+    (verdict,) = judge(run, [claim("alike", policy="one", key="kernel", tolerance=0.1)])
+    assert verdict.verdict == "does not hold"
 
 
 def test_texts_have_no_order(tmp_path: Path) -> None:
@@ -1153,6 +1201,10 @@ def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
 def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
     totals = {0.1: {"one": [0.0] * 9, "two": [1.0] * 9}, 0.2: {"one": [1.0] * 9, "two": [1.0] * 9}}
     run = make_sweep(tmp_path, "lengthscale", totals)
+    (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
+    assert verdict.verdict == "undecided"
+    totals[0.1]["one"] = [9.0] + [0.0] * 8  # above zero, but not without the first seed
+    run = make_sweep(tmp_path / "one", "lengthscale", totals)
     (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
     assert verdict.verdict == "undecided"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from superarm.errors import InputError
 from superarm.experiments import Experiment, Plan, execute
@@ -16,7 +17,7 @@ from superarm.experiments.statements import Recorded, drifting, judge_statements
 from superarm.experiments.statements.drifting import mismatch_used, sudden_changes
 from superarm.policies.drift import block_length
 from superarm.problems import DriftingFunction
-from superarm.results.curves import plus_minus
+from superarm.results.curves import plus_minus, significant
 from superarm.rules import SrinivasFinite
 from superarm.simulation import Run
 from superarm.streams import Streams
@@ -77,10 +78,14 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(swept: 
             inside += bool(((best > 0.0) & (best < 1.0)).all())
         assert f"in {inside} of 6 seeds" in verdict.evidence
         totals = run.cumulative("genie", index)
-        mean = float(((totals[:, -1] - totals[:, 0]) / 39.0).mean())
+        values = (totals[:, -1] - totals[:, 0]).astype(np.float64) / 39.0
+        mean, stderr = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(6.0)
         proven = regret_lower_bound(40, world.model.kernel, epsilon=world.epsilon, dimension=2)
-        assert "after the first: genie with " in verdict.evidence
+        assert f"after the first: genie with {plus_minus(mean, stderr)}" in verdict.evidence
         assert mean > proven.per_round
+        # So many of 6 inside, or more, have a probability of 1 % if P(A₄) is as small as that.
+        least = float(stats.beta.ppf(0.01, inside, 7 - inside)) if inside else 0.0
+        assert f"P(A₄) ≥ {significant(max(least, proven.interior))} at 99 %" in verdict.evidence
 
 
 def test_a_regret_below_the_bound_is_found(swept: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from superarm.experiments.claims import Verdict
 from superarm.experiments.statements import Recorded, judge_statements
 from superarm.experiments.statements import kernelized as module
 from superarm.problems.finite import FiniteProblem
+from superarm.results.curves import significant
 from superarm.simulation import Run
 
 THEORY = {"name": "rkhs-function", "arms": 15, "regularisation": "theory"}
@@ -61,6 +62,31 @@ def test_theorem_4_is_about_algorithm_2_alone(options: dict[str, Any], tmp_path:
     policies = {"gp-ts": {"gain": "greedy", **options}}
     found = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
     assert items(list(module.statements(found)))[-1] == "Lemma 6"
+
+
+def test_bands_are_judged_at_their_own_delta(certified: Recorded) -> None:
+    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+    assert "a share δ = 0.1 of all runs" in found["Theorem 2"].evidence
+    assert "a share δ = 0.05 of all runs" in found["Lemma 6"].evidence  # δ/2
+
+
+def test_the_regret_of_a_round_is_compared_with_twice_its_width(certified: Recorded) -> None:
+    shares = []
+    for seed, total in enumerate(certified.run.cumulative("igp-ucb", 0)):
+        replay = module._replayed(certified, "igp-ucb", seed, 0)
+        model = replay.world.model
+        assert model.norm_bound is not None
+        assert model.noise_bound is not None
+        gamma = theory.GreedyGrowth(
+            kernel=model.kernel, candidates=model.arms, noise_variance=1.08, horizon=25
+        )
+        bounds = (model.norm_bound, model.noise_bound, 0.1)
+        beta = theory.confidence_width(replay.rounds, gamma, *bounds)
+        assert (replay.band <= beta).all()  # so that every round counts
+        shares.append(float(np.max(np.diff(total, prepend=0.0) / (2.0 * beta * replay.stds))))
+    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+    evidence = found["Theorem 3, appendix D"].evidence
+    assert evidence.startswith(f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed ")
 
 
 def test_a_replay_equals_the_slow_computation(certified: Recorded) -> None:

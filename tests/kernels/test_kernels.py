@@ -33,6 +33,7 @@ from superarm.kernels import (
     Sum,
     Temporal,
     TunableCovariance,
+    stationary,
 )
 from superarm.kernels.base import _sklearn_wrapper
 from superarm.records import from_json, to_json
@@ -152,6 +153,17 @@ def test_input_gradient_matches_central_differences(name: str) -> None:
         expected = (weights * slope).sum(axis=1)
         tolerance = (np.abs(weights) * error).sum(axis=1)
         assert (np.abs(gradient[:, place] - expected) <= tolerance).all()
+
+
+@pytest.mark.parametrize("name", ["se-ard", "matern-5/2"])
+def test_input_gradient_is_that_of_its_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = KERNELS[name]
+    X, Y = points(0), points(1, 7)
+    weights = np.random.default_rng(2).standard_normal((12, 7))
+    at_once = kernel.input_gradient(X, Y, weights, [3, 0])
+    monkeypatch.setattr(stationary, "_BLOCK", 35)  # five rows: two blocks, and one of two rows
+    in_blocks = kernel.input_gradient(X, Y, weights, [3, 0])
+    np.testing.assert_allclose(in_blocks, at_once, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", WITH_IDS)

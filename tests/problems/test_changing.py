@@ -447,6 +447,17 @@ def test_ratings_of_25m_are_read_by_year(only_here: Path, monkeypatch: pytest.Mo
         assert len(datasets.load_movielens_25m(1970).film) == 4
 
 
+def test_films_of_25m_are_in_the_order_of_their_file(only_here: Path) -> None:
+    from superarm import datasets
+
+    films = "movieId,title,genres\n9,A,Drama\n2,B,Comedy\n7,C,Drama|Comedy\n"
+    lines = [f"3,7,4.5,{LATE}", f"3,9,0.5,{LATE}", f"1,2,5.0,{LATE}"]
+    _write_25m(only_here, HEADER + "\n".join(lines) + "\n", films)
+    found = datasets.load_movielens_25m(2016)
+    assert found.film.tolist() == [2, 0, 1]
+    assert found.genres.tolist() == [[False, True], [True, False], [True, True]]  # Comedy, Drama
+
+
 @pytest.mark.parametrize(
     ("ratings", "message"),
     [

@@ -183,6 +183,7 @@ def test_regret_with_any_alpha_and_beta() -> None:
     plain, world = small(horizon=8), small(horizon=8, alpha=3.0, beta=0.25)
     assert "approximate_regret" not in plain.measures
     assert "approximate_regret" in world.measures
+    assert "approximate_regret" in small(beta=0.25).measures
     total = regret = 0.0
     for step in range(1, 9):
         offer = world.offer(step).after(np.array([1]))

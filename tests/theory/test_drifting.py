@@ -646,14 +646,16 @@ def test_interior_probability_is_the_integral_from_below() -> None:
     assert 0.98 * exact <= found <= exact * (1.0 + 1e-6)
 
 
-def test_the_lower_bound_is_the_best_of_many_curvatures() -> None:
+@pytest.mark.parametrize(("margin", "epsilon"), [(0.05, 0.02), (0.02, 0.3)])
+def test_the_lower_bound_is_the_best_of_many_curvatures(margin: float, epsilon: float) -> None:
+    """With a small ε the event A₃ has probability 1 but for rounding; with a larger ε it counts."""
     from scipy import stats
 
-    kernel, d, epsilon = SquaredExponential(lengthscale=0.5, variance=1.3), 2, 0.02
+    kernel, d = SquaredExponential(lengthscale=0.5, variance=1.3), 2
     domain = SmoothDomain.of_kernel(kernel, d)
     assert domain.a2 is not None
     assert domain.b2 is not None
-    margin, interior, s2 = 0.05, 0.6, 1.3 / 0.25
+    interior, s2 = 0.6, 1.3 / 0.25
     found = regret_lower_bound(
         ROUNDS, kernel, epsilon=epsilon, dimension=d, margin=margin, interior=interior
     )
@@ -675,6 +677,7 @@ def test_the_lower_bound_is_the_best_of_many_curvatures() -> None:
     assert proven.interior == interior_probability(kernel, d, 1.0, margin)
     assert 0.0 < proven.per_round < found.per_round
     assert regret_lower_bound(5, kernel, epsilon=0.0, dimension=d).per_round == 0.0
+    assert regret_lower_bound(5, kernel, epsilon=epsilon, dimension=d, side=3.0).margin == 0.06
 
 
 @pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.3])

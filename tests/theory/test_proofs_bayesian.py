@@ -869,8 +869,13 @@ def test_table_1() -> None:
     rows = [line.strip("| ").split(" | ") for line in comparison_table([10, T], gain, K).splitlines()]
     table = {row[0]: row[1:] for row in rows}
     assert table["combinatorial"] == ["✓", "✓", "✗", "✗", "✗", "✗"]
-    assert table["arms"].count("finite") == 1
-    assert table["arms"][4] == "finite"
+    infinite, volatile, static = "infinite", "volatile", "static"
+    assert table["arms"] == [infinite, infinite, infinite, infinite, "finite", infinite]
+    assert table["offers"] == [volatile, volatile, static, static, volatile, static]
+    bayesian, frequentist = "Bayesian", "frequentist"
+    assert table["regret"] == [bayesian, frequentist, bayesian, bayesian, bayesian, frequentist]
+    assert table["GP-UCB"] == ["✓", "✓", "✓", "✗", "✓", "✓"]
+    assert table["GP-TS"] == ["✓", "✗", "✓", "✓", "✓", "✗"]
     assert table["GP-BUCB"] == ["✓", *"✗✗✗✗✗"]
     assert table[f"order at T = {T}"][0] == f"{several:,.0f}"
     # λ* ≤ K, so that C_K·K ≤ 2(1 + ς²)K²; β_T ≤ 2 ln(|A|T²) is within a constant of ln T.

@@ -242,6 +242,36 @@ def test_the_range_of_the_potential_is_what_the_constants_take() -> None:
     assert start == pytest.approx(2.0 * 2.0 * w * float(np.ptp(values)) + w, rel=1e-6)
 
 
+def test_the_constants_of_a_tree_of_two_levels_written_out() -> None:
+    """A leaf beside a vertex with two leaves: what the vertex loses is lost once more below it."""
+    upper, lower, kappa = 2.0, 0.5, 1.5
+    tree = Tree(
+        parent=np.array([-1, 0, 0, 1, 1]),
+        weight=np.array([0.0, upper, upper, lower, lower]),
+        leaf=np.array([3, 4, 2]),
+    )
+
+    def eta(theta: float) -> float:
+        return 1.0 - math.log(theta)
+
+    def reach(theta: float, weight: float) -> float:
+        """2κ times the range of P, with two children that have the shares θ and 1 − θ."""
+        first, second = theta / eta(theta), (1.0 - theta) / eta(1.0 - theta)
+        grid = np.linspace(0.0, 1.0, 2001)
+        values = first * np.log(grid + first) + second * np.log(1.0 - grid + second)
+        return 2.0 * weight * float(np.ptp(values))
+
+    below = reach(0.5, lower)
+    passed_on = 1.0 + (lower + below) / upper  # what all vertices lose, over what the highest do
+    slope = passed_on * eta(2.0 / 3.0) + eta(0.5)
+    assert slope > passed_on * eta(1.0 / 3.0)  # that of the leaf at the root
+    ratio, start = movement_constants(tree, kappa)
+    assert ratio == pytest.approx(2.0 * 2.0 * kappa * slope)
+    # The grid misses the largest P by at most its curvature times (1/2000)²/8.
+    ends = passed_on * reach(2.0 / 3.0, upper) + below
+    assert start == pytest.approx(2.0 * ends + upper + lower, rel=1e-6)
+
+
 def test_siblings_must_weigh_the_same() -> None:
     tree = Tree(parent=np.array([-1, 0, 0]), weight=np.array([0.0, 1.0, 2.0]), leaf=np.array([1, 2]))
     with pytest.raises(InputError, match="differ in weight"):
@@ -393,6 +423,10 @@ def test_conditional_means_exceed_twice_what_is_seen_rarely() -> None:
     assert conditional_mean_bound(3.0, episode=2, delta=0.1) == pytest.approx(
         6.0 + 8.0 * math.log(10.0) + 16.0 * math.log(8.0) + 1.0
     )
+    # The constant is rounded down, which makes the bound larger, by a millionth at most.
+    derived = float(conditional_mean_bound(3.0, episode=2, delta=0.1, form="derived"))
+    exact = 6.0 + 2.0 * math.log(10.0) / -math.expm1(-a)
+    assert exact <= derived <= exact * (1.0 + 1e-6)
     with pytest.raises(InputError, match="form"):
         conditional_mean_bound(1.0, episode=2, delta=0.1, form="other")  # type: ignore[arg-type]
 
@@ -410,15 +444,16 @@ def test_the_printed_factor_leaves_out_terms() -> None:
 
 def test_the_learning_error_written_out() -> None:
     H, N, B, noise, variance, delta = 3, 7, 2.0, 0.5, 0.25, 0.2
-    found = float(
-        learning_error_bound(
-            N, one_arm, episode=H, norm_bound=B, noise_bound=noise, noise_variance=variance, delta=delta
-        )
-    )
+    given: dict[str, Any] = {"episode": H, "norm_bound": B, "noise_bound": noise, "delta": delta}
+    found = float(learning_error_bound(N, one_arm, noise_variance=variance, **given))
     beta = B + noise / math.sqrt(variance) * math.sqrt(2.0 * math.log(15.0) + 2.0 * one_arm(18))
     V = math.exp(2.0 * one_arm(2)) * 2.0 * one_arm(21) / math.log(5.0)
     inside = N * H * (2.0 * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0)
     assert found == pytest.approx(2.0 * beta * math.sqrt(inside))
+    printed = float(learning_error_bound(N, one_arm, noise_variance=variance, form="printed", **given))
+    V = 2.0 * math.exp(one_arm(H)) * one_arm(N * H)  # eq. 56
+    inside = 2.0 * N * H * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0  # eq. 62
+    assert printed == pytest.approx(2.0 * beta * math.sqrt(inside))
     # Eq. 63 as printed has no root over the bracket, and so exp(γ_H) is enough, where γ ≥ 1.
     bracket = (
         math.exp(one_arm(H)) * one_arm(N * H) + 4 * H * math.log(15.0) + 8 * H * math.log(12.0) + 1
