@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision
-from superarm.experiments import Experiment, Plan, execute, theorems
+from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.statements import Recorded, combinatorial, judge_statements
 from superarm.experiments.statements.combinatorial import Replay, replay
 from superarm.experiments.statements.judging import failure_tails
-from superarm.experiments.theorems import regret_bounds
+from superarm.experiments.theorems import high_probability, regret_bounds
 from superarm.kernels import SquaredExponential
 from superarm.problems import Codependency, Movies
 from superarm.problems.movies import best_coverage
@@ -360,12 +360,12 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two arms in each of twelve rounds are 24; the shipped experiments choose up to 300 times five."""
-    assert theorems._MOST_ARRIVALS >= 300 * 5
+    assert high_probability._MOST_ARRIVALS >= 300 * 5
     run = run_of(tmp_path / "run", {"oclok-ucb": {}}).run
     unproven = "a proven bound on γ"
-    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 24)
+    monkeypatch.setattr(high_probability, "_MOST_ARRIVALS", 24)
     assert unproven not in regret_bounds(run).drawn["oclok-ucb"].assumes
-    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 23)
+    monkeypatch.setattr(high_probability, "_MOST_ARRIVALS", 23)
     assert unproven in regret_bounds(run).drawn["oclok-ucb"].assumes
 
 
