@@ -12,7 +12,7 @@ Checked on routes whose truth is drawn from the prior of an exact posterior, whi
 Replayed are four seeds of the first setting, of one policy for each of the paper's three algorithms.
 I is the information gained, λ* the largest eigenvalue of the chosen roads' covariances on the run, v
 the largest prior variance. Regret itself is bounded in :mod:`superarm.experiments.theorems`; Lemma A.12
-is judged from the audit of a run in :mod:`superarm.experiments.claims`.
+is judged from the audit of a run in :mod:`superarm.experiments.audits`.
 """
 
 from __future__ import annotations
