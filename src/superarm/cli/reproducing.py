@@ -12,6 +12,7 @@ from typing import Any
 
 from superarm.errors import ConflictError, StateError
 from superarm.experiments import Experiment
+from superarm.experiments.plans import Plan
 from superarm.files import read_text
 from superarm.registry import require_kind
 from superarm.report import Report, write_index
@@ -41,7 +42,13 @@ _MOST_TIMES = 2**20  # bytes
 
 
 def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any]:
-    """Experiments one after another, with figures; the page over all is there from the first one on."""
+    """Experiments one after another, with figures; the page over all is there from the first one on.
+
+    Args:
+        target: all, a paper, one of its experiments or one of its figures.
+        request: sizes, settings and places, for every experiment.
+        band: what is drawn around curves; ``None`` for the band of each experiment.
+    """
     directory = request.directory(f"reproduce-{target}")
     experiments = experiments_of(target)
     if not request.resume and directory.is_dir() and any(directory.iterdir()):
@@ -61,30 +68,46 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
             label = f"{place + 1}/{len(plans)} {experiment.id}"
             with _timed(directory, experiment.id):
                 summary = request.execute(plan, pool if request.workers > 1 else None, label)
-                if not request.quiet:
-                    say(f"superarm: {label}: judging claims and drawing figures", err=True)
-                report, _ = write_outputs(
-                    plan.out,
-                    experiment,
-                    experiment.id,
-                    quiet=request.quiet,
-                    figures=True,
-                    bound=True,
-                    band=band,
-                )
+                report = _report(plan, experiment, request, band, label)
             summaries.append({**summary, "statements": [*report.statements]})
             reports.append(report)
             missing = [later.id for later in experiments[place + 1 :]]
             _write_page(directory, title, reports, missing=missing)
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
-    if can_draw(quiet=True):  # if not, every report has said so
-        from superarm.plotting import save_pictures
-
-        origin = ["synthetic data"] * any(report.warning for report in reports)
-        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
+    _save_pictures(pictures, target, directory, reports)
     _write_page(directory, title, reports, pictures=pictures)
     seconds = sum(_times(directory).get(experiment.id, 0.0) for experiment in experiments)
     return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
+
+
+def _report(
+    plan: Plan, experiment: Experiment, request: Request, band: Band | None, label: str
+) -> Report:
+    """Judge a finished run, and write its report and figures."""
+    if not request.quiet:
+        say(f"superarm: {label}: judging claims and drawing figures", err=True)
+    report, _ = write_outputs(
+        plan.out,
+        experiment,
+        experiment.id,
+        quiet=request.quiet,
+        figures=True,
+        bound=True,
+        band=band,
+    )
+    return report
+
+
+def _save_pictures(
+    pictures: list[Picture], target: str, directory: Path, reports: list[Report]
+) -> None:
+    """Pictures over several runs, as files; none without matplotlib, as every report has said."""
+    if not can_draw(quiet=True):
+        return
+    from superarm.plotting import save_pictures
+
+    origin = ["synthetic data"] if any(report.warning for report in reports) else []
+    save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
 
 
 def _title(target: str, experiments: list[Experiment]) -> str:
