@@ -166,7 +166,9 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
     settings = tuple({"k": k, "kernel": name} for name in ("se", "matern") for k in (1, 2, 5))
     run = make_run(tmp_path, settings=settings)
     assert [panel.fixed for panel in sweeps(run)] == [{"kernel": "se"}, {"kernel": "matern"}]
-    assert sweeps(run, "kernel") == []
+    by_kernel = sweeps(run, "kernel")  # texts, in the order of the settings
+    assert [panel.values for panel in by_kernel] == [["se", "matern"]] * 3
+    assert [panel.fixed for panel in by_kernel] == [{"k": 1}, {"k": 2}, {"k": 5}]
     text = written(run, tmp_path, command=("superarm", "run", "tests/one"))
     assert "Sweep over k" in text
     assert "in 6 of 6 settings" in text

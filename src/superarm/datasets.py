@@ -94,7 +94,7 @@ def find(name: str, *, ending: str = "") -> Path:
     file = " beside ".join(needed)
     looked = ", ".join(str(folder) for folder in folders)
     command = (
-        f" With SUPERARM_DATA set, this command does it: {dataset.command}" if dataset.command else ""
+        f" With SUPERARM_DATA set, this command gets it: {dataset.command}" if dataset.command else ""
     )
     size = f" Size: {dataset.size}." if dataset.size else ""
     raise MissingDataError(
@@ -251,9 +251,7 @@ def load_movielens(ratings: Path, movies: Path) -> Ratings:
         pair = films[film], viewers.setdefault(viewer, len(viewers))
         given = _number(ratings, line, stars)
         if not 0.0 < given <= 5.0:
-            raise FileError(
-                f"{ratings}, line {line}: {stars} stars; they must be above 0 and at most 5"
-            )
+            raise FileError(f"{ratings}, line {line}: stars must be above 0 and at most 5, got {stars}")
         if pair in table:
             raise FileError(f"{ratings}, line {line}: viewer {viewer} has rated film {film} already")
         table[pair] = given
@@ -281,7 +279,7 @@ def load_movielens_25m(first_year: int = 1995) -> Ratings:
         numbers = np.array([int(number) for number in catalogue.numbers])
     except ValueError as error:
         raise FileError(
-            f"{movies}: a movieId is no whole number ({error}); download it again"
+            f"{movies}: a movieId is not a whole number ({error}); download it again"
         ) from None
     wanted = [block[block["timestamp"] >= start] for block in _rating_blocks(ratings)]
     table = np.concatenate(wanted) if wanted else np.empty(0, _RATING)
@@ -316,7 +314,8 @@ def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
         header = next(lines, "").strip()
         if header != ",".join(_RATING.names or ()):
             names = ",".join(_RATING.names or ())
-            raise FileError(f"{path}, line 1: the header must be {names}, got {header!r}")
+            message = f"the header must be {names}, got {header!r}"
+            raise FileError(f"{path}, line 1: {message}; download it again")
         first = 2
         while block := list(islice(lines, _BLOCK)):
             try:
@@ -330,7 +329,7 @@ def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
             wrong = ~((stars > 0.0) & (stars <= 5.0))
             if wrong.any():
                 where = int(wrong.argmax())
-                message = f"{stars[where]:g} stars; they must be above 0 and at most 5"
+                message = f"stars must be above 0 and at most 5, got {stars[where]:g}"
                 raise FileError(f"{path}, line {first + where}: {message}")
             yield table
             first += len(block)
@@ -347,7 +346,7 @@ def _read_films(path: Path) -> _Films:
     marks: dict[str, list[str]] = {}
     for line, number, genres in _rows(path, "movieId", "genres"):
         if number in marks:
-            raise FileError(f"{path}, line {line}: film {number} is there twice")
+            raise FileError(f"{path}, line {line}: film {number} is listed twice; download it again")
         marks[number] = genres.split("|")
     if not marks:
         raise FileError(f"{path}: no films; download it again")

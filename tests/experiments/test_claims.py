@@ -1125,7 +1125,7 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
     ]
     verdicts = judge(run, told)
     assert [verdict.verdict for verdict in verdicts] == ["holds", "does not hold", "does not hold"]
-    assert "the largest over the least: calm 1.41, wild 4" in verdicts[0].evidence
+    assert "ratio of the largest to the smallest: calm 1.41, wild 4" in verdicts[0].evidence
     lead = 0.75 * np.log(4.0)  # all kernels have the same seeds, so that nothing is left to chance
     assert (
         f"ln(largest/least) of wild − of calm seed by seed {significant(lead)}" in verdicts[0].evidence

@@ -57,6 +57,26 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
     assert "δ = 0.53" in found[10].evidence  # 1 − 0.05^(1/4)
 
 
+def test_more_than_a_lower_bound_allows_refutes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Greedy choice may miss much of γ, and O(1) is not 0."""
+    run = made(tmp_path, policies={"gp-md": {}})
+    genuine = movement._play_again
+
+    def worse(*given: Any) -> Any:
+        cell = genuine(*given)
+        cell.episodes = [movement._Episode(1e12, 1e-12)]
+        cell.service_printed = 1e12
+        return cell
+
+    monkeypatch.setattr(movement, "_play_again", worse)
+    words = {each.text.split(":")[0]: each.verdict for each in judge_statements(run)}
+    assert words["Eq. 53, as printed"] == "undecided"
+    assert words["Eq. 56, as printed"] == "undecided"
+    assert words["Eq. 38, as printed, with 0 for O(1)"] == "undecided"
+
+
 def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
     found = judge_statements(made(tmp_path, seeds=1, policies={"gp-md": {}}))
     chances = [verdict for verdict in found if verdict.text.endswith("(with probability 1 − δ)")]
@@ -101,14 +121,24 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     spec = {
         "id": "mine",
         "rounds": 30,
-        "seeds": 1,
+        "seeds": 2,
         "problem": {"name": "wind", "source": "synthetic", "rho": 4.0},
         "policies": {"gp-md": {"trees": 2}},
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=tmp_path))
-    items = [verdict.text.split(":")[0] for verdict in judge_statements(Run.load(tmp_path))]
+    run = Run.load(tmp_path)
+    items = [verdict.text.split(":")[0] for verdict in judge_statements(run)]
     assert "Lemma 1" not in items
     assert "Eqs. 51, 52" in items
+    # Each seed fits a model to other days, and is judged by its own.
+    recorded = Recorded.of(run)
+    cells = [movement._play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds]
+    for cell in cells:
+        model = recorded.world(cell.seed).model
+        variances = model.kernel.diag(recorded.world(cell.seed).offer(1).arms.features)
+        assert cell.noise == pytest.approx(model.noise_variance / float(variances.max()))
+    assert cells[0].noise != cells[1].noise
+    assert cells[0].gamma[-1] != cells[1].gamma[-1]
 
 
 def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:

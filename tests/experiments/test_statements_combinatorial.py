@@ -140,7 +140,7 @@ def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
     other = run_of(tmp_path / "other", {"oclok-ucb": {}}, {**PROBLEM, "lengthscale": 0.5})
     assert not {"Eq. 6", "Lemma 2"} & set(items(other))
     lemma_3 = next(each for each in combinatorial.statements(other) if "Lemma 3" in each.text)
-    assert "of which Lemma 2 says nothing: the learner's kernel is not that of f" in lemma_3.evidence
+    assert "but Lemma 2 does not apply: the learner's kernel is not that of f" in lemma_3.evidence
     workers = {"name": "crowdsourcing", "source": "synthetic", "workers": 10, "k": 2}
     assert "Lemma 2" not in items(run_of(tmp_path / "workers", {"oclok-ucb": {}}, workers))
 

@@ -81,7 +81,7 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(swept: 
         totals = run.cumulative("genie", index)
         mean = float(((totals[:, -1] - totals[:, 0]) / 39.0).mean())
         proven = regret_lower_bound(40, world.model.kernel, epsilon=world.epsilon, dimension=2)
-        assert "genie has least" in verdict.evidence
+        assert "after the first: genie with " in verdict.evidence
         assert mean > proven.per_round
 
 
@@ -93,6 +93,13 @@ def test_a_regret_below_the_bound_is_found(swept: Recorded, monkeypatch: pytest.
 
     monkeypatch.setattr(drifting, "regret_lower_bound", too_high)
     assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {"does not hold"}
+
+
+def test_a_bound_of_zero_is_not_judged(tmp_path: Path) -> None:
+    """With so long a lengthscale and ε = 0.9, the step of the proof is longer than the margin."""
+    problem = {**DRIFT, "lengthscale": 5.0, "epsilon": 0.9}
+    recorded = replayable(tmp_path, {"random": {}}, problem, rounds=4)
+    assert found_by(recorded, "Theorem 4.1") == []
 
 
 def test_kernels_without_constants_have_no_lower_bound(tmp_path: Path) -> None:
@@ -186,7 +193,7 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
     (verdict,) = found_by(recorded, "Eq. 29")
     assert f"the largest error is {largest:.3g} of the width" in verdict.evidence
     assert verdict.verdict == "holds"
-    assert "in 0 of 5 seeds" in verdict.evidence
+    assert "in 0 of 5 replayed seeds" in verdict.evidence
     assert "at most 0.031" in verdict.evidence
 
 
@@ -277,7 +284,9 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
 
 
 def test_more_than_the_lemma_allows_is_found(swept: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {each.verdict for each in found_by(swept, "Lemma D.1")} == {"holds"}
+    found = found_by(swept, "Lemma D.1")
+    assert {each.verdict for each in found} == {"holds"}
+    assert all("can contradict that part" in each.evidence for each in found)  # σ² is 0.01
     genuine = drifting.mismatch_bounds
 
     def too_low(*given: Any) -> Any:

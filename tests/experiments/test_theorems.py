@@ -84,7 +84,7 @@ def edited(directory: Path, **changes: Any) -> Run:
 def test_a_bound_does_not_build_whatever_run_json_names(tmp_path: Path) -> None:
     policies = {"route-ucb": {}}
     bounds_of(tmp_path / "city", policies, problem=CITY, rounds=1)
-    with pytest.raises(StateError, match=r"names a city of 2,000,000 edges, but the run was on \d+"):
+    with pytest.raises(StateError, match=r"has a city of 2,000,000 edges, but the run was on \d+"):
         regret_bounds(edited(tmp_path / "city", edges=2_000_000))
     bounds_of(tmp_path / "function", {"gp-ucb": {}}, rounds=1)
     for huge in ({"arms": 10**9}, {"dimension": 10**9}):
@@ -385,7 +385,7 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
         np.testing.assert_allclose(order.values / order.values[-1], rate / rate[-1])
         run = Run.load(tmp_path)
         assert order.values[-1] == pytest.approx(run.cumulative(name)[:, -1].mean())
-        assert "The order of Corollary 4.1 is drawn, too" in found.drawn[name].assumes
+        assert "The order of Corollary 4.1 is drawn as well" in found.drawn[name].assumes
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import lzma
 import subprocess
 import sys
 import types
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
@@ -174,8 +175,14 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     empty = types.ModuleType("sumo")
     empty.SUMO_HOME = str(tmp_path)
     monkeypatch.setitem(sys.modules, "sumo", empty)
-    with pytest.raises(MissingExtraError, match=r"netconvert.* is missing; run: pip install .*sumo"):
-        read_osm(path)
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    for found, what in ((missing, "eclipse-sumo"), (lambda name: "1.28", "netconvert")):
+        monkeypatch.setattr("superarm.networks.openstreetmap.version", found)
+        with pytest.raises(MissingExtraError, match=rf"{what}.* is missing.*; run: pip install .*sumo"):
+            read_osm(path)
 
 
 @pytest.mark.slow

@@ -240,7 +240,7 @@ def test_contexts_by_hand() -> None:
     np.testing.assert_array_equal(loved.films, [0, 1, 2])
     np.testing.assert_array_equal(loved.viewer, [0, 1])
     np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
-    with pytest.raises(InputError, match="no rating has 5 stars; lower least_stars"):
+    with pytest.raises(InputError, match="no rating has 5 stars or more; lower least_stars"):
         _of_ratings(ratings._replace(stars=np.ones(3)), 1, 5.0, "by hand", "ever")
 
 
@@ -361,8 +361,8 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n", "line 4: viewer 3 has rated film 9 already"),
         ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
         ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
-        ("userId,movieId,rating\n3,9,6\n", "line 2: 6 stars"),
-        ("userId,movieId,rating\n3,9,0\n", "line 2: 0 stars"),
+        ("userId,movieId,rating\n3,9,6\n", "line 2: stars must be above 0 and at most 5, got 6"),
+        ("userId,movieId,rating\n3,9,0\n", "line 2: stars must be above 0 and at most 5, got 0"),
         ("userId,movieId,rating\n3,9\n", "line 2: 2 of 3 entries"),
         ("userId,movieId\n3,9\n", "the header has no rating"),
         ("userId,movieId,rating\n", "no ratings"),
@@ -384,7 +384,7 @@ def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, "userId,movieId,rating\n3,9,4\n", FILMS + "7,Again,Noir\n")
-    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 is there twice"):
+    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 is listed twice"):
         load_movielens()
 
 
@@ -454,8 +454,8 @@ def test_ratings_of_25m_are_read_by_year(only_here: Path, monkeypatch: pytest.Mo
         (f"3,8,4.5,{LATE}\n", r"movies\.csv has no film 8"),
         (f"3,99,4.5,{LATE}\n", r"movies\.csv has no film 99"),
         (f"3,9,six,{LATE}\n", r"ratings\.csv, after line 1: .*six"),
-        (f"3,9,4,{LATE}\n3,7,6,{LATE}\n", "line 3: 6 stars; they must be above 0 and at most 5"),
-        (f"3,9,nan,{LATE}\n", "line 2: nan stars"),
+        (f"3,9,4,{LATE}\n3,7,6,{LATE}\n", "line 3: stars must be above 0 and at most 5, got 6"),
+        (f"3,9,nan,{LATE}\n", "line 2: stars must be above 0 and at most 5, got nan"),
         ("3,9,4\n", "after line 1: "),
         (f"3,9,4,{LATE}\n\n1,9,4,{LATE}\n", "is empty; download it again"),
         (f"3,9,4,{EARLY}\n", "no ratings from 2016 on; lower first_year"),
@@ -477,7 +477,7 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
     with pytest.raises(FileError, match=r"line 1: the header must be userId,movieId,rating,timestamp"):
         load_movielens_25m()
     _write_25m(only_here, HEADER, "movieId,title,genres\nseven,Film,Drama\n")
-    with pytest.raises(FileError, match="a movieId is no whole number"):
+    with pytest.raises(FileError, match="a movieId is not a whole number"):
         load_movielens_25m()
     _write_25m(only_here, HEADER, "movieId,title,genres\n")
     with pytest.raises(FileError, match="no films"):
@@ -528,7 +528,7 @@ def test_editions_are_settled(only_here: Path) -> None:
 
 
 def test_a_missing_edition_is_named_with_its_command(only_here: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"ml-25m/ratings\.csv beside .*command does it: curl"):
+    with pytest.raises(MissingDataError, match=r"ml-25m/ratings\.csv beside .*command gets it: curl"):
         movies(edition="25m", source="real")
     with pytest.raises(InputError, match="first_year needs edition 25m"):
         movies(edition="small", source="real", first_year=2016)

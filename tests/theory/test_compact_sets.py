@@ -179,6 +179,26 @@ def test_the_two_in_equation_60_is_spurious() -> None:
     assert omega + math.log(1 / (2 * math.sqrt(2 * math.pi) ** omega)) < 0.0
 
 
+def test_equation_60_as_printed_fails() -> None:
+    """d = K = C₁ = 1, L = 0.025, ς = 2, ω = 2, ξ = 2.5, t = 2: τ = 25.2 has τ/β = 2.57, below 3.2.
+
+    The logarithm of eq. 60 is negative there, as that of eq. 59 is at t = 1.
+    """
+    t, L, noise_std, omega, xi = 2, 0.025, 2.0, 2.0, 2.5
+    tail = math.log(t**xi / (2 * math.sqrt(2 * math.pi) ** omega))
+    assert tail < 0.0
+    tau = max(
+        2 * t**2 * L * (1 + t / noise_std),
+        (16 * t**4 * L * (omega + tail)) ** (1 / (1 - 1 / math.e)),
+        (16 * t**5 * L**2 / noise_std**2 * (omega + tail)) ** (1 / (2 - 1 / math.e)),
+    )
+    eta = math.sqrt(2 * math.pi) ** omega / (2 * tau**omega * t**xi)
+    beta = NormalDist().inv_cdf(eta) ** 2
+    assert tau == pytest.approx(25.2, abs=0.1)
+    assert tau / beta == pytest.approx(2.57, abs=0.01)
+    assert tau / beta < 8 * t**4 * L  # eq. 6b
+
+
 def test_large_sizes_stay_finite_in_logarithms() -> None:
     problem = {**PROBLEM, "lipschitz": 1e200, "side": 1e150}
     assert np.isfinite(log_size(T, problem, BUCB)).all()

@@ -303,6 +303,27 @@ def test_the_square_in_lemma_a12_is_a_sum_of_squares() -> None:
     assert size**2 > allowed  # (Σσ)²
 
 
+def test_footnote_2_has_xi_on_the_wrong_side() -> None:
+    """With ω = 1 + δ the term of Lemma 3.1 is O(√T) for ξ ≥ ω/2, not for ξ ≤ 0.5 − δ.
+
+    What it bounds grows so, too: Σ_t φ(b) − bΦ(−b) with Φ(−b) = η_t.
+    """
+    T = np.array([1e2, 1e4, 1e6])
+    delta = 0.1
+    growth = np.diff(np.log(bucb_exploration_term(T, 1.0 + delta, 0.5 - delta))) / np.diff(np.log(T))
+    np.testing.assert_allclose(growth, 1.0 - 0.4 / 1.1)
+    assert (growth > 0.63).all()
+    enough = bucb_exploration_term(T, 1.0 + delta, 0.5 + 0.5 * delta)
+    np.testing.assert_allclose(enough / np.sqrt(T), enough[0] / 10.0)
+    t = np.arange(1.0, 1e6 + 1.0)
+    for xi, is_more in ((0.5 - delta, True), (0.5 + 0.5 * delta, False)):
+        beta = confidence_parameter(t, math.log(ARMS), omega=1.0 + delta, xi=xi)
+        b = np.sqrt(beta)
+        missed = np.cumsum(np.exp(-0.5 * beta) / math.sqrt(2.0 * math.pi) - b * ndtr(-b))
+        over_root = missed / np.sqrt(t)
+        assert (over_root[999_999] > over_root[9_999]) == is_more
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lemma_a3_step_by_step(seed: int) -> None:
     played = sequence(seed)
@@ -528,7 +549,8 @@ def test_equation_84_needs_twice_the_constant() -> None:
 def test_the_sum_of_variances_may_exceed_equation_85() -> None:
     """|σ²(x) − σ²(y)| ≤ LD + N·L²D²/ς² fails: k = xy, nothing observed, x = 1 and y = 0.9.
 
-    0.19 > 0.1. The bound on standard deviations, eq. 67, stands: 0.1 ≤ √0.1.
+    0.19 > 0.1. On the grid 0, 0.1, …, 0.9 the nearest point of 1 is as far away as D allows. The bound
+    on standard deviations, eq. 67, stands: 0.1 ≤ √0.1.
     """
     arms = CompactSet(dimension=1, side=1.0, lipschitz=1.0, derivative_constants=(1.0, 1.0))
     bound = float(printed_std_error_bound(arms, math.log(10.0), observations=0, noise_variance=NOISE))
@@ -554,6 +576,52 @@ def test_equation_67_on_random_covariances(seed: int) -> None:
         slack = 1e-6 * math.sqrt(float(K.max()))
         assert difference <= math.sqrt(2.0 * change) + slack  # ours
         assert difference <= math.sqrt(change + counts.sum() * change**2 / noise) + slack
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equation_67_by_our_proof(seed: int) -> None:
+    """Every step of the proof at the top of ``theory/discretisation.py``, in its notation."""
+    rng = np.random.default_rng(seed)
+    used = []
+    for _ in range(300):
+        N = int(rng.integers(1, 6))
+        features = rng.standard_normal((2 + N, 2 + N)) * rng.exponential(1.0, 2 + N)
+        features[1] = features[0] + rng.exponential(0.3) * (features[1] - features[0])
+        phi, observed = features[:2], features[2:]
+        noise = float(np.exp(rng.uniform(-6.0, 4.0)))
+        M = np.linalg.inv(observed @ observed.T + noise * np.eye(N))
+        k = phi @ observed.T  # (2, N): u and v
+        parts = np.hstack([phi - k @ M @ observed, math.sqrt(noise) * k @ M])  # X and Y
+        covariance = phi @ phi.T - k @ M @ k.T
+        np.testing.assert_allclose(parts @ parts.T, covariance, atol=1e-9 * np.abs(phi @ phi.T).max())
+        x, y = np.argsort(np.linalg.norm(parts, axis=1))[::-1]  # the larger deviation is x's
+        stds = np.linalg.norm(parts, axis=1)
+        delta, S = stds[x] - stds[y], stds[x] + stds[y]
+        T, Delta = parts[x] + parts[y], parts[x] - parts[y]
+        e = (k[x] - k[y]) / math.sqrt(noise)
+        T2, Delta2 = T[-N:], Delta[-N:]
+        np.testing.assert_allclose(Delta2, noise * M @ e, atol=1e-9 * max(1.0, np.abs(e).max()))
+        change = float(phi[x] @ phi[x] - phi[x] @ phi[y])
+        along = delta * S + T2 @ e
+        assert 2.0 * change == pytest.approx(
+            along + Delta @ Delta + noise * e @ M @ e, abs=1e-9 * float(phi[x] @ phi[x])
+        )  # (∗)
+        slack = 1e-9 * S**2
+        allowed = max(0.0, change) + e @ e  # at most LD and N·L²D²/ς²
+        assert delta**2 <= allowed + slack  # eq. 67
+        used.append(delta**2 / allowed)
+        if np.linalg.norm(e) >= delta:
+            continue
+        a, b = np.linalg.norm(T2) / S, np.linalg.norm(e) / delta
+        h = (np.linalg.norm(T2) * np.linalg.norm(e) + T2 @ e) / (2.0 * delta * S)
+        assert -1e-9 <= h <= a * b + 1e-9
+        assert Delta2 @ T2 <= h * delta * S + slack
+        assert Delta @ T == pytest.approx(delta * S, abs=slack)
+        first = Delta[:-N]
+        assert (first @ first) * (1.0 - a**2) >= ((1.0 - h) * delta) ** 2 - slack
+        assert along >= delta**2 * (1.0 + 2.0 * h - a * b) - slack
+        assert 2.0 * change >= delta**2 * (2.0 - b**2 / 2.0) - slack
+    assert max(used) > 0.5  # the bound is not idle
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 300])
@@ -738,6 +806,22 @@ def test_arms_that_share_a_grid_point_are_counted_once_in_equation_109() -> None
     assert 1.5 < expected <= K
     once = points * (math.exp(-0.5 * width**2) / math.sqrt(2.0 * math.pi) - width * ndtr(-width))
     assert once <= 1.0 < expected
+
+
+@pytest.mark.parametrize("points", [4, 100, 10_000])
+def test_few_arms_may_share_a_grid_point(points: int) -> None:
+    """Ours: K times part (2) is at most 1/t² as long as K ≤ 1 + β_t.
+
+    E(X − b)₊ = φ(b) − bΦ(−b) ≤ φ(b)/(1 + b²), where eq. 21 has φ(b).
+    """
+    for step in (1, 2, 10, 1000):
+        beta = plain_beta(step, points)
+        b = math.sqrt(beta)
+        density = math.exp(-0.5 * beta) / math.sqrt(2.0 * math.pi)
+        expected = density - b * float(ndtr(-b))
+        assert expected <= density / (1.0 + beta)
+        assert points * density == pytest.approx(step**-2)  # eqs. 22, 23
+        assert (1.0 + beta) * points * expected <= step**-2 * ROUNDING
 
 
 @pytest.mark.parametrize(

@@ -408,9 +408,31 @@ def test_after_equation_79(seed: int) -> None:
     shifted = np.linalg.eigvalsh(change) + noise
     if np.abs(shifted).min() > 1e-6:
         right = float(np.abs(1.0 / noise - 1.0 / shifted).max())
-        assert left <= right * (1.0 + 1e-6) + 1e-7  # eq. 79: no case is known in which it fails
+        assert left <= right * (1.0 + 1e-6) + 1e-7  # eq. 79
         if n == 2 and shifted.min() > 0.0:
             assert right >= np.linalg.norm(change, 2) / noise**2 - 1e-7  # not at most, as is said
+
+
+@pytest.mark.parametrize("seed", CASES)
+def test_equation_79_by_the_positive_and_the_negative_part(seed: int) -> None:
+    """For any U ⪰ 0 and U + V ⪰ 0, as K and K̃ are: eq. 78 with V₊ from U, and with V₋ from U + V."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 5))
+    U, W = (10.0 ** rng.uniform(-2.0, 1.0) * root @ root.T for root in rng.standard_normal((2, n, n)))
+    values, vectors = np.linalg.eigh(W - U)
+    risen = vectors * np.maximum(values, 0.0) @ vectors.T  # V₊
+    fallen = vectors * np.maximum(-values, 0.0) @ vectors.T  # V₋
+    eye = np.eye(n)
+    before, after = np.linalg.inv(U + eye), np.linalg.inv(W + eye)
+    gains = before - np.linalg.inv(U + risen + eye) - (before - after)
+    losses = after - np.linalg.inv(W + fallen + eye) - (after - before)
+    assert np.linalg.eigvalsh(gains).min() >= -ROUNDING
+    assert np.linalg.eigvalsh(losses).min() >= -ROUNDING
+    a, b = max(0.0, -float(values[0])), max(0.0, float(values[-1]))
+    between = max(a / (1.0 + a), b / (1.0 + b))
+    assert np.linalg.norm(before - after, 2) <= between + ROUNDING
+    right = float(np.abs(values / (1.0 + values)).max())  # of eq. 79
+    assert between <= right + ROUNDING
 
 
 def mean_terms(case: Case, k: Floats, faded: Floats, y: Floats) -> tuple[float, float]:

@@ -620,6 +620,20 @@ def test_eq_17_needs_t_of_at_least_5() -> None:
     assert 2.0 * 5.0 / P + 1.0 <= 11.0 / P
 
 
+def test_lemma_10_holds_in_rounds_1_to_4() -> None:
+    """Ours: in round 1 (2B+1)/t² is enough, and from round 2 on 1/P[x_t unsaturated] is below 5/p.
+
+    That probability is at least P[Z > 1], of Lemma 8, less that of a draw outside the reach of Lemma 5:
+    n·P(|Z| > √(2 ln(nt²))) for n points, which is far below 1/t². With one point nothing is saturated.
+    """
+    for t in (2, 3, 4):
+        misses = [n * 2.0 * tail(math.sqrt(2.0 * math.log(n * t**2))) for n in (2, 3, 10, 1000, 10**9)]
+        assert misses == sorted(misses, reverse=True)  # n·e^{−b²/2} = 1/t², and the Mills ratio falls
+        unsaturated = tail(1.0) - misses[0]
+        assert unsaturated > 0.07
+        assert 1.0 / unsaturated <= 5.0 / P
+
+
 def test_the_last_line_of_lemma_10s_chain_has_one_c_too_many() -> None:
     """c(2σ̄ + cσ), as printed, is below c(2σ̄ + σ), which is proved, wherever c < 1."""
     c, least, own = 0.5, 0.2, 0.3
@@ -660,6 +674,17 @@ def test_lemma_13_does_not_bound_the_steps_where_b_and_r_are_small() -> None:
     assert c == pytest.approx(B)
     step = 11.0 * c / P + (2.0 * B + 1.0)  # |X_1| with r = 0 and σ_0 = 1
     assert step > (4.0 * B + 11.0) * c / P
+
+
+@pytest.mark.parametrize("B", [1e-6, 0.01, 0.19, 10.0])
+def test_lemma_13_holds_for_small_b_all_the_same(B: float) -> None:
+    """Ours: (2B+1)/t² is the same in every draw, so that X_t lies in an interval of 2B + 11c_t/p.
+
+    The Azuma–Hoeffding inequality is about intervals, of length 2α_t where |X_t| ≤ α_t; c_t ≥ B.
+    """
+    for factor in (1.0, 2.0, 10.0):
+        c = factor * B
+        assert 2.0 * B + 11.0 * c / P <= 2.0 * (4.0 * B + 11.0) * c / P
 
 
 def test_functions_are_bounded_by_b() -> None:

@@ -130,7 +130,8 @@ def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(seed: 
 def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
     """Eq. 38: two actions at distance 1 are 4 apart on every tree, so mirror descent is too slow.
 
-    With κ = C · 4 it holds, as the constant is proportional to 1/κ.
+    With κ = C · 4 it holds, as the constant is proportional to 1/κ. The costs are known, so that this
+    is also about eqs. 42, 43 and 46, without a learning error.
     """
     metric = PointMetric(points=[[0.0], [1.0]])
     tree = frt_tree(metric, np.random.default_rng(0))
@@ -440,6 +441,23 @@ def test_costs_exceed_their_means_by_more_than_a_logarithm() -> None:
         derived = float(episode_concentration(count, **given_))
         assert derived == pytest.approx(math.sqrt(count * math.log(10.0) / 2.0))
         assert float(binom.sf(math.floor(count / 2 + derived), count, 0.5)) <= 0.1
+
+
+def test_costs_of_algorithm_1_exceed_their_means_by_more_than_a_logarithm() -> None:
+    """Eq. 31: two actions 1 apart, H = 1, and a known f = (2, 0). It stays and pays 2, or moves and
+    pays 1. B is 2, as ‖f‖ is 2 where the two are not correlated.
+    """
+    metric = PointMetric(points=[[0.0], [1.0]])
+    descent = TreeDescent(frt_tree(metric, np.random.default_rng(0)))
+    stays = float(descent.distribution(descent.step(descent.at(0), np.array([2.0, 0.0])))[0])
+    assert 0.3 < stays < 0.6
+    N, delta = 1_000_000, 0.1
+    printed = float(
+        episode_concentration(N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta, form="printed")
+    )
+    derived = float(episode_concentration(N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta))
+    assert float(binom.sf(math.floor(N * stays + printed), N, stays)) > 0.19
+    assert float(binom.sf(math.floor(N * stays + derived), N, stays)) <= delta
 
 
 def test_theorem_1_is_the_learning_error_and_the_excess() -> None:

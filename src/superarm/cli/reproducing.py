@@ -156,7 +156,7 @@ def _times(directory: Path) -> dict[str, float]:
     path = directory / _TIMES
     if not path.exists():
         return {}
-    advice = f"{path} is damaged; delete it, and times are counted anew"
+    advice = f"{path} is damaged; delete it to restart the timing"
     try:
         found = json.loads(read_text(path, most=_MOST_TIMES))
         require_kind(found, Mapping[str, float], _TIMES)
@@ -187,4 +187,4 @@ def print_reproduction(summary: dict[str, Any]) -> None:
     print_count(console, statements, [], noun="statement of theory")
     page = Path(summary["out"]) / "index.html"
     duration = readable_duration(summary["seconds"])
-    console.print(f"{duration}. All figures: {page}", markup=False, soft_wrap=True)
+    console.print(f"Took {duration}. All figures: {page}", markup=False, soft_wrap=True)

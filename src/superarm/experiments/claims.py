@@ -347,7 +347,7 @@ def _told(totals: _Totals) -> Iterator[str]:
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
     if totals.claim["check"] == "steadier":
         ratios = ", ".join(f"{name} {significant(_largest_over_least(totals, name))}" for name in names)
-        yield f"the largest over the least: {ratios}"
+        yield f"ratio of the largest to the smallest: {ratios}"
     if totals.claim["check"] == "widens":
         yield from (_gaps_text(totals, *pair) for pair in _pairs(totals))
     if totals.claim["check"] == "crosses":
@@ -472,6 +472,9 @@ def _pseudo_variations(totals: _Totals, policy: str) -> Floats:
 
     n θ − (n − 1) θ₋ᵢ with θ₋ᵢ computed without seed i: their mean estimates θ, and their standard error
     its uncertainty, although θ compares means over seeds and has no value in a single seed.
+    The jackknife wants one value of ``key`` to stand out as the largest and one as the least. Where all
+    means are equal, θ is noise alone, and of two such policies one is called steadier in up to a tenth
+    of all runs of 30 seeds, not in 1 %.
     """
     every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
     count = every.shape[1]

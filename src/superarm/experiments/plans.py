@@ -337,7 +337,8 @@ def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, S
             if after.get(key) != before.get(key):
                 named[key if key in setting else f"problem.{key}"] = after[key]
                 if named in settings or named in settled:
-                    raise SpecError(f"{key} 'auto' is {after[key]!r} here, which is swept already")
+                    message = f"{key} 'auto' is {after[key]!r} here, which the sweep already has"
+                    raise SpecError(f"{message}; remove one of them")
         settled.append(named)
     return base, settled
 

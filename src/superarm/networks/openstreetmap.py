@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from superarm.errors import FileError, InputError, require_extra
+from superarm.errors import FileError, InputError, MissingExtraError, install_line, require_extra
 from superarm.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
@@ -87,7 +87,7 @@ def read_osm(
         name=known_as,
         options={
             "reader": "osm",
-            "netconvert": [*_OPTIONS, version("eclipse-sumo")],
+            "netconvert": [*_OPTIONS, _netconvert_version()],
             "heights": heights,
         },
         variant="heights" if heights else "level",
@@ -106,7 +106,7 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
     require_file(path)
     require_extra("sumo", "sumo")
     made_of = sha256(path.read_bytes())
-    made_of.update(repr((_OPTIONS, heights, version("eclipse-sumo"))).encode())
+    made_of.update(repr((_OPTIONS, heights, _netconvert_version())).encode())
     kept = Path(folder) / made_of.hexdigest() / f"{bare_name(path)}.net.xml"
     if not kept.is_file():
         with TemporaryDirectory(prefix="superarm-") as temporary:
@@ -119,6 +119,15 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
                     "XDG_CACHE_HOME to a writable folder"
                 ) from error
     return kept
+
+
+def _netconvert_version() -> str:
+    """What converted networks are cached by: another version of netconvert converts anew."""
+    try:
+        return version("eclipse-sumo")
+    except PackageNotFoundError:
+        message = "the package eclipse-sumo is missing, though a module sumo is there"
+        raise MissingExtraError(f"{message}; run: {install_line('sumo')}") from None
 
 
 def _converted(path: Path, folder: str, heights: bool, timeout: float = 600.0) -> Path:

@@ -246,7 +246,7 @@ def _of_ratings(
     taste = _tastes(film, viewer, stars, ratings.genres)
     joined = stars >= least_stars
     if not joined.any():
-        raise InputError(f"no rating has {least_stars:g} stars; lower least_stars")
+        raise InputError(f"no rating has {least_stars:g} stars or more; lower least_stars")
     film, viewer = film[joined], viewer[joined]
     context = np.empty(len(film))
     for start in range(0, len(film), _BLOCK):

@@ -77,7 +77,7 @@ def write_index(
     total = sum(times.get(report.experiment, 0.0) for report in reports)
     lead = counted(len(reports), "experiment")
     lead += claim_count(claims, "; ") + claim_count(statements, "; ", _STATEMENT)
-    lead += f". {readable_duration(total)}." if total else "."
+    lead += f". Took {readable_duration(total)}." if total else "."
     body = (
         f'<header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
         f"{banner(_missing_text(missing))}</header><main>"
@@ -93,7 +93,7 @@ def write_index(
 def _missing_text(missing: Sequence[str]) -> str:
     if not missing:
         return ""
-    return f"Unfinished: {counted(len(missing), 'experiment')} to come: {', '.join(missing)}."
+    return f"Unfinished: {counted(len(missing), 'experiment')} still to run: {', '.join(missing)}."
 
 
 def _summary(groups: Sequence[_Group], times: Mapping[str, float]) -> str:

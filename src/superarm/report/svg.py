@@ -21,6 +21,7 @@ from superarm.results.pictures import Chart, Map, Series, Window
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420
+_LETTER = 7.0  # the width of a letter, on average
 _HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
 
@@ -41,8 +42,11 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     lengths = [len(each.label) for each in chart.series]
     # Where there are dashes, leaders are long enough to show them.
     stub = 24.0 if any(each.style.dash for each in chart.series) else 8.0
-    right = width - (8.0 if bare else min(0.42 * width, 28.0 + stub + 6.6 * max(lengths, default=0)))
-    told = (58.0, 48.0 if chart.title else 32.0, height - 46.0)
+    labels = 28.0 + stub + _LETTER * max(lengths, default=0)
+    right = width - (8.0 if bare else min(0.45 * width, labels))
+    numbers = max(map(len, chart.y_ticks().values()), default=0)
+    beside = max(58.0, 14.0 + _LETTER * numbers)
+    told = (beside, 48.0 if chart.title else 32.0, height - 46.0)
     left, top, bottom = (8.0, 8.0, height - 8.0) if bare else told
     x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
     y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)

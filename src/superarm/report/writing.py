@@ -111,7 +111,7 @@ def write_report(
                 "How regret grows", *charts["growth"], *(_bound_tables(run, bounds) if bounds else ())
             ),
             section(
-                "What theory says, checked on this run", claims_table(statements, noun="statement")
+                "Statements of theory, checked on this run", claims_table(statements, noun="statement")
             ),
             section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
             settings_section(run),

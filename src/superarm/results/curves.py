@@ -357,7 +357,7 @@ def readable_seconds(seconds: float) -> str:
 
 
 def readable_duration(seconds: float) -> str:
-    """Seconds as people tell the time that something took.
+    """Seconds as a duration for people to read.
 
     >>> [readable_duration(seconds) for seconds in (0.8, 42.4, 754.0, 18732.0)]
     ['0.8 s', '42 s', '12 min 34 s', '5 h 12 min']

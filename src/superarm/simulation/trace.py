@@ -468,9 +468,9 @@ class Run(Shown):
             raise damaged(path, str(error)) from None
         number = arrays.get("policy", np.array(-1))
         if number.size != 1 or not 0 <= int(number) < len(self.policies):
-            raise damaged(path, "it names no policy of the run")
+            raise damaged(path, "its policy is not in the run")
         if q.min() < 0.0 or q.max() > 1.0 + 1e-9:
-            raise damaged(path, "q holds what is no probability")
+            raise damaged(path, "q has values outside [0, 1]")
         return TreeMasses(tree, q, self.policies[int(number)])
 
     def truth(self, setting_index: int = 0) -> Truth | None:

@@ -70,7 +70,9 @@ def bayesian_regret_bound(
     On a compact set (Theorem 3.6) |A| is τ_T^d and π²/3 is added, for the discretisation. That needs
     the derivative bound of eq. 5 and Lipschitz mean and kernel (Matérn from ν = 2 on, squared
     exponential), a box, finitely many arms offered per round. The proof counts a grid point once
-    (eq. 109); where several arms of one decision may share it, its π²/6 becomes K·π²/6.
+    (eq. 109), though several arms of one decision may share it. Counted K times it costs what is
+    printed as long as K ≤ 1 + β_1, as E(X − √β)₊ ≤ φ(√β)/(1 + β) for a standard normal X, where
+    eq. 21 has φ(√β); for a larger K its π²/6 becomes K/(1 + β_1)·π²/6.
 
     >>> bound = bayesian_regret_bound(
     ...     100, lambda count: 10.0, algorithm="gp-ucb", arms=50, budget=3, noise_variance=0.1,

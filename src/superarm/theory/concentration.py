@@ -43,7 +43,8 @@ def linear_self_normalised_norm(noise: Any, features: Any, *, ridge: float = 1.0
     rows = as_features(features, "features")
     vector = as_vector(noise, "noise")
     if len(vector) != len(rows):
-        raise ShapeError(f"noise has {len(vector)} numbers and features {len(rows)} rows; give as many")
+        message = f"noise has {len(vector)} numbers, but features has {len(rows)} rows"
+        raise ShapeError(f"{message}; give one number per row")
     summed = rows.T @ vector
     solved = np.linalg.solve(_design(rows, ridge), summed)
     return math.sqrt(max(0.0, float(summed @ solved)))

@@ -18,6 +18,23 @@ prior's, so that ::
     σ(x) − σ(y) ≤ sd(f(x) − f(y)) ≤ √(k(x, x) − k(x, y) + k(y, y) − k(x, y)) ≤ √(2LD).
 
 With eq. 6b alone this gives what eq. 105 says: K√β_t·√(2LD) ≤ 1/(2t²). Eq. 6c is not needed.
+
+Eq. 67, to which eqs. 82 to 85 should lead, is true all the same. With M = (K + ς²I)⁻¹, u = k(x),
+v = k(y) and features φ, the posterior covariance of f(x) and f(y) is the inner product of
+X = (φ(x) − ΦᵀMu, ςMu) and Y, likewise. Let δ = σ(x) − σ(y) > 0, S = σ(x) + σ(y) and e = (u − v)/ς, and
+let T₂ = ςM(u + v) and Δ₂ = ς²Me be the second parts of T = X + Y and Δ = X − Y. Then ⟨Δ, T⟩ = δS,
+‖T‖ ≤ S, and ::
+
+    2(k(x, x) − k(x, y)) = δS + T₂·e + ‖Δ‖² + ς²eᵀMe.                                             (∗)
+
+If ‖e‖ ≥ δ, eq. 67 is clear. Else let a = ‖T₂‖/S, b = ‖e‖/δ and h = (‖T₂‖‖e‖ + T₂·e)/(2δS), so that
+0 ≤ h ≤ ab < 1. As 0 ≤ ς²M ≤ I, Δ₂ lies in the ball that has e as a diameter, hence Δ₂·T₂ ≤ hδS and
+‖Δ₁‖ ≥ (1 − h)δS/√(S² − ‖T₂‖²). With S ≥ δ the right side of (∗) is at least ::
+
+    δ²(1 + 2h − ab) + δ²(1 − h)²/(1 − a²) ≥ δ²(2 − ab + h² + a²(1 − h)²)
+                                          ≥ δ²(2 − ab + a²/2) ≥ δ²(2 − b²/2),
+
+so that δ² ≤ LD + ‖e‖²/4 there, and δ² ≤ LD + ‖e‖² ≤ LD + N·L²D²/ς² always.
 """
 
 from __future__ import annotations
@@ -123,7 +140,7 @@ def mean_error_bound(
 
 
 def std_error_bound(arms: CompactSet, log_size: Any) -> Floats:
-    """σ([a]) − σ(a) ≤ √(2LD), whatever was observed: in place of Lemma A.9, eq. 67.
+    """σ([a]) − σ(a) ≤ √(2LD), whatever was observed: beside Lemma A.9, eq. 67.
 
     Args:
         arms: the compact set.
@@ -135,7 +152,9 @@ def std_error_bound(arms: CompactSet, log_size: Any) -> Floats:
 def printed_std_error_bound(
     arms: CompactSet, log_size: Any, *, observations: int, noise_variance: float
 ) -> Floats:
-    """√(LD + N·L²D²/ς²): Lemma A.9, eq. 67 as printed, whose proof has a gap (eq. 82).
+    """σ([a]) − σ(a) ≤ √(LD + N·L²D²/ς²): Lemma A.9, eq. 67 as printed.
+
+    It holds, but not by the proof that is printed (eq. 82): see the top of this module.
 
     Args:
         arms: the compact set.

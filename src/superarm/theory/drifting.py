@@ -411,7 +411,7 @@ def regret_lower_bound(
     if domain.a2 is None or domain.b2 is None:
         raise InputError(
             f"Theorem 4.1 needs a2 and b2 of eq. 11, which are known for Matérn kernels with nu > 3 or "
-            f"nu = 2.5; this one is {kernel}"
+            f"nu = 2.5, got {kernel}"
         )
     d = domain.dimension
     slope = lipschitz_of_kernel(kernel)

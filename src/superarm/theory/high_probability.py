@@ -158,8 +158,9 @@ def regret_bound_gp_ts(
     Σσ is bounded by Lemma 4. Assumes a compact convex domain in [0, r]^d, λ = 1 + 2/T, and joint
     samples on the discretisation D_t.
 
-    The first term is ours: Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there), so
-    they count with the most that they can cost.
+    The first term is ours: the proof of Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0
+    there), so they count with the most that they can cost. The lemma holds there, too, but by another
+    proof (docs/papers.md), so that the term is on the safe side.
     """
     T = as_rounds(rounds)
     sizes: dict[str, Any] = {"lipschitz": lipschitz, "side": side, "dimension": dimension}

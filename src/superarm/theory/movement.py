@@ -196,8 +196,8 @@ def stale_variance_bound(
     σ_m is what is known when episode m begins, σ_{h,m} when its round h does. By eqs. 51 and 52
     σ_m ≤ exp(γ_{H−1})σ_{h,m}, so variances have the factor exp(2γ_{H−1}). With x ≤ 1 it holds that
     x ≤ ln(1 + x/λ)/ln(1 + 1/λ), and ½Σln(1 + σ²_{h,m}/λ) ≤ γ_{NH}. Eq. 56 as printed,
-    2 exp(γ_H)γ_{NH}, is no bound: ten observations of one arm with λ = 1 have 10 on the left and 7.9 on
-    the right.
+    2 exp(γ_H)γ_{NH}, is no bound: ten observations of one arm with λ = 1 have 10 on the left and 7.95
+    on the right.
 
     Args:
         episodes: N.
@@ -261,7 +261,8 @@ def episode_concentration(
 
     With probability 1 − δ, by Hoeffding and Azuma, as an episode costs 0 to H(B + ψ). Eq. 31 as
     printed, 4H(B + ψ) ln(4π²N²(ln N + 1)/(3δ)), grows like ln N alone. No such bound exists:
-    of fair coins that cost 0 or H(B + ψ), with δ = 0.1, it fails with probability 0.22 at N = 100,000.
+    of fair coins that cost 0 or H(B + ψ), with δ = 0.1, it fails with probability 0.22 at N = 100,000;
+    of Algorithm 1 with two actions whose costs are known, with 0.20 at N = 1,000,000.
 
     Args:
         episodes: N.

@@ -277,7 +277,7 @@ def _lemma_2(replays: Sequence[Replay], delta: float) -> Verdict:
     evidence += counted(len(replays), "seed")
     if word == "undecided":
         needed = trials_needed(delta)
-        evidence += f", which decides nothing about {delta:g}; {needed} seeds without a failure would"
+        evidence += f", which does not decide; {needed} seeds without a failure would"
     return Verdict(text, word, evidence)
 
 
@@ -292,9 +292,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> Verdict:
     share = max(cell.gap_share for cell in replays)
     evidence = f"{_used(share)}, in {counted(rounds, 'such round')}"
     if unmet:
-        evidence += (
-            f"; {outside:,} of {arms:,} means lie outside, of which Lemma 2 says nothing: {unmet}"
-        )
+        evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
     return Verdict(text, word_of_share(share), evidence)
 
 
@@ -310,7 +308,7 @@ def _theorem_1(replays: Sequence[Replay]) -> Verdict:
 
 
 def _used(share: float) -> str:
-    """The largest share in words; below zero, super arms were better than the oracle promises."""
+    """The largest share in words; below zero, super arms were better than the oracle guarantees."""
     if share < 0.0:
-        return "below zero throughout, better than promised"
+        return "below zero throughout: better than the oracle guarantees"
     return f"at most {significant(share)} of what is allowed"

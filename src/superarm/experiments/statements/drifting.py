@@ -146,6 +146,8 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
         margin=proven.margin,
         interior=max(best_inside.least, proven.interior),
     )
+    if bound.per_round == 0.0:
+        return  # steps of the proof leave the domain, or P(A₄) is too small for a float
     means = {}
     for policy in run.policies:
         totals = run.cumulative(policy, index).astype(np.float64)
@@ -155,14 +157,14 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
     margin = Margin(policy, values - bound.per_round, abs(float(values.mean())))
     times = significant(float(values.mean()) / bound.per_round)
     evidence = (
-        f"{recorded.where(index)}mean regret of a round after the first: {policy} has least, "
+        f"{recorded.where(index)}lowest mean regret of a round after the first: {policy} with "
         f"{mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
         f"{significant(bound.per_round / world.epsilon)} ε (L = {significant(bound.curvature)}, "
         f"η = {significant(bound.margin)}; f₁ is best at least that far inside in "
         f"{best_inside.inside} of {counted(best_inside.draws, 'seed')}, so P(A₄) ≥ "
-        f"{significant(bound.interior)} at 99 %). With what is proven of P(A₄), "
+        f"{significant(bound.interior)} at 99 %). With the proven P(A₄) ≥ "
         f"{significant(proven.interior)}, the bound is {significant(proven.per_round)}. The theorem is "
-        f"about all points of [0, 1]^d; here arms are {len(world.offer(1).arms):,} of them "
+        f"about all points of [0, 1]^d; here the arms are {len(world.offer(1).arms):,} of them "
         f"{size_text(recorded.run)}"
     )
     yield Verdict(
@@ -230,8 +232,8 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         margin = Margin(policy, allowed - found, 1.0)
         evidence = (
             f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(found)} "
-            f"over the last half of the rounds; the order has p = {plain:.3g}, and "
-            f"{allowed:.3g} times √β_T, which Õ leaves out; {_WIDTHS} {size_text(recorded.run)}"
+            f"over the last half of the rounds; the order has p = {plain:.3g}, or {allowed:.3g} with "
+            f"√β_T, which Õ leaves out; {_WIDTHS} {size_text(recorded.run)}"
         )
         yield Verdict(
             f"Corollary 4.1: with T, regret of {policy} grows no faster than the order",
@@ -283,7 +285,7 @@ def _in_drift(
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
         f"regret grows like ε^q with q = {mean_text(found)} over ε = "
-        f"{', '.join(f'{drift:g}' for drift in drifts)} (of the means, from each to the next: "
+        f"{', '.join(f'{drift:g}' for drift in drifts)} (between neighbouring ε, from means: "
         f"{between}); the order has q = {allowed:.3g}; {_WIDTHS} {size_text(recorded.run)}"
     )
     return Verdict(
@@ -315,10 +317,11 @@ def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iter
         failures = sum(share > 1.0 for share in shares)
         tails = failure_tails(failures, len(seeds), _DELTA)
         evidence = (
-            f"{recorded.where(index)}{policy}: in {failures} of {counted(len(seeds), 'seed')} "
-            f"replayed an arm's value lies outside; the largest error is {significant(max(shares))} of "
-            f"the width. If the probability were δ = {_DELTA:g} or more, so few failures would have a "
-            f"probability of at most {significant(tails.as_few, 2)} (T = {run.rounds})"
+            f"{recorded.where(index)}{policy}: in {failures} of "
+            f"{counted(len(seeds), 'replayed seed')} an arm's value lies outside; the largest error is "
+            f"{significant(max(shares))} of the width. If failures had a probability of δ = {_DELTA:g} "
+            f"or more, so few of them would have a probability of at most "
+            f"{significant(tails.as_few, 2)} (T = {run.rounds})"
         )
         yield Verdict(
             "Eq. 29: with probability 1 − δ, |f_t(x) − μ̃_{t−1}(x)| ≤ √β_t σ̃_{t−1}(x) for all rounds "
@@ -369,10 +372,19 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
         mean = max(share.mean for share in used)
         std = max(share.std for share in used)
         evidence = (
-            f"{recorded.where(index)}{policy}, N = {block}: not forgetting since a reset moved means "
-            f"by at most {significant(mean, 2)} of what is allowed, and standard deviations by at most "
-            f"{significant(std, 2)} ({counted(len(seeds), 'seed')} replayed, T = {run.rounds})"
+            f"{recorded.where(index)}{policy}, N = {block}: without forgetting since the last reset, "
+            f"means differ by at most {significant(mean, 2)} of what is allowed, and standard "
+            f"deviations by at most {significant(std, 2)}"
         )
+        # Standard deviations are between 0 and the prior's, and so are their differences.
+        largest_std = math.sqrt(float(world.model.kernel.diag(world.offer(1).arms.features).max()))
+        allowed = mismatch_bounds(block, world.epsilon, world.model.noise_variance, 1.0)
+        if float(allowed.std) >= largest_std:
+            evidence += (
+                f" of {significant(float(allowed.std))}, which is more than they can differ by: no run "
+                f"with this N, ε and σ² can contradict that part"
+            )
+        evidence += f" ({counted(len(seeds), 'seed')} replayed, T = {run.rounds})"
         yield Verdict(
             "Lemma D.1: Δμ ≤ (σ⁻² + σ⁻⁴)N³ε max|y| and Δσ ≤ √((3σ⁻² + σ⁻⁴)N³ε), as in eqs. 82 and 87",
             word_of_share(max(mean, std)),
@@ -458,7 +470,7 @@ def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
         shown.append(f"{', '.join(map(str, lengths))} for ε = {epsilon:g}")
     evidence = (
         f"N of Matérn kernels with ν = 2.5 and 4.5, and of the squared exponential: {'; '.join(shown)} "
-        f"(T = {run.rounds}). The exponent 1/(4 − c) of 1/ε falls to 1/4 as ν grows, too"
+        f"(T = {run.rounds}). The exponent 1/(4 − c) of 1/ε also falls, to 1/4, as ν grows"
     )
     word: Word = "undecided"  # where all N are T
     if min(steps) < 0:

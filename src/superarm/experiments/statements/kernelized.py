@@ -2,7 +2,8 @@
 
 Theorems 1 and 2 and Lemmas 3 and 4 are about any points that are chosen without looking ahead. They are
 judged on the points of IGP-UCB and GP-TS with λ = 1 + 2/T, whatever λ the learners used. Theorems 3 and
-4 are about the learners themselves: they are judged where these used that λ and a certified γ.
+4 are about the learners themselves: they are judged where these are Algorithms 1 and 2 with an exact
+posterior, and used that λ and a certified γ.
 
 =========  =================================================================================
 ``λ``      1 + η with η = 2/T
@@ -29,7 +30,7 @@ from superarm.oracles import TopK
 from superarm.problems.finite import FiniteProblem
 from superarm.results.curves import counted, feedback_at_once, significant
 
-from .judging import ROUNDING, failure_tails, trials_needed, word_if
+from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, trials_needed, word_if
 from .recorded import Recorded
 
 _POLICIES = ("igp-ucb", "gp-ts")
@@ -152,8 +153,21 @@ def _of_policy(
     yield _bands(cells)
     lam = theory.theory_noise_variance(run.rounds)
     has_theory_noise = all(math.isclose(world.model.noise_variance, lam) for world in worlds)
-    if options.get("gain") == "greedy" and has_theory_noise:
+    if has_theory_noise and _is_as_proved(recorded, policy, index):
         yield from _igp_ucb(cells) if cells.algorithm == "igp-ucb" else _gp_ts(cells)
+
+
+def _is_as_proved(recorded: Recorded, policy: str, index: int) -> bool:
+    """Whether a learner is Algorithm 1 or 2 with a certified γ, as Theorems 3 and 4 have it."""
+    if recorded.is_modified(policy, index):
+        return False
+    options = recorded.options(policy, index)
+    certified = options["gain"] == "greedy" and options["posterior"] in EXACT_POSTERIORS
+    # Of GP-TS: joint draws, scaled by v_t, over all arms.
+    joint = options.get("mode", "joint") == "joint"
+    scaled = bool(options.get("scaled", True))
+    everywhere = options.get("decision_set", "all") == "all"
+    return certified and joint and scaled and everywhere
 
 
 # --- what holds for any choices ----------------------------------------------------------
@@ -345,14 +359,14 @@ def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdi
     failed = found.failed
     tails = failure_tails(failed, len(found.seeds), delta)
     word = tails.word()
-    side = f"so few have probability {significant(tails.as_few, 2)}"
+    side = f"so few failures would have probability {significant(tails.as_few, 2)}"
     if tails.as_many < tails.as_few:
-        side = f"so many have probability {significant(tails.as_many, 2)}"
+        side = f"so many failures would have probability {significant(tails.as_many, 2)}"
     evidence = (
         f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{side}"
     )
     if word == "undecided" and not failed:
         needed = trials_needed(delta)
-        evidence += f"; no contradiction, and {needed} seeds without a failure would decide"
+        evidence += f"; too few seeds to decide, {needed} without a failure would"
     return Verdict(f"{text} (probability 1 − δ)", word, evidence)

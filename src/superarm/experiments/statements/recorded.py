@@ -50,7 +50,8 @@ class Recorded:
         millions takes minutes to make; and no file is written, because nothing is driven again.
         """
         if "parameters" not in run.spec:
-            raise StateError(f"{run.directory / 'run.json'} has no parameters, which theory needs")
+            path = run.directory / "run.json"
+            raise StateError(f"{path} has no parameters, which theory needs; run the experiment again")
         data = {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]}
         recorded = cls(run=run, experiment=Experiment.from_mapping(data, str(run.directory)))
         recorded._check_roads()
@@ -64,7 +65,7 @@ class Recorded:
         if roads is not None and isinstance(edges, int) and edges > _MORE_ROADS * len(roads):
             where = self.run.directory / "run.json"
             raise StateError(
-                f"{where} names a city of {edges:,} edges, but the run was on {len(roads):,}; "
+                f"{where} has a city of {edges:,} edges, but the run was on {len(roads):,}; "
                 "undo the change, or run again"
             )
 

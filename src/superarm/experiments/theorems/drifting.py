@@ -52,7 +52,7 @@ def drift_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
         words += ". This bound is too loose to say anything: no policy loses more than "
         words += f"2T√(2 ln n) = {most:,.0f} in the mean"
     if drift_order(shared, policy, name, given):
-        words += ". The order of Corollary 4.1 is drawn, too, scaled to end where the regret does"
+        words += ". The order of Corollary 4.1 is drawn as well, scaled to end where the regret does"
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 

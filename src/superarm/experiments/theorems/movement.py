@@ -67,12 +67,12 @@ def movement_bound(shared: Shared, policy: str, name: str, given: Options) -> Bo
     )
     if values[-1] > all_costs[-1]:
         words += (
-            f". This bound is too loose to say anything: H(B + ψ) per episode is all that can be paid, "
-            f"{significant(float(all_costs[-1]))}, and is drawn instead"
+            f". All rounds together cannot cost more than H(B + ψ) per episode, "
+            f"{significant(float(all_costs[-1]))}, so this is drawn instead"
         )
     words += (
-        ". It is about the regret against α times the optimum, where α and β are such that eqs. 38 and "
-        f"39 hold; the regret here is against the optimum itself. {_unmet(given)}{competitive}"
+        ". The theorem bounds the regret against α times the optimum, with α and β for which eqs. 38 "
+        f"and 39 hold; the regret here is against the optimum itself. {_unmet(given)}{competitive}"
     )
     return Bound("Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words)
 
@@ -83,7 +83,7 @@ def _unmet(given: Options) -> str:
     if given["width"] != "lemma-1":
         unmet.append(f"widths of Lemma 1 (here {given['width']:g})")
     if not given["clip"]:
-        unmet.append("costs of at least 0 (here lower bounds may be below)")
+        unmet.append("costs of at least 0 (here lower bounds may be negative)")
     if given["update"] != "episode" or given["first_episode"] != "episode":
         unmet.append("learning once per episode (here at once)")
     if not unmet:

@@ -73,6 +73,6 @@ def rate_table(shared: Shared) -> RateTable | None:
         f"are. K = {budget}, D = {dimension}, η = 1, ν = 2.5; λ* = {significant(largest_eigenvalue)}, "
         "which is K times the prior variance, its upper limit. ACC-UCB's optimality dimension is taken "
         "as D, its upper limit. Table 1 and Corollary 1 differ by √D for the squared exponential and "
-        "by √(K/λ*) for the Matérn kernel. CUCB is about finitely many arms without contexts."
+        "by √(K/λ*) for the Matérn kernel. CUCB assumes finitely many arms without contexts."
     )
     return RateTable(tuple(rows), note)
