@@ -12,7 +12,7 @@ import csv
 import lzma
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -276,11 +276,13 @@ def load_movielens_25m(first_year: int = 1995) -> Ratings:
     start = int(np.datetime64(f"{first_year}-01-01", "s").astype(np.int64))
     catalogue = _read_films(movies)
     try:
-        numbers = np.array([int(number) for number in catalogue.numbers])
-    except ValueError as error:
+        numbers = np.array([int(number) for number in catalogue.numbers], dtype=np.int64)
+    except (ValueError, OverflowError) as error:
         raise FileError(
-            f"{movies}: a movieId is not a whole number ({error}); download it again"
+            f"{movies}: a movieId is not a whole number, or is too large ({error}); download it again"
         ) from None
+    if len(np.unique(numbers)) < len(numbers):
+        raise FileError(f"{movies}: a film is there twice, with its number spelled differently")
     wanted = [block[block["timestamp"] >= start] for block in _rating_blocks(ratings)]
     table = np.concatenate(wanted) if wanted else np.empty(0, _RATING)
     if not len(table):
@@ -306,6 +308,7 @@ _RATING = np.dtype(
     [("userId", np.int32), ("movieId", np.int32), ("rating", np.float32), ("timestamp", np.int64)]
 )
 _BLOCK = 500_000  # lines read at a time: about 60 MB
+_SHOWN = 60  # letters of a line that an error shows
 
 
 def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
@@ -319,12 +322,21 @@ def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
         first = 2
         while block := list(islice(lines, _BLOCK)):
             try:
-                table = np.loadtxt(block, delimiter=",", dtype=_RATING, ndmin=1, comments=None)
-            except ValueError as error:
-                message = f"after line {first - 1}: {error}"
-                raise FileError(f"{path}, {message}; download it again") from None
+                table = _rating_table(block)
+            except ValueError:
+                line = first + _first_unreadable(block)
+                wanted = ",".join(_RATING.names or ())
+                text = block[line - first].strip()[:_SHOWN]
+                message = f"{wanted} must be four numbers, got {text!r}"
+                raise FileError(f"{path}, line {line}: {message}; download it again") from None
             if len(table) != len(block):
-                raise FileError(f"{path}: a line after {first - 1} is empty; download it again")
+                line = first + next(place for place, text in enumerate(block) if not text.strip())
+                raise FileError(f"{path}, line {line}: it is empty; download it again")
+            if not block[-1].endswith("\n"):
+                line = first + len(block) - 1
+                raise FileError(
+                    f"{path}, line {line}: cut off, as no new line follows; download it again"
+                )
             stars = table["rating"]
             wrong = ~((stars > 0.0) & (stars <= 5.0))
             if wrong.any():
@@ -333,6 +345,24 @@ def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
                 raise FileError(f"{path}, line {first + where}: {message}")
             yield table
             first += len(block)
+
+
+def _rating_table(lines: Sequence[str]) -> NDArray[Any]:
+    return np.loadtxt(lines, delimiter=",", dtype=_RATING, ndmin=1, comments=None)
+
+
+def _first_unreadable(lines: Sequence[str]) -> int:
+    """Which of the lines is the first that is no rating: there is one."""
+    fine, upper = 0, len(lines)  # the first `fine` lines can be read, the first `upper` cannot
+    while upper - fine > 1:
+        middle = (fine + upper) // 2
+        try:
+            _rating_table(lines[fine:middle])
+        except ValueError:
+            upper = middle
+        else:
+            fine = middle
+    return fine
 
 
 class _Films(NamedTuple):
@@ -433,7 +463,7 @@ def load_wind_shapes(path: Path, levels: Path) -> WindShapes:
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIOWrapper]:
     """A text file, plain or ``.xz``; what cannot be unpacked or decoded is a file error."""
-    with open_packed(path) as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
+    with open_packed(path) as raw, TextIOWrapper(raw, encoding="utf-8-sig") as lines:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:

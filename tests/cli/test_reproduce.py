@@ -50,7 +50,8 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         return [each.id.removeprefix("navigation/") for each in experiments_of(target)]
 
     assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
-    assert len(ids("navigation/2")) == 7  # six routes, and all of them with Algorithm 3
+    assert ids("navigation/2")[-1] == "svgp"  # all six routes with Algorithm 3
+    assert len(ids("navigation/2")) == 7
     assert ids("navigation/2e") == ids("navigation/8") == ids("navigation/monaco-a") == ["monaco-a"]
     assert ids("navigation/4") == ids("navigation/5") == ["lengthscale"]
     assert [ids(f"navigation/{figure}") for figure in (3, 6, 7, 9)] == [
@@ -178,12 +179,60 @@ def test_an_interrupted_reproduction_shows_what_is_there(
 
 
 @pytest.mark.usefixtures("sketched", "two_papers")
-@pytest.mark.parametrize("text", ["{", "[1]", '{"a": "b"}', '{"a": NaN}', '{"a": -1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[1]", '{"a": "b"}', '{"a": NaN}', '{"a": -1}', '{"a": 1e308}', f'{{"a": 1{"0" * 400}}}'],
+)
 def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "times.json").write_text(text, encoding="utf-8")
     message = cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
     assert "times.json is damaged; delete it" in message
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["times.json"]  # nothing has run
+
+
+@pytest.mark.usefixtures("sketched", "two_papers")
+def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from superarm.cli import reproducing
+
+    cli("reproduce", "all", *SMALL, "--out", "a", "--json").json()
+    before = (tmp_path / "a" / "index.html").read_bytes()
+    write = reproducing.write_outputs
+
+    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+        if "timevarying" in directory.name:
+            raise SuperarmError("stopped")
+        return write(directory, *rest, **options)
+
+    monkeypatch.setattr(reproducing, "write_outputs", fails_second)
+    cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
+    assert (tmp_path / "a" / "index.html").read_bytes() == before
+    longer = ("--rounds", 9, *SMALL[2:])  # what the page says of the second is no longer true
+    cli("reproduce", "all", *longer, "--out", "a", "--resume").fails(1)
+    assert b"Unfinished: 1 experiment still to run" in (tmp_path / "a" / "index.html").read_bytes()
+
+
+@pytest.mark.usefixtures("sketched", "two_papers")
+def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
+    from superarm.simulation.files import run_lock
+
+    (tmp_path / "a").mkdir()
+    with run_lock(tmp_path / "a"):
+        message = cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(3)
+    assert "another process is running in a" in message
+    assert not (tmp_path / "a" / "kernelized-rkhs-se").exists()
+    (tmp_path / "b").touch()
+    assert "b is a file" in cli("reproduce", "all", *SMALL, "--out", "b").fails(3)
+
+
+@pytest.mark.usefixtures("two_papers")
+def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> None:
+    message = cli("reproduce", "all", *SMALL, "--set", "arms=1", "--out", "a").fails(2)
+    assert "arms is 1" in message
+    assert "(kernelized/rkhs-se)" in message
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from superarm.experiments import Experiment
 from superarm.experiments.plans import Plan, execute
-from superarm.experiments.statements import Recorded, bayesian
+from superarm.experiments.statements import Recorded, bayesian, judge_statements
+from superarm.experiments.theorems import regret_bounds
 from superarm.simulation import Run
 
 CITY: dict[str, Any] = {"name": "navigation", "network": "city", "edges": 200}
@@ -116,3 +117,19 @@ def test_closed_roads_are_no_obstacle(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", {**CITY, "closed_roads": 0.05, "closed_turns": 0.05}, seeds=1)
     verdicts = list(bayesian.statements(run))
     assert [verdict.verdict for verdict in verdicts] == ["holds", "holds", "undecided", "undecided"]
+
+
+def test_a_run_that_begins_with_a_state_is_not_judged(tmp_path: Path) -> None:
+    """Its rounds are numbered on, and what it knew before is in no cell."""
+    policies = {"gp-ucb": {"policy": "route-ucb"}}
+    given = {"id": "mine", "rounds": 5, "seeds": 1, "problem": CITY, "policies": policies}
+    experiment = Experiment.from_mapping(given, "here")
+    execute(Plan.make(experiment, out=tmp_path / "a"))
+    assert judge_statements(Run.load(tmp_path / "a"))
+    state = tmp_path / "a" / "states" / "gp-ucb.s0.seed00000.npz"
+    execute(Plan.make(experiment, out=tmp_path / "b", states=[str(state)]))
+    later = Run.load(tmp_path / "b")
+    assert judge_statements(later) == []
+    bounds = regret_bounds(later)
+    assert bounds.drawn == {}
+    assert "begins with a state" in bounds.missing["gp-ucb"]

@@ -166,6 +166,14 @@ def test_late_feedback_is_not_replayed(tmp_path: Path) -> None:
     assert not [*combinatorial.statements(recorded)]
 
 
+def test_a_run_that_chose_nothing(tmp_path: Path) -> None:
+    recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, FILMS)
+    for cell in (tmp_path / "run" / "cells").iterdir():
+        arrays = dict(np.load(cell))
+        np.savez(cell, **{**arrays, "choices": np.full_like(arrays["choices"], -1)})
+    assert items(recorded)["Lemma 1"] == "holds"
+
+
 def test_one_policy_for_every_delta(tmp_path: Path) -> None:
     twin = {"policy": "oclok-ucb", "form": "cholesky"}
     bold = {"policy": "oclok-ucb", "delta": 0.5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from superarm import theory
+from superarm.errors import StateError
 from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.claims import Verdict
-from superarm.experiments.statements import Recorded
+from superarm.experiments.statements import Recorded, judge_statements
 from superarm.experiments.statements import kernelized as module
 from superarm.problems.finite import FiniteProblem
 from superarm.simulation import Run
@@ -200,3 +202,23 @@ def test_settings_are_judged_one_by_one_and_long_runs_in_part(
         "[kernel = matern",
     }
     assert all("2 seeds, T = 25" in verdict.evidence for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        (np.full((25, 1), 10**6), "round 1 chooses arms that are not on offer"),
+        (np.zeros((25, 2), dtype=int), "round 1 chooses arms that are not on offer, or one twice"),
+        (np.full((25, 1), -1), "round 1 must choose 1 arm, got 0"),
+        (np.zeros((25, 0), dtype=int), "round 1 must choose 1 arm, got 0"),
+    ],
+)
+def test_choices_that_cannot_be_are_blamed_on_their_cell(
+    certified: Recorded, tmp_path: Path, choices: Any, words: str
+) -> None:
+    shutil.copytree(certified.run.directory, tmp_path / "a")
+    cell = tmp_path / "a" / "cells" / "igp-ucb.s0.seed00000.npz"
+    arrays = dict(np.load(cell))
+    np.savez(cell, **{**arrays, "choices": choices.astype(np.int32)})
+    with pytest.raises(StateError, match=f"igp-ucb.s0.seed00000.npz is damaged: {words}"):
+        judge_statements(Run.load(tmp_path / "a"))

@@ -453,11 +453,14 @@ def test_ratings_of_25m_are_read_by_year(only_here: Path, monkeypatch: pytest.Mo
         (f"3,9,4,{LATE}\n3,9,5,{LATE}\n", "viewer 3 has rated a film twice"),
         (f"3,8,4.5,{LATE}\n", r"movies\.csv has no film 8"),
         (f"3,99,4.5,{LATE}\n", r"movies\.csv has no film 99"),
-        (f"3,9,six,{LATE}\n", r"ratings\.csv, after line 1: .*six"),
+        (f"3,9,six,{LATE}\n", r"ratings\.csv, line 2: userId,.* must be four numbers, got '3,9,six,"),
         (f"3,9,4,{LATE}\n3,7,6,{LATE}\n", "line 3: stars must be above 0 and at most 5, got 6"),
         (f"3,9,nan,{LATE}\n", "line 2: stars must be above 0 and at most 5, got nan"),
-        ("3,9,4\n", "after line 1: "),
-        (f"3,9,4,{LATE}\n\n1,9,4,{LATE}\n", "is empty; download it again"),
+        ("3,9,4\n", "line 2: "),
+        (f"3,9,4,{LATE}\n" * 6 + f"1,9\n2,9,4,{LATE}\n", "line 8: .* got '1,9'"),
+        (f"99999999999,9,4,{LATE}\n", "line 2: .* got '99999999999,9,4,"),
+        (f"3,9,4,{LATE}\n\n1,9,4,{LATE}\n", "line 3: it is empty; download it again"),
+        (f"3,9,4,{LATE}\n1,9,4,15", "line 3: cut off, as no new line follows"),
         (f"3,9,4,{EARLY}\n", "no ratings from 2016 on; lower first_year"),
         ("", "no ratings from 2016 on"),
     ],
@@ -470,6 +473,18 @@ def test_damaged_ratings_of_25m(ratings: str, message: str, only_here: Path) -> 
         load_movielens_25m(2016)
 
 
+def test_marks_and_line_ends_of_other_systems(only_here: Path) -> None:
+    """A byte order mark, as spreadsheets write it, and CRLF."""
+    from superarm.datasets import load_movielens_25m
+
+    plain = [HEADER + f"3,9,4.5,{LATE}\n1,7,3,{LATE}\n", FILMS]
+    _write_25m(only_here, *plain)
+    expected = load_movielens_25m(2016)
+    _write_25m(only_here, *(f"\ufeff{text}".replace("\n", "\r\n") for text in plain))
+    for found, wanted in zip(load_movielens_25m(2016), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
     from superarm.datasets import load_movielens_25m
 
@@ -478,6 +493,12 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
         load_movielens_25m()
     _write_25m(only_here, HEADER, "movieId,title,genres\nseven,Film,Drama\n")
     with pytest.raises(FileError, match="a movieId is not a whole number"):
+        load_movielens_25m()
+    _write_25m(only_here, HEADER, f"movieId,title,genres\n{10**20},Film,Drama\n")
+    with pytest.raises(FileError, match="too large"):
+        load_movielens_25m()
+    _write_25m(only_here, HEADER, "movieId,title,genres\n7,Film,Drama\n07,Film,Drama\n")
+    with pytest.raises(FileError, match="a film is there twice"):
         load_movielens_25m()
     _write_25m(only_here, HEADER, "movieId,title,genres\n")
     with pytest.raises(FileError, match="no films"):

@@ -182,7 +182,7 @@ def test_equal_feature_kernels_change_no_bit() -> None:
         ([1.0, 2.0], None, 0.5, "graph_lengthscales has 2 entries; give one number, or three"),
         (None, [1.0, -2.0, 1.0], 0.5, r"feature_lengthscales\[1\]"),
         ("long", None, 0.5, "graph_lengthscales"),
-        (None, None, 1.0, "graph_share must lie between 0 and 1, got 1"),
+        (None, None, 1.0, "graph_share must lie strictly between 0 and 1, got 1"),
         (None, None, -0.1, "graph_share"),
     ],
 )

@@ -153,6 +153,44 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
     assert "Over the rounds" in page
 
 
+def test_probabilities_are_those_of_the_last_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the run was made longer, or stopped between its files."""
+    experiment = Experiment.from_mapping(
+        {
+            "id": "mine",
+            "rounds": 9,
+            "seeds": 1,
+            "problem": {"name": "movement-field", "side": 3, "contexts": 3, "episode": 5},
+            "policies": {"cgp-lcb": {}, "gp-md": {"trees": 2}},
+            "chart": {"tree": True},
+        },
+        "mine",
+    )
+    execute(Plan.make(experiment, out=tmp_path / "whole"))
+    names = sorted(path.name for path in (tmp_path / "whole" / "trees").iterdir())
+    assert names == ["q0.npz", "s0.npz"]
+    execute(Plan.make(experiment, out=tmp_path / "grown", rounds=7))
+    execute(Plan.make(experiment, out=tmp_path / "grown"), resume=True)
+
+    def stop(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    for written in ("write_shown", "write_masses", "write_trace"):
+        out = tmp_path / written
+        plan = Plan.make(experiment, out=out)
+        with monkeypatch.context() as patched:
+            patched.setattr(f"superarm.experiments.plans.{written}", stop)
+            with pytest.raises(KeyboardInterrupt):
+                execute(plan)
+        execute(plan, resume=True)
+    for name in names:
+        content = (tmp_path / "whole" / "trees" / name).read_bytes()
+        for other in ("grown", "write_shown", "write_masses", "write_trace"):
+            assert (tmp_path / other / "trees" / name).read_bytes() == content, (other, name)
+
+
 def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     """Appendices C.3 and C.4: z at the vertices, and q on the edges, where there is mass."""
     tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from superarm.errors import ConflictError, StateError
+from superarm.errors import ConflictError, StateError, SuperarmError
 from superarm.experiments import Experiment
 from superarm.experiments.plans import Plan
 from superarm.files import read_text
 from superarm.registry import require_kind
 from superarm.report import Report, write_index
 from superarm.results.charts import group_pictures
-from superarm.results.curves import Band, readable_duration
+from superarm.results.curves import Band, counted, readable_duration
 from superarm.results.pictures import Picture
 from superarm.simulation import Run
 from superarm.simulation.executors import process_pool
-from superarm.simulation.files import json_bytes
+from superarm.simulation.files import LOCK, json_bytes, read_json, run_lock
 from superarm.states import atomic_write
 
 from .common import say
@@ -37,30 +37,56 @@ from .running import (
 )
 from .targets import ALL, experiments_of
 
+_PAGE = "index.html"
 _TIMES = "times.json"
 _MOST_TIMES = 2**20  # bytes
+_MOST_SECONDS = 1e12  # of one experiment
 
 
 def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any]:
-    """Experiments one after another, with figures; the page over all is there from the first one on.
-
-    Args:
-        target: all, a paper, one of its experiments or one of its figures.
-        request: sizes, settings and places, for every experiment.
-        band: what is drawn around curves; ``None`` for the band of each experiment.
-    """
+    """Experiments one after another, with figures; the page over all is there from the first one on."""
     directory = request.directory(f"reproduce-{target}")
     experiments = experiments_of(target)
-    if not request.resume and directory.is_dir() and any(directory.iterdir()):
+    _check_directory(directory, resume=request.resume)
+    if len(experiments) > 1 and not request.quiet:
+        say(f"superarm: checking {counted(len(experiments), 'experiment')}", err=True)
+    plans = [_plan(request, experiment, directory) for experiment in experiments]
+    directory.mkdir(parents=True, exist_ok=True)
+    with run_lock(directory):
+        return _reproduce(target, request, band, directory, experiments, plans)
+
+
+def _check_directory(directory: Path, *, resume: bool) -> None:
+    """Refuse what would stop the command later, before anything is built."""
+    if directory.exists() and not directory.is_dir():
+        raise ConflictError(f"{directory} is a file; choose another --out")
+    entries = {path.name for path in directory.iterdir()} - {LOCK} if directory.exists() else set()
+    if entries and not resume:
         raise ConflictError(
             f"{directory} is not empty; continue it with --resume, or choose another --out"
         )
-    outs = [directory / experiment.id.replace("/", "-") for experiment in experiments]
-    plans = [
-        request.plan(experiment, out, Place())
-        for experiment, out in zip(experiments, outs, strict=True)
-    ]
+    _times(directory)
+
+
+def _plan(request: Request, experiment: Experiment, directory: Path) -> Plan:
+    try:
+        return request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())
+    except SuperarmError as error:
+        error.add_note(experiment.id)
+        raise
+
+
+def _reproduce(
+    target: str,
+    request: Request,
+    band: Band | None,
+    directory: Path,
+    experiments: list[Experiment],
+    plans: list[Plan],
+) -> dict[str, Any]:
     title = _title(target, experiments)
+    # What an earlier attempt wrote about these stays until they have all been read again.
+    covered = len(list(takewhile(_is_reported, plans)))
     summaries: list[dict[str, Any]] = []
     reports: list[Report] = []
     with process_pool(request.workers) as pool:
@@ -68,46 +94,41 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
             label = f"{place + 1}/{len(plans)} {experiment.id}"
             with _timed(directory, experiment.id):
                 summary = request.execute(plan, pool if request.workers > 1 else None, label)
-                report = _report(plan, experiment, request, band, label)
+                if not request.quiet:
+                    say(f"superarm: {label}: judging claims and drawing figures", err=True)
+                report, _ = write_outputs(
+                    plan.out,
+                    experiment,
+                    experiment.id,
+                    quiet=request.quiet,
+                    figures=True,
+                    bound=True,
+                    band=band,
+                )
             summaries.append({**summary, "statements": [*report.statements]})
             reports.append(report)
             missing = [later.id for later in experiments[place + 1 :]]
-            _write_page(directory, title, reports, missing=missing)
+            if len(reports) >= covered or not (directory / _PAGE).exists():
+                _write_page(directory, title, reports, missing=missing)
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
-    _save_pictures(pictures, target, directory, reports)
+    if can_draw(quiet=True):  # if not, every report has said so
+        from superarm.plotting import save_pictures
+
+        origin = ["synthetic data"] * any(report.warning for report in reports)
+        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     _write_page(directory, title, reports, pictures=pictures)
     seconds = sum(_times(directory).get(experiment.id, 0.0) for experiment in experiments)
     return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
 
 
-def _report(
-    plan: Plan, experiment: Experiment, request: Request, band: Band | None, label: str
-) -> Report:
-    """Judge a finished run, and write its report and figures."""
-    if not request.quiet:
-        say(f"superarm: {label}: judging claims and drawing figures", err=True)
-    report, _ = write_outputs(
-        plan.out,
-        experiment,
-        experiment.id,
-        quiet=request.quiet,
-        figures=True,
-        bound=True,
-        band=band,
-    )
-    return report
-
-
-def _save_pictures(
-    pictures: list[Picture], target: str, directory: Path, reports: list[Report]
-) -> None:
-    """Pictures over several runs, as files; none without matplotlib, as every report has said."""
-    if not can_draw(quiet=True):
-        return
-    from superarm.plotting import save_pictures
-
-    origin = ["synthetic data"] if any(report.warning for report in reports) else []
-    save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
+def _is_reported(plan: Plan) -> bool:
+    """Whether an earlier attempt has finished the experiment at this size."""
+    try:
+        summary = read_json(plan.out / "summary.json")
+    except StateError:
+        return False
+    size = (plan.rounds, plan.seeds)
+    return isinstance(summary, dict) and (summary.get("rounds"), summary.get("seeds")) == size
 
 
 def _title(target: str, experiments: list[Experiment]) -> str:
@@ -127,7 +148,7 @@ def _write_page(
 ) -> None:
     write_index(
         reports,
-        directory / "index.html",
+        directory / _PAGE,
         title=title,
         pictures=pictures or (),
         seconds=_times(directory),
@@ -162,10 +183,9 @@ def _times(directory: Path) -> dict[str, float]:
         require_kind(found, Mapping[str, float], _TIMES)
     except (ValueError, RecursionError) as error:
         raise StateError(f"{advice}: {error}") from None
-    times = {name: float(seconds) for name, seconds in found.items()}
-    if not all(0.0 <= seconds < math.inf for seconds in times.values()):
-        raise StateError(f"{advice}: a time is negative or not finite")
-    return times
+    if not all(0.0 <= seconds < _MOST_SECONDS for seconds in found.values()):
+        raise StateError(f"{advice}: a time is negative, or too large")
+    return {name: float(seconds) for name, seconds in found.items()}
 
 
 # --- in a terminal -------------------------------------------------------------------------
@@ -185,6 +205,6 @@ def print_reproduction(summary: dict[str, Any]) -> None:
     statements = [statement for run in summary["runs"] for statement in run["statements"]]
     print_count(console, claims, not_judged)
     print_count(console, statements, [], noun="statement of theory")
-    page = Path(summary["out"]) / "index.html"
+    page = Path(summary["out"]) / _PAGE
     duration = readable_duration(summary["seconds"])
     console.print(f"Took {duration}. All figures: {page}", markup=False, soft_wrap=True)

@@ -369,8 +369,6 @@ def play(task: Task) -> list[Again]:
         offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
         means = np.stack([world.means(offer) for offer in offers])
         write_shown(plan.out, index, Truth(steps, means, offers[0].arms.features))
-    if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
-        write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     again: list[Again] = []
     # Those that have come equally far go on side by side.
     sides: defaultdict[int, dict[str, Begun]] = defaultdict(dict)
@@ -397,10 +395,12 @@ def play(task: Task) -> list[Again]:
         except Exception as error:
             error.add_note(setting_text({"seed": seed, **plan.settings[index]}))
             raise
+        if task.shown and experiment.chart.get("tree"):  # first: a task that stops here is run again
+            _write_masses(plan, index, {name: found.policy for name, found in side.items()})
         for trace in traces.values():
             write_trace(plan.out, replace(trace, setting_index=index))
-        if task.shown and experiment.chart.get("tree"):
-            _write_masses(plan, index, {name: found.policy for name, found in side.items()})
+    if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
+        write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     return again
 
 

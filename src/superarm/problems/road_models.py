@@ -94,7 +94,7 @@ def as_feature_kernels(near: Any, alone: Any, share: Any, prefix: str = "") -> F
     """
     part = as_number(share, f"{prefix}graph_share", 0.0, 1.0)
     if part in (0.0, 1.0):
-        raise InputError(f"{prefix}graph_share must lie between 0 and 1, got {part:g}")
+        raise InputError(f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}")
     return FeatureKernels(
         _as_lengthscales(near, f"{prefix}graph_lengthscales"),
         _as_lengthscales(alone, f"{prefix}feature_lengthscales"),

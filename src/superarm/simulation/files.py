@@ -63,8 +63,9 @@ def set_aside(directory: Path) -> None:
         (directory / EARLIER / folder).mkdir(parents=True, exist_ok=True)
         for path in (directory / folder).glob("*.npz"):
             path.replace(directory / EARLIER / folder / path.name)
-    for path in (directory / "truths").glob("*.npz"):  # of some of the rounds
-        path.unlink()
+    for folder in ("truths", "trees"):  # of some of the rounds, and with the probabilities of the last
+        for path in (directory / folder).glob("*.npz"):
+            path.unlink()
 
 
 def is_temporary(name: str, of: Collection[str]) -> bool:

@@ -192,7 +192,7 @@ def replay(
         noise_variance=model.noise_variance,
     )
     return Replay(
-        variance_share=variances / float(allowed_variances),
+        variance_share=variances / float(allowed_variances) if variances else 0.0,
         arms=arms,
         outside=outside,
         beyond=beyond / arms,

@@ -281,7 +281,8 @@ def _in_drift(
     allowed = _slope(drifts, np.array(rates)[:, None])[0]
     found = _slope(drifts, totals)
     margin = Margin(policy, found - allowed, 1.0)
-    steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
+        steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
         f"regret grows like ε^q with q = {mean_text(found)} over ε = "
@@ -339,7 +340,7 @@ def _largest_error(
     assert isinstance(world, DriftingFunction)
     posterior = _posterior(world.model, world.epsilon)
     largest = 0.0
-    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world):
+    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
         belief = posterior.belief(offer)
         width = schedule.width(offer.step, float)
         shares = np.abs(world.means(offer) - belief.mean) / (width * belief.std)
@@ -423,7 +424,7 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
     std = 0.0
     largest = 0.0  # |y| since the last reset
     count = 0  # rewards since then
-    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world):
+    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
         if (offer.step - 1) % block == 0:
             largest = 0.0
             count = 0

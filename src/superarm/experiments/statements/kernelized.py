@@ -210,7 +210,7 @@ def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay
     band = np.empty(rounds)
     squares = 0.0
     fitted = 0.0
-    for step, played in enumerate(recorded.rounds(policy, seed, index, world)):
+    for step, played in enumerate(recorded.rounds(policy, seed, index, world, arms=1)):
         arm = int(played.positions[0])
         stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
         error = np.abs(mean - truth)

@@ -317,7 +317,7 @@ def _of_policy(recorded: Recorded, policy: str) -> Iterator[Verdict]:
     where = recorded.where(index)
     place = f" ({policy}, {counted(len(cells), 'seed')}, T = {run.rounds})"
     if not all(cell.same for cell in cells):
-        place = f", with choices that differ from the recorded ones by rounding{place}"
+        place = f", with choices that differ from the recorded ones{place}"
     H = _episode_length(world)
     for verdict in (
         *_learning(cells, world, H, delta),

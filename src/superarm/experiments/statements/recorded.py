@@ -13,8 +13,9 @@ from superarm.errors import StateError
 from superarm.experiments.spec import Experiment
 from superarm.problems.base import World
 from superarm.registry import parameters_of
-from superarm.results.curves import setting_prefix
-from superarm.simulation import Run
+from superarm.results.curves import counted, setting_prefix
+from superarm.simulation import Run, cell_name
+from superarm.simulation.files import damaged
 from superarm.streams import Streams
 
 _MORE_ROADS = 2  # a city has about as many edges as it is asked for, surely half of them
@@ -98,14 +99,35 @@ class Recorded:
         return setting_prefix(self.run.settings[setting_index])
 
     def rounds(
-        self, policy: str, seed: int, setting_index: int = 0, world: World | None = None
+        self,
+        policy: str,
+        seed: int,
+        setting_index: int = 0,
+        world: World | None = None,
+        *,
+        arms: int | None = None,
     ) -> Iterator[Round]:
-        """Replay a cell: what was on offer, what was chosen and what was observed, round by round."""
+        """Replay a cell: what was on offer, what was chosen and what was observed, round by round.
+
+        Args:
+            policy: of the cell.
+            seed: of the cell.
+            setting_index: of the cell.
+            world: the problem as the seed met it, if it is at hand.
+            arms: how many arms every round must choose; ``None`` where rounds may differ.
+        """
         world = self.world(seed, setting_index) if world is None else world
         streams = Streams(seed, "noise")
+        cell = self.run.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
         for step, row in enumerate(self.run.choices(policy, setting_index, seed), start=1):
             offer = world.offer(step)
             chosen = row[row >= 0].astype(np.intp)
+            if chosen.max(initial=-1) >= len(offer.arms) or len(np.unique(chosen)) < len(chosen):
+                raise damaged(cell, f"round {step} chooses arms that are not on offer, or one twice")
+            if arms is not None and len(chosen) != arms:
+                raise damaged(
+                    cell, f"round {step} must choose {counted(arms, 'arm')}, got {len(chosen)}"
+                )
             decision = Decision(step=step, action=chosen, positions=chosen)
             feedback = world.feedback(offer, decision, world.noise(offer, streams.at(step)))
             yield Round(offer, feedback.positions, feedback.rewards)

@@ -32,6 +32,8 @@ def regret_bounds(run: Run) -> RegretBounds:
         try:
             if experiment.feedback:
                 raise NoBoundError("no theorem implemented here covers feedback that is late or lost")
+            if run.spec.get("states"):
+                raise NoBoundError("no theorem implemented here covers a run that begins with a state")
             if "wrapped" in given:
                 raise NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in THEOREMS:
