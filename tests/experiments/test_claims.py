@@ -14,7 +14,8 @@ from scipy import stats
 from superarm.capabilities import Metric
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
-from superarm.experiments.claims import judge_variances, not_judged, policies_of
+from superarm.experiments.audits import judge_variances
+from superarm.experiments.claims import not_judged, policies_of
 from superarm.results.curves import plus_minus, seconds_by_seed, significant
 from superarm.results.verdicts import within_noise
 from superarm.simulation import Run, Trace, write_trace

@@ -73,7 +73,7 @@ def test_more_than_a_lower_bound_allows_refutes_nothing(
 
     def worse(*given: Any) -> Any:
         cell = genuine(*given)
-        cell.episodes = [(1e12, 1e-12)]
+        cell.episodes = [movement._Episode(1e12, 1e-12)]
         cell.service_printed = 1e12
         return cell
 

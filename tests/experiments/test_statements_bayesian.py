@@ -99,7 +99,7 @@ def test_a_lemma_that_fails_is_reported(found: Recorded, monkeypatch: pytest.Mon
     ],
 )
 def test_how_a_mean_is_judged(values: list[float], word: str) -> None:
-    assert bayesian._word_of(np.array(values), 1.0) == word
+    assert bayesian._word_of_mean(np.array(values), 1.0) == word
 
 
 @pytest.mark.parametrize(

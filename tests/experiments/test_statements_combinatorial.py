@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision
-from superarm.experiments import Experiment, Plan, execute, theorems
+from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.statements import Recorded, combinatorial, judge_statements
-from superarm.experiments.statements.combinatorial import Replay, probability_word, replay
-from superarm.experiments.theorems import regret_bounds
+from superarm.experiments.statements.combinatorial import Replay, replay
+from superarm.experiments.statements.judging import failure_tails
+from superarm.experiments.theorems import high_probability, regret_bounds
 from superarm.kernels import SquaredExponential
 from superarm.problems import Codependency, Movies
 from superarm.problems.movies import best_coverage
@@ -187,14 +188,14 @@ def test_one_policy_for_every_delta(tmp_path: Path) -> None:
 
 def test_words_of_probabilities() -> None:
     """Exact binomial tails at 1 %: 0.95⁸⁹ > 0.01 > 0.95⁹⁰; of five seeds, two fail with 2.3 %."""
-    assert probability_word(0, 89, 0.05) == "undecided"
-    assert probability_word(0, 90, 0.05) == "holds"
+    assert failure_tails(0, 89, 0.05).word() == "undecided"
+    assert failure_tails(0, 90, 0.05).word() == "holds"
     at_least_two = 1.0 - 0.95**5 - 5.0 * 0.05 * 0.95**4
     assert 0.01 < at_least_two < 0.05
-    assert probability_word(2, 5, 0.05) == "undecided"
+    assert failure_tails(2, 5, 0.05).word() == "undecided"
     at_least_three = at_least_two - 10.0 * 0.05**2 * 0.95**3
     assert at_least_three < 0.01
-    assert probability_word(3, 5, 0.05) == "does not hold"
+    assert failure_tails(3, 5, 0.05).word() == "does not hold"
 
 
 def made_up(**changes: Any) -> Replay:
@@ -219,8 +220,8 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
     everywhere = item in ("Lemma 2", "Eq. 6")
     replays = [wrong] * count if everywhere else [*[made_up()] * (count - 1), wrong]
     words = {
-        text.partition(":")[0]: word
-        for text, word, _ in combinatorial._verdicts(replays, 0.05, "", has_promise=True)
+        verdict.text.partition(":")[0]: verdict.verdict
+        for verdict in combinatorial._verdicts(replays, 0.05, "", has_promise=True)
     }
     assert words.pop(item) == "does not hold"
     assert set(words.values()) <= {"holds"}
@@ -229,7 +230,7 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
 def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
     found = [*combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)]
-    assert [text.partition(":")[0] for text, *_ in found] == ["Lemma 1"]
+    assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
 
 
 class Steep(Sum):
@@ -367,12 +368,12 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two arms in each of twelve rounds are 24; the shipped experiments choose up to 300 times five."""
-    assert theorems._MOST_ARRIVALS >= 300 * 5
+    assert high_probability._MOST_ARRIVALS >= 300 * 5
     run = run_of(tmp_path / "run", {"oclok-ucb": {}}).run
     unproven = "a proven bound on γ"
-    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 24)
+    monkeypatch.setattr(high_probability, "_MOST_ARRIVALS", 24)
     assert unproven not in regret_bounds(run).drawn["oclok-ucb"].assumes
-    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 23)
+    monkeypatch.setattr(high_probability, "_MOST_ARRIVALS", 23)
     assert unproven in regret_bounds(run).drawn["oclok-ucb"].assumes
 
 

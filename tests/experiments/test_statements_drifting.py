@@ -14,7 +14,9 @@ from superarm.errors import InputError
 from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.claims import Verdict
 from superarm.experiments.statements import Recorded, drifting, judge_statements
-from superarm.experiments.statements.drifting import mismatch_used, sudden_changes
+from superarm.experiments.statements.drifting import mismatch_used
+from superarm.experiments.statements.judging import failure_tails
+from superarm.experiments.statements.recovery import sudden_changes
 from superarm.policies.drift import block_length
 from superarm.problems import DriftingFunction
 from superarm.results.curves import plus_minus, significant
@@ -211,10 +213,10 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
     ],
 )
 def test_binomial_tails_decide(failures: int, trials: int, word: str) -> None:
-    found, as_few = drifting._by_chance(failures, trials, 0.5)
-    assert found == word
+    tails = failure_tails(failures, trials, 0.5)
+    assert tails.word(drifting._CHANCE) == word
     few = sum(math.comb(trials, count) for count in range(failures + 1)) / 2.0**trials
-    assert as_few == pytest.approx(few)
+    assert tails.as_few == pytest.approx(few)
 
 
 # --- Theorem 4.3 ----------------------------------------------------------------------------

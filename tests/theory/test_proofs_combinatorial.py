@@ -16,7 +16,7 @@ import pytest
 from scipy.special import erfc
 
 from superarm.core import Feedback
-from superarm.experiments.statements.combinatorial import probability_word
+from superarm.experiments.statements.judging import failure_tails
 from superarm.graphs import Pairs
 from superarm.kernels import SquaredExponential
 from superarm.oracles import GreedyCoverage, TopK
@@ -211,13 +211,13 @@ def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
     assert abs(counts.mean() - exact) < 5.0 * error  # eq. 8
     tails = sum(2.0 * M * math.exp(-beta(t, M, DELTA) / 2.0) for t in range(1, T + 1))
     assert exact < tails < DELTA  # eq. 9
-    assert probability_word(int(failed.sum()), len(draws), DELTA) == "holds"  # Lemma 2
+    assert failure_tails(int(failed.sum()), len(draws), DELTA).word() == "holds"  # Lemma 2
     assert failed.any()  # so that it is no empty statement here
 
 
 def test_theorem_1_on_draws(draws: Sequence[Draw]) -> None:
     exceeded = sum(each.regret > each.bound for each in draws)
-    assert probability_word(exceeded, len(draws), DELTA) == "holds"
+    assert failure_tails(exceeded, len(draws), DELTA).word() == "holds"
     inside = [each for each in draws if not each.violations.any()]
     assert len(inside) > 100
     assert all(at_most(each.regret, each.bound) for each in inside)  # on F it is sure

@@ -254,11 +254,11 @@ def print_count(
     noun: str = "claim",
 ) -> None:
     """How many claims hold, do not and are undecided, what would decide these, and which were left."""
-    told = claim_count(claims, "", noun)
+    count = claim_count(claims, "", noun)
     if any(claim["verdict"] == "undecided" for claim in claims):
-        told += " (more --seeds may decide)"
-    if told:
-        console.print(f"{told}.", highlight=False, soft_wrap=True)
+        count += " (more --seeds may decide)"
+    if count:
+        console.print(f"{count}.", highlight=False, soft_wrap=True)
     if not_judged:
         console.print(shown(silent_text(not_judged)), markup=False, highlight=False, soft_wrap=True)
 

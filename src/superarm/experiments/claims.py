@@ -59,8 +59,6 @@ from superarm.results.curves import (
     Curve,
     average,
     counted,
-    feedback_at_once,
-    given_to,
     growth_of,
     matches,
     noise_limit,
@@ -68,6 +66,7 @@ from superarm.results.curves import (
     per_round,
     plus_minus,
     seconds_by_seed,
+    setting_prefix,
     setting_text,
     significant,
     sweeps,
@@ -83,10 +82,8 @@ from superarm.results.verdicts import (
     unlike_share,
 )
 from superarm.simulation.trace import Run
-from superarm.theory import variance_sum_bound
 
 _SECONDS = "seconds"
-_SPARSE = ("variational", "variational-kept", "variational-fitted")
 _GAPS = 10  # rounds at which a gap is looked at
 Word = Literal["holds", "does not hold", "undecided"]
 
@@ -108,9 +105,9 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     verdicts = []
     for claim in claims:
         check_claim(claim, run.experiment)
-        for told, settings in _places(run, claim):
+        for setting, settings in _places(run, claim):
             word, evidence = _judged(_Totals(run, claim, settings))
-            evidence = (f"[{setting_text(told)}] " if told else "") + evidence
+            evidence = setting_prefix(setting) + evidence
             evidence += f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
             evidence += ", on synthetic data" if synthetic_data(run, settings[0]) else ""
             verdicts.append(Verdict(str(claim["text"]), word, evidence))
@@ -151,15 +148,16 @@ def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, A
         places = _panels(run, claim)
     else:
         places = [(setting, [index]) for index, setting in enumerate(run.settings)]
-    for told, settings in places:
-        metric, played = _metric(claim), set(policies_of(claim)) <= set(run.policies)
+    metric = _metric(claim)
+    played = set(policies_of(claim)) <= set(run.policies)
+    long_enough = run.rounds >= _last_round(claim)
+    for setting, settings in places:
         measured = all(
             run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
             for index in settings
         )
-        long_enough = run.rounds >= _last_round(claim)
-        if matches(run, told, claim.get("where", {})) and measured and played and long_enough:
-            yield told, settings
+        if matches(run, setting, claim.get("where", {})) and measured and played and long_enough:
+            yield setting, settings
 
 
 def _last_round(claim: Mapping[str, Any]) -> int:
@@ -447,16 +445,18 @@ def _alike(totals: _Totals) -> Iterator[Margin]:
     """The totals at any two values of ``key``, as :func:`_similar` compares two policies."""
     for policy in _names(totals.claim["policy"]):
         for one, other in combinations(range(len(totals.settings)), 2):
-            pair = totals.at(policy, one), totals.at(policy, other)
-            larger = max(pair, key=lambda each: abs(float(each.mean())))
+            first = totals.at(policy, one)
+            second = totals.at(policy, other)
+            larger = max(first, second, key=lambda values: abs(float(values.mean())))
             what = f"{policy} at {totals.value(one)} − at {totals.value(other)}"
-            yield from _near(totals, what, pair[0] - pair[1], "the larger", larger)
+            yield from _near(totals, what, first - second, "the larger", larger)
 
 
 def _steadier(totals: _Totals) -> Iterator[Margin]:
     """ln(largest/least) of each rival less that of the policy."""
     for policy, rival in _pairs(totals):
-        own, other = (_pseudo_variations(totals, name) for name in (policy, rival))
+        own = _pseudo_variations(totals, policy)
+        other = _pseudo_variations(totals, rival)
         what = f"ln(largest/least) of {rival} − of {policy}"
         yield Margin(what, other - own, _larger(own, other))
 
@@ -503,24 +503,25 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     settings = [totals.run.settings[index] for index in totals.settings]
     values = np.array([float(setting[totals.claim["key"]]) for setting in settings])
     log = values.min() > 0.0
-    scale, found = np.log(values) if log else values, []
+    scale = np.log(values) if log else values
+    found = []
     lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
     for seed in lead.T:
         changes = np.flatnonzero((seed[:-1] < 0.0) & (seed[1:] >= 0.0))
         if len(changes) == 1 and (seed < 0.0).sum() == changes[0] + 1:  # crosses once
-            at = changes[0]
-            share = seed[at] / (seed[at] - seed[at + 1])
-            found.append(scale[at] + share * (scale[at + 1] - scale[at]))
-    key, seeds = totals.claim["key"], f"{len(found)} of {counted(lead.shape[1], 'seed')}"
-    told = f"{policy} and {rival} cross once in {seeds}"
+            place = changes[0]
+            share = seed[place] / (seed[place] - seed[place + 1])
+            found.append(scale[place] + share * (scale[place + 1] - scale[place]))
+    seeds = f"{len(found)} of {counted(lead.shape[1], 'seed')}"
+    count = f"{policy} and {rival} cross once in {seeds}"
     if len(found) < 2:
-        return told
+        return count
     shared = max(map(totals.run.shared_data, totals.settings))
     mean, stderr, *_ = lead_of(np.array(found), shared=shared)
     reach = stderr * noise_limit(len(found))
     ends = np.array([mean, mean - reach, mean + reach])
-    at, low, high = map(significant, np.exp(ends) if log else ends)
-    return f"{told}, at {key} = {at} (95 % interval {low} to {high})"
+    middle, low, high = map(significant, np.exp(ends) if log else ends)
+    return f"{count}, at {totals.claim['key']} = {middle} (95 % interval {low} to {high})"
 
 
 class _Gaps(NamedTuple):
@@ -532,11 +533,15 @@ class _Gaps(NamedTuple):
 
 
 def _gaps(totals: _Totals, policy: str, rival: str) -> _Gaps:
-    run, index = totals.run, totals.settings[0]
+    run = totals.run
     edges = np.linspace(0, run.rounds, min(_GAPS, run.rounds) + 1)
     rounds = np.rint(edges[1:]).astype(np.intp)
-    own, other = (run.cumulative(name, index, totals.metric)[:, rounds - 1] for name in (policy, rival))
-    return _Gaps(rounds, other.astype(np.float64) - own.astype(np.float64))
+
+    def running_total(name: str) -> Floats:
+        sums = run.cumulative(name, totals.settings[0], totals.metric)
+        return np.asarray(sums[:, rounds - 1], dtype=np.float64)
+
+    return _Gaps(rounds, running_total(rival) - running_total(policy))
 
 
 def _widening(totals: _Totals) -> Iterator[Margin]:
@@ -627,7 +632,7 @@ def check_claim(claim: object, where: str) -> None:
     rounds = [*claim.get("rounds", (1, 1))]
     ordered = len(rounds) == 2 and 1 <= rounds[0] <= rounds[1]
     plain = not {"of", "rounds", "relative_to"} & set(claim) and claim.get("metric") != _SECONDS
-    for wrong, told in (
+    for wrong, message in (
         (check == "widens" and not plain, "'widens' is about running totals of a metric alone"),
         (of not in _OF, f"of is {of!r}; it can be {', '.join(map(repr, _OF))}"),
         (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
@@ -645,7 +650,7 @@ def check_claim(claim: object, where: str) -> None:
         (claim.get("key") in claim.get("where", {}), "where holds the key that varies; leave it out"),
     ):
         if wrong:
-            raise SpecError(f"{where}: claim {text!r}: {told}")
+            raise SpecError(f"{where}: claim {text!r}: {message}")
 
 
 def policies_of(claim: Mapping[str, Any]) -> list[str]:
@@ -654,59 +659,3 @@ def policies_of(claim: Mapping[str, Any]) -> list[str]:
 
 def _compared_policies(claim: Mapping[str, Any]) -> list[str]:
     return [name for key in ("policy", "versus") if key in claim for name in _names(claim[key])]
-
-
-# --- what holds for any choices ----------------------------------------------------------
-
-
-def judge_variances(run: Run) -> list[Verdict]:
-    """Lemma A.12 in every cell with an exact posterior that was audited, per setting.
-
-    Σσ² ≤ 2(λ* + ς²)·I with λ* as met in the cell: it holds for any choices, so that a failure is
-    a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
-    of feedback that comes late.
-    """
-    noise_variance = run.spec.get("noise_variance")
-    audited = run.spec.get("audited", [])
-    if not audited or noise_variance is None:
-        return []
-    verdicts = []
-    for index, setting in enumerate(run.settings):
-        if not feedback_at_once(run, index):
-            continue
-        shares = {}
-        for policy in audited:
-            given = given_to(run, policy, index)
-            if "wrapped" in given or given.get("posterior") in _SPARSE:
-                continue
-            for seed in run.seeds:
-                audit = run.audit(policy, index, seed)
-                if audit is not None and not np.isnan(audit["variance"]).all():
-                    shares[f"{policy}, seed {seed}"] = _share_used(audit, noise_variance[index])
-        if shares:
-            tightest = max(shares, key=lambda cell: shares[cell])
-            evidence = (
-                f"at most {shares[tightest]:.3g} of what is allowed ({tightest}); "
-                f"{counted(len(shares), 'cell')}, T = {run.rounds}"
-            )
-            # Records are in single precision, each sum good to about 1e-6.
-            holds = shares[tightest] <= 1.0 + 1e-5
-            where = f"[{setting_text(setting)}] " if setting else ""
-            word: Word = "holds" if holds else "does not hold"
-            if not holds or run.spec.get("paper"):  # it is no claim of an experiment of one's own
-                verdicts.append(Verdict(_LEMMA, word, where + evidence))
-    return verdicts
-
-
-_LEMMA = (
-    "Lemma A.12 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025): the variances "
-    "add up to at most 2(λ* + ς²) times the information gained"
-)
-
-
-def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
-    """Σσ² of a cell over what Lemma A.12 allows."""
-    gained = float(np.nansum(audit["information"], dtype=float))
-    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
-    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
-    return float(np.nansum(audit["variance"], dtype=float) / allowed)

@@ -17,7 +17,8 @@ from superarm.errors import SpecError
 from superarm.registry import require_kind, suggestion
 from superarm.simulation import Run
 
-from .claims import judge, judge_variances, not_judged
+from .audits import judge_variances
+from .claims import judge, not_judged
 
 if TYPE_CHECKING:
     from .spec import Experiment

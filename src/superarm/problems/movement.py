@@ -138,7 +138,7 @@ class MovementProblem(ChangingArms):
     def _check_regret(self) -> None:
         """Refuse an α or β that is no number, before anything runs."""
         as_number(self.beta, "beta", 0.0, LARGEST)
-        assert self.competitive_ratio >= 0.0
+        _ = self.competitive_ratio  # which checks α; an assert would not under python -O
 
 
 @register("problem", "movement-field")
@@ -179,14 +179,13 @@ class MovementField(MovementProblem):
         axis = np.linspace(0.0, 1.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
-        normals, variances = drawn, np.ones((1, 1, 1))  # of each direction of the product
+        normals = drawn
+        variances = np.ones((1, 1, 1))  # of each direction of the product
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
             root = _root(kernel, points)
             drawn = np.moveaxis(np.tensordot(root, drawn, axes=(1, place)), 0, place)
-            along = np.expand_dims(
-                np.sum(root**2, axis=0), [each for each in range(3) if each != place]
-            )
-            variances = variances * along
+            others = [number for number in range(3) if number != place]
+            variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
         if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
             raise InputError(f"lengthscale is {lengthscale:g}, so long that costs do not differ")
         scale = rho / (1.0 + rho) / (range_ if self.scaled else 1.0)

@@ -49,12 +49,13 @@ def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if "edition" in default:
         edition = edition_of(spec.get("edition", default["edition"]))
         data = _EDITIONS[edition]
+    settled = dict(spec)
     source = spec.get("source", default["source"])
     if source == "auto":
         source = "real" if _is_found(data) else "synthetic"
-    settled = {**spec, "source": source} if source != spec.get("source", default["source"]) else spec
-    if "edition" in default and source == "real" and settled.get("edition", "auto") == "auto":
-        settled = {**settled, "edition": edition}
+        settled["source"] = source
+    if "edition" in default and source == "real" and spec.get("edition", "auto") == "auto":
+        settled["edition"] = edition
     return settled
 
 

@@ -209,7 +209,7 @@ def _tree_masses(run: Run, masses: TreeMasses) -> Picture:
     edges = {int(vertex): f"{100.0 * q[vertex]:.0f}" for vertex in seen if vertex}
     panels = (
         _tree_chart(tree, vertices, title="z of the vertices, in %"),
-        _tree_chart(tree, edges, at=0.2, title="q of the edges, in %"),
+        _tree_chart(tree, edges, toward_parent=0.2, title="q of the edges, in %"),
     )
     caption = (
         f"The tree that {policy} walks on, after the last round of seed {run.seeds[0]}. z is the "
@@ -221,14 +221,14 @@ def _tree_masses(run: Run, masses: TreeMasses) -> Picture:
 
 
 def _tree_chart(
-    tree: Tree, notes: Mapping[int, str] | None = None, *, at: float = 0.0, title: str = ""
+    tree: Tree, notes: Mapping[int, str] | None = None, *, toward_parent: float = 0.0, title: str = ""
 ) -> Chart:
     """A tree, drawn by walking around it.
 
     Args:
         tree: what is drawn.
         notes: texts of some vertices.
-        at: where they stand, as a share of the way from the vertex to its parent.
+        toward_parent: where they stand, as a share of the way from the vertex to its parent.
         title: of the chart.
     """
     vertex, walk = 0, [0]
@@ -246,8 +246,8 @@ def _tree_chart(
     if notes:
         own = np.array(list(notes), dtype=np.intp)
         above = np.maximum(tree.parent[own], 0)
-        across = (1.0 - at) * x[own] + at * x[above]
-        up = (1.0 - at) * -depth[own] + at * -depth[above]
+        across = (1.0 - toward_parent) * x[own] + toward_parent * x[above]
+        up = (1.0 - toward_parent) * -depth[own] + toward_parent * -depth[above]
         for place, text in enumerate(notes.values()):
             here = slice(place, place + 1)
             series.append(

@@ -407,3 +407,21 @@ def feedback_at_once(run: Run, setting_index: int) -> bool:
 def setting_text(setting: Mapping[str, Any]) -> str:
     """A setting in one line: ``lengthscale = 0.2, k = 5``."""
     return ", ".join(f"{key} = {value}" for key, value in setting.items())
+
+
+def setting_prefix(setting: Mapping[str, Any]) -> str:
+    """What stands before evidence from one setting of several; empty where there is only one.
+
+    >>> setting_prefix({"k": 5}), setting_prefix({})
+    ('[k = 5] ', '')
+    """
+    return f"[{setting_text(setting)}] " if setting else ""
+
+
+def mean_text(values: Floats) -> str:
+    """A mean over seeds with its standard error.
+
+    >>> mean_text(np.array([1.0, 3.0]))
+    '2.00 ± 1.00'
+    """
+    return plus_minus(*average(values))

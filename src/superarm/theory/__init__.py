@@ -10,9 +10,6 @@ from .bayesian import variance_constant as variance_constant
 from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import confidence_parameter as confidence_parameter
-from .compared import COMPARED_WORKS as COMPARED_WORKS
-from .compared import ComparedWork as ComparedWork
-from .compared import comparison_table as comparison_table
 from .concentration import azuma_bound as azuma_bound
 from .concentration import gaussian_tail_bound as gaussian_tail_bound
 from .concentration import linear_self_normalised_bound as linear_self_normalised_bound
@@ -73,3 +70,6 @@ from .movement import regret_bound_gp_md as regret_bound_gp_md
 from .movement import service_constant as service_constant
 from .movement import stale_variance_bound as stale_variance_bound
 from .movement import stretch_bound as stretch_bound
+from .related_work import COMPARED_WORKS as COMPARED_WORKS
+from .related_work import ComparedWork as ComparedWork
+from .related_work import comparison_table as comparison_table

@@ -99,6 +99,9 @@ def gaussian_tail_bound(beta: float) -> float:
     It is a lower bound on P[Z > β] for β ≥ 0.344. For smaller β it is above that probability, and so
     the lemma does not hold as printed, "for any β > 0"; Lemma 8, which takes it at β ≤ 1, does hold,
     because P[Z > β] ≥ P[Z > 1] there.
+
+    Args:
+        beta: β, in standard deviations, above 0.
     """
     number = as_positive(beta, "beta")
     return math.exp(-(number**2)) / (4.0 * math.sqrt(math.pi) * number)

@@ -28,7 +28,7 @@ import numpy as np
 from superarm.core import Floats, Gamma, Schedule
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_features, as_number, as_positive, as_scale, require_choice
-from superarm.kernels import Matern
+from superarm.kernels import Matern, SquaredExponential
 from superarm.kernels.base import Covariance
 from superarm.rules.base import as_probability
 from superarm.rules.schedules import ResettingGPUCB, SrinivasFinite, TimeVaryingGPUCB
@@ -156,9 +156,9 @@ class SmoothDomain:
             as_positive(getattr(self, name), name)
         if (self.a2 is None) != (self.b2 is None):
             raise InputError("a2 and b2 belong together; give both or neither")
-        for name in ("a2", "b2"):
-            if getattr(self, name) is not None:
-                as_positive(getattr(self, name), name)
+        if self.a2 is not None and self.b2 is not None:
+            as_positive(self.a2, "a2")
+            as_positive(self.b2, "b2")
 
     @classmethod
     def of_kernel(cls, kernel: Covariance, dimension: int, side: float = 1.0) -> SmoothDomain:
@@ -462,8 +462,7 @@ def interior_probability(kernel: Covariance, dimension: int, side: float, margin
     length = as_positive(side, "side")
     distance = _as_margin(margin, length)
     slope = lipschitz_of_kernel(kernel)
-    lengthscales = getattr(kernel, "lengthscale", 1.0)
-    if np.ndim(lengthscales) > 0:
+    if isinstance(kernel, SquaredExponential | Matern) and np.ndim(kernel.lengthscale) > 0:
         raise InputError("kernel has a lengthscale for each coordinate; give it a single one")
     origin = np.zeros((1, d))
     shifted = np.zeros((1, d))

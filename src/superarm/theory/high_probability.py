@@ -122,6 +122,16 @@ def saturation_width(
 
     v_t = B + R√(2(γ_{t−1} + 1 + ln(2/δ))) is the scale of GP-TS. A point x of D_t is saturated where
     its regret against the best point of D_t exceeds c_t σ_{t−1}(x): Definition 3.
+
+    Args:
+        rounds: t, one or several.
+        gamma: N ↦ γ_N.
+        norm_bound: B.
+        noise_bound: R.
+        delta: δ of Theorem 4; v_t is taken at δ/2.
+        lipschitz: L of the kernel, as :func:`lipschitz_of_kernel` returns it.
+        side: r, where the domain is in [0, r]^d.
+        dimension: d.
     """
     _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
     T = as_rounds(rounds)

@@ -12,13 +12,13 @@ Checked on routes whose truth is drawn from the prior of an exact posterior, whi
 Replayed are four seeds of the first setting, of one policy for each of the paper's three algorithms.
 I is the information gained, λ* the largest eigenvalue of the chosen roads' covariances on the run, v
 the largest prior variance. Regret itself is bounded in :mod:`superarm.experiments.theorems`; Lemma A.12
-is judged from the audit of a run in :mod:`superarm.experiments.claims`.
+is judged from the audit of a run in :mod:`superarm.experiments.audits`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -28,16 +28,17 @@ from superarm.experiments.claims import Verdict, Word
 from superarm.oracles import Trip
 from superarm.posteriors import FiniteGP
 from superarm.problems.navigation import Navigation
-from superarm.results.curves import counted, feedback_at_once, plus_minus, setting_text, significant
+from superarm.results.curves import counted, feedback_at_once, mean_text, significant
 from superarm.results.roads import schedule_of
 from superarm.results.verdicts import LEAST_SEEDS, lead_of
 from superarm.rules import BayesianGPUCB
 from superarm.theory import variance_sum_bound
 
+from .judging import word_if, word_of_share
 from .recorded import Recorded
 
 _LEARNERS = ("route-ucb", "route-bucb", "route-ts")
-_EXACT = ("auto", "finite")
+_EXACT = ("auto", "finite")  # of the posteriors that routes have
 _SEEDS = LEAST_SEEDS  # replayed in the first setting: 500 rounds on Luxembourg take seconds each
 _ROUNDING = 1e-9
 
@@ -87,10 +88,7 @@ def _learners(recorded: Recorded) -> list[str]:
 
 
 def _is_exact(recorded: Recorded, policy: str) -> bool:
-    given = recorded.experiment.policies.get(policy, {})
-    if "wrapped" in given or "told" in given:
-        return False
-    return recorded.options(policy)["posterior"] in _EXACT
+    return not recorded.is_modified(policy) and recorded.options(policy)["posterior"] in _EXACT
 
 
 # --- section 4.2 --------------------------------------------------------------------------------
@@ -109,10 +107,9 @@ def _sizes_of_beta(recorded: Recorded) -> Iterator[Verdict]:
     ratios = {name: _widths_of(recorded, name, len(roads)) ** 2 / reference for name in quantile}
     worst = max(ratios, key=lambda name: float(ratios[name].max()))
     largest = float(ratios[worst].max())
-    word: Word = "holds" if largest < 1.0 else "does not hold"
     yield Verdict(
         "Section 4.2: the β_t of GP-BUCB are smaller than those of GP-UCB",
-        word,
+        word_if(largest < 1.0),
         f"β_t of {worst} is at most {significant(largest)} times that of {full[0]} in rounds 1 to "
         f"{run.rounds} ({len(roads):,} arms)",
     )
@@ -145,7 +142,10 @@ def _replay(recorded: Recorded, policy: str, seed: int) -> _Replay:
     assert model.arms is not None
     posterior = FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, form="visited")
     widths = _widths_of(recorded, policy, len(model.arms))
-    explored, missed, largest, longest = 0.0, 0.0, 0.0, 0
+    explored = 0.0  # Σ√β_tσ
+    missed = 0.0
+    largest_eigenvalue = 0.0
+    longest = 0
     for width, played in zip(widths, recorded.rounds(policy, seed, world=world), strict=True):
         taken = played.positions
         if not len(taken):  # no route was open
@@ -153,7 +153,7 @@ def _replay(recorded: Recorded, policy: str, seed: int) -> _Replay:
         covariance = posterior.predict(taken, return_cov=True).cov
         stds = np.sqrt(np.maximum(0.0, np.diagonal(covariance)))
         explored += width * float(stds.sum())
-        largest = max(largest, float(np.linalg.eigvalsh(covariance)[-1]))
+        largest_eigenvalue = max(largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
         longest = max(longest, len(taken))
         best = _best_route(world, played.offer)
         belief = posterior.predict(best)
@@ -162,7 +162,9 @@ def _replay(recorded: Recorded, policy: str, seed: int) -> _Replay:
         missed += float((lower - world.means(played.offer)[best]).sum())
         posterior.observe(taken, played.rewards)
     squares = variance_sum_bound(
-        posterior.information_gain, largest_eigenvalue=largest, noise_variance=model.noise_variance
+        posterior.information_gain,
+        largest_eigenvalue=largest_eigenvalue,
+        noise_variance=model.noise_variance,
     )
     allowed = math.sqrt(float(squares) * len(widths) * longest) * float(widths.max())
     return _Replay(explored / allowed, missed)
@@ -182,21 +184,17 @@ def _best_route(world: Navigation, offer: Offer) -> Ints:
 
 
 def _where(recorded: Recorded, cells: int) -> str:
-    run = recorded.run
-    setting = run.settings[0]
-    place = f"[{setting_text(setting)}] " if setting else ""
-    return f"{place}{counted(cells, 'cell')} replayed, T = {run.rounds}: "
+    return f"{recorded.where(0)}{counted(cells, 'cell')} replayed, T = {recorded.run.rounds}: "
 
 
 def _widths(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Verdict:
     used = {policy: max(cell.used for cell in cells) for policy, cells in replays.items()}
     tightest = max(used, key=lambda policy: used[policy])
     cells = sum(len(found) for found in replays.values())
-    word: Word = "holds" if used[tightest] <= 1.0 + _ROUNDING else "does not hold"
     where = _where(recorded, cells)
     return Verdict(
         "Lemma A.3: the widths Σ√β_t·σ add up to at most √(2(λ* + ς²)·T·K·β_T·I)",
-        word,
+        word_of_share(used[tightest], _ROUNDING),
         f"{where}at most {significant(used[tightest])} of what is allowed ({tightest})",
     )
 
@@ -206,33 +204,29 @@ def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[V
     model = recorded.world(recorded.run.seeds[0]).model
     limit = math.sqrt(float(np.max(model.kernel.diag(model.arms)))) * math.pi**2 / 6.0
     for policy, cells in replays.items():
-        name = recorded.algorithm(policy)
-        is_covered = name == "route-ts" or (
-            name == "route-ucb" and recorded.options(policy)["scale"] == 1.0
+        if not _has_lemma_widths(recorded, policy):
+            continue
+        values = np.array([cell.missed for cell in cells])
+        where = _where(recorded, len(cells))
+        yield Verdict(
+            f"Lemma A.2: in expectation, the lower bounds of {policy} exceed the true cost of the "
+            "best route by at most √v·π²/6 in total",
+            _word_of_mean(values, limit),
+            f"{where}{mean_text(values)} Wh, where {significant(limit)} Wh is allowed (best route "
+            "by rectified costs; the proof holds for any route)",
         )
-        if is_covered:
-            values = np.array([cell.missed for cell in cells])
-            where = _where(recorded, len(cells))
-            yield Verdict(
-                f"Lemma A.2: in expectation, the lower bounds of {policy} exceed the true cost of the "
-                "best route by at most √v·π²/6 in total",
-                _word_of(values, limit),
-                f"{where}{_of_seeds(values)} Wh, where {significant(limit)} Wh is allowed (best route "
-                "by rectified costs; the proof holds for any route)",
-            )
 
 
-def _word_of(values: Floats, limit: float) -> Word:
+def _has_lemma_widths(recorded: Recorded, policy: str) -> bool:
+    """Whether β_t is that of Lemma A.2: of GP-UCB as it is, or of the analysis of GP-TS."""
+    algorithm = recorded.algorithm(policy)
+    if algorithm == "route-ucb":
+        return bool(recorded.options(policy)["scale"] == 1.0)
+    return algorithm == "route-ts"
+
+
+def _word_of_mean(values: Floats, limit: float) -> Word:
     """Whether a mean is decidedly below a limit, by the rules for claims."""
     scale = max(abs(float(values.mean())), limit)
     strength = lead_of(limit - values, scale=scale).strength()
-    if abs(strength) <= 1.0:
-        return "undecided"
-    return "holds" if strength > 0.0 else "does not hold"
-
-
-def _of_seeds(values: Sequence[float] | Floats) -> str:
-    found = np.asarray(values)
-    if len(found) < 2:
-        return significant(float(found[0]))
-    return plus_minus(float(found.mean()), float(found.std(ddof=1)) / math.sqrt(len(found)))
+    return "undecided" if abs(strength) <= 1.0 else word_if(strength > 0.0)

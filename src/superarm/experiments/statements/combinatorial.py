@@ -20,19 +20,17 @@ from superarm.experiments.claims import Verdict, Word
 from superarm.posteriors import StreamingGP
 from superarm.problems import Codependency
 from superarm.problems.base import World
-from superarm.results.curves import counted, setting_text, significant
+from superarm.results.curves import counted, significant
 from superarm.results.verdicts import lead_of
 from superarm.rules import OclokUCB
 from superarm.theory import variance_sum_bound
 
+from .judging import EXACT_POSTERIORS, failure_tails, trials_needed, word_of_share
 from .recorded import Recorded
 
-_EXACT = ("auto", "finite", "streaming")
 _FROM_A_PROCESS = ("gp-function", "codependency")
-_CHANCE = 0.01  # of a wrong verdict about a probability, on either side
 _MOST_SEEDS = 90  # replayed where a probability is judged: 0.95^90 < 1 %
 _SOME_SEEDS = 5  # replayed where every round must agree
-_ROUNDING = 1e-6
 _LEVELS = (1.5, 2.0, 2.5, 3.0)  # √β of eq. 6: widths, in standard deviations
 
 
@@ -76,8 +74,8 @@ def _replayed_policies(recorded: Recorded, index: int) -> list[str]:
         if recorded.algorithm(policy) != "oclok-ucb":
             continue
         options = recorded.options(policy, index)
-        plain = not options["stepwise"] and "wrapped" not in options and "told" not in options
-        if plain and options["posterior"] in _EXACT:
+        is_plain = not options["stepwise"] and not recorded.is_modified(policy, index)
+        if is_plain and options["posterior"] in EXACT_POSTERIORS:
             by_delta.setdefault(options["delta"], policy)
     return list(by_delta.values())
 
@@ -95,13 +93,11 @@ def _of_policy(recorded: Recorded, policy: str, index: int) -> Iterator[Verdict]
         world = recorded.world(seed, index)
         schedule = OclokUCB(most_arms=_most_arms(world), delta=delta)
         replays.append(replay(recorded, policy, seed, index, world, schedule))
-    setting = setting_text(run.settings[index])
-    where = f"[{setting}] " if setting else ""
+    where = recorded.where(index)
     sizes = f" ({len(seeds)} of {counted(len(run.seeds), 'seed')}, T = {run.rounds}, {policy})"
-    for text, word, evidence in _verdicts(
-        replays, delta, unmet, _promise_is_recorded(recorded, first, index)
-    ):
-        yield Verdict(text, word, f"{where}{evidence}{sizes}")
+    has_promise = _promise_is_recorded(recorded, first, index)
+    for verdict in _verdicts(replays, delta, unmet, has_promise):
+        yield verdict._replace(evidence=f"{where}{verdict.evidence}{sizes}")
 
 
 def _most_arms(world: World) -> int:
@@ -225,28 +221,28 @@ def _available(offer: Offer) -> Ints:
 
 def _verdicts(
     replays: Sequence[Replay], delta: float, unmet: str, has_promise: bool
-) -> Iterator[tuple[str, Word, str]]:
-    """Text, word and evidence of every statement."""
+) -> Iterator[Verdict]:
+    """Every statement, with evidence that does not name the run yet."""
     yield _lemma_1(replays)
     if not unmet:
         yield _equation_6(replays)
         yield _lemma_2(replays, delta)
-    if has_promise and any(each.rounds_inside for each in replays):
+    if has_promise and any(cell.rounds_inside for cell in replays):
         yield _lemma_3(replays, unmet)
-    if has_promise and any(each.event for each in replays):
+    if has_promise and any(cell.event for cell in replays):
         yield _theorem_1(replays)
 
 
-def _lemma_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
-    share = max(each.variance_share for each in replays)
+def _lemma_1(replays: Sequence[Replay]) -> Verdict:
+    share = max(cell.variance_share for cell in replays)
     text = (
         "Lemma 1: the variances of all chosen arms add up to at most 2(λ* + σ²) times the information "
         "gained, whatever is chosen"
     )
-    return text, _word(share), _used(share)
+    return Verdict(text, word_of_share(share), _used(share))
 
 
-def _equation_6(replays: Sequence[Replay]) -> tuple[str, Word, str]:
+def _equation_6(replays: Sequence[Replay]) -> Verdict:
     text = (
         "Eq. 6: a true mean is more than √β standard deviations from its posterior mean with "
         "probability at most 2 exp(−β/2)"
@@ -254,7 +250,7 @@ def _equation_6(replays: Sequence[Replay]) -> tuple[str, Word, str]:
     strengths = []
     parts = []
     for place, level in enumerate(_LEVELS):
-        shares = np.array([each.beyond[place] for each in replays])
+        shares = np.array([cell.beyond[place] for cell in replays])
         limit = 2.0 * math.exp(-(level**2) / 2.0)
         lead = lead_of(limit - shares, scale=max(limit, float(shares.mean())))
         strengths.append(lead.strength(len(_LEVELS)))
@@ -265,70 +261,50 @@ def _equation_6(replays: Sequence[Replay]) -> tuple[str, Word, str]:
     word: Word = "undecided"
     if abs(weakest) > 1.0:
         word = "holds" if weakest > 0.0 else "does not hold"
-    return text, word, f"share of means, by √β: {', '.join(parts)}"
+    return Verdict(text, word, f"share of means, by √β: {', '.join(parts)}")
 
 
-def _lemma_2(replays: Sequence[Replay], delta: float) -> tuple[str, Word, str]:
+def _lemma_2(replays: Sequence[Replay], delta: float) -> Verdict:
     text = (
         f"Lemma 2: with probability at least 1 − δ = {1.0 - delta:g}, all true means on offer lie "
         "within √β_t standard deviations of their posterior means, in all rounds"
     )
-    failed = sum(not each.event for each in replays)
-    outside = sum(each.outside for each in replays)
-    arms = sum(each.arms for each in replays)
-    found = probability_word(failed, len(replays), delta)
+    failed = sum(not cell.event for cell in replays)
+    outside = sum(cell.outside for cell in replays)
+    arms = sum(cell.arms for cell in replays)
+    word = failure_tails(failed, len(replays), delta).word()
     evidence = f"{outside:,} of {arms:,} means lie outside; the event fails in {failed} of "
     evidence += counted(len(replays), "seed")
-    if found == "undecided":
-        needed = math.ceil(math.log(_CHANCE) / math.log1p(-delta))
+    if word == "undecided":
+        needed = trials_needed(delta)
         evidence += f", which does not decide; {needed} seeds without a failure would"
-    return text, found, evidence
+    return Verdict(text, word, evidence)
 
 
-def probability_word(failed: int, trials: int, most: float) -> Word:
-    """Whether an event of probability at most ``most`` may have occurred so often, by binomial tails.
-
-    Args:
-        failed: how often it occurred.
-        trials: among how many independent ones.
-        most: the probability that is claimed to be the largest possible, in (0, 1).
-
-    >>> [probability_word(0, trials, 0.05) for trials in (5, 90)], probability_word(3, 5, 0.05)
-    (['undecided', 'holds'], 'does not hold')
-    """
-    from scipy.special import bdtr, bdtrc
-
-    as_few = float(bdtr(failed, trials, most))
-    as_many = float(bdtrc(failed - 1, trials, most)) if failed else 1.0
-    if as_many < _CHANCE:
-        return "does not hold"
-    return "holds" if as_few < _CHANCE else "undecided"
-
-
-def _lemma_3(replays: Sequence[Replay], unmet: str) -> tuple[str, Word, str]:
+def _lemma_3(replays: Sequence[Replay], unmet: str) -> Verdict:
     text = (
         "Lemma 3: in a round in which all true means on offer lie within their widths, the α-gap is at "
         "most 2B√β_t Σσ over the chosen arms"
     )
-    rounds = sum(each.rounds_inside for each in replays)
-    outside = sum(each.outside for each in replays)
-    arms = sum(each.arms for each in replays)
-    share = max(each.gap_share for each in replays)
+    rounds = sum(cell.rounds_inside for cell in replays)
+    outside = sum(cell.outside for cell in replays)
+    arms = sum(cell.arms for cell in replays)
+    share = max(cell.gap_share for cell in replays)
     evidence = f"{_used(share)}, in {counted(rounds, 'such round')}"
     if unmet:
         evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
-    return text, _word(share), evidence
+    return Verdict(text, word_of_share(share), evidence)
 
 
-def _theorem_1(replays: Sequence[Replay]) -> tuple[str, Word, str]:
+def _theorem_1(replays: Sequence[Replay]) -> Verdict:
     text = (
         "Theorem 1, eq. 26: where Lemma 2's event occurs, the α-regret after t rounds is at most "
         "√(8B²(λ* + σ²) K β_t t I) for every t, with the information I gained in place of γ"
     )
-    inside = [each for each in replays if each.event]
-    share = max(each.regret_share for each in inside)
+    inside = [cell for cell in replays if cell.event]
+    share = max(cell.regret_share for cell in inside)
     evidence = f"{_used(share)}; the event occurs in {len(inside)} of "
-    return text, _word(share), evidence + counted(len(replays), "seed")
+    return Verdict(text, word_of_share(share), evidence + counted(len(replays), "seed"))
 
 
 def _used(share: float) -> str:
@@ -336,8 +312,3 @@ def _used(share: float) -> str:
     if share < 0.0:
         return "below zero throughout: better than the oracle guarantees"
     return f"at most {significant(share)} of what is allowed"
-
-
-def _word(share: float) -> Word:
-    """Of a statement that must hold for sure: rounding apart, no share is above 1."""
-    return "holds" if share <= 1.0 + _ROUNDING else "does not hold"

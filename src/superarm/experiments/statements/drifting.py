@@ -20,22 +20,20 @@ from superarm.errors import InputError
 from superarm.experiments.claims import Margin, Verdict, Word
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.models import Model
+from superarm.policies import IndexPolicy
 from superarm.policies.drift import block_length
 from superarm.posteriors import DriftingGP, Resetting
 from superarm.problems import DriftingFunction
 from superarm.problems.base import World
-from superarm.problems.series import SensorSeries
 from superarm.results.curves import (
     Curve,
     counted,
     growth_of,
-    plus_minus,
-    setting_text,
+    mean_text,
     significant,
     sweeps,
     thinned,
 )
-from superarm.results.verdicts import LEAST_SEEDS
 from superarm.rules import SrinivasFinite
 from superarm.theory import (
     DriftAlgorithm,
@@ -45,15 +43,14 @@ from superarm.theory import (
     regret_lower_bound,
 )
 
+from .judging import failure_tails, few_seeds_text, size_text, word_of_margin, word_of_share
 from .recorded import Recorded
+from .recovery import recovery
 
 _REPLAYED = 5  # seeds, as a replay of 500 rounds on 2,500 arms takes seconds
 _MISMATCH_CELLS = 15  # replayed in all settings together
+_CHANCE = 0.05  # of a wrong verdict on eq. 29, on one side
 _DELTA = 0.5  # five seeds without a failure then have a probability of 3 % at most, if eq. 29 is false
-_ROUNDING = 1e-6  # of posterior means and standard deviations, relative to what a bound allows
-_SUDDEN = 0.05  # the share of rounds that count as sudden changes
-_AFTER = 5  # rounds before and after a sudden change
-_FEWEST = 3  # sudden changes
 
 
 def statements(recorded: Recorded) -> Iterator[Verdict]:
@@ -62,7 +59,7 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
         return  # the paper's feedback comes at once
     world = recorded.world(recorded.run.seeds[0])
     if recorded.experiment.problem["name"] == "traffic-series":
-        yield from _recovery(recorded)
+        yield from recovery(recorded, _forgetting)
     if not isinstance(world, DriftingFunction) or world.k != 1:
         return
     bounded: set[float] = set()
@@ -80,80 +77,45 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
             bounded.add(epsilon)
             yield from _lower_bound(recorded, index, setting_world)
         if epsilon not in covered:
-            for verdict in _confidence(recorded, index, setting_world):
+            verdicts = list(_confidence(recorded, index, setting_world))
+            if verdicts:
                 covered.add(epsilon)
-                yield verdict
+            yield from verdicts
     yield from _growth_with_drift(recorded, world)
     yield from _block_lengths(recorded)
-
-
-# --- the words of a verdict -----------------------------------------------------------------
-
-
-def _where(recorded: Recorded, index: int) -> str:
-    setting = recorded.run.settings[index]
-    return f"[{setting_text(setting)}] " if setting else ""
-
-
-def _size(recorded: Recorded) -> str:
-    return f"({counted(len(recorded.run.seeds), 'seed')}, T = {recorded.run.rounds})"
-
-
-def _decided(margin: Margin, shared: float) -> Word:
-    """By the rules of claims: true if the mean of a margin is decidedly above zero."""
-    if not np.isfinite(margin.values).all():
-        return "undecided"
-    strength = margin.strength(shared, 1)
-    if abs(strength) <= 1.0:
-        return "undecided"
-    return "holds" if strength > 0.0 else "does not hold"
-
-
-def _few(recorded: Recorded) -> str:
-    """Why few seeds decide nothing."""
-    seeds = len(recorded.run.seeds)
-    if seeds >= LEAST_SEEDS:
-        return ""
-    return f"; undecided: {counted(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
-
-
-def _mean_text(values: Floats) -> str:
-    """A mean over seeds with its standard error."""
-    stderr = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return plus_minus(float(values.mean()), stderr)
 
 
 # --- which policies a statement is about ----------------------------------------------------
 
 
-def _told_drift(recorded: Recorded, policy: str, index: int) -> float | None:
+def _forgetting(recorded: Recorded, policy: str, index: int) -> float | None:
     """ε that TV-GP-UCB forgets by in a setting; ``None`` for other policies."""
-    if recorded.algorithm(policy) != "tv-gp-ucb":
+    if recorded.algorithm(policy) != "tv-gp-ucb" or recorded.is_modified(policy, index):
         return None
-    options = recorded.options(policy, index)
-    if "wrapped" in options or options.get("told"):
-        return None
-    own = options.get("epsilon")
-    drift = recorded.world(recorded.run.seeds[0], index).model.drift
+    return _assumed_drift(recorded, policy, index)
+
+
+def _assumed_drift(recorded: Recorded, policy: str, index: int) -> float | None:
+    """ε by the policy's own option, or else that of the model."""
+    own = recorded.options(policy, index).get("epsilon")
     if own is not None:
         return float(own)
+    drift = recorded.world(recorded.run.seeds[0], index).model.drift
     return drift.epsilon if isinstance(drift, Temporal) else None
 
 
 def _knows_drift(recorded: Recorded, policy: str, index: int, world: DriftingFunction) -> bool:
     """Whether it is TV-GP-UCB with the true ε."""
-    return _told_drift(recorded, policy, index) == world.epsilon
+    return _forgetting(recorded, policy, index) == world.epsilon
 
 
 def _published_block(recorded: Recorded, policy: str, index: int, world: DriftingFunction) -> bool:
     """Whether it is R-GP-UCB with the N of section 5.1 for the true ε."""
-    options = recorded.options(policy, index)
-    if recorded.algorithm(policy) != "r-gp-ucb" or "wrapped" in options or options.get("told"):
+    if recorded.algorithm(policy) != "r-gp-ucb" or recorded.is_modified(policy, index):
         return False
-    drift = world.model.drift
-    own = options.get("epsilon")
-    assumed = drift.epsilon if own is None and isinstance(drift, Temporal) else own
-    return options.get("block") is None and assumed == world.epsilon
+    if recorded.options(policy, index).get("block") is not None:
+        return False
+    return _assumed_drift(recorded, policy, index) == world.epsilon
 
 
 def _nu(world: DriftingFunction) -> float:
@@ -165,7 +127,8 @@ def _nu(world: DriftingFunction) -> float:
 
 def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Iterator[Verdict]:
     """The policy of least regret, after round 1, against the bound on everybody's mean."""
-    run, kernel = recorded.run, world.model.kernel
+    run = recorded.run
+    kernel = world.model.kernel
     if run.rounds < 2:
         return
     try:
@@ -194,20 +157,20 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
     margin = Margin(policy, values - bound.per_round, abs(float(values.mean())))
     times = significant(float(values.mean()) / bound.per_round)
     evidence = (
-        f"{_where(recorded, index)}lowest mean regret of a round after the first: {policy} with "
-        f"{_mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
+        f"{recorded.where(index)}lowest mean regret of a round after the first: {policy} with "
+        f"{mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
         f"{significant(bound.per_round / world.epsilon)} ε (L = {significant(bound.curvature)}, "
         f"η = {significant(bound.margin)}; f₁ is best at least that far inside in "
         f"{best_inside.inside} of {counted(best_inside.draws, 'seed')}, so P(A₄) ≥ "
         f"{significant(bound.interior)} at 99 %). With the proven P(A₄) ≥ "
         f"{significant(proven.interior)}, the bound is {significant(proven.per_round)}. The theorem is "
         f"about all points of [0, 1]^d; here the arms are {len(world.offer(1).arms):,} of them "
-        f"{_size(recorded)}"
+        f"{size_text(recorded.run)}"
     )
     yield Verdict(
         "Theorem 4.1: no policy has lower mean regret than (T − 1) times the bound of eqs. 101 to 103",
-        _decided(margin, run.shared_data(index)),
-        evidence + _few(recorded),
+        word_of_margin(margin, run.shared_data(index)),
+        evidence + few_seeds_text(recorded.run),
     )
 
 
@@ -268,14 +231,14 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         found = np.array([growth_of(Curve(rounds, each)) for each in sums])
         margin = Margin(policy, allowed - found, 1.0)
         evidence = (
-            f"{_where(recorded, index)}{policy}: regret grows like T^p with p = {_mean_text(found)} "
+            f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(found)} "
             f"over the last half of the rounds; the order has p = {plain:.3g}, or {allowed:.3g} with "
-            f"√β_T, which Õ leaves out; {_WIDTHS} {_size(recorded)}"
+            f"√β_T, which Õ leaves out; {_WIDTHS} {size_text(recorded.run)}"
         )
         yield Verdict(
             f"Corollary 4.1: with T, regret of {policy} grows no faster than the order",
-            _decided(margin, run.shared_data(index)),
-            evidence + _few(recorded),
+            word_of_margin(margin, run.shared_data(index)),
+            evidence + few_seeds_text(recorded.run),
         )
 
 
@@ -309,9 +272,10 @@ def _in_drift(
     world: DriftingFunction,
 ) -> Verdict:
     run = recorded.run
-    nu, dimension = _nu(world), world.dimension
+    nu = _nu(world)
     rates = [
-        float(rate_drift(run.rounds, drift, order, dimension=dimension, nu=nu)) for drift in drifts
+        float(rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu))
+        for drift in drifts
     ]
     totals = np.stack([run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings])
     allowed = _slope(drifts, np.array(rates)[:, None])[0]
@@ -321,14 +285,14 @@ def _in_drift(
         steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     evidence = (
-        f"regret grows like ε^q with q = {_mean_text(found)} over ε = "
+        f"regret grows like ε^q with q = {mean_text(found)} over ε = "
         f"{', '.join(f'{drift:g}' for drift in drifts)} (between neighbouring ε, from means: "
-        f"{between}); the order has q = {allowed:.3g}; {_WIDTHS} {_size(recorded)}"
+        f"{between}); the order has q = {allowed:.3g}; {_WIDTHS} {size_text(recorded.run)}"
     )
     return Verdict(
         f"Corollary 4.1: with ε, regret of {policy} falls at least as fast as the order",
-        _decided(margin, max(map(run.shared_data, settings))),
-        evidence + _few(recorded),
+        word_of_margin(margin, max(map(run.shared_data, settings))),
+        evidence + few_seeds_text(recorded.run),
     )
 
 
@@ -352,31 +316,20 @@ def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iter
             continue
         shares = [_largest_error(recorded, policy, seed, index, schedule) for seed in seeds]
         failures = sum(share > 1.0 for share in shares)
-        word, chance = _by_chance(failures, len(seeds), _DELTA)
+        tails = failure_tails(failures, len(seeds), _DELTA)
         evidence = (
-            f"{_where(recorded, index)}{policy}: in {failures} of "
+            f"{recorded.where(index)}{policy}: in {failures} of "
             f"{counted(len(seeds), 'replayed seed')} an arm's value lies outside; the largest error is "
             f"{significant(max(shares))} of the width. If failures had a probability of δ = {_DELTA:g} "
-            f"or more, so few of them would have a probability of at most {significant(chance, 2)} "
-            f"(T = {run.rounds})"
+            f"or more, so few of them would have a probability of at most "
+            f"{significant(tails.as_few, 2)} (T = {run.rounds})"
         )
         yield Verdict(
             "Eq. 29: with probability 1 − δ, |f_t(x) − μ̃_{t−1}(x)| ≤ √β_t σ̃_{t−1}(x) for all rounds "
             "and arms",
-            word,
+            tails.word(_CHANCE),
             evidence,
         )
-
-
-def _by_chance(failures: int, trials: int, delta: float) -> tuple[Word, float]:
-    """By exact binomial tails at 5 %: P(as few failures | δ), P(as many failures | δ)."""
-    from scipy.special import bdtr, bdtrc
-
-    as_few = float(bdtr(failures, trials, delta))
-    as_many = float(bdtrc(failures - 1, trials, delta)) if failures else 1.0
-    if as_many < 0.05:
-        return "does not hold", as_few
-    return ("holds" if as_few < 0.05 else "undecided"), as_few
 
 
 def _largest_error(
@@ -385,18 +338,18 @@ def _largest_error(
     """The largest |f_t − μ̃| over √β_t σ̃, over rounds and arms of one seed."""
     world = recorded.world(seed, index)
     assert isinstance(world, DriftingFunction)
-    posterior = _engine(world.model, world.epsilon)
+    posterior = _posterior(world.model, world.epsilon)
     largest = 0.0
-    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
-        belief = posterior.belief(round_.offer)
-        width = schedule.width(round_.offer.step, float)
-        off = np.abs(world.means(round_.offer) - belief.mean) / (width * belief.std)
-        largest = max(largest, float(off.max()))
-        posterior.observe(posterior.keys(round_.offer)[round_.positions], round_.rewards)
+    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
+        belief = posterior.belief(offer)
+        width = schedule.width(offer.step, float)
+        shares = np.abs(world.means(offer) - belief.mean) / (width * belief.std)
+        largest = max(largest, float(shares.max()))
+        posterior.observe(posterior.keys(offer)[chosen], rewards)
     return largest
 
 
-def _engine(model: Model, epsilon: float) -> DriftingGP:
+def _posterior(model: Model, epsilon: float) -> DriftingGP:
     """The posterior of eqs. 7 and 8."""
     drift = Temporal(epsilon=epsilon)
     assert model.arms is not None
@@ -420,7 +373,7 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
         mean = max(share.mean for share in used)
         std = max(share.std for share in used)
         evidence = (
-            f"{_where(recorded, index)}{policy}, N = {block}: without forgetting since the last reset, "
+            f"{recorded.where(index)}{policy}, N = {block}: without forgetting since the last reset, "
             f"means differ by at most {significant(mean, 2)} of what is allowed, and standard "
             f"deviations by at most {significant(std, 2)}"
         )
@@ -435,16 +388,17 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
         evidence += f" ({counted(len(seeds), 'seed')} replayed, T = {run.rounds})"
         yield Verdict(
             "Lemma D.1: Δμ ≤ (σ⁻² + σ⁻⁴)N³ε max|y| and Δσ ≤ √((3σ⁻² + σ⁻⁴)N³ε), as in eqs. 82 and 87",
-            "holds" if max(mean, std) <= 1.0 + _ROUNDING else "does not hold",
+            word_of_share(max(mean, std)),
             evidence,
         )
 
 
 def _block_of(recorded: Recorded, policy: str, index: int, world: World) -> int | None:
     """N of R-GP-UCB in a setting."""
-    built = recorded.at(index).build_policy(policy, world)
-    posterior = getattr(built, "posterior", None)
-    return posterior.block if isinstance(posterior, Resetting) else None
+    learner = recorded.at(index).build_policy(policy, world)
+    if not isinstance(learner, IndexPolicy) or not isinstance(learner.posterior, Resetting):
+        return None
+    return learner.posterior.block
 
 
 def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block: int) -> Mismatch:
@@ -463,24 +417,27 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
     world = recorded.world(seed, index)
     if not isinstance(world, DriftingFunction):
         raise InputError(f"Lemma D.1 is about functions that drift, got {type(world).__name__}")
-    model, epsilon = world.model, world.epsilon
-    drifting = Resetting(_engine(model, epsilon), block=block)
-    static = Resetting(_engine(model, 0.0), block=block)
-    mean = std = largest = 0.0
-    count = 0
-    for round_ in recorded.rounds(policy, seed, index, world, arms=1):
-        offer = round_.offer
+    model = world.model
+    drifting = Resetting(_posterior(model, world.epsilon), block=block)
+    static = Resetting(_posterior(model, 0.0), block=block)
+    mean = 0.0
+    std = 0.0
+    largest = 0.0  # |y| since the last reset
+    count = 0  # rewards since then
+    for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
         if (offer.step - 1) % block == 0:
-            largest, count = 0.0, 0
+            largest = 0.0
+            count = 0
         if count:
-            true, stale = drifting.belief(offer), static.belief(offer)
-            allowed = mismatch_bounds(block, epsilon, model.noise_variance, largest)
+            true = drifting.belief(offer)
+            stale = static.belief(offer)
+            allowed = mismatch_bounds(block, world.epsilon, model.noise_variance, largest)
             mean = max(mean, float(np.abs(true.mean - stale.mean).max() / allowed.mean))
             std = max(std, float(np.abs(true.std - stale.std).max() / allowed.std))
-        for engine in (drifting, static):
-            engine.observe(engine.keys(offer)[round_.positions], round_.rewards)
-        largest = float(np.abs(round_.rewards).max(initial=largest))
-        count += len(round_.rewards)
+        for posterior in (drifting, static):
+            posterior.observe(posterior.keys(offer)[chosen], rewards)
+        largest = float(np.abs(rewards).max(initial=largest))
+        count += len(rewards)
     return Mismatch(mean, std)
 
 
@@ -526,85 +483,3 @@ def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
         word,
         evidence,
     )
-
-
-# --- sudden changes -------------------------------------------------------------------------
-
-
-def _recovery(recorded: Recorded) -> Iterator[Verdict]:
-    """After the sensor that was best has dropped most: regret, less that from before the drop.
-
-    A sudden change is a round in which the best sensor of the round before has dropped by an amount
-    among the largest 5 % (three rounds at least). Recovery is the mean regret of the five rounds after
-    that round, less that of the five before it, averaged over changes; smaller is quicker.
-    """
-    run = recorded.run
-    for index in range(len(run.settings)):
-        setting_world = recorded.world(run.seeds[0], index)
-        if not isinstance(setting_world, SensorSeries):
-            continue
-        changes = sudden_changes(setting_world.readings[: run.rounds])
-        if len(changes) < _FEWEST:
-            continue
-        forgetful = [name for name in run.policies if (_told_drift(recorded, name, index) or 0.0) > 0.0]
-        static = [name for name in run.policies if _told_drift(recorded, name, index) == 0.0]
-        for policy in forgetful:
-            for rival in static:
-                yield _recovers(recorded, index, policy, rival, changes)
-
-
-def sudden_changes(readings: Floats) -> list[int]:
-    """Rounds, counted from 1, in which the best sensor of the round before drops most.
-
-    Args:
-        readings: (T, n), a row for each round.
-    """
-    before, after = readings[:-1], readings[1:]
-    best = before.argmax(axis=1)
-    steps = np.arange(len(best))
-    drops = before[steps, best] - after[steps, best]  # of round t = 2, 3, …
-    rounds = steps + 2
-    usable = (rounds > _AFTER) & (rounds + _AFTER <= len(readings)) & (drops > 0.0)
-    rounds, drops = rounds[usable], drops[usable]
-    count = max(_FEWEST, math.ceil(_SUDDEN * len(readings)))
-    largest = np.argsort(-drops, kind="stable")[:count]
-    return sorted(int(step) for step in rounds[largest])
-
-
-def _recovers(recorded: Recorded, index: int, policy: str, rival: str, changes: list[int]) -> Verdict:
-    run = recorded.run
-    own, other = (_around(recorded, name, index, changes) for name in (policy, rival))
-    shared = run.shared_data(index)
-    scale = max(abs(float(own.rise.mean())), abs(float(other.rise.mean())))
-    margin = Margin(f"{rival} − {policy}", other.rise - own.rise, scale)
-    evidence = (
-        f"{_where(recorded, index)}around {len(changes)} sudden drops of the best sensor, mean regret "
-        f"of the {_AFTER} rounds after less that of the {_AFTER} before: {policy} "
-        f"{_mean_text(own.rise)} ({_mean_text(own.before)} before, {_mean_text(own.after)} after), "
-        f"{rival} {_mean_text(other.rise)} ({_mean_text(other.before)} before, "
-        f"{_mean_text(other.after)} after) {_size(recorded)}"
-    )
-    return Verdict(
-        f"Section 5.2: {policy} recovers more quickly from sudden changes than {rival}",
-        _decided(margin, shared),
-        evidence + _few(recorded),
-    )
-
-
-class _Around(NamedTuple):
-    """Mean regret of rounds before and after sudden changes, (seeds,)."""
-
-    before: Floats
-    after: Floats
-
-    @property
-    def rise(self) -> Floats:
-        return self.after - self.before
-
-
-def _around(recorded: Recorded, policy: str, index: int, changes: list[int]) -> _Around:
-    totals = recorded.run.cumulative(policy, index).astype(np.float64)
-    regrets = np.diff(totals, axis=1, prepend=0.0)  # column t − 1 is round t
-    before = [regrets[:, step - 1 - _AFTER : step - 1].mean(axis=1) for step in changes]
-    after = [regrets[:, step : step + _AFTER].mean(axis=1) for step in changes]
-    return _Around(np.mean(before, axis=0), np.mean(after, axis=0))

@@ -18,25 +18,23 @@ if a share δ would fail in so many with a probability below 1 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
 from superarm import theory
 from superarm.core import Floats, Gamma, Ints
-from superarm.experiments.claims import Verdict, Word
+from superarm.experiments.claims import Verdict
 from superarm.oracles import TopK
 from superarm.problems.finite import FiniteProblem
-from superarm.results.curves import counted, feedback_at_once, setting_text, significant
+from superarm.results.curves import counted, feedback_at_once, significant
 
+from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, trials_needed, word_if
 from .recorded import Recorded
 
 _POLICIES = ("igp-ucb", "gp-ts")
-_EXACT = ("auto", "finite", "streaming")
 _MOST_WORK = 1e10  # rounds × (10⁴ + arms²) of a run that are replayed; about a minute
-_CHANCE = 0.01  # of a wrong verdict, on one side
-_ROUNDING = 1e-6
 _RIDGE = 1e-8  # with which a lower bound on the norm of f is computed
 
 
@@ -69,30 +67,52 @@ class _Used(NamedTuple):
 
     @property
     def failed(self) -> int:
-        return sum(share > 1.0 + _ROUNDING for share in self.shares)
+        return sum(share > 1.0 + ROUNDING for share in self.shares)
 
     @property
     def worst(self) -> str:
-        at = int(np.argmax(self.shares))
-        share = significant(self.shares[at])
-        return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[at]})"
+        worst = int(np.argmax(self.shares))
+        share = significant(self.shares[worst])
+        return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[worst]})"
+
+
+class _Cells(NamedTuple):
+    """The cells of one policy in one setting that are replayed."""
+
+    policy: str
+    algorithm: str
+    delta: float
+    seeds: tuple[int, ...]
+    replays: tuple[_Replay, ...]  # one for each seed
+    regret: Floats  # cumulative, (seeds, T)
+
+    @property
+    def size(self) -> str:
+        return f"{counted(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
+
+    def used(self, shares: Iterable[float]) -> _Used:
+        """Shares of what a statement allows, one for each replay."""
+        return _Used(self.policy, self.seeds, tuple(shares))
 
 
 def statements(recorded: Recorded) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
     run = recorded.run
     policies = [name for name in run.policies if recorded.algorithm(name) in _POLICIES]
-    for index, setting in enumerate(run.settings):
+    if not policies:
+        return
+    for index in range(len(run.settings)):
         first = recorded.world(run.seeds[0], index)
         if not _is_single_arm(first) or not feedback_at_once(run, index):
             continue
-        where = f"[{setting_text(setting)}] " if setting else ""
+        where = recorded.where(index)
+        seeds = _affordable_seeds(recorded, first, len(policies) * len(run.settings))
         for policy in policies:
-            for verdict in _judged(recorded, policy, index, len(policies) * len(run.settings)):
+            for verdict in _of_policy(recorded, policy, index, seeds):
                 yield verdict._replace(evidence=where + verdict.evidence)
 
 
-def _is_single_arm(world: object) -> bool:
+def _is_single_arm(world: object) -> TypeGuard[FiniteProblem]:
     """Whether a world is the problem of section 2: fixed arms, one a round, with B and R stated."""
     if not isinstance(world, FiniteProblem):
         return False
@@ -102,55 +122,47 @@ def _is_single_arm(world: object) -> bool:
     return stated and single and model.direction == "maximize"
 
 
-def _judged(recorded: Recorded, policy: str, index: int, cells_of_a_seed: int) -> Iterator[Verdict]:
+def _affordable_seeds(recorded: Recorded, world: FiniteProblem, cells_per_seed: int) -> tuple[int, ...]:
+    """The seeds that are replayed: as many as take about a minute, one at least."""
+    rounds = recorded.run.rounds
+    work = rounds * (1e4 + len(world.arms) ** 2) * cells_per_seed
+    return tuple(recorded.run.seeds[: max(1, int(_MOST_WORK / work))])
+
+
+def _of_policy(
+    recorded: Recorded, policy: str, index: int, seeds: tuple[int, ...]
+) -> Iterator[Verdict]:
     run = recorded.run
-    seeds = run.seeds
-    world = recorded.world(seeds[0], index)
-    assert isinstance(world, FiniteProblem)
-    work = run.rounds * (1e4 + len(world.arms) ** 2) * cells_of_a_seed
-    seeds = seeds[: max(1, int(_MOST_WORK / work))]
-    replays = [_replayed(recorded, policy, seed, index) for seed in seeds]
     options = recorded.options(policy, index)
-    delta = float(options["delta"])
-    size = f"{counted(len(seeds), 'seed')}, T = {run.rounds:,}"
-
-    def used(shares: list[float]) -> _Used:
-        return _Used(policy, tuple(seeds), tuple(shares))
-
-    yield _always(
-        "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)",
-        used([1.0 + _difference_of_information(replay) for replay in replays]),
-        f"the two differ by at most {significant(max(map(_difference_of_information, replays)), 2)} "
-        f"of their size ({policy}; {size})",
+    regret = run.cumulative(policy, index)
+    cells = _Cells(
+        policy=policy,
+        algorithm=recorded.algorithm(policy),
+        delta=float(options["delta"]),
+        seeds=seeds,
+        replays=tuple(_replayed(recorded, policy, seed, index) for seed in seeds),
+        regret=np.array([regret[run.seeds.index(seed)] for seed in seeds]),
     )
-    found = used([_share_of_gain(replay) for replay in replays])
-    text = (
-        "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
-    )
-    yield _always(text, found, f"{found.worst}; {size}")
-    found = used([_share_of_noise(replay, delta) for replay in replays])
-    text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
-    yield _with_probability(text, found, delta, size)
-    if not all(_within_assumptions(replay.world) for replay in replays):
+    yield from _of_any_choices(cells)
+    worlds = [replay.world for replay in cells.replays]
+    if not all(_within_assumptions(world) for world in worlds):
         return
-    found = used([_share_of_stds(replay) for replay in replays])
+    found = cells.used(_share_of_stds(replay) for replay in cells.replays)
     text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
-    yield _always(text, found, f"{found.worst}; {size}")
-    yield from _bands(replays, used, recorded.algorithm(policy), delta, size)
-    if not _is_as_proved(options):
-        return
+    yield _always(text, found, f"{found.worst}; {cells.size}")
+    yield _bands(cells)
     lam = theory.theory_noise_variance(run.rounds)
-    if all(math.isclose(replay.world.model.noise_variance, lam) for replay in replays):
-        regret = np.array([run.cumulative(policy, index)[run.seeds.index(seed)] for seed in seeds])
-        judge = _igp_ucb if recorded.algorithm(policy) == "igp-ucb" else _gp_ts
-        yield from judge(replays, regret, used, delta, size)
+    has_theory_noise = all(math.isclose(world.model.noise_variance, lam) for world in worlds)
+    if has_theory_noise and _is_as_proved(recorded, policy, index):
+        yield from _igp_ucb(cells) if cells.algorithm == "igp-ucb" else _gp_ts(cells)
 
 
-def _is_as_proved(options: Mapping[str, Any]) -> bool:
+def _is_as_proved(recorded: Recorded, policy: str, index: int) -> bool:
     """Whether a learner is Algorithm 1 or 2 with a certified γ, as Theorems 3 and 4 have it."""
-    if "wrapped" in options or options.get("told"):
+    if recorded.is_modified(policy, index):
         return False
-    certified = options["gain"] == "greedy" and options["posterior"] in _EXACT
+    options = recorded.options(policy, index)
+    certified = options["gain"] == "greedy" and options["posterior"] in EXACT_POSTERIORS
     # Of GP-TS: joint draws, scaled by v_t, over all arms.
     joint = options.get("mode", "joint") == "joint"
     scaled = bool(options.get("scaled", True))
@@ -159,6 +171,25 @@ def _is_as_proved(options: Mapping[str, Any]) -> bool:
 
 
 # --- what holds for any choices ----------------------------------------------------------
+
+
+def _of_any_choices(cells: _Cells) -> Iterator[Verdict]:
+    """Eqs. 10 and 11, Lemma 3 and Theorem 1, whatever f and its norm are."""
+    differences = [_difference_of_information(replay) for replay in cells.replays]
+    yield _always(
+        "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)",
+        cells.used(1.0 + difference for difference in differences),
+        f"the two differ by at most {significant(max(differences), 2)} "
+        f"of their size ({cells.policy}; {cells.size})",
+    )
+    found = cells.used(_share_of_gain(replay) for replay in cells.replays)
+    text = (
+        "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
+    )
+    yield _always(text, found, f"{found.worst}; {cells.size}")
+    found = cells.used(_share_of_noise(replay, cells.delta) for replay in cells.replays)
+    text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
+    yield _with_probability(text, found, cells.delta, cells.size)
 
 
 def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay:
@@ -174,8 +205,11 @@ def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay
     mean = np.zeros(len(truth))  # of f − the prior mean
     noise_mean = np.zeros(len(truth))  # of a function that is learned from the noise alone
     positions = np.empty(rounds, dtype=np.intp)
-    variances, norms, band = np.empty(rounds), np.empty(rounds), np.empty(rounds)
-    squares = fitted = 0.0
+    variances = np.empty(rounds)
+    norms = np.empty(rounds)
+    band = np.empty(rounds)
+    squares = 0.0
+    fitted = 0.0
     for step, played in enumerate(recorded.rounds(policy, seed, index, world, arms=1)):
         arm = int(played.positions[0])
         stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
@@ -236,31 +270,30 @@ def _within_assumptions(world: FiniteProblem) -> bool:
     f = world.truth - np.asarray(model.mean)
     norm = math.sqrt(max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f))))
     bound = model.norm_bound or 0.0
-    return float(K.diagonal().max()) <= 1.0 + _ROUNDING and norm <= bound * (1.0 + _ROUNDING)
+    return float(K.diagonal().max()) <= 1.0 + ROUNDING and norm <= bound * (1.0 + ROUNDING)
 
 
 # --- what holds with high probability -----------------------------------------------------
 
 
-def _bands(
-    replays: list[_Replay], used: Any, algorithm: str, delta: float, size: str
-) -> Iterator[Verdict]:
+def _bands(cells: _Cells) -> Verdict:
     """Theorem 2 at δ, or Lemma 6 at δ/2; with I_t, with which the band is narrower than with γ_t."""
-    chance = delta if algorithm == "igp-ucb" else delta / 2.0
+    chance = cells.delta if cells.algorithm == "igp-ucb" else cells.delta / 2.0
     shares = []
-    for replay in replays:
+    for replay in cells.replays:
         widths = _widths(replay, replay.information, chance)
         shares.append(float(np.max(replay.band / widths)))
     text = "Theorem 2: |μ_{t−1}(x) − f(x)| ≤ β_t σ_{t−1}(x) for all arms and rounds at once"
-    if algorithm == "gp-ts":
+    if cells.algorithm == "gp-ts":
         text = "Lemma 6: |μ_{t−1}(x) − f(x)| ≤ v_t σ_{t−1}(x), E^f(t), for all arms and rounds at once"
     text += ", with the information gained in place of γ"
-    yield _with_probability(text, used(shares), chance, size)
+    return _with_probability(text, cells.used(shares), chance, cells.size)
 
 
 def _widths(replay: _Replay, gamma: Gamma, delta: float) -> Floats:
     model = replay.world.model
-    norm_bound, noise_bound = model.norm_bound or 0.0, model.noise_bound or 0.0
+    norm_bound = model.norm_bound or 0.0
+    noise_bound = model.noise_bound or 0.0
     return theory.confidence_width(replay.rounds, gamma, norm_bound, noise_bound, delta)
 
 
@@ -275,33 +308,31 @@ def _certified(replay: _Replay) -> Gamma:
     )
 
 
-def _igp_ucb(
-    replays: list[_Replay], regret: Floats, used: Any, delta: float, size: str
-) -> Iterator[Verdict]:
+def _igp_ucb(cells: _Cells) -> Iterator[Verdict]:
     """Appendix D: the regret of a round, wherever the band holds, and Theorem 3."""
-    steps, totals = [], []
-    for replay, total in zip(replays, regret, strict=True):
+    round_shares = []
+    total_shares = []
+    for replay, total in zip(cells.replays, cells.regret, strict=True):
         gamma = _certified(replay)
-        widths = _widths(replay, gamma, delta)
-        each = np.diff(total, prepend=0.0)
+        widths = _widths(replay, gamma, cells.delta)
+        regrets = np.diff(total, prepend=0.0)
         inside = np.maximum.accumulate(replay.band / widths) <= 1.0
         allowed = 2.0 * widths * replay.stds
-        steps.append(float(np.max(np.where(inside, each / allowed, 0.0))))
+        round_shares.append(float(np.max(np.where(inside, regrets / allowed, 0.0))))
         curve = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
-        totals.append(float(np.max(total / curve)))
-    found = used(steps)
+        total_shares.append(float(np.max(total / curve)))
+    found = cells.used(round_shares)
     text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
-    yield _always(text, found, f"{found.worst}; {size}")
+    yield _always(text, found, f"{found.worst}; {cells.size}")
     text = "Theorem 3: R_T ≤ 2β_T √(4(T + 2)γ_T), for every prefix"
-    yield _with_probability(text, used(totals), delta, size)
+    yield _with_probability(text, cells.used(total_shares), cells.delta, cells.size)
 
 
-def _gp_ts(
-    replays: list[_Replay], regret: Floats, used: Any, delta: float, size: str
-) -> Iterator[Verdict]:
+def _gp_ts(cells: _Cells) -> Iterator[Verdict]:
     """Lemma 13, from which Theorem 4 follows, with all arms as D_t: |D_t| is their number n."""
+    delta = cells.delta
     shares = []
-    for replay, total in zip(replays, regret, strict=True):
+    for replay, total in zip(cells.replays, cells.regret, strict=True):
         rounds = replay.rounds.astype(np.float64)
         B = replay.world.model.norm_bound or 0.0
         arms = len(replay.world.arms)
@@ -313,37 +344,29 @@ def _gp_ts(
         azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
         shares.append(float((total / (exploration + constant + azuma))[-1]))
     text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
-    yield _with_probability(text, used(shares), delta, size)
+    yield _with_probability(text, cells.used(shares), delta, cells.size)
 
 
 # --- verdicts ----------------------------------------------------------------------------
 
 
 def _always(text: str, found: _Used, evidence: str) -> Verdict:
-    word: Word = "does not hold" if found.failed else "holds"
-    return Verdict(text, word, evidence)
+    return Verdict(text, word_if(not found.failed), evidence)
 
 
 def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdict:
     """A statement that may fail with probability δ, by the exact binomial tails."""
-    from scipy.special import bdtr, bdtrc
-
-    failed, trials = found.failed, len(found.seeds)
-    so_few = float(bdtr(failed, trials, delta))
-    so_many = float(bdtrc(failed - 1, trials, delta)) if failed else 1.0
-    word: Word = "undecided"
-    if so_few < _CHANCE:
-        word = "holds"
-    elif so_many < _CHANCE:
-        word = "does not hold"
-    side = f"so few failures would have probability {significant(so_few, 2)}"
-    if so_many < so_few:
-        side = f"so many failures would have probability {significant(so_many, 2)}"
+    failed = found.failed
+    tails = failure_tails(failed, len(found.seeds), delta)
+    word = tails.word()
+    side = f"so few failures would have probability {significant(tails.as_few, 2)}"
+    if tails.as_many < tails.as_few:
+        side = f"so many failures would have probability {significant(tails.as_many, 2)}"
     evidence = (
         f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{side}"
     )
     if word == "undecided" and not failed:
-        needed = math.ceil(math.log(_CHANCE) / math.log1p(-delta))
+        needed = trials_needed(delta)
         evidence += f"; too few seeds to decide, {needed} without a failure would"
     return Verdict(f"{text} (probability 1 − δ)", word, evidence)

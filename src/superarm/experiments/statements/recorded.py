@@ -13,7 +13,7 @@ from superarm.errors import StateError
 from superarm.experiments.spec import Experiment
 from superarm.problems.base import World
 from superarm.registry import parameters_of
-from superarm.results.curves import counted
+from superarm.results.curves import counted, setting_prefix
 from superarm.simulation import Run, cell_name
 from superarm.simulation.files import damaged
 from superarm.streams import Streams
@@ -88,6 +88,15 @@ class Recorded:
         """What the policy was given in a setting, over its defaults."""
         given = self.at(setting_index).policies.get(policy, {})
         return {**parameters_of("policy", self.algorithm(policy)), **given}
+
+    def is_modified(self, policy: str, setting_index: int = 0) -> bool:
+        """Whether the policy's posterior is wrapped, or its model is not the problem's own."""
+        options = self.options(policy, setting_index)
+        return bool(options.get("wrapped") or options.get("told"))
+
+    def where(self, setting_index: int) -> str:
+        """Words that name a setting in front of evidence; empty where the run has no settings."""
+        return setting_prefix(self.run.settings[setting_index])
 
     def rounds(
         self,
