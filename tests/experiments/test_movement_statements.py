@@ -292,7 +292,7 @@ def learning_cell(item: str, share: float) -> movement._Cell:
         cell.expected = share * float(allowed)
     elif item == "58":
         cell.stds = share * math.sqrt(20.0 * 0.1)
-    cell.episodes = [(stale, fresh)]
+    cell.episodes = [movement._Episode(stale, fresh)]
     return cell
 
 
@@ -314,7 +314,7 @@ def test_where_the_steps_of_learning_turn(item: str, recorded: Recorded) -> None
 def test_costs_over_their_expectation_are_those_of_whole_episodes(recorded: Recorded) -> None:
     """Four episodes of five rounds: the excess after round 20, over H(B + ψ)√(N ln(1/δ)/2)."""
     world = movement_world(recorded)
-    assert movement._episode(world) == 5
+    assert movement._episode_length(world) == 5
     run = recorded.run
     total, expected = (
         run.cumulative("gp-md", 0, name)[:, 19] for name in ("total_cost", "expected_total_cost")
