@@ -192,6 +192,9 @@ class Totals:
     def shared_data(self, setting_index: int) -> float:
         return self.shared
 
+    def independent_seeds(self, setting_index: int) -> float:
+        return float("inf")
+
 
 class Case(NamedTuple):
     """Totals of "a" and its rivals, of which "a is below all others" is claimed."""

@@ -1257,3 +1257,18 @@ def test_a_widening_gap_is_one_of_running_totals(keys: dict[str, Any]) -> None:
     }
     with pytest.raises(SpecError, match="running totals of a metric alone"):
         Experiment.from_mapping(data, "here")
+
+
+@pytest.mark.parametrize(
+    ("independent", "word"), [(3.3, "undecided"), (12.0, "holds"), (None, "holds")]
+)
+def test_seeds_that_follow_each_other_may_be_too_few(
+    independent: float | None, word: str, tmp_path: Path
+) -> None:
+    run = make_curves(tmp_path, EARLY)
+    spec = {**run.spec, "independent_seeds": [independent]}
+    told = claim("below", policy="steady", versus="quick", ratio=0.9)
+    (verdict,) = judge(Run(tmp_path, spec), [told])
+    assert verdict.verdict == word
+    few = "these 36 seeds are worth 3.3 independent ones, 4 or more can decide"
+    assert (few in verdict.evidence) == (word == "undecided")

@@ -68,6 +68,7 @@ from superarm.results.curves import (
     seconds_by_seed,
     setting_prefix,
     setting_text,
+    sharing_of,
     significant,
     sweeps,
     synthetic_data,
@@ -77,6 +78,7 @@ from superarm.results.verdicts import (
     LEAST_SEEDS,
     ROUNDING,
     Lead,
+    Sharing,
     lead_of,
     needed_errors,
     unlike_share,
@@ -192,12 +194,12 @@ class Margin(NamedTuple):
     sign: float = 1.0
     tie_holds: bool = False
 
-    def lead(self, shared: float) -> Lead:
-        return lead_of(self.sign * self.values, scale=self.scale, shared=shared)
+    def lead(self, sharing: Sharing) -> Lead:
+        return lead_of(self.sign * self.values, scale=self.scale, sharing=sharing)
 
-    def strength(self, shared: float, comparisons: int) -> float:
+    def strength(self, sharing: Sharing, comparisons: int) -> float:
         """Beyond 1 it is decidedly true, beyond −1 decidedly false."""
-        lead = self.lead(shared)
+        lead = self.lead(sharing)
         if lead.tied and lead.seeds >= LEAST_SEEDS:
             return float("inf") if self.tie_holds else float("-inf")  # a tie is no lead
         return lead.strength(comparisons)
@@ -292,21 +294,24 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
         few = f"{counted(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
         return "undecided", f"{evidence}; undecided: {few}"
     margins = [*_CHECKS[totals.claim["check"]].margins(totals)]
-    shared = max(map(totals.run.shared_data, totals.settings))
-    strengths = [margin.strength(shared, len(margins)) for margin in margins]
+    sharing = sharing_of(totals.run, totals.settings)
+    if sharing.independent < LEAST_SEEDS:
+        worth = f"these {seeds} seeds are worth {sharing.independent:.1f} independent ones"
+        return "undecided", f"{evidence}; undecided: {worth}, {LEAST_SEEDS} or more can decide"
+    strengths = [margin.strength(sharing, len(margins)) for margin in margins]
     strength = min(strengths)
     weakest = margins[strengths.index(strength)]
-    lead = weakest.lead(shared)
-    limit = needed_errors(seeds, lead.comparisons(len(margins)))
+    lead = weakest.lead(sharing)
+    limit = needed_errors(lead.seeds, lead.comparisons(len(margins)))
     mean = weakest.sign * lead.mean + 0.0  # and no −0
     evidence += f"; {weakest.what} seed by seed {plus_minus(mean, lead.stderr)}"
-    evidence += f" ({_errors_text(lead, shared)}; {limit:.3g} needed)"
+    evidence += f" ({_errors_text(lead, sharing)}; {limit:.3g} needed)"
     if abs(strength) > 1.0:
         return ("holds" if strength > 0.0 else "does not hold"), evidence
     return "undecided", evidence + _doubt(lead, limit)
 
 
-def _errors_text(lead: Lead, shared: float) -> str:
+def _errors_text(lead: Lead, sharing: Sharing) -> str:
     """How far a lead is from zero, in standard errors."""
     if lead.tied or np.isinf(lead.t):
         return "the same in every seed"
@@ -315,8 +320,8 @@ def _errors_text(lead: Lead, shared: float) -> str:
     corrected = significant(abs(lead.corrected), 2)
     if corrected != number:
         text += f", {corrected} corrected for skewness"
-    if shared:
-        text += f", corrected for the {100 * shared:.0f} % of data that seeds share"
+    if sharing.share:
+        text += f", corrected for the {100 * sharing.share:.0f} % of data that seeds share"
     return text
 
 
@@ -516,8 +521,8 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     count = f"{policy} and {rival} cross once in {seeds}"
     if len(found) < 2:
         return count
-    shared = max(map(totals.run.shared_data, totals.settings))
-    mean, stderr, *_ = lead_of(np.array(found), shared=shared)
+    sharing = sharing_of(totals.run, totals.settings)
+    mean, stderr, *_ = lead_of(np.array(found), sharing=sharing)
     reach = stderr * noise_limit(len(found))
     ends = np.array([mean, mean - reach, mean + reach])
     middle, low, high = map(significant, np.exp(ends) if log else ends)

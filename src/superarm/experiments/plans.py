@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -98,6 +99,7 @@ class Facts(NamedTuple):
     metrics: Mapping[str, Metric]
     mapped: bool  # whether its arms are roads
     shared_data: float = 0.0  # of a seed's records, the share that another seed uses, too
+    independent_seeds: float | None = None  # how many all seeds are worth at most, where that is known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +228,7 @@ class Plan:
         audited = {name for facts in self.facts for name in facts.audited}
         starts = {name: start.told for name, start in self.starts.items()}
         shared = [facts.shared_data for facts in self.facts]
+        independent = [facts.independent_seeds for facts in self.facts]
         return {
             "experiment": self.experiment.id,
             "title": self.experiment.title,
@@ -249,6 +252,7 @@ class Plan:
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
             **({"shared_data": shared} if any(shared) else {}),
+            **({"independent_seeds": independent} if any(independent) else {}),
             **({"states": starts} if starts else {}),
             "imports": imported(),
             "version": __version__,
@@ -286,6 +290,7 @@ def _rehearse(
             settled[name] = policy.settled
     metrics = {**OWN_METRICS, **(world.measures if isinstance(world, Measured) else {})}
     noise_variance = float(world.model.noise_variance)
+    independent = world.independent_seeds if isinstance(world, SharedData) else math.inf
     return Facts(
         tuple(audited),
         noise_variance,
@@ -293,6 +298,7 @@ def _rehearse(
         metrics,
         mapped=isinstance(world, Mapped),
         shared_data=world.shared_data if isinstance(world, SharedData) else 0.0,
+        independent_seeds=independent if math.isfinite(independent) else None,
     )
 
 

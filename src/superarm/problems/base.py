@@ -8,6 +8,7 @@ whoever runs it, from (seed, "noise", step), and handed to
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -79,6 +80,15 @@ class SharedData(ABC):
 
         Of seeds with records of their own that are alike, the correlation of those of two seeds.
         """
+
+    @property
+    def independent_seeds(self) -> float:
+        """How many independent seeds all of them are worth at most; ∞ where seeds draw their records.
+
+        Where each seed takes one of many records that follow each other, the number of independent
+        records that have a mean as uncertain.
+        """
+        return math.inf
 
 
 class Mapped(ABC):

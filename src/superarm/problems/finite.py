@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,8 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     settled: Mapping[str, str] = field(default_factory=dict)
     shared_data: float = 0.0
     """How much of its data a seed has in common with another one; 0 where seeds draw their own."""
+    independent_seeds: float = inf
+    """How many independent seeds all of them are worth at most; ∞ where seeds draw their own data."""
     _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -135,6 +137,7 @@ def kernelized_problem(
     settled: Mapping[str, str],
     mean: float | Floats = 0.0,
     shared_data: float = 0.0,
+    independent_seeds: float = inf,
 ) -> FiniteProblem:
     """One arm a round, and a learner that is told B, R, γ and λ: "noise" is R², "theory" 1 + 2/T."""
     as_count(horizon, "horizon")
@@ -158,5 +161,6 @@ def kernelized_problem(
             most_arms=len(arms),
         ),
         shared_data=shared_data,
+        independent_seeds=independent_seeds,
         settled={**settled, "regularisation": "λ = 1 + 2/T" if theory else "λ = R²"},
     )

@@ -222,6 +222,7 @@ def _sensor_problem(
         horizon=horizon,
         mean=mean,
         shared_data=alike,
+        independent_seeds=1.0 / alike,
         settled={
             "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
             "data": rows.origin,
@@ -240,8 +241,8 @@ def _sensor_problem(
             ),
             "seeds": (
                 "rows that follow each other are alike: in the readings there are about "
-                f"{1.0 / alike:.1f} independent rows, so that any two seeds are taken to have "
-                f"{100.0 * alike:.0f} % of their data in common"
+                f"{1.0 / alike:.1f} independent rows, so that all seeds together count as no more, and "
+                f"any two are taken to have {100.0 * alike:.0f} % of their data in common"
             ),
         },
     )

@@ -27,6 +27,7 @@ from superarm.results.curves import (
     power_text,
     readable_seconds,
     setting_text,
+    sharing_of,
     significant,
     sweeps,
     synthetic_data,
@@ -182,11 +183,11 @@ def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
     """How many are best: the first, and the next ones as long as chance may explain the difference."""
     best, *others = (run.cumulative(policy, index)[:, -1] for policy in ranking)
-    shared = run.shared_data(index)
+    sharing = sharing_of(run, [index])
 
     def may_be_chance(other: Floats) -> bool:
         scale = abs(float(other.mean()))
-        return within_noise(other - best, comparisons=len(others), scale=scale, shared=shared)
+        return within_noise(other - best, comparisons=len(others), scale=scale, sharing=sharing)
 
     return 1 + len(list(takewhile(may_be_chance, others)))
 

@@ -13,6 +13,8 @@ from superarm.core import Floats
 from superarm.errors import StateError
 from superarm.simulation.trace import Run
 
+from .verdicts import Sharing
+
 # Okabe & Ito's colours without the yellow that vanishes on white, told apart by colour-blind eyes;
 # then brown, grey, and four more for runs of many policies.
 PALETTE = (
@@ -167,6 +169,13 @@ def noise_limit(seeds: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(seeds - 1, 0.975))
+
+
+def sharing_of(run: Run, settings: Sequence[int]) -> Sharing:
+    """What seeds have in common in the setting in which they have most."""
+    share = max(run.shared_data(index) for index in settings)
+    independent = min(run.independent_seeds(index) for index in settings)
+    return Sharing(share, independent)
 
 
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:

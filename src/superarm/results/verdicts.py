@@ -32,6 +32,11 @@ enough turns any lead around, unseen.
 common, their correlation is ρ: the variance of their mean is s² (1/n + ρ/(1 − ρ)), not s²/n
 [nadeau2003inference].
 
+Such totals are exchangeable, and t keeps n − 1 degrees of freedom. Where each seed takes one of many
+records that follow each other in time, such as readings of two mornings, it is not so: the spread
+between seeds is known as badly as their mean. All seeds together then count as no more than the number
+of independent records, by their autocorrelation, that have a mean as uncertain.
+
 A lead of less than a billionth of ``scale`` is rounding: it counts as a tie. Fewer than four seeds
 decide nothing.
 """
@@ -53,6 +58,18 @@ ROUNDING = 1e-9
 """Of the numbers that are compared: a difference below it is none."""
 
 
+class Sharing(NamedTuple):
+    """What seeds have in common, so that they say less than as many independent ones."""
+
+    share: float = 0.0
+    """Of its records, the share that a seed has in common with another one; below 1."""
+    independent: float = math.inf
+    """How many independent seeds all of them are worth at most, where records follow each other."""
+
+
+ALONE = Sharing()
+
+
 class Lead(NamedTuple):
     """What seeds say of a number that is above zero if something is true of them."""
 
@@ -64,6 +81,7 @@ class Lead(NamedTuple):
     corrected: float
     """t, or what is left of it without skewness: whichever is nearer to zero."""
     seeds: int
+    """How many there are, or how many independent ones they are worth, rounded down."""
     scale: float
     tied: bool
     """Whether every seed's number is zero, but for rounding."""
@@ -101,13 +119,13 @@ class Lead(NamedTuple):
         return max(LEAST_SEEDS, math.floor(math.log(_UNSEEN) / math.log1p(-share)) + 1)
 
 
-def lead_of(values: Floats, *, scale: float = 0.0, shared: float = 0.0) -> Lead:
+def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> Lead:
     """Weigh one number per seed.
 
     Args:
         values: (n,), one for each seed.
         scale: of what the numbers are differences of; 0 where seeds unlike these are no concern.
-        shared: the share of its records that a seed has in common with another one, below 1.
+        sharing: what seeds have in common.
 
     >>> lead_of(np.array([1.0, 2.0, 1.5, 1.2, 1.3])).strength() > 1.0
     True
@@ -116,14 +134,15 @@ def lead_of(values: Floats, *, scale: float = 0.0, shared: float = 0.0) -> Lead:
     tied = bool(np.all(np.abs(values) <= ROUNDING * scale)) if scale else not np.any(values)
     mean = 0.0 if tied else float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 and not tied else 0.0
-    stderr = spread * math.sqrt(1.0 / count + shared / (1.0 - shared))
+    stderr = spread * math.sqrt(1.0 / count + sharing.share / (1.0 - sharing.share))
+    seeds = int(min(count, sharing.independent))
     if spread <= ROUNDING * abs(mean):
         t = math.copysign(math.inf, mean) if mean else 0.0
-        return Lead(mean, stderr, t, t, count, scale, tied)
+        return Lead(mean, stderr, t, t, seeds, scale, tied)
     inflation = spread / (stderr * math.sqrt(count))  # 1 where nothing is shared
     t = mean * math.sqrt(count) / spread
     corrected = _without_skewness(t, _skewness(values), count)
-    return Lead(mean, stderr, t * inflation, corrected * inflation, count, scale, tied)
+    return Lead(mean, stderr, t * inflation, corrected * inflation, seeds, scale, tied)
 
 
 def _skewness(values: Floats) -> float:
@@ -170,7 +189,7 @@ def unlike_share(seeds: int) -> float:
 
 
 def within_noise(
-    differences: Floats, *, comparisons: int = 1, scale: float = 0.0, shared: float = 0.0
+    differences: Floats, *, comparisons: int = 1, scale: float = 0.0, sharing: Sharing = ALONE
 ) -> bool:
     """Whether the mean of one difference per seed may be chance; few seeds cannot say.
 
@@ -180,8 +199,8 @@ def within_noise(
         differences: (n,), one for each seed.
         comparisons: how many such means are looked at together.
         scale: of what the numbers are differences of, by which rounding is recognised.
-        shared: the share of its records that a seed has in common with another one.
+        sharing: what seeds have in common.
     """
-    lead = lead_of(differences, scale=scale, shared=shared)
+    lead = lead_of(differences, scale=scale, sharing=sharing)
     limit = needed_errors(lead.seeds, comparisons)
     return lead.seeds < LEAST_SEEDS or abs(lead.corrected) <= limit or lead.tied

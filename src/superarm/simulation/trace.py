@@ -55,6 +55,7 @@ _OF_SETTINGS: dict[str, Any] = {  # one for each
     "metrics": Sequence[Mapping[str, Mapping[str, Any]]],
     "noise_variance": Sequence[float | None],
     "shared_data": Sequence[float],
+    "independent_seeds": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
 _NOT_FINITE = (np.isnan, np.isinf)
@@ -322,6 +323,12 @@ class Run(Shown):
         shares: Sequence[float] = self.spec.get("shared_data", ())
         return shares[setting_index] if shares else 0.0
 
+    def independent_seeds(self, setting_index: int) -> float:
+        """How many independent seeds all seeds of a setting are worth at most; ∞ where that is open."""
+        counts: Sequence[float | None] = self.spec.get("independent_seeds", ())
+        count = counts[setting_index] if counts else None
+        return np.inf if count is None else count
+
     def metric(self, name: str, setting_index: int) -> Metric:
         """How a metric is read in a setting; one that nobody described, by its name."""
         described = self.spec.get("metrics")
@@ -554,6 +561,14 @@ def read_spec(directory: Path | str) -> Mapping[str, Any]:
     return _check_spec(read_json(path), path)
 
 
+def _check_sharing(spec: Mapping[str, Any]) -> None:
+    """What seeds have in common must make sense."""
+    if not all(0.0 <= share < 1.0 for share in spec.get("shared_data", ())):
+        raise SpecError("'shared_data' must have shares from 0 to below 1")
+    if not all(count is None or count >= 0.0 for count in spec.get("independent_seeds", ())):
+        raise SpecError("'independent_seeds' must have numbers of at least 0, or null")
+
+
 def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(spec, dict) or spec.get("schema") != SCHEMA:
         found = spec.get("schema") if isinstance(spec, dict) else None
@@ -564,8 +579,7 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
                 require_kind(spec.get(key), kind, repr(key))
             if key in spec and key in _OF_SETTINGS and len(spec[key]) != len(spec["settings"]):
                 raise SpecError(f"{key!r} must have one entry for each setting")
-        if not all(0.0 <= share < 1.0 for share in spec.get("shared_data", ())):
-            raise SpecError("'shared_data' must have shares from 0 to below 1")
+        _check_sharing(spec)
         check_chart(spec.get("chart", {}), "'chart'")
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")

@@ -30,6 +30,7 @@ from superarm.results.curves import (
     counted,
     growth_of,
     mean_text,
+    sharing_of,
     significant,
     sweeps,
     thinned,
@@ -169,7 +170,7 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
     )
     yield Verdict(
         "Theorem 4.1: no policy has lower mean regret than (T − 1) times the bound of eqs. 101 to 103",
-        word_of_margin(margin, run.shared_data(index)),
+        word_of_margin(margin, sharing_of(run, [index])),
         evidence + few_seeds_text(recorded.run),
     )
 
@@ -237,7 +238,7 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         )
         yield Verdict(
             f"Corollary 4.1: with T, regret of {policy} grows no faster than the order",
-            word_of_margin(margin, run.shared_data(index)),
+            word_of_margin(margin, sharing_of(run, [index])),
             evidence + few_seeds_text(recorded.run),
         )
 
@@ -291,7 +292,7 @@ def _in_drift(
     )
     return Verdict(
         f"Corollary 4.1: with ε, regret of {policy} falls at least as fast as the order",
-        word_of_margin(margin, max(map(run.shared_data, settings))),
+        word_of_margin(margin, sharing_of(run, settings)),
         evidence + few_seeds_text(recorded.run),
     )
 

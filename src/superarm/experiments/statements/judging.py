@@ -16,7 +16,7 @@ import numpy as np
 
 from superarm.experiments.claims import Margin, Word
 from superarm.results.curves import counted
-from superarm.results.verdicts import LEAST_SEEDS
+from superarm.results.verdicts import LEAST_SEEDS, Sharing
 from superarm.simulation import Run
 
 EXACT_POSTERIORS = ("auto", "finite", "streaming")
@@ -40,16 +40,16 @@ def word_of_share(share: float, rounding: float = ROUNDING) -> Word:
     return word_if(share <= 1.0 + rounding)
 
 
-def word_of_margin(margin: Margin, shared: float) -> Word:
+def word_of_margin(margin: Margin, sharing: Sharing) -> Word:
     """The verdict on a statement about a mean, by the rules of claims.
 
     Args:
         margin: above zero in the mean if the statement is true.
-        shared: the share of its data that a seed has in common with another one.
+        sharing: what seeds have in common.
     """
     if not np.isfinite(margin.values).all():
         return "undecided"
-    strength = margin.strength(shared, 1)
+    strength = margin.strength(sharing, 1)
     return "undecided" if abs(strength) <= 1.0 else word_if(strength > 0.0)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.experiments.claims import Margin, Verdict
 from superarm.problems.series import SensorSeries
-from superarm.results.curves import mean_text
+from superarm.results.curves import mean_text, sharing_of
 
 from .judging import few_seeds_text, size_text, word_of_margin
 from .recorded import Recorded
@@ -84,7 +84,7 @@ def _recovers(recorded: Recorded, index: int, policy: str, rival: str, changes: 
     )
     return Verdict(
         f"Section 5.2: {policy} recovers more quickly from sudden changes than {rival}",
-        word_of_margin(margin, run.shared_data(index)),
+        word_of_margin(margin, sharing_of(run, [index])),
         evidence + few_seeds_text(run),
     )
 
