@@ -142,10 +142,10 @@ def claim_count(claims: Sequence[Claim], separator: str, noun: str = "claim") ->
         return f"{separator}{'the' if separator else 'The'} {noun} {word}"
     plural = {"holds": "hold", "does not hold": "do not hold"}
     counts = verdict_counts(claims)
-    told = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
+    parts = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
     first, *rest = noun.split(" ", 1)  # "3 statements of theory"
     named = " ".join([counted(len(claims), first), *rest])
-    return f"{separator}{named}: {', '.join(told)}" if found else ""
+    return f"{separator}{named}: {', '.join(parts)}" if found else ""
 
 
 def silent_text(not_judged: Sequence[Claim]) -> str:

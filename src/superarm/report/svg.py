@@ -46,8 +46,8 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     right = width - (8.0 if bare else min(0.45 * width, labels))
     numbers = max(map(len, chart.y_ticks().values()), default=0)
     beside = max(58.0, 14.0 + _LETTER * numbers)
-    told = (beside, 48.0 if chart.title else 32.0, height - 46.0)
-    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else told
+    margins = (beside, 48.0 if chart.title else 32.0, height - 46.0)
+    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else margins
     x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
     y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
     # On a narrow screen the labels are cut off: a list below says the same.

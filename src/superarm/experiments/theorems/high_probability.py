@@ -75,7 +75,7 @@ class _Theorem(NamedTuple):
 
 
 def by_theorem(shared: Shared, policy: str, name: str, given: Options) -> Bound:
-    """Averaged over the run's seeds; what the run does not have is told beside it."""
+    """Averaged over the run's seeds; assumptions that the run does not meet are named."""
     theorem = THEOREMS[name]
     run = shared.run
     experiment = shared.experiment

@@ -60,7 +60,7 @@ def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
 
 
 def _differs(problem: Options) -> bool:
-    """Whether the model is told other feature kernels than the truth has."""
+    """Whether the model has other feature kernels than the truth."""
     defaults = {"graph_lengthscales": None, "feature_lengthscales": None, "graph_share": 0.5}
     for name, default in defaults.items():
         assumed = problem.get(f"model_{name}")
