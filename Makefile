@@ -9,7 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What another processor or other versions could change: numbers, and promises about bytes.
 SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.py tests/oracles \
-	tests/simulation tests/test_linalg.py tests/experiments/test_plans.py tests/cli/test_resume.py
+	tests/lab/simulation tests/core/test_linalg.py tests/lab/experiments/test_plans.py \
+	tests/cli/test_resume.py tests/roads/posterior
 
 .PHONY: demo test slow check core kernels oldest bench torch sumo clean
 
@@ -35,7 +36,7 @@ oldest:
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
 	$(VENV)-oldest/bin/python -m pytest -q -n auto -m "not slow" -W ignore::DeprecationWarning \
-		$(SHORT) tests/test_plotting.py
+		$(SHORT) tests/lab/test_plotting.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.
 core:

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
 
-    from superarm.threads import pin_blas_threads
+    from superarm.core.threads import pin_blas_threads
 
     from . import show
     from .measure import Results

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import PrecisionWarning
-from superarm.graphs import Pairs
+from superarm.core.errors import PrecisionWarning
+from superarm.core.graphs import Pairs
 from superarm.kernels import Kernel, Matern, SquaredExponential
+from superarm.lab.problems import Crowdsourcing
+from superarm.lab.simulation import simulate
 from superarm.oracles import TIM, GreedyCoverage, Matching, coverage
 from superarm.policies import oclok_ucb
 from superarm.posteriors import InducingGP, StreamingGP
-from superarm.problems import Crowdsourcing
-from superarm.simulation import simulate
 
 from .by_hand import titsias_round
 from .measure import (

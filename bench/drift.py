@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Arms, Floats, Offer
-from superarm.experiments import Plan, execute, load_experiment
 from superarm.kernels import Kernel, Matern, Temporal
+from superarm.lab.experiments import Plan, execute, load_experiment
 from superarm.posteriors import DriftingGP, StreamingGP
 
 from . import hand_drift

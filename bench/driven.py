@@ -18,11 +18,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from superarm.core import Floats
-from superarm.networks import LineGraph, drive_time, read_sumo
-from superarm.networks.driving import Driver
-from superarm.networks.kinematics import UTURN_SECONDS
+from superarm.core.streams import stream
 from superarm.oracles import ShortestPath, Trip
-from superarm.streams import stream
+from superarm.roads.energy import drive_time
+from superarm.roads.energy.junctions import UTURN_SECONDS
+from superarm.roads.networks import LineGraph, read_sumo
+from superarm.roads.sumo import Driver
 
 COLUMNS = (
     "driven_m",

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from superarm.core import QUANTILES
+from superarm.core.registry import build
+from superarm.lab.simulation import simulate
 from superarm.policies.wrapping import wrapped
-from superarm.posteriors.roads.engine import VEHICLE
-from superarm.problems import Fleet
-from superarm.registry import build
-from superarm.simulation import simulate
+from superarm.roads.posterior.engine import VEHICLE
+from superarm.roads.problems import Fleet
 
 LEARNERS: Mapping[str, Mapping[str, Any]] = {
     "cautious": {"name": "route-cautious"},

@@ -22,12 +22,13 @@ import numpy as np
 
 from bench.driven import row
 from superarm.core import Floats, Rng
-from superarm.networks import LineGraph, drive_time, read_network
-from superarm.networks.driving import Driver
-from superarm.networks.places import Places
-from superarm.routes import Router
-from superarm.routes.answers import RouteAnswer, course_in_degrees
-from superarm.streams import stream
+from superarm.core.streams import stream
+from superarm.roads.energy import drive_time
+from superarm.roads.networks import LineGraph, read_network
+from superarm.roads.networks.places import Places
+from superarm.roads.routing import Router
+from superarm.roads.routing.answers import RouteAnswer, course_in_degrees
+from superarm.roads.sumo import Driver
 
 _BESIDE, _NEAR = 10.0, 15.0  # metres: of places from their roads; how much farther their street may be
 _METRES_A_DEGREE = 111_000.0

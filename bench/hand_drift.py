@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Arms, Floats, Offer
+from superarm.core.linalg import psd_root
 from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
-from superarm.linalg import psd_root
 from superarm.posteriors import DriftingGP
 
 from .by_hand import (

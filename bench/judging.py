@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import REGRET
 from superarm.core import LEVELS, QUANTILES
-from superarm.experiments import judge
+from superarm.core.capabilities import REGRET
 from superarm.kernels import Matern
-from superarm.results.calibration import calibration_verdict, calibrations
+from superarm.lab.experiments import judge
+from superarm.lab.results.calibration import calibration_verdict, calibrations
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator

@@ -22,11 +22,11 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from superarm.fleets import LoggedTrip, Section, learn_trips
-from superarm.posteriors import RoadGP
-from superarm.problems import Fleet
-from superarm.routes import Router
-from superarm.states import load
+from superarm.core.states import load
+from superarm.roads.fleets import LoggedTrip, Section, learn_trips
+from superarm.roads.posterior import RoadGP
+from superarm.roads.problems import Fleet
+from superarm.roads.routing import Router
 
 from .routes import timed
 

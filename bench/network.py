@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.datasets import find
-from superarm.errors import MissingDataError
+from superarm.core.data_files import find
+from superarm.core.errors import MissingDataError
 from superarm.kernels import GraphMatern
-from superarm.networks import generate_city
-from superarm.networks.sumo_net import read_sumo
+from superarm.roads.networks import generate_city
+from superarm.roads.networks.sumo_net import read_sumo
 
 from .measure import (
     Results,

@@ -16,8 +16,9 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer
 from superarm.kernels import GraphMatern, Kernel, Matern
-from superarm.networks import LineGraph, Vehicle
 from superarm.posteriors import FiniteGP
+from superarm.roads.energy import Vehicle
+from superarm.roads.networks import LineGraph
 
 from .peers import Moments
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Decision, Floats
-from superarm.errors import MissingDataError
-from superarm.policies import IndexPolicy, route_ts
+from superarm.core.errors import MissingDataError
+from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP
-from superarm.problems import Navigation
+from superarm.roads.policies import route_ts
+from superarm.roads.problems import Navigation
 
 from .measure import Target, at_most, seconds, without_gc
 from .network_routes import Roads, paths_that_visit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.networks import LineGraph
+from superarm.roads.networks import LineGraph
 
 LENGTH = 70
 """Edges of a route, about."""

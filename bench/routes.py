@@ -17,11 +17,11 @@ from time import process_time
 
 import numpy as np
 
-from superarm.compiling import Backend
-from superarm.networks import RoadNetwork, generate_city
-from superarm.networks.geography import from_utm
-from superarm.routes import Router
-from superarm.streams import stream
+from superarm.core.compiling import Backend
+from superarm.core.streams import stream
+from superarm.roads.networks import RoadNetwork, generate_city
+from superarm.roads.networks.geography import from_utm
+from superarm.roads.routing import Router
 
 COLUMNS = (
     "edges",

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats
-from superarm.normal import rectified_mean
-from superarm.problems.navigation import Navigation
-from superarm.problems.road_models import ROUTES
+from superarm.core.normal import rectified_mean
+from superarm.roads.problems.navigation import Navigation
+from superarm.roads.problems.road_models import ROUTES
 
 TRUTHS = 20
 COLUMNS = (

@@ -35,12 +35,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.fleets import Energy, LoggedTrip, Section, fleet_policy, learn_trips, vehicle_number
-from superarm.networks import LineGraph, Vehicle
 from superarm.policies.base import IndexPolicy
-from superarm.posteriors import RoadGP
-from superarm.problems import Fleet
-from superarm.problems.fleet import road_rows
+from superarm.roads.energy import Vehicle
+from superarm.roads.fleets import Energy, LoggedTrip, Section, fleet_policy, learn_trips, vehicle_number
+from superarm.roads.networks import LineGraph
+from superarm.roads.posterior import RoadGP
+from superarm.roads.problems import Fleet
+from superarm.roads.problems.fleet import road_rows
 
 FIRST = 20  # trips after which forecasts are judged
 WAYS = ("net", "raw edges", "raw, as net", "raw totals", "model")

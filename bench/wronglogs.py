@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.errors import InputError
-from superarm.fleets import LoggedTrip, Section, check_log, fleet_policy
-from superarm.fleets.learning import _metered
-from superarm.networks import LineGraph, Vehicle
-from superarm.posteriors import RoadGP
-from superarm.problems import Fleet
+from superarm.core.errors import InputError
+from superarm.roads.energy import Vehicle
+from superarm.roads.fleets import LoggedTrip, Section, check_log, fleet_policy
+from superarm.roads.fleets.learning import _metered
+from superarm.roads.networks import LineGraph
+from superarm.roads.posterior import RoadGP
+from superarm.roads.problems import Fleet
 
 Rng = np.random.Generator
 SIZES = {"1 × 2": (1, 2), "4 × 3": (4, 3)}  # vehicles and trips of each

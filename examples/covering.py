@@ -11,11 +11,11 @@ import numpy as np
 
 from superarm import Arms, Model, simulate
 from superarm.core import Floats
-from superarm.graphs import Pairs
+from superarm.core.graphs import Pairs
 from superarm.kernels import Matern
+from superarm.lab.problems.finite import FiniteProblem
 from superarm.oracles import GreedyCoverage
 from superarm.policies import oclok_ucb, random
-from superarm.problems.finite import FiniteProblem
 from superarm.rewards import Coverage
 
 PLACES = np.random.default_rng(1).random((24, 2))

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 import superarm
-from superarm import Arms, Feedback, Offer, registry
-from superarm.records import from_json, to_json
+from superarm import Arms, Feedback, Offer
+from superarm.core import registry
+from superarm.core.serialization import from_json, to_json
 
 SPEC = """
 {"name": "index",

@@ -6,10 +6,10 @@ elsewhere. One that ignores them (``most_pending=0``) asks the same question aga
 """
 
 from superarm import simulate
+from superarm.lab.problems import landscape
+from superarm.lab.simulation import Lateness
 from superarm.policies import composed
-from superarm.problems import landscape
 from superarm.rules import UCB, Fixed
-from superarm.simulation import Lateness
 
 
 def main(rounds: int = 60, seeds: int = 3) -> dict[str, float]:

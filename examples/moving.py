@@ -9,10 +9,10 @@ import numpy as np
 from superarm import Arms, Model, Offer, simulate
 from superarm.core import Decision
 from superarm.kernels import SquaredExponential
+from superarm.lab.problems.finite import FiniteProblem
 from superarm.movement import Distance
 from superarm.oracles import TopK
 from superarm.policies import composed
-from superarm.problems.finite import FiniteProblem
 from superarm.rules import UCB, Fixed
 
 HEIGHTS = Arms.numbered(np.linspace(0.0, 1.0, 25)[:, None])

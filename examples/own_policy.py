@@ -11,9 +11,9 @@ import numpy as np
 
 from superarm import IndexPolicy, Model, simulate
 from superarm.core import Belief, Floats, Policy
+from superarm.core.registry import register
+from superarm.lab.problems import landscape
 from superarm.policies import gp_bucb, index_policy, random
-from superarm.problems import landscape
-from superarm.registry import register
 
 
 @register("rule", "epsilon-greedy")

@@ -10,11 +10,12 @@ import sys
 
 import numpy as np
 
-from superarm.datasets import find
-from superarm.networks import LineGraph, Vehicle
-from superarm.normal import rectified_mean
+from superarm.core.data_files import find
+from superarm.core.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
-from superarm.problems.road_models import ROUTES, load_roads
+from superarm.roads.energy import Vehicle
+from superarm.roads.networks import LineGraph
+from superarm.roads.problems.road_models import ROUTES, load_roads
 
 KINDS = ("rectified", "potential", "fastest", "shortest")
 
@@ -43,7 +44,7 @@ def main(sumo: bool) -> None:
         found = routes_between(graph, start, goal)
         print(f"{name:14}" + "".join(f"{energies[found[kind]].sum():12.1f}" for kind in KINDS))
         if sumo and network == "monaco":
-            from superarm.networks.driving import Driver
+            from superarm.roads.sumo import Driver
 
             with Driver(find("monaco-roads", ending=".net.xml.xz")) as driver:
                 driven = [driver.drive([graph.ids[edge] for edge in found[kind]]) for kind in KINDS]

@@ -1,5 +1,5 @@
 """``python -m superarm`` is the command ``superarm``."""
 
-from superarm.cli import main
+from .cli import main
 
 main()

@@ -173,7 +173,7 @@ def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
             each.touch()
         return paths
 
-    monkeypatch.setattr("superarm.plotting.files.save_figure", save)
+    monkeypatch.setattr("superarm.lab.plotting.files.save_figure", save)
 
 
 @pytest.fixture

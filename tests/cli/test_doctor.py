@@ -144,7 +144,7 @@ def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("superarm.datasets.search_path", lambda: [tmp_path])
+    monkeypatch.setattr("superarm.core.data_files.search_path", lambda: [tmp_path])
     return tmp_path
 
 
@@ -164,7 +164,7 @@ def test_data_that_are_not_here(cli: Command, no_data: Path) -> None:
 
 
 def test_data_that_are_here(cli: Command, no_data: Path) -> None:
-    from superarm.datasets import describe
+    from superarm.core.data_files import describe
 
     for dataset in describe():
         for file in dataset.files:

@@ -45,7 +45,7 @@ def test_a_full_disk_names_the_file(
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("superarm.states.os.fsync", full)
+    monkeypatch.setattr("superarm.core.states.os.fsync", full)
     message = cli("run", tiny, "--out", "out", "--jobs", 1).fails(1)
     assert message.startswith("superarm: out")
     assert message.rstrip().endswith(": No space left on device")

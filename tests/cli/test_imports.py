@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from superarm.simulation.executors import process_pool
+from superarm.lab.simulation.executors import process_pool
 
 Command = Callable[..., Any]
 
 PART = """
 from superarm.policies import index_policy
-from superarm.registry import register
+from superarm.core.registry import register
 from superarm.rules import Greedy
 
 @register("policy", "{name}")

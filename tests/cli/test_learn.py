@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.fleets import learn_trips, read_trips
-from superarm.networks import LineGraph, Vehicle, read_network
+from superarm.core.states import held_alone, load
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
-from superarm.states import held_alone, load
+from superarm.roads.energy import Vehicle
+from superarm.roads.fleets import learn_trips, read_trips
+from superarm.roads.networks import LineGraph, read_network
 
 Command = Callable[..., Any]
 ENDS = ("--from", "-00_10", "--to", "-34_44")

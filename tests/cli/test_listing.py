@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from superarm.cli.listing import _words
-from superarm.experiments import experiment_ids, load_experiment
-from superarm.registry import families, find, names, parameters_of
+from superarm.core.registry import families, find, names, parameters_of
+from superarm.lab.experiments import experiment_ids, load_experiment
 
 Command = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def test_experiments_stand_under_the_titles_of_their_papers(cli: Command) -> Non
 
 
 def test_titles_are_those_of_the_bibliography() -> None:
-    from superarm.results.papers import _TITLES
+    from superarm.lab.results.papers import _TITLES
 
     text = (ROOT / "docs" / "refs.bib").read_text(encoding="utf-8")
     text = re.sub(r"@\w+{", "@", text).replace("{", "").replace("}", "")

@@ -155,7 +155,7 @@ def tile(tmp_path: Path) -> Path:
 
 def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     """The run, and a route by what it learned, see the tile's heights and not the file's."""
-    from superarm.networks import read_network
+    from superarm.roads.networks import read_network
 
     net = ("--net", town.tables, *ENDS)
     plain = cli("route", *net, "--json").json()
@@ -231,9 +231,9 @@ def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
 
 
 def test_sumo_navigation_takes_the_same_options(town: Any) -> None:
-    import superarm.problems.sumo  # noqa: F401 - registers it
+    import superarm.roads.problems.sumo  # noqa: F401 - registers it
     from superarm.cli.places import Place
-    from superarm.experiments import load_experiment
+    from superarm.lab.experiments import load_experiment
 
     experiment = load_experiment("navigation/network")
     driven = experiment.with_setting({"problem.name": "sumo-navigation", "problem.network": "monaco"})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from superarm.cli.running import write_outputs
-from superarm.errors import SuperarmError
+from superarm.core.errors import SuperarmError
 
 Command = Callable[..., Any]
 SIZE = ("--rounds", 20, "--seeds", 2, "--jobs", 1, "-q")
@@ -44,7 +44,7 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
 def test_every_figure_of_a_paper_names_its_experiments() -> None:
     """Also where one experiment makes several figures, or a figure needs several."""
     from superarm.cli.targets import experiments_of
-    from superarm.errors import SpecError
+    from superarm.core.errors import SpecError
 
     def ids(target: str) -> list[str]:
         return [each.id.removeprefix("navigation/") for each in experiments_of(target)]
@@ -115,7 +115,7 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
 
 def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.cli.targets import experiments_of
-    from superarm.experiments import experiment_ids, load_experiment
+    from superarm.lab.experiments import experiment_ids, load_experiment
 
     every = [load_experiment(name) for name in experiment_ids()]
     assert [each.id for each in experiments_of("all")] == [each.id for each in every if each.paper]
@@ -127,7 +127,7 @@ SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
 
 @pytest.fixture
 def two_papers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from superarm.experiments import load_experiment
+    from superarm.lab.experiments import load_experiment
 
     chosen = [load_experiment(name) for name in ("kernelized/rkhs-se", "timevarying/functions")]
     monkeypatch.setattr("superarm.cli.reproducing.experiments_of", lambda target: chosen)
@@ -216,7 +216,7 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
 
 @pytest.mark.usefixtures("sketched", "two_papers")
 def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
-    from superarm.simulation.files import run_lock
+    from superarm.lab.simulation.files import run_lock
 
     (tmp_path / "a").mkdir()
     with run_lock(tmp_path / "a"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from superarm.experiments import Plan, execute, load_experiment
+from superarm.lab.experiments import Plan, execute, load_experiment
 
 LONG = """
 id = "long"

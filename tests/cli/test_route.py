@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.networks import Vehicle, drive_time
-from superarm.networks.reading import read_network
-from superarm.routes import find_route
-from superarm.states import load_state, save_state
+from superarm.core.states import load_state, save_state
+from superarm.roads.energy import Vehicle, drive_time
+from superarm.roads.networks.reading import read_network
+from superarm.roads.routing import find_route
 
 ENDS = ("--from", "-00_10", "--to", "-34_44")
 Command = Callable[..., Any]
@@ -65,10 +65,10 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
 
 def test_the_interval_is_a_fleets_before_its_first_trip(cli: Command, town: Any) -> None:
     """As the posterior says that has learned nothing, but for what neighbours share: little."""
-    from superarm.fleets import fleet_policy
-    from superarm.posteriors import RoadGP
-    from superarm.problems.fleet import road_rows
-    from superarm.problems.road_models import load_roads
+    from superarm.roads.fleets import fleet_policy
+    from superarm.roads.posterior import RoadGP
+    from superarm.roads.problems.fleet import road_rows
+    from superarm.roads.problems.road_models import load_roads
 
     answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
     graph = load_roads(str(town.tables), uturns="dead-ends").graph
@@ -147,7 +147,7 @@ def test_geojson(cli: Command, town: Any) -> None:
 
 
 def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) -> None:
-    from superarm.networks.geography import from_utm
+    from superarm.roads.networks.geography import from_utm
 
     text = town.net.read_text(encoding="utf-8")
     utm = 'netOffset="-292000.00,-5499000.00" projParameter="+proj=utm +zone=32 +ellps=WGS84 +units=m"'

@@ -207,7 +207,7 @@ def test_failures_exit_1(
     cli: Command, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
-    monkeypatch.setattr("superarm.datasets.search_path", lambda: [tmp_path])
+    monkeypatch.setattr("superarm.core.data_files.search_path", lambda: [tmp_path])
     args = ("run", "kernelized/temperature", "--rounds", 3, "--seeds", 1, *FAST, "-q")
     message = cli(*args, "--set", "source=real").fails(1)
     assert "intel" in message
@@ -224,7 +224,7 @@ def test_too_little_memory_is_said(cli: Command, tiny: str, monkeypatch: pytest.
     def exhausted(*args: Any, **kwargs: Any) -> None:
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr("superarm.experiments.plans.simulate", exhausted)
+    monkeypatch.setattr("superarm.lab.experiments.plans.simulate", exhausted)
     assert "not enough memory: Unable to allocate 7 TiB" in cli("run", tiny, *FAST, "-q").fails(1)
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from superarm.networks import generate_city, suggest_trip
-from superarm.networks.netconvert import write_sumo
+from superarm.roads.networks import generate_city, suggest_trip
+from superarm.roads.networks.netconvert import write_sumo
 
 pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")

@@ -11,7 +11,8 @@ import pytest
 from scipy import sparse
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError
+from superarm.core.errors import InputError
+from superarm.core.streams import stream
 from superarm.kernels import (
     GraphMatern,
     Kernel,
@@ -23,8 +24,7 @@ from superarm.kernels import (
 )
 from superarm.kernels.drawing import DenseRoot, SparseRoot
 from superarm.posteriors import FiniteGP
-from superarm.problems import Navigation, navigation
-from superarm.streams import stream
+from superarm.roads.problems import Navigation, navigation
 
 ARMS = np.random.default_rng(2).random((41, 3))
 NOISE = 0.05

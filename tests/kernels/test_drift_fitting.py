@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from superarm import errors
+from superarm.core import errors
 from superarm.kernels import (
     DriftFit,
     Empirical,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm import errors
+from superarm.core import errors
 from superarm.kernels import (
     Columns,
     Constant,

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_matrix, eye_array
 
 from superarm.core import Floats
-from superarm.errors import (
+from superarm.core.errors import (
     InputError,
     NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
     UnknownArmError,
 )
-from superarm.graphs import Graph, TurnGraph
+from superarm.core.graphs import Graph, TurnGraph
+from superarm.core.registry import build, spec_of
 from superarm.kernels import GraphMatern, Matern
 from superarm.kernels.selected_inverse import inverse_diagonal, plan_elimination
-from superarm.registry import build, spec_of
 
 NORMALISATIONS = ("mean", "unit", "raw")
 
@@ -154,7 +154,7 @@ def test_it_takes_any_graph_with_a_laplacian_and_any_sparse_format() -> None:
 
 
 def test_a_line_graph_is_one() -> None:
-    from superarm.networks import LineGraph
+    from superarm.roads.networks import LineGraph
 
     assert issubclass(LineGraph, Graph)
 

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm import errors, registry
+from superarm.core import Covariance, errors, registry
+from superarm.core.serialization import from_json, to_json
 from superarm.kernels import (
     Columns,
     Constant,
-    Covariance,
     Empirical,
     Kernel,
     Linear,
@@ -36,7 +36,6 @@ from superarm.kernels import (
     stationary,
 )
 from superarm.kernels.base import _sklearn_wrapper
-from superarm.records import from_json, to_json
 
 COVARIANCE = ((2.0, 0.5, 0.0, 0.1), (0.5, 1.0, 0.2, 0.0), (0.0, 0.2, 1.5, 0.3), (0.1, 0.0, 0.3, 1.0))
 

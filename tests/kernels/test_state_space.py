@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 from superarm.kernels import Constant, Kernel, Matern, Periodic, Scale, SquaredExponential, Temporal
 
 DAILY = Temporal(epsilon=0.1) * Periodic(period=24.0, lengthscale=0.8)

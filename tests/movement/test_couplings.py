@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from superarm.compiling import Backend
 from superarm.core import Floats
-from superarm.errors import InputError
+from superarm.core.compiling import Backend
+from superarm.core.errors import InputError
 from superarm.movement import Coupling, PointMetric, Tree, TreeCoupling, frt_tree
 
 EPS = float(np.finfo(np.float64).eps)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
-from superarm.compiling import Backend
 from superarm.core import Floats, Ints
-from superarm.errors import InfeasibleError, InputError, UnknownArmError
+from superarm.core.compiling import Backend
+from superarm.core.errors import InfeasibleError, InputError, UnknownArmError
 from superarm.movement import PointMetric, Tree, TreeDescent, frt_tree
 
 EPS = float(np.finfo(np.float64).eps)

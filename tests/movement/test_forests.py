@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.compiling import Backend
 from superarm.core import Floats
-from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, UnknownArmError
+from superarm.core.compiling import Backend
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    NotFiniteError,
+    ShapeError,
+    UnknownArmError,
+)
 from superarm.movement import (
     Forest,
     MatrixMetric,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
-from superarm import records, registry
-from superarm.core import Floats
-from superarm.errors import InputError, NotFiniteError, ShapeError
+from superarm.core import Floats, registry
+from superarm.core import serialization as records
+from superarm.core.errors import InputError, NotFiniteError, ShapeError
 from superarm.movement import (
     ActionMetric,
     MatrixMetric,

@@ -12,18 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from superarm import registry
-from superarm.core import Arms, Decision, Floats, Offer, Oracle
-from superarm.errors import InputError, ShapeError
-from superarm.graphs import Pairs
+from superarm.core import Arms, Decision, Floats, Offer, Oracle, registry
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.graphs import Pairs
 from superarm.kernels import SquaredExponential
+from superarm.lab.problems import temperature_series
+from superarm.lab.simulation import simulate
 from superarm.movement import Distance, Switch
 from superarm.oracles import Matching, ShortestPath, TopK, Trip
 from superarm.policies import IndexPolicy, composed
 from superarm.posteriors import FiniteGP, IndependentGaussian
-from superarm.problems import temperature_series
 from superarm.rules import UCB, ExpectedImprovement, Fixed, Greedy, Thompson
-from superarm.simulation import simulate
 from superarm.testing import SwitchingCostContract
 
 PLACES = Arms.numbered([[0.0, 0.0], [3.0, 4.0], [3.0, 0.0], [0.0, 1.0]])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from superarm.core import Floats
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 from superarm.movement import (
     ActionMetric,
     MatrixMetric,

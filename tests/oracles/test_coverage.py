@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import EXACT, Floats, Ints
-from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import Pairs
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.graphs import Pairs
 from superarm.oracles import TIM, GreedyCoverage, coverage
 from superarm.oracles.coverage import _Cascade, cover_most, draw_sets
 from superarm.rewards import Coverage

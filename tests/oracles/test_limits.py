@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Guarantee, Oracle
-from superarm.errors import InfeasibleError, InputError, ShapeError
+from superarm.core.errors import InfeasibleError, InputError, ShapeError
 from superarm.kernels import Matern
 from superarm.oracles import CallableOracle, Groups, GroupTopK, Knapsack, Matching, TopK, Weights
 from superarm.policies import IndexPolicy

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Oracle
-from superarm.errors import InfeasibleError, InputError, ShapeError
-from superarm.graphs import Pairs
+from superarm.core.errors import InfeasibleError, InputError, ShapeError
+from superarm.core.graphs import Pairs
 from superarm.oracles import Matching
 from superarm.testing import OracleContract
 

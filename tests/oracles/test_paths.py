@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from superarm.core import Floats, Ints, Oracle
-from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.core.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.oracles import ShortestPath, Trip
 from superarm.testing import OracleContract
 

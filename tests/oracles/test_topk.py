@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints
-from superarm.errors import InfeasibleError, InputError, NotFiniteError
+from superarm.core.errors import InfeasibleError, InputError, NotFiniteError
 from superarm.oracles import TopK
 
 RNG = np.random.default_rng(0)

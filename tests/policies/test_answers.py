@@ -11,7 +11,7 @@ import pytest
 
 from superarm import Arms, Decision, Feedback, IndexPolicy, Offer, State, from_json, to_json
 from superarm.core import Selection
-from superarm.errors import InfeasibleError, InputError, StateError
+from superarm.core.errors import InfeasibleError, InputError, StateError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import ScorePolicy

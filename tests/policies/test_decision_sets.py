@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Offer
-from superarm.errors import ShapeError
+from superarm.core.errors import ShapeError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy

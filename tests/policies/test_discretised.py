@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Offer
+from superarm.core.registry import build
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import GrowingGrid
-from superarm.registry import build
 
 
 def on(points: Any, norm_bound: float = 1.0) -> GrowingGrid:

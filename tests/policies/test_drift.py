@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision, Offer
-from superarm.errors import InputError
+from superarm.core.errors import InputError
+from superarm.core.registry import build
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Empirical, Temporal
+from superarm.lab.problems import DriftingFunction, traffic_series
+from superarm.lab.simulation import simulate
 from superarm.policies import IndexPolicy, genie, r_gp_ucb, tv_gp_ucb, wrapped
 from superarm.policies.drift import BLOCKS, block_length
 from superarm.posteriors import DriftingGP, StreamingGP
-from superarm.problems import DriftingFunction, traffic_series
-from superarm.registry import build
 from superarm.rules import UCB, InBlock, LogarithmicUCB
-from superarm.simulation import simulate
-from superarm.states import state_from_bytes, state_to_bytes
 
 
 @pytest.mark.parametrize("kernel", ["squared-exponential", "matern"])
@@ -54,7 +54,7 @@ def test_choices_by_whole_matrices(kernel: str) -> None:
 
 
 def _rewards(world: DriftingFunction, chosen: np.ndarray) -> np.ndarray:
-    from superarm.streams import Streams
+    from superarm.core.streams import Streams
 
     streams, found = Streams(0, "noise"), []
     for step, row in enumerate(chosen.tolist(), start=1):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Decision, Feedback, Offer
-from superarm.errors import ConflictError, InfeasibleError, InputError, StateError
+from superarm.core.errors import ConflictError, InfeasibleError, InputError, StateError
+from superarm.core.registry import build
+from superarm.core.states import loaded
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import Exp3, rexp3
-from superarm.registry import build
-from superarm.states import loaded
 
 FEATURES = np.linspace(0.0, 1.0, 4)[:, None]
 

@@ -10,22 +10,15 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Decision, Direction, Feedback, Offer
-from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
+from superarm.core.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
 from superarm.kernels import Matern, SquaredExponential
+from superarm.lab.problems import FiniteProblem, landscape
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, Uniform, oclok_ucb, random
 from superarm.policies.scores import Truth
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.problems import FiniteProblem, landscape
-from superarm.rules import (
-    UCB,
-    ExpectedImprovement,
-    Fixed,
-    Greedy,
-    ProbabilityOfImprovement,
-    Thompson,
-)
+from superarm.rules import UCB, ExpectedImprovement, Fixed, Greedy, ProbabilityOfImprovement, Thompson
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 FEATURES = np.random.default_rng(0).random((12, 2))

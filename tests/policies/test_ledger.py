@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Decision, Feedback, Offer, State
-from superarm.errors import ConflictError, InputError, StateError
+from superarm.core.errors import ConflictError, InputError, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.policies.ledger import Ledger, Steps, last_step
 from superarm.posteriors import FiniteGP, StreamingGP
 from superarm.rules import UCB, Fixed
-from superarm.states import state_from_bytes, state_to_bytes
 
 ARMS = Arms.numbered(np.linspace(0.0, 1.0, 12)[:, None])
 

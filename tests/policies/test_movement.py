@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer, Posterior
-from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.core.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Matern, SquaredExponential, Temporal
+from superarm.lab.problems import DriftingFunction, MovementField
+from superarm.lab.simulation import simulate
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
 from superarm.movement.carrying import Walk
@@ -20,10 +23,7 @@ from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.policies.movement import TreeIndexPolicy, TreeWalker
 from superarm.posteriors import ChangeDetecting, Refitting, Resetting, Separate, StreamingGP
-from superarm.problems import DriftingFunction, MovementField
 from superarm.rules import UCB, Fixed
-from superarm.simulation import simulate
-from superarm.states import state_from_bytes, state_to_bytes
 
 
 def world(**options: Any) -> MovementField:

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm import registry
-from superarm.core import Arms, Decision, Feedback, Offer
-from superarm.errors import ConflictError, InputError, StateError
+from superarm.core import Arms, Decision, Feedback, Offer, registry
+from superarm.core.errors import ConflictError, InputError, StateError
 from superarm.oracles import TopK
 from superarm.policies import AdaptiveTree, Hypercubes
 from superarm.testing import restored

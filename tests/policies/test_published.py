@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm import registry
-from superarm.core import Arms, Feedback, Offer, Selection
-from superarm.errors import ConflictError, InputError, SpecError
+from superarm.core import Arms, Feedback, Offer, Selection, registry
+from superarm.core.errors import ConflictError, InputError, SpecError
 from superarm.kernels import Matern
 from superarm.models import Model
 from superarm.oracles import ShortestPath, TopK, Trip

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.capabilities import TablePlayer, TableProblem
 from superarm.core import Arms, Belief, Feedback, Floats, Offer
-from superarm.errors import ConflictError, InputError, NotFiniteError, ShapeError
-from superarm.experiments import load_experiment
+from superarm.core.capabilities import TablePlayer, TableProblem
+from superarm.core.errors import ConflictError, InputError, NotFiniteError, ShapeError
 from superarm.kernels import Matern, SquaredExponential
+from superarm.lab.experiments import load_experiment
+from superarm.lab.simulation import runner, simulate
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP
-from superarm.simulation import runner, simulate
 
 compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 KERNELS = [SquaredExponential(lengthscale=0.2), Matern(nu=2.5, lengthscale=0.2)]

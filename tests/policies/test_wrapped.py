@@ -10,15 +10,15 @@ import pytest
 
 import superarm
 from superarm.core import Offer
-from superarm.errors import InputError, SpecError
-from superarm.experiments import Experiment, Plan, execute, load_experiment
-from superarm.experiments.theorems import regret_bounds
+from superarm.core.errors import InputError, SpecError
+from superarm.lab.experiments import Experiment, Plan, execute, load_experiment
+from superarm.lab.experiments.theorems import regret_bounds
+from superarm.lab.problems import DriftingFunction
+from superarm.lab.simulation import Run, simulate
+from superarm.lab.simulation.lateness import Lateness
 from superarm.models import Model
 from superarm.policies import IndexPolicy, gp_ts, random, tv_gp_ucb, wrapped
 from superarm.posteriors import ChangeDetecting, DriftingGP, FiniteGP, Refitting, Resetting
-from superarm.problems import DriftingFunction
-from superarm.simulation import Run, simulate
-from superarm.simulation.lateness import Lateness
 
 RESETTING = {"name": "resetting", "block": 4}
 BOTH = [{"name": "refitting", "every": 5, "most": 20}, {"name": "change-detecting", "scale": 2.0}]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.datasets import search_path
-from superarm.policies import route_ts
+from superarm.core.data_files import search_path
+from superarm.core.streams import Streams
 from superarm.posteriors import SparseVariational
-from superarm.problems import Navigation
-from superarm.streams import Streams
+from superarm.roads.policies import route_ts
+from superarm.roads.problems import Navigation
 
 ROUNDS = 500
 

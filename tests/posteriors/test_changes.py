@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Floats, Offer
-from superarm.errors import InputError, StateError
+from superarm.core.errors import InputError, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, wrapped
@@ -23,7 +24,6 @@ from superarm.posteriors import (
     StreamingGP,
 )
 from superarm.rules import UCB, Fixed
-from superarm.states import state_from_bytes, state_to_bytes
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((6, 2))

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import Arms, Offer, State
-from superarm.errors import StateError
+from superarm.core.errors import StateError
 from superarm.kernels import GraphMatern, Matern, Temporal
 from superarm.posteriors import (
     ChangeDetecting,
@@ -20,11 +20,11 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
-    RoadGP,
     Separate,
     SparseVariational,
     StreamingGP,
 )
+from superarm.roads.posterior import RoadGP
 from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))

@@ -22,7 +22,7 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InterruptedUpdateError
+from superarm.core.errors import InterruptedUpdateError
 from superarm.kernels import GraphMatern, Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
     ChangeDetecting,
@@ -32,11 +32,11 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
-    RoadGP,
     Separate,
     SparseVariational,
     StreamingGP,
 )
+from superarm.roads.posterior import RoadGP
 
 N = 40
 FEATURES = np.random.default_rng(0).random((N, 2))
@@ -281,7 +281,7 @@ class Gate:
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks that wait for nobody."""
-    monkeypatch.setattr("superarm.turns._PATIENCE", 0.05)
+    monkeypatch.setattr("superarm.core.locks._PATIENCE", 0.05)
 
 
 @forks

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import PrecisionWarning
+from superarm.core.errors import PrecisionWarning
 from superarm.kernels import SquaredExponential
 from superarm.posteriors import FiniteGP, StreamingGP
 from superarm.posteriors.variances import mean_error

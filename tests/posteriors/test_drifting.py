@@ -12,18 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import ForgottenError, InputError, StateError, UnknownArmError
-from superarm.kernels import (
-    Constant,
-    Kernel,
-    Matern,
-    Periodic,
-    SquaredExponential,
-    Temporal,
-)
+from superarm.core.errors import ForgottenError, InputError, StateError, UnknownArmError
+from superarm.core.states import state_to_bytes
+from superarm.kernels import Constant, Kernel, Matern, Periodic, SquaredExponential, Temporal
 from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.posteriors.drifting.forms import TRUNCATION, Form
-from superarm.states import state_to_bytes
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))

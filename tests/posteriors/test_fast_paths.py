@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, NotFiniteError
-from superarm.inputs import as_features, require_size
+from superarm.core.errors import InputError, NotFiniteError
+from superarm.core.inputs import as_features, require_size
 from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
 from superarm.posteriors import DriftingGP, FiniteGP, StreamingGP
 from superarm.posteriors.finite.batch import Batch

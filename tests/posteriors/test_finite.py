@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Ints, JointPrediction, Offer
-from superarm.errors import (
+from superarm.core.errors import (
     InputError,
     JitterWarning,
     MissingExtraError,
@@ -21,9 +21,9 @@ from superarm.errors import (
     UnknownArmError,
     require_extra,
 )
+from superarm.core.states import state_to_bytes as state_bytes
 from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, StreamingGP, finite
-from superarm.states import state_to_bytes as state_bytes
 
 try:
     require_extra("numba", "fast")
@@ -291,7 +291,7 @@ def test_bad_priors_are_refused() -> None:
             FiniteGP(negative, numbers, 0.1, form=form)  # type: ignore[arg-type]
 
 
-@pytest.mark.filterwarnings("ignore::superarm.errors.JitterWarning")
+@pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
     table = np.eye(4)
     table[2, 3] = table[3, 2] = 1.5

@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm import errors
+from superarm.core import errors
 from superarm.kernels import Constant, Linear, Matern, Periodic, SquaredExponential, Temporal
 from superarm.posteriors import fitting
-from superarm.posteriors.fitting import (
-    FitProgress,
-    fit_kernel,
-    likelihood,
-    log_marginal_likelihood,
-)
+from superarm.posteriors.fitting import FitProgress, fit_kernel, likelihood, log_marginal_likelihood
 
 
 def data(n: int = 40, width: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import ForgottenError, InputError, StateError
+from superarm.core.errors import ForgottenError, InputError, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import (
     Columns,
     Constant,
@@ -24,7 +25,6 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.posteriors import StreamingGP
-from superarm.states import state_from_bytes, state_to_bytes
 
 NOISE = 0.05
 SPACE = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1))

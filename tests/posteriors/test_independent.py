@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, JointPrediction, Offer
-from superarm.errors import InputError, StateError
+from superarm.core.errors import InputError, StateError
 from superarm.kernels import Empirical
 from superarm.posteriors import FiniteGP, IndependentGaussian
 from superarm.testing import restored

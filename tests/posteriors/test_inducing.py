@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Floats, JointPrediction
-from superarm.errors import InputError, StateError
-from superarm.kernels import Covariance, Matern, SquaredExponential
+from superarm.core import Covariance, Floats, JointPrediction
+from superarm.core.errors import InputError, StateError
+from superarm.kernels import Matern, SquaredExponential
 from superarm.posteriors import InducingGP, StreamingGP
 from superarm.testing import restored
 

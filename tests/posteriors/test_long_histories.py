@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import InputError, PrecisionWarning
+from superarm.core.errors import InputError, PrecisionWarning
+from superarm.core.states import state_to_bytes
 from superarm.kernels import Matern, SquaredExponential
 from superarm.posteriors import InducingGP, StreamingGP
 from superarm.posteriors.summaries import spread_points
-from superarm.states import state_to_bytes
 
 NOISE = 0.05
 ROUGH = Matern(nu=2.5, lengthscale=0.7)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import StateError
+from superarm.core.errors import StateError
 from superarm.kernels import FeatureMap, Kernel, SquaredExponential, Temporal
 from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.testing import raises

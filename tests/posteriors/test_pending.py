@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Ints, Offer
-from superarm.errors import InputError, ShapeError, StaleBeliefError
+from superarm.core.errors import InputError, ShapeError, StaleBeliefError
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
     ChangeDetecting,

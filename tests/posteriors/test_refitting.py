@@ -10,7 +10,8 @@ import pytest
 
 import superarm.posteriors.refitting as module
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, StateError
+from superarm.core.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import (
     Columns,
     Empirical,
@@ -33,7 +34,6 @@ from superarm.posteriors import (
     fit_kernel,
     log_marginal_likelihood,
 )
-from superarm.states import state_from_bytes, state_to_bytes
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((8, 2))

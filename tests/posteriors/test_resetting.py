@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer
-from superarm.errors import InputError, StateError
+from superarm.core.errors import InputError, StateError
 from superarm.kernels import Matern
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
-from superarm.errors import InputError, StateError
+from superarm.core.errors import InputError, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
+from superarm.core.streams import stream
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -27,8 +29,6 @@ from superarm.posteriors import (
 )
 from superarm.posteriors.finite.root import RootEngine
 from superarm.rules import Thompson
-from superarm.states import state_from_bytes, state_to_bytes
-from superarm.streams import stream
 from superarm.testing import raises
 
 NOISE = 0.05

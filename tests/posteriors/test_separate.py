@@ -10,10 +10,11 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import QUANTILES, Arms, Floats, Offer
-from superarm.errors import InputError, StateError
+from superarm.core.errors import InputError, StateError
 from superarm.kernels import GraphMatern, Matern
-from superarm.networks import RoadScales
-from superarm.posteriors import FiniteGP, RoadGP, Separate, StreamingGP
+from superarm.posteriors import FiniteGP, Separate, StreamingGP
+from superarm.roads.energy import RoadScales
+from superarm.roads.posterior import RoadGP
 from superarm.testing import raises, restored
 from superarm.testing.helpers import unchanged
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Arms, Floats, JointPrediction, Offer
-from superarm.errors import (
+from superarm.core import Arms, Covariance, Floats, JointPrediction, Offer
+from superarm.core.errors import (
     InputError,
     JitterWarning,
     NotPositiveDefiniteError,
@@ -20,9 +20,9 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.kernels import Covariance, Empirical, Linear, Matern, SquaredExponential
+from superarm.core.states import state_to_bytes as state_bytes
+from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
 from superarm.posteriors import StreamingGP
-from superarm.states import state_to_bytes as state_bytes
 from superarm.testing import restored
 
 stable = settings(max_examples=30)
@@ -215,7 +215,7 @@ def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
         np.testing.assert_allclose(gp.predict(X).mean, y, atol=1e-7)
 
 
-@pytest.mark.filterwarnings("ignore::superarm.errors.JitterWarning")
+@pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> None:
     gp = StreamingGP(SquaredExponential(), 1e-18)
     X = np.linspace(0.0, 1.0, 30)[:, None]
@@ -483,7 +483,7 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
     assert by_turns.predict([[0.0]]).mean == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::superarm.errors.JitterWarning")
+@pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 @pytest.mark.parametrize("start", [0, 2])
 def test_past_the_limit_it_refuses_and_nothing_changes(start: int) -> None:
     gp = StreamingGP(Indefinite(0.5), 0.01)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Floats, Offer
+from superarm.core.locks import Turns, whole
 from superarm.kernels import Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.turns import Turns, whole
 
 NOISE = 0.05
 ARMS = np.random.default_rng(1).random((30, 2))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import InputError
+from superarm.core.errors import InputError
+from superarm.core.states import state_to_bytes
 from superarm.kernels import Matern
 from superarm.posteriors import SparseVariational, StreamingGP, TorchPosterior
-from superarm.states import state_to_bytes
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed")

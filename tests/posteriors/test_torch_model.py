@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Floats, Offer, Posterior, State
-from superarm.errors import (
+from superarm.core.errors import (
     InputError,
     NotFiniteError,
     NotPositiveDefiniteError,
@@ -17,12 +17,12 @@ from superarm.errors import (
     StateError,
     SuperarmError,
 )
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP, TorchPosterior
 from superarm.rules import UCB, Fixed, Thompson
-from superarm.states import state_from_bytes, state_to_bytes
 from superarm.testing import BeliefContract, PosteriorContract
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import (
+from superarm.core.errors import (
     InputError,
     NotFiniteError,
     NotPositiveDefiniteError,
     PrecisionWarning,
     ShapeError,
 )
+from superarm.core.states import state_to_bytes
 from superarm.kernels import Product, SquaredExponential
 from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP
 from superarm.posteriors.base import standard_deviation
-from superarm.states import state_to_bytes
 
 SMOOTH = SquaredExponential(lengthscale=0.3)
 ARMS = np.linspace(0.0, 1.0, 5)[:, None]

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csc_array
 
 from superarm.core import Floats
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP, log_marginal_likelihood
 from superarm.posteriors.variational.steps import (

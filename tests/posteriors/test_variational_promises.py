@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm import registry
-from superarm.core import Arms, Feedback, Floats, Offer
-from superarm.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError, StateError
+from superarm.core import Arms, Feedback, Floats, Offer, registry
+from superarm.core.errors import (
+    InputError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    StateError,
+)
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Empirical, Kernel, Matern
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational
 from superarm.rules import UCB, Fixed
-from superarm.states import state_from_bytes, state_to_bytes
 
 EDGES = 12
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, StateError
+from superarm.core.errors import NotPositiveDefiniteError, PrecisionWarning, StateError
+from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import GraphMatern, Kernel, Matern
-from superarm.networks import LineGraph, generate_city
 from superarm.posteriors import FiniteGP
 from superarm.posteriors.finite import posterior as finite
 from superarm.posteriors.finite import visited
-from superarm.states import state_from_bytes, state_to_bytes
+from superarm.roads.networks import LineGraph, generate_city
 
 NOISE = 0.05
 

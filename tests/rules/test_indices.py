@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from superarm.core import Floats, Rule
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 from superarm.rules import (
     UCB,
     BayesUCB,

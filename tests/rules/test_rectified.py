@@ -12,9 +12,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from superarm.core import Arms, Offer
-from superarm.errors import InputError, ShapeError
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.normal import rectified_mean
 from superarm.kernels import SquaredExponential
-from superarm.normal import rectified_mean
 from superarm.posteriors import FiniteGP
 from superarm.rules import UCB, Fixed, Greedy, Rectified, Thompson
 

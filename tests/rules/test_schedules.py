@@ -8,7 +8,7 @@ import math
 import pytest
 
 from superarm.core import Schedule
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 from superarm.rules import (
     AgnosticGPUCB,
     BayesianGPUCB,

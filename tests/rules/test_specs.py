@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from superarm import rules
-from superarm.errors import SpecError
-from superarm.records import from_json, to_json
-from superarm.registry import build, difference, find, names, spec_of
-from superarm.theory import MaternGain
+from superarm.core.errors import SpecError
+from superarm.core.registry import build, difference, find, names, spec_of
+from superarm.core.serialization import from_json, to_json
+from superarm.rules.information import MaternGain
 
 SCHEDULES: dict[str, dict[str, Any]] = {
     "fixed": {"value": 2.0},

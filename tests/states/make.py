@@ -36,8 +36,11 @@ import numpy as np
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer
 from superarm.core import Decision, Policy
-from superarm.errors import PrecisionWarning
-from superarm.graphs import Pairs, SparseGraph, TurnGraph
+from superarm.core.errors import PrecisionWarning
+from superarm.core.graphs import Pairs, SparseGraph, TurnGraph
+from superarm.core.registry import build
+from superarm.core.serialization import to_json
+from superarm.core.states import save_state
 from superarm.kernels import (
     Columns,
     Constant,
@@ -52,9 +55,8 @@ from superarm.kernels import (
     SquaredExponential,
     Temporal,
 )
-from superarm.models import ByNumber, FleetModel, Model, RoadModel
+from superarm.models import ByNumber, Model
 from superarm.movement import MatrixMetric, PointMetric, Switch
-from superarm.networks import RoadEnergy, RoadScales, Vehicle
 from superarm.oracles import (
     TIM,
     GreedyCoverage,
@@ -77,15 +79,14 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
-    RoadGP,
     Separate,
     SparseVariational,
     StreamingGP,
 )
-from superarm.records import to_json
-from superarm.registry import build
+from superarm.roads.energy import RoadEnergy, RoadScales, Vehicle
+from superarm.roads.models import FleetModel, RoadModel
+from superarm.roads.posterior import RoadGP
 from superarm.rules import UCB, Fixed, Greedy, Rectified, Thompson
-from superarm.states import save_state
 
 HERE = Path(__file__).parent
 SLIGHTLY = 1e-6  # relative change of desirabilities that must not change a choice

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm import Arms, Feedback, IndexPolicy, Offer, migrations
-from superarm.core import State
-from superarm.errors import InputError, StateError
+from superarm import Arms, Feedback, IndexPolicy, Offer
+from superarm.core import State, migrations
+from superarm.core.errors import InputError, StateError
+from superarm.core.migrations import migrated, migration, spec_migration
+from superarm.core.states import loaded, state_from_bytes, state_to_bytes
 from superarm.kernels import SquaredExponential
-from superarm.migrations import migrated, migration, spec_migration
 from superarm.oracles import TopK
 from superarm.posteriors import Resetting, StreamingGP
 from superarm.rules import Greedy
-from superarm.states import loaded, state_from_bytes, state_to_bytes
 
 ROWS = np.linspace(0.0, 1.0, 5)[:, None]
 

@@ -21,18 +21,17 @@ import numpy as np
 import pytest
 
 import superarm
-from superarm import registry
-from superarm.core import Decision, State
-from superarm.errors import StateError
+from superarm.core import Decision, State, registry
+from superarm.core.errors import StateError
+from superarm.core.serialization import from_json
+from superarm.core.states import load_state, loaded
 from superarm.kernels import Matern, Temporal
 from superarm.posteriors import DriftingGP, StreamingGP
-from superarm.records import from_json
 from superarm.rules.base import _CHECKS
-from superarm.states import load_state, loaded
 
 HERE = Path(__file__).parent
 SAVED = sorted(HERE.glob("*/*.npz"))
-pytestmark = pytest.mark.filterwarnings("ignore::superarm.errors.PrecisionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::superarm.core.errors.PrecisionWarning")
 
 
 def imported(path: Path) -> Any:

@@ -221,7 +221,7 @@ def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
 
     It ends with a table and a report. No data and no extras are needed.
     """
-    from superarm.demo import run_demo
+    from superarm.lab.demo import run_demo
 
     result = run_demo(quiet=quiet, silent=as_json, **asked)
     if as_json:
@@ -276,7 +276,7 @@ def data_list(as_json: bool, **_: Any) -> None:
 @common_options
 def data_path(name: str, as_json: bool, **_: Any) -> None:
     """Print where a data set is."""
-    from superarm.datasets import find
+    from superarm.core.data_files import find
 
     path = find(name)
     if as_json:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from superarm.errors import ConflictError, SpecError, SuperarmError
+from superarm.core.errors import ConflictError, SpecError, SuperarmError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -70,7 +70,7 @@ seeded = click.option(
 
 def _import(context: click.Context, option: click.Parameter, sources: tuple[str, ...]) -> None:
     if sources:
-        from superarm.parts import import_parts
+        from superarm.core.plugins import import_parts
 
         for source in sources:
             import_parts(source)
@@ -89,7 +89,7 @@ importing = click.option(
 
 def check_network(net: str) -> None:
     """A network that is not there is a slip in the command."""
-    from superarm.routes import NETWORKS
+    from superarm.roads.routing import NETWORKS
 
     if net not in NETWORKS and not Path(net).exists():
         raise SpecError(
@@ -110,7 +110,7 @@ def check_file(option: str, path: Path | None, kind: str = "file") -> None:
 
 def print_json(value: object) -> None:
     """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
-    from superarm.inputs import as_plain
+    from superarm.core.inputs import as_plain
 
     click.echo(json.dumps(as_plain(value), allow_nan=False))
 

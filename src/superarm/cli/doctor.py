@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from superarm import __version__
-from superarm.errors import SuperarmError, install_line
+from superarm.core.errors import SuperarmError, install_line
 
 from .common import print_json, say
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from superarm.errors import FileError, InputError, SpecError, StateError
-from superarm.files import require_regular
-from superarm.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips
-from superarm.networks import LineGraph, Vehicle
-from superarm.networks.scales import Outliers
+from superarm.core.errors import FileError, InputError, SpecError, StateError
+from superarm.core.files import require_regular
+from superarm.core.states import held_alone, load
+from superarm.lab.results.curves import counted
 from superarm.policies.base import IndexPolicy
-from superarm.problems.road_models import load_roads
-from superarm.results.curves import counted
-from superarm.routes import read_vehicles
-from superarm.states import held_alone, load
+from superarm.roads.energy import Vehicle
+from superarm.roads.energy.scales import Outliers
+from superarm.roads.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips
+from superarm.roads.networks import LineGraph
+from superarm.roads.problems.road_models import load_roads
+from superarm.roads.routing import read_vehicles
 
 from .common import check_elevation, check_file, check_network
 

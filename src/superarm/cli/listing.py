@@ -14,14 +14,14 @@ from importlib import resources
 from itertools import groupby, pairwise
 from typing import Any
 
-from superarm.datasets import describe as data_sets
-from superarm.datasets import find as find_data
-from superarm.errors import MissingDataError, SpecError
-from superarm.experiments import experiment_ids, load_experiment
-from superarm.experiments.spec import GIVEN
-from superarm.registry import families, find, in_words, kinds_of, names, parameters_of, suggestion
-from superarm.results.curves import counted
-from superarm.results.papers import spelled_out
+from superarm.core.data_files import describe as data_sets
+from superarm.core.data_files import find as find_data
+from superarm.core.errors import MissingDataError, SpecError
+from superarm.core.registry import families, find, in_words, kinds_of, names, parameters_of, suggestion
+from superarm.lab.experiments import experiment_ids, load_experiment
+from superarm.lab.experiments.spec import GIVEN
+from superarm.lab.results.curves import counted
+from superarm.lab.results.papers import spelled_out
 
 from .common import print_json, say
 

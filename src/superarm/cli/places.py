@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from superarm.experiments import Experiment
-from superarm.registry import parameters_of, suggestion
-from superarm.routes import NETWORKS
+from superarm.core.registry import parameters_of, suggestion
+from superarm.lab.experiments import Experiment
+from superarm.roads.routing import NETWORKS
 
 from .common import check_elevation, check_network
 
@@ -102,7 +102,7 @@ def _value(name: str, given: Mapping[str, Any]) -> Any:
 
 def _network_of_routes(experiment: Experiment) -> str | None:
     """The one network on which the experiment's own routes lie."""
-    from superarm.problems.road_models import ROUTES
+    from superarm.roads.problems.road_models import ROUTES
 
     routes = _value("route", {**experiment.problem, **experiment.sweep})
     if routes is None:

@@ -10,19 +10,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from superarm.errors import ConflictError, StateError, SuperarmError
-from superarm.experiments import Experiment
-from superarm.experiments.plans import Plan
-from superarm.files import read_text
-from superarm.registry import require_kind
-from superarm.report import Report, write_index
-from superarm.results.charts import group_pictures
-from superarm.results.curves import Band, counted, readable_duration
-from superarm.results.pictures import Picture
-from superarm.simulation import Run
-from superarm.simulation.executors import process_pool
-from superarm.simulation.files import LOCK, json_bytes, read_json, run_lock
-from superarm.states import atomic_write
+from superarm.core.errors import ConflictError, StateError, SuperarmError
+from superarm.core.files import read_text
+from superarm.core.registry import require_kind
+from superarm.core.states import atomic_write
+from superarm.lab.experiments import Experiment
+from superarm.lab.experiments.plans import Plan
+from superarm.lab.report import Report, write_index
+from superarm.lab.results.charts import group_pictures
+from superarm.lab.results.curves import Band, counted, readable_duration
+from superarm.lab.results.pictures import Picture
+from superarm.lab.simulation import Run
+from superarm.lab.simulation.executors import process_pool
+from superarm.lab.simulation.files import LOCK, json_bytes, read_json, run_lock
 
 from .common import say
 from .places import Place
@@ -112,7 +112,7 @@ def _reproduce(
                 _write_page(directory, title, reports, missing=missing)
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
     if can_draw(quiet=True):  # if not, every report has said so
-        from superarm.plotting import save_pictures
+        from superarm.lab.plotting import save_pictures
 
         origin = ["synthetic data"] * any(report.warning for report in reports)
         save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)

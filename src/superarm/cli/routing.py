@@ -7,11 +7,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from superarm.errors import SpecError, UnknownArmError
-from superarm.experiments import parse_overrides
-from superarm.networks import Vehicle
-from superarm.results.curves import counted
-from superarm.routes import (
+import numpy as np
+
+from superarm.core import QUANTILES
+from superarm.core.errors import SpecError, UnknownArmError
+from superarm.lab.experiments import parse_overrides
+from superarm.lab.results.curves import counted
+from superarm.lab.simulation.trace import trip_scores
+from superarm.roads.energy import Vehicle
+from superarm.roads.posterior import Held
+from superarm.roads.routing import (
     INTERVAL,
     Equipped,
     Leg,
@@ -51,7 +56,7 @@ def ask(
     settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
     options |= {"elevation": elevation, "state": state, **equipped._asdict()}
-    router = Router(net, settings=settings, **options)
+    router = Router(net, settings=settings, record=_record(state), **options)
     try:
         closed = [*close]
         if close_file is not None:
@@ -63,6 +68,15 @@ def ask(
         return router.route(start, goal, **asked, anyway=anyway)
     except UnknownArmError as error:
         raise SpecError(str(error)) from error
+
+
+def _record(state: Path | None) -> Held | None:
+    """How often the 95 % interval of a trip held in the run that the state belongs to."""
+    scores = None if state is None else trip_scores(state)
+    if scores is None or not len(scores):
+        return None
+    inside = np.count_nonzero(np.abs(scores) <= QUANTILES[-1])
+    return Held(len(scores), inside / len(scores))
 
 
 def print_route(answer: RouteAnswer) -> None:

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import click
 
-from superarm.capabilities import Metric
-from superarm.errors import MissingExtraError, SpecError, StateError, require_extra
-from superarm.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
-from superarm.experiments.plans import Plan, execute
-from superarm.experiments.statements import judge_statements
-from superarm.experiments.summaries import row_name
-from superarm.experiments.theorems import regret_bounds
-from superarm.report import Report, write_report
-from superarm.report.pages import VERDICTS, claim_count, silent_text
-from superarm.results.calibration import forecast_warnings
-from superarm.results.curves import (
+from superarm.core.capabilities import Metric
+from superarm.core.errors import MissingExtraError, SpecError, StateError, require_extra
+from superarm.lab.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
+from superarm.lab.experiments.plans import Plan, execute
+from superarm.lab.experiments.statements import judge_statements
+from superarm.lab.experiments.summaries import row_name
+from superarm.lab.experiments.theorems import regret_bounds
+from superarm.lab.report import Report, write_report
+from superarm.lab.report.pages import VERDICTS, claim_count, silent_text
+from superarm.lab.results.calibration import forecast_warnings
+from superarm.lab.results.curves import (
     Band,
     counted,
     plus_minus,
@@ -31,10 +31,10 @@ from superarm.results.curves import (
     significant,
     synthetic_data,
 )
-from superarm.results.verdicts import LEAST_SEEDS
-from superarm.simulation import Run, cell_name
-from superarm.simulation.executors import available_cores
-from superarm.simulation.trace import read_spec
+from superarm.lab.results.verdicts import LEAST_SEEDS
+from superarm.lab.simulation import Run, cell_name
+from superarm.lab.simulation.executors import available_cores
+from superarm.lab.simulation.trace import read_spec
 
 from .common import progress_bar, say, shown
 from .places import Place
@@ -166,7 +166,7 @@ def write_outputs(
     )
     if not figures or not can_draw(quiet):
         return page, []
-    from superarm.plotting import save_run_figures
+    from superarm.lab.plotting import save_run_figures
 
     return page, save_run_figures(run, directory / "figures", bounds, band)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from superarm.errors import SpecError
-from superarm.experiments import Experiment, experiment_ids, load_experiment
-from superarm.registry import suggestion
+from superarm.core.errors import SpecError
+from superarm.core.registry import suggestion
+from superarm.lab.experiments import Experiment, experiment_ids, load_experiment
 
 ALL = "all"
 

@@ -1,6 +1,7 @@
 """Covariance functions over arms: how what is learned about one arm carries to another."""
 
-from .base import Covariance as Covariance
+from superarm.core import Covariance as Covariance
+
 from .base import Kernel as Kernel
 from .base import TunableCovariance as TunableCovariance
 from .composite import Columns as Columns
@@ -15,6 +16,7 @@ from .drift_fitting import drift_log_likelihood as drift_log_likelihood
 from .drift_fitting import fit_drift as fit_drift
 from .features import FeatureMap as FeatureMap
 from .graph import GraphMatern as GraphMatern
+from .lipschitz import lipschitz_of_kernel as lipschitz_of_kernel
 from .stationary import Matern as Matern
 from .stationary import Periodic as Periodic
 from .stationary import RationalQuadratic as RationalQuadratic

@@ -27,9 +27,17 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast, ove
 
 import numpy as np
 
-from superarm.core import Floats
-from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_count, as_number, as_positive, as_rows, as_scale, as_vector, is_listed
+from superarm.core import Covariance, Floats
+from superarm.core.errors import InputError, MissingExtraError, ShapeError
+from superarm.core.inputs import (
+    as_count,
+    as_number,
+    as_positive,
+    as_rows,
+    as_scale,
+    as_vector,
+    is_listed,
+)
 
 from .features import Box, FeatureMap
 from .state_space import StateSpace
@@ -45,14 +53,6 @@ class CovarianceGradient(NamedTuple):
 
     covariance: Floats  # (n, n)
     gradient: Floats  # (n, n, p), with respect to ``theta``
-
-
-@runtime_checkable
-class Covariance(Protocol):
-    """All that a posterior needs of a kernel. scikit-learn's kernels satisfy it."""
-
-    def __call__(self, X: Any, Y: Any = None) -> Floats: ...
-    def diag(self, X: Any) -> Floats: ...
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """Kernels made of kernels: sums, products, scalings and choices of columns.
 
-The parts may be any :class:`~superarm.kernels.Covariance`, scikit-learn's kernels included.
+The parts may be any :class:`~superarm.core.Covariance`, scikit-learn's kernels included.
 Write ``ours + theirs``, ours first: scikit-learn's own ``+`` treats any other object on its
 right as a number.
 """
@@ -16,14 +16,13 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from superarm.core import Floats
-from superarm.errors import InputError
-from superarm.registry import register
+from superarm.core import Covariance, Floats
+from superarm.core.errors import InputError
+from superarm.core.registry import register
 
 from .base import (
     DEFAULT_BOUNDS,
     Bounds,
-    Covariance,
     CovarianceGradient,
     Kernel,
     TunableCovariance,

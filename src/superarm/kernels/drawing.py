@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
-from superarm.errors import InputError
-from superarm.linalg import leading_root, psd_root
-from superarm.threads import blas_threads_for
+from superarm.core import Covariance, Floats
+from superarm.core.errors import InputError
+from superarm.core.linalg import leading_root, psd_root
+from superarm.core.threads import blas_threads_for
 
-from .base import Covariance, Kernel
+from .base import Kernel
 from .composite import Product, Sum
 from .graph import GraphMatern
 from .structured import Constant

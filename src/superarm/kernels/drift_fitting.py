@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_number, as_positive, as_vector
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import as_features, as_number, as_positive, as_vector
 
 from .structured import Empirical
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, ShapeError
+from superarm.core.errors import InputError, ShapeError
 
 EPSILON = float(np.finfo(np.float64).eps)
 _ROUNDING = 64.0  # rounding allowance of the exact forms, in units of ε·``largest``
@@ -54,7 +54,7 @@ class FeatureMap:
     """Features Φ with |k(x, y) − Φ(x)·Φ(y)| ≤ ``error`` for all x, y in the box.
 
     Called with (n, d) points it returns (n, ``rank``) float64, C order; points outside the
-    box raise :class:`~superarm.errors.InputError`, because the error bound ends there.
+    box raise :class:`~superarm.core.errors.InputError`, because the error bound ends there.
     """
 
     error: float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone

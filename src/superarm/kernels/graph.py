@@ -35,10 +35,10 @@ from weakref import proxy
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError
-from superarm.graphs import Graph, SparseGraph
-from superarm.inputs import as_number, as_numbers, as_vector, require_choice
-from superarm.registry import Described, has_spec, register
+from superarm.core.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError
+from superarm.core.graphs import Graph, SparseGraph
+from superarm.core.inputs import as_number, as_numbers, as_vector, require_choice
+from superarm.core.registry import Described, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 

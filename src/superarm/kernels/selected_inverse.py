@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
-from superarm.errors import NotPositiveDefiniteError
+from superarm.core.errors import NotPositiveDefiniteError
 
 _LEAF = (
     24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps

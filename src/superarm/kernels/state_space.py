@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import InputError
+from superarm.core.errors import InputError
 
 _MOST_TERMS = 1024
 

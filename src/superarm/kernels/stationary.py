@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_positive
-from superarm.registry import register
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import as_positive
+from superarm.core.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .chebyshev import gaussian_features

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
-from superarm.inputs import as_count, as_features, as_numbers
-from superarm.registry import register
+from superarm.core.errors import InputError, NotPositiveDefiniteError, ShapeError
+from superarm.core.inputs import as_count, as_features, as_numbers
+from superarm.core.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .features import Box, FeatureMap, monomial_features, table_features

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import exp, inf, log
 
-from superarm.compiling import compiled
 from superarm.core import Floats, Ints
+from superarm.core.compiling import compiled
 
 from .coupling import draw_from, match_up
 from .descent import MOST_STEPS

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Decision, Floats, Offer, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, as_number, as_vector, read_only
-from superarm.migrations import up_to_date
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import as_count, as_number, as_vector, read_only
+from superarm.core.migrations import up_to_date
 
 from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
 from .metrics import ActionMetric

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.compiling import Backend, is_compiled
 from superarm.core import Floats, Ints, Rng
-from superarm.errors import InputError
-from superarm.inputs import as_vector, require_type
+from superarm.core.compiling import Backend, is_compiled
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_vector, require_type
 
 from .tree import Tree
 

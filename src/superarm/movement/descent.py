@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from superarm.compiling import Backend, is_compiled
 from superarm.core import Bools, Floats
-from superarm.errors import InfeasibleError, ShapeError, UnknownArmError
-from superarm.inputs import as_count, as_number, as_vector, require_size, require_type
+from superarm.core.compiling import Backend, is_compiled
+from superarm.core.errors import InfeasibleError, ShapeError, UnknownArmError
+from superarm.core.inputs import as_count, as_number, as_vector, require_size, require_type
 
 from .tree import Tree
 

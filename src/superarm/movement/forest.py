@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from superarm.compiling import Backend
 from superarm.core import Bools, Floats, Ints, Rng
-from superarm.errors import InputError, UnknownArmError
-from superarm.inputs import as_count, as_features, as_generator, require_size, require_type
-from superarm.shown import Shown
+from superarm.core.compiling import Backend
+from superarm.core.display import Shown
+from superarm.core.errors import InputError, UnknownArmError
+from superarm.core.inputs import as_count, as_features, as_generator, require_size, require_type
 
 from .coupling import TreeCoupling
 from .descent import TreeDescent

@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_flag, as_scale, read_only, require_choice, require_scale
-from superarm.registry import register
-from superarm.shown import Shown
+from superarm.core.display import Shown
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import (
+    as_features,
+    as_flag,
+    as_scale,
+    read_only,
+    require_choice,
+    require_scale,
+)
+from superarm.core.registry import register
 
 _SLACK = 1e-9
 """By which share of themselves two distances may differ that should be equal."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer
-from superarm.errors import InputError, ShapeError, UnknownArmError
-from superarm.inputs import as_number, as_positions, as_positive, as_vector, read_only
-from superarm.registry import register
+from superarm.core.errors import InputError, ShapeError, UnknownArmError
+from superarm.core.inputs import as_number, as_positions, as_positive, as_vector, read_only
+from superarm.core.registry import register
 
 
 @register("switching", "distance")

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
-from superarm.errors import InputError
-from superarm.inputs import (
+from superarm.core.display import Shown
+from superarm.core.errors import InputError
+from superarm.core.inputs import (
     as_generator,
     as_number,
     as_positions,
@@ -32,7 +33,6 @@ from superarm.inputs import (
     require_scale,
     require_type,
 )
-from superarm.shown import Shown
 
 from .metrics import ActionMetric
 

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints, Rescore
-from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, UnknownArmError
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    NotFiniteError,
+    ShapeError,
+    UnknownArmError,
+)
 
 from .ties import first_best
 

@@ -22,10 +22,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import Pairs, renumbered, require_structure
-from superarm.inputs import as_count, as_generator, as_number, as_positive, require_type
-from superarm.registry import register
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.graphs import Pairs, renumbered, require_structure
+from superarm.core.inputs import as_count, as_generator, as_number, as_positive, require_type
+from superarm.core.registry import register
 
 from .base import check_desirability, rescored
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_number, as_positions, read_only, require_type
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.inputs import as_number, as_positions, read_only, require_type
 
 from .base import check_chosen, check_desirability
 

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from superarm.capabilities import ComparesOnly
 from superarm.core import Bools, Floats, Guarantee, Ints, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import require_structure
-from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
-from superarm.registry import register
+from superarm.core.capabilities import ComparesOnly
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.graphs import require_structure
+from superarm.core.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
+from superarm.core.registry import register
 
 from .base import check_desirability, check_sums, one_by_one
 from .ties import best_first

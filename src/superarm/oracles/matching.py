@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import Pairs, renumbered, require_structure
-from superarm.inputs import as_count, require_type
-from superarm.registry import register
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.graphs import Pairs, renumbered, require_structure
+from superarm.core.inputs import as_count, require_type
+from superarm.core.registry import register
 
 from .base import check_desirability, check_sums
 
@@ -27,7 +27,7 @@ class Matching:
     ``pairs`` limits how many are chosen; any number where it is left out. Pairs of negative
     desirability are never chosen, unless ``exactly`` asks for just that many ``pairs``.
 
-    >>> from superarm.graphs import Pairs
+    >>> from superarm.core.graphs import Pairs
     >>> square = Pairs(left=np.array([0, 0, 1, 1]), right=np.array([0, 1, 0, 1]))
     >>> Matching().select(np.array([3.0, 4.0, 1.0, 4.0]), square, np.random.default_rng(0)).positions
     array([0, 3])

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from superarm.capabilities import CostsOnly
 from superarm.core import Floats, Ints, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
-from superarm.graphs import Graph, SparseGraph
-from superarm.inputs import require_choice
-from superarm.registry import Described, has_spec, register
+from superarm.core.capabilities import CostsOnly
+from superarm.core.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.core.graphs import Graph, SparseGraph
+from superarm.core.inputs import require_choice
+from superarm.core.registry import Described, has_spec, register
 
 from .base import check_desirability
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from superarm.capabilities import ComparesOnly
 from superarm.core import Floats, Rescore, Rng, Selection
-from superarm.errors import InfeasibleError
-from superarm.inputs import as_count
-from superarm.registry import register
+from superarm.core.capabilities import ComparesOnly
+from superarm.core.errors import InfeasibleError
+from superarm.core.inputs import as_count
+from superarm.core.registry import register
 
 from .base import check_desirability, one_by_one, require_numbers
 from .ties import best_first, first_best

@@ -16,13 +16,6 @@ from .movement import md_known as md_known
 from .movement import minc_known as minc_known
 from .movement import offline as offline
 from .movement import stationary as stationary
-from .navigation import known_cost as known_cost
-from .navigation import prior as prior
-from .navigation import route_bucb as route_bucb
-from .navigation import route_greedy as route_greedy
-from .navigation import route_rule as route_rule
-from .navigation import route_ts as route_ts
-from .navigation import route_ucb as route_ucb
 from .partitions import AdaptiveTree as AdaptiveTree
 from .partitions import Hypercubes as Hypercubes
 from .partitions import acc_ucb as acc_ucb

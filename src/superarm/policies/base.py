@@ -11,17 +11,6 @@ from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
-from superarm.capabilities import (
-    Calibrated,
-    ComparesOnly,
-    Forecaster,
-    Ranking,
-    Resumable,
-    Settled,
-    Sparing,
-    Sums,
-    TablePlayer,
-)
 from superarm.core import (
     MOST_STEPS,
     Belief,
@@ -43,7 +32,18 @@ from superarm.core import (
     State,
     SwitchingCost,
 )
-from superarm.errors import (
+from superarm.core.capabilities import (
+    Calibrated,
+    ComparesOnly,
+    Forecaster,
+    Ranking,
+    Resumable,
+    Settled,
+    Sparing,
+    Sums,
+    TablePlayer,
+)
+from superarm.core.errors import (
     ConflictError,
     ForgottenError,
     InputError,
@@ -52,14 +52,14 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.inputs import as_count, as_positions, frozen, require_choice, require_type
-from superarm.migrations import up_to_date
+from superarm.core.inputs import as_count, as_positions, frozen, require_choice, require_type
+from superarm.core.locks import Shared, Turns
+from superarm.core.migrations import up_to_date
+from superarm.core.registry import Described, describe, register
+from superarm.core.serialization import to_json
+from superarm.core.states import check_spec, save_state
+from superarm.core.tables import Encoding
 from superarm.oracles.base import check_chosen
-from superarm.records import to_json
-from superarm.registry import Described, describe, register
-from superarm.states import check_spec, save_state
-from superarm.tables import Encoding
-from superarm.turns import Shared, Turns
 
 from .ledger import Ledger, check_feedback
 from .scores import KnownCosts, Score, Truth
@@ -323,7 +323,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             if not isinstance(oracle, ComparesOnly):
                 raise InputError(
                     f"{told} {type(oracle).__name__} may add them up: {rule.ranks_only}, or derive the "
-                    "oracle from superarm.capabilities.ComparesOnly if only their order matters to it"
+                    "oracle from superarm.core.capabilities.ComparesOnly if only their order "
+                    "matters to it"
                 )
             if switching is not None:
                 raise InputError(f"{told} costs of switching are subtracted: {rule.ranks_only}")

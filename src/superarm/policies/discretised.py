@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from superarm.core import Bools, Floats, Offer
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import LARGEST, as_number, as_vector, read_only, require_size
-from superarm.registry import register
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import LARGEST, as_number, as_vector, read_only, require_size
+from superarm.core.registry import register
 
 _MOST_POINTS = 20_000
 

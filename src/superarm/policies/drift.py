@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Arms, Feedback, Floats, Offer
-from superarm.errors import InputError
-from superarm.inputs import require_choice
+from superarm.core.errors import InputError
+from superarm.core.inputs import require_choice
+from superarm.core.registry import register
 from superarm.kernels import Columns, Empirical, Matern, Temporal
 from superarm.models import Model
+from superarm.models.worlds import World
 from superarm.posteriors import Resetting, StreamingGP
-from superarm.problems.base import World
-from superarm.registry import register
 from superarm.rules import UCB, InBlock, LogarithmicUCB
 
 from .base import IndexPolicy, ScorePolicy

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Rng, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import (
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import (
     LARGEST,
     as_count,
     as_features,
@@ -36,11 +36,11 @@ from superarm.inputs import (
     read_only,
     require_type,
 )
+from superarm.core.registry import register
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.posteriors.fixed import FixedArms
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import register
 
 from .base import Learner, select
 from .ledger import check_rewards

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
-from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, frozen, require_size, require_type
-from superarm.migrations import up_to_date
+from superarm.core.errors import ConflictError, InputError, StateError, UnknownArmError
+from superarm.core.inputs import as_count, frozen, require_size, require_type
+from superarm.core.migrations import up_to_date
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1

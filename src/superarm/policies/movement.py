@@ -25,9 +25,11 @@ from superarm.core import (
     Rule,
     State,
 )
-from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError, warn
-from superarm.inputs import as_count, as_number, require_choice, require_type
+from superarm.core.errors import ConflictError, ForgottenError, InputError, ShapeError, warn
+from superarm.core.inputs import as_count, as_number, require_choice, require_type
+from superarm.core.registry import register
 from superarm.models import Model
+from superarm.models.worlds import MovementWorld, World
 from superarm.movement import ActionMetric, Forest, Stand, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
@@ -35,9 +37,6 @@ from superarm.movement.forest import MOST_TREES
 from superarm.movement.tree import TAU
 from superarm.oracles import TopK
 from superarm.posteriors.base import GaussianPosterior
-from superarm.problems.base import World
-from superarm.problems.movement import MovementProblem
-from superarm.registry import register
 from superarm.rules import UCB, Fixed, RidgeUCB
 
 from .base import IndexPolicy, Learner, ScorePolicy, one_per_arm, require_part, undisturbed
@@ -417,6 +416,6 @@ def md_known(
 @register("policy", "offline")
 def offline(model: Model, *, problem: World) -> ScorePolicy:
     """The cheapest way through each episode, by one who knows all costs and contexts beforehand."""
-    if not isinstance(problem, MovementProblem):
+    if not isinstance(problem, MovementWorld):
         raise InputError("offline needs a problem where moving has a cost, such as movement-field")
     return ScorePolicy(score=Planned(problem=problem), oracle=model.oracle)

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import (
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import (
     as_count,
     as_flag,
     as_generator,
@@ -34,8 +34,8 @@ from superarm.inputs import (
     as_vector,
     require_type,
 )
+from superarm.core.registry import register
 from superarm.models import Model
-from superarm.registry import register
 
 from .base import Learner, require_part, select
 from .ledger import check_rewards

@@ -13,15 +13,16 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from superarm import posteriors, rules
-from superarm.capabilities import CostsOnly
 from superarm.core import Gamma, Posterior, Rule, SwitchingCost
-from superarm.errors import InputError
-from superarm.inputs import as_positive, require_choice
+from superarm.core.capabilities import CostsOnly
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_positive, require_choice
+from superarm.core.registry import build, register
+from superarm.kernels.lipschitz import lipschitz_of_kernel
 from superarm.models import Model
-from superarm.problems.base import World
-from superarm.registry import build, register
+from superarm.models.worlds import World
 from superarm.rules.base import require_part
-from superarm.theory import GreedyGrowth, lipschitz_of_kernel
+from superarm.rules.information import GreedyGrowth
 
 from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid

@@ -9,13 +9,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer, Oracle, Rng
-from superarm.errors import InputError
-from superarm.inputs import as_generator, as_vector, read_only
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_generator, as_vector, read_only
+from superarm.core.registry import register
+from superarm.models.worlds import MovementWorld, Scored, World
 from superarm.movement.switching import previous_positions
 from superarm.oracles import TopK, Trip
-from superarm.problems.base import Scored, World
-from superarm.problems.movement import MovementProblem
-from superarm.registry import register
 
 
 @runtime_checkable
@@ -124,7 +123,7 @@ class Stay(_Certain):
 class Planned(_Certain):
     """The action of the cheapest way, known beforehand. It has no spec, like ``Truth``."""
 
-    problem: MovementProblem
+    problem: MovementWorld
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         way, place = self.problem.way(offer.step)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from superarm.core import Policy
-from superarm.errors import InputError, SpecError
+from superarm.core.errors import InputError, SpecError
+from superarm.core.registry import build, check_parameters, find, names, suggestion
 from superarm.posteriors import Wrapping
-from superarm.registry import build, check_parameters, find, names, suggestion
 
 from .base import IndexPolicy
 

@@ -16,7 +16,6 @@ from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
 from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
-from .roads import RoadGP as RoadGP
 from .separate import Separate as Separate
 from .streaming import StreamingGP as StreamingGP
 from .torch_model import TorchPosterior as TorchPosterior

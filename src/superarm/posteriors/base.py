@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, Rng, State
-from superarm.errors import InputError, ShapeError, SpecError, StateError
-from superarm.inputs import (
+from superarm.core.errors import InputError, ShapeError, SpecError, StateError
+from superarm.core.inputs import (
     as_draws,
     as_generator,
     as_scale,
@@ -27,12 +27,12 @@ from superarm.inputs import (
     require_scale,
     require_size,
 )
-from superarm.linalg import psd_root
-from superarm.migrations import up_to_date
-from superarm.registry import Described, built_parameters, describe, foreign_parts
-from superarm.states import check_spec
-from superarm.threads import one_blas_thread
-from superarm.turns import Shared, Turns, whole
+from superarm.core.linalg import psd_root
+from superarm.core.locks import Shared, Turns, whole
+from superarm.core.migrations import up_to_date
+from superarm.core.registry import Described, built_parameters, describe, foreign_parts
+from superarm.core.states import check_spec
+from superarm.core.threads import one_blas_thread
 
 from .beliefs import GaussianBelief
 from .variances import standard_deviation

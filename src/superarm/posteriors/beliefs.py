@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng
-from superarm.errors import StaleBeliefError, UnknownArmError
-from superarm.inputs import as_generator, as_positions
-from superarm.linalg import cholesky, solve_lower
-from superarm.threads import one_blas_thread
-from superarm.turns import Turns, whole
+from superarm.core.errors import StaleBeliefError, UnknownArmError
+from superarm.core.inputs import as_generator, as_positions
+from superarm.core.linalg import cholesky, solve_lower
+from superarm.core.locks import Turns, whole
+from superarm.core.threads import one_blas_thread
 
 from .variances import standard_deviation
 

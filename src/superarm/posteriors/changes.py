@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, Rng, State
-from superarm.errors import StateError
-from superarm.inputs import LARGEST, as_count, as_features, as_number
-from superarm.linalg import cholesky, solve_lower
-from superarm.registry import register
+from superarm.core.errors import StateError
+from superarm.core.inputs import LARGEST, as_count, as_features, as_number
+from superarm.core.linalg import cholesky, solve_lower
+from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
 from .drifting import DriftingGP

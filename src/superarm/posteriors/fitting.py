@@ -28,11 +28,11 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rng
-from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
-from superarm.inputs import as_count, as_features, as_positive, as_vector
-from superarm.kernels.base import Covariance, TunableCovariance
-from superarm.threads import blas_threads_for
+from superarm.core import Covariance, Floats, Ints, Rng
+from superarm.core.errors import InputError, NotPositiveDefiniteError, ShapeError
+from superarm.core.inputs import as_count, as_features, as_positive, as_vector
+from superarm.core.threads import blas_threads_for
+from superarm.kernels.base import TunableCovariance
 
 MOST_ROWS = 500
 """Rows that a fit uses by default: time grows with their cube."""
@@ -123,7 +123,7 @@ def fit_kernel(
 
     A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞, so that
     the search turns back there. If no start yields a finite likelihood,
-    :class:`~superarm.errors.NotPositiveDefiniteError` is raised.
+    :class:`~superarm.core.errors.NotPositiveDefiniteError` is raised.
 
     Args:
         kernel: The kernel to fit, ours or scikit-learn's; its hyper-parameters are the first start.

@@ -7,9 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import SMALLEST, as_levels, as_positions, as_vector, require_size, require_type
-from superarm.registry import has_spec
+from superarm.core.errors import InputError, StateError, UnknownArmError
+from superarm.core.inputs import (
+    SMALLEST,
+    as_levels,
+    as_positions,
+    as_vector,
+    require_size,
+    require_type,
+)
+from superarm.core.registry import has_spec
 
 from .base import GaussianPosterior, Memory
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from superarm.capabilities import Resumable
 from superarm.core import Floats, Ints, Rng
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_vector, read_only, require_scale
-from superarm.registry import register
+from superarm.core.capabilities import Resumable
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import as_features, as_vector, read_only, require_scale
+from superarm.core.registry import register
 
 from .fixed import INFORMATION, FixedPosterior
 

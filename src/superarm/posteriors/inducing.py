@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rng, State
-from superarm.errors import StateError
-from superarm.inputs import as_count, as_flag, as_number, as_positions
-from superarm.kernels import Covariance
-from superarm.registry import register
+from superarm.core import Covariance, Floats, Ints, Rng, State
+from superarm.core.errors import StateError
+from superarm.core.inputs import as_count, as_flag, as_number, as_positions
+from superarm.core.registry import register
 
 from .base import Memory
 from .rows import KernelPosterior, MeanFunction, Observed, information_in

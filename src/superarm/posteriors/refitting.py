@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Rng, State
-from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
-from superarm.inputs import as_count, as_flag, as_scale, as_vector
-from superarm.kernels import Columns, Covariance, Linear, Product
+from superarm.core import Covariance, Floats, Rng, State
+from superarm.core.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
+from superarm.core.inputs import as_count, as_flag, as_scale, as_vector
+from superarm.core.registry import register
+from superarm.kernels import Columns, Linear, Product
 from superarm.kernels.base import TunableCovariance
-from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel

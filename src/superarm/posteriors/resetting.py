@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, Rng, State
-from superarm.inputs import as_count
-from superarm.registry import register
+from superarm.core.inputs import as_count
+from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
 from .wrapping import Numbered

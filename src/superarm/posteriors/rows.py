@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Offer, State
-from superarm.errors import InputError, ShapeError, StateError
-from superarm.inputs import LARGEST, as_features, as_number, as_vector, require_type
-from superarm.kernels import Covariance
+from superarm.core import Covariance, Floats, Offer, State
+from superarm.core.errors import InputError, ShapeError, StateError
+from superarm.core.inputs import LARGEST, as_features, as_number, as_vector, require_type
+from superarm.core.linalg import add_to_diagonal, cholesky, shallow_copy, with_room
 from superarm.kernels.base import as_covariance
-from superarm.linalg import add_to_diagonal, cholesky, shallow_copy, with_room
 
 from .base import GaussianPosterior, Memory
 from .variances import largest_variance

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, is_listed
-from superarm.registry import register
+from superarm.core.capabilities import Calibrated, Resumable, Sums
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import as_count, is_listed
+from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
 from .wrapping import Wrapping

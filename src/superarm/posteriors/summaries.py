@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
-from superarm.kernels import Covariance, Kernel
-from superarm.linalg import add_to_diagonal, cholesky, solve_lower
-from superarm.threads import blas_threads_for
+from superarm.core import Covariance, Floats, Ints
+from superarm.core.linalg import add_to_diagonal, cholesky, solve_lower
+from superarm.core.threads import blas_threads_for
+from superarm.kernels import Kernel
 
 from .variances import constant_variance, prior_variance
 

@@ -25,9 +25,9 @@ from typing import Any, Self
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng, State
-from superarm.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
-from superarm.inputs import LARGEST, as_scale, require_finite
-from superarm.turns import Turns
+from superarm.core.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
+from superarm.core.inputs import LARGEST, as_scale, require_finite
+from superarm.core.locks import Turns
 
 from .base import Memory
 from .rows import Observed, ObservedData, RowPosterior, information_in

@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from superarm import errors
-from superarm.core import Floats
-from superarm.inputs import LARGEST
-from superarm.kernels import Covariance, Kernel
-from superarm.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
+from superarm.core import Covariance, Floats, errors
+from superarm.core.inputs import LARGEST
+from superarm.core.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
+from superarm.kernels import Kernel
 
 EPSILON = float(np.finfo(np.float64).eps)
 _EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may bring a posterior one

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Resumable
 from superarm.core import MOST_STEPS, Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import as_features, require_type
+from superarm.core.capabilities import Resumable
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import as_features, require_type
 
 from .base import GaussianPosterior, Memory
 from .fixed import FixedPosterior

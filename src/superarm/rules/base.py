@@ -10,8 +10,8 @@ from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
-from superarm.errors import InputError
-from superarm.inputs import as_count, as_number, as_positive
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_count, as_number, as_positive
 
 _LOG_HALF = -math.log(2.0)
 _LOG_SMALLEST = -700.0  # exp(-700) is still a normal number

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from superarm.core import Floats, Gamma
-from superarm.registry import register
+from superarm.core.registry import register
 
 from .base import Checked, root, upper_quantile
 

@@ -19,11 +19,11 @@ from typing import Literal
 
 import numpy as np
 
-from superarm.capabilities import Ranking
 from superarm.core import Belief, Floats, Gamma, Schedule
-from superarm.errors import InputError
-from superarm.inputs import as_generator, as_number, require_choice
-from superarm.registry import register
+from superarm.core.capabilities import Ranking
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_generator, as_number, require_choice
+from superarm.core.registry import register
 
 from .base import require_part, special
 from .bayesian import QuantileSchedule

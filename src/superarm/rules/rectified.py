@@ -22,10 +22,10 @@ from typing import Literal
 import numpy as np
 
 from superarm.core import Belief, Floats, Rule
-from superarm.errors import ShapeError
-from superarm.inputs import as_vector, read_only, require_choice
-from superarm.normal import rectified_mean
-from superarm.registry import register
+from superarm.core.errors import ShapeError
+from superarm.core.inputs import as_vector, read_only, require_choice
+from superarm.core.normal import rectified_mean
+from superarm.core.registry import register
 
 from .base import require_part
 
@@ -39,7 +39,7 @@ class Rectified:
 
     sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
     deviation (``spread="posterior"``); ``"none"`` cuts off at zero. ``reduction`` is Δh, one
-    number per arm on offer; see :meth:`superarm.networks.Vehicle.potential`.
+    number per arm on offer; see :meth:`superarm.roads.energy.Vehicle.potential`.
     """
 
     rule: Rule

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from superarm.core import Gamma, Schedule
-from superarm.inputs import as_count
-from superarm.registry import register
+from superarm.core.inputs import as_count
+from superarm.core.registry import register
 
 from .base import Checked, require_part, root
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from superarm.core import Floats, Ints, Policy, Posterior, Rng, State
-from superarm.inputs import read_only
-from superarm.states import state_from_bytes, state_to_bytes
+from superarm.core.inputs import read_only
+from superarm.core.states import state_from_bytes, state_to_bytes
 
 
 @contextmanager

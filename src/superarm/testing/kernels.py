@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats
-from superarm.kernels import Covariance, TunableCovariance
+from superarm.core import Covariance, Floats
+from superarm.kernels import TunableCovariance
 
 from .helpers import assert_close, frozen, generator
 

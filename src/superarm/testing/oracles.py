@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints, Oracle, Selection
-from superarm.errors import InfeasibleError, InputError
+from superarm.core.errors import InfeasibleError, InputError
 
 from .helpers import frozen, generator, raises, untouched
 

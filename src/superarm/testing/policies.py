@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Decision, Feedback, Offer, Policy, State
-from superarm.errors import ConflictError, InfeasibleError, InputError, SpecError
-from superarm.records import from_json, to_json
-from superarm.registry import build, spec_of
-from superarm.states import state_to_bytes
+from superarm.core.errors import ConflictError, InfeasibleError, InputError, SpecError
+from superarm.core.registry import build, spec_of
+from superarm.core.serialization import from_json, to_json
+from superarm.core.states import state_to_bytes
 
 from .helpers import (
     assert_close,

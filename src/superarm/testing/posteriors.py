@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import Resumable
 from superarm.core import Arms, Belief, Floats, Ints, JointPrediction, Offer, Posterior, State
-from superarm.errors import InputError, StaleBeliefError
-from superarm.states import state_to_bytes
+from superarm.core.capabilities import Resumable
+from superarm.core.errors import InputError, StaleBeliefError
+from superarm.core.states import state_to_bytes
 
 from .helpers import (
     assert_close,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from superarm.core import Decision, Offer, Problem, Rng
-from superarm.errors import InputError
+from superarm.core.errors import InputError
+from superarm.models import World
 from superarm.policies import random
-from superarm.problems import World
 
 from .helpers import frozen, generator, raises
 

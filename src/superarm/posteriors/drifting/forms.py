@@ -34,14 +34,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, State
-from superarm.errors import StateError
-from superarm.inputs import as_count, as_features
-from superarm.kernels import Covariance
+from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.errors import StateError
+from superarm.core.inputs import as_count, as_features
+from superarm.core.linalg import cholesky, shallow_copy, solve_lower, with_room
+from superarm.core.threads import blas_threads_for
 from superarm.kernels.state_space import StateSpace
-from superarm.linalg import cholesky, shallow_copy, solve_lower, with_room
 from superarm.posteriors.fixed import as_rows
-from superarm.threads import blas_threads_for
 
 FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance

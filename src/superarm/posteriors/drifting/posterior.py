@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Offer, Rng, State
-from superarm.errors import ForgottenError, InputError, StateError
-from superarm.inputs import (
+from superarm.core import Covariance, Floats, Ints, Offer, Rng, State
+from superarm.core.errors import ForgottenError, InputError, StateError
+from superarm.core.inputs import (
     LARGEST,
     as_count,
     as_features,
@@ -30,18 +30,18 @@ from superarm.inputs import (
     require_choice,
     require_type,
 )
-from superarm.kernels import Covariance, Kernel, Temporal
+from superarm.core.linalg import psd_root
+from superarm.core.locks import whole
+from superarm.core.migrations import migration
+from superarm.core.registry import contradiction, foreign_parts, register
+from superarm.core.threads import one_blas_thread
+from superarm.kernels import Kernel, Temporal
 from superarm.kernels.base import as_covariance
-from superarm.linalg import psd_root
-from superarm.migrations import migration
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms, as_rows
 from superarm.posteriors.rows import Observed, ObservedData
 from superarm.posteriors.variances import prior_variance, standard_deviation
-from superarm.registry import contradiction, foreign_parts, register
-from superarm.threads import one_blas_thread
-from superarm.turns import whole
 
 from .forms import (
     LEAST_LEFT,

@@ -10,8 +10,8 @@ from math import log, sqrt
 
 import numpy as np
 
-from superarm.compiling import compiled
 from superarm.core import Floats, Ints
+from superarm.core.compiling import compiled
 from superarm.posteriors.fixed import COUNT, INFORMATION
 
 from .loops import PENDING

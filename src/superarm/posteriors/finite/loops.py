@@ -33,8 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.compiling import Backend, entry_point, is_compiled
 from superarm.core import Floats, Ints
+from superarm.core.compiling import Backend, entry_point, is_compiled
 from superarm.posteriors.fixed import COUNT, INFORMATION
 
 PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well

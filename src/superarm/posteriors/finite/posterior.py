@@ -23,19 +23,25 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Resumable
-from superarm.compiling import Backend
-from superarm.core import Arms, Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, ShapeError, StateError, install_line
-from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
-from superarm.kernels import Covariance
+from superarm.core import Arms, Covariance, Floats, Ints, Offer, Rng, State
+from superarm.core.capabilities import Resumable
+from superarm.core.compiling import Backend
+from superarm.core.errors import InputError, ShapeError, StateError, install_line
+from superarm.core.inputs import (
+    LARGEST,
+    as_features,
+    as_vector,
+    read_only,
+    require_choice,
+    require_size,
+)
+from superarm.core.linalg import leading_root
+from superarm.core.registry import register
+from superarm.core.threads import blas_threads_for, one_blas_thread
 from superarm.kernels.base import as_covariance
-from superarm.linalg import leading_root
 from superarm.posteriors.base import Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import COUNT, INFORMATION, FixedArms, FixedPosterior
-from superarm.registry import register
-from superarm.threads import blas_threads_for, one_blas_thread
 
 from .batch import Batch
 from .root import RootEngine

@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from superarm.compiling import Backend, is_compiled
-from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, NotPositiveDefiniteError, StateError
-from superarm.inputs import SMALLEST, as_features, as_vector
-from superarm.kernels import Covariance
-from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update, solve_lower
+from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.compiling import Backend, is_compiled
+from superarm.core.errors import InputError, NotPositiveDefiniteError, StateError
+from superarm.core.inputs import SMALLEST, as_features, as_vector
+from superarm.core.linalg import PSD_ERROR_LIMIT, psd_root, root_update, solve_lower
 from superarm.posteriors.fixed import INFORMATION, Totals, as_rows
 from superarm.posteriors.variances import SURE_NOISE, check_means, prior_variance
 

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, State
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, StateError, warn
-from superarm.inputs import as_count, as_features, as_positions, as_vector
-from superarm.kernels import Covariance, PriorRoot, prior_root
-from superarm.linalg import cholesky, solve_lower
+from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.errors import NotPositiveDefiniteError, PrecisionWarning, StateError, warn
+from superarm.core.inputs import as_count, as_features, as_positions, as_vector
+from superarm.core.linalg import cholesky, solve_lower
+from superarm.core.threads import blas_threads_for
+from superarm.kernels import PriorRoot, prior_root
 from superarm.posteriors.fixed import COUNT, INFORMATION, Totals
 from superarm.posteriors.variances import check_left, prior_variance
-from superarm.threads import blas_threads_for
 
 from .batch import Batch
 

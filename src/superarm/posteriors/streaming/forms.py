@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
-from superarm.errors import NotPositiveDefiniteError, StateError
-from superarm.inputs import as_features, as_vector
-from superarm.kernels import Covariance, FeatureMap, Kernel
-from superarm.linalg import (
+from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.errors import NotPositiveDefiniteError, StateError
+from superarm.core.inputs import as_features, as_vector
+from superarm.core.linalg import (
     GrowingCholesky,
     add_to_diagonal,
     cholesky,
@@ -24,6 +23,8 @@ from superarm.linalg import (
     threads_for,
     with_room,
 )
+from superarm.core.threads import blas_threads_for
+from superarm.kernels import FeatureMap, Kernel
 from superarm.posteriors.rows import ObservedData, information_in
 from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
 from superarm.posteriors.variances import (
@@ -33,7 +34,6 @@ from superarm.posteriors.variances import (
     largest_variance,
     prior_variance,
 )
-from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 

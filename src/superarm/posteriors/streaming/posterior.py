@@ -27,15 +27,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Rng, State
-from superarm.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
-from superarm.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
-from superarm.kernels import Covariance, FeatureMap, Kernel
+from superarm.core import Covariance, Floats, Ints, Rng, State
+from superarm.core.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
+from superarm.core.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
+from superarm.core.registry import contradiction, has_spec, register
+from superarm.kernels import FeatureMap, Kernel
 from superarm.posteriors.base import Memory
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
 from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import contradiction, has_spec, register
 
 from .forms import (
     FEATURE_ERROR,

@@ -31,16 +31,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rng, State
-from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
-from superarm.kernels import Covariance
-from superarm.linalg import solve_lower_in_place
+from superarm.core import Covariance, Floats, Ints, Rng, State
+from superarm.core.errors import InputError, StateError, UnknownArmError
+from superarm.core.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
+from superarm.core.linalg import solve_lower_in_place
+from superarm.core.registry import register
 from superarm.posteriors.base import Memory
 from superarm.posteriors.fixed import as_rows
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, information_in
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import register
 
 from .steps import (
     Adam,

@@ -26,11 +26,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
-from superarm.kernels import Covariance, Kernel
-from superarm.linalg import cholesky, psd_root, solve_lower, solve_lower_in_place, with_room
+from superarm.core import Covariance, Floats, Ints
+from superarm.core.linalg import cholesky, psd_root, solve_lower, solve_lower_in_place, with_room
+from superarm.core.threads import blas_threads_for
+from superarm.kernels import Kernel
 from superarm.posteriors.rows import ObservedData
-from superarm.threads import blas_threads_for
 
 _STEP = 6e-6  # cube root of the machine precision: where central differences are most accurate
 _DECAY_FIRST, _DECAY_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8

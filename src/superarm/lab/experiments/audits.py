@@ -1,0 +1,75 @@
+"""What holds for any choices, judged on the audit of a run: variances and the information gained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from superarm.lab.results.curves import counted, feedback_at_once, given_to, setting_prefix
+from superarm.lab.simulation.trace import Run
+from superarm.lab.theory import variance_sum_bound
+
+from .claims import Verdict, Word
+
+_SPARSE = ("variational", "variational-kept", "variational-fitted")
+_ROUNDING = 1e-5  # records are in single precision, each sum good to about 1e-6
+_LEMMA = (
+    "Lemma A.12 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025): the variances "
+    "add up to at most 2(λ* + ς²) times the information gained"
+)
+
+
+def judge_variances(run: Run) -> list[Verdict]:
+    """Lemma A.12 in every cell with an exact posterior that was audited, per setting.
+
+    Σσ² ≤ 2(λ* + ς²)·I with λ* as met in the cell: it holds for any choices, so that a failure is
+    a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
+    of feedback that comes late.
+    """
+    noise_variance = run.spec.get("noise_variance")
+    audited = run.spec.get("audited", [])
+    if not audited or noise_variance is None:
+        return []
+    verdicts = []
+    for index, setting in enumerate(run.settings):
+        shares = _shares_of_cells(run, audited, index, noise_variance[index])
+        if not shares:
+            continue
+        tightest = max(shares, key=lambda cell: shares[cell])
+        evidence = (
+            f"at most {shares[tightest]:.3g} of what is allowed ({tightest}); "
+            f"{counted(len(shares), 'cell')}, T = {run.rounds}"
+        )
+        holds = shares[tightest] <= 1.0 + _ROUNDING
+        word: Word = "holds" if holds else "does not hold"
+        if not holds or run.spec.get("paper"):  # it is no claim of an experiment of one's own
+            verdicts.append(Verdict(_LEMMA, word, setting_prefix(setting) + evidence))
+    return verdicts
+
+
+def _shares_of_cells(
+    run: Run, audited: Sequence[str], index: int, noise_variance: float
+) -> dict[str, float]:
+    """What each audited cell of a setting used of what is allowed, by its name."""
+    if not feedback_at_once(run, index):
+        return {}
+    shares = {}
+    for policy in audited:
+        given = given_to(run, policy, index)
+        if "wrapped" in given or given.get("posterior") in _SPARSE:
+            continue
+        for seed in run.seeds:
+            audit = run.audit(policy, index, seed)
+            if audit is not None and not np.isnan(audit["variance"]).all():
+                shares[f"{policy}, seed {seed}"] = _share_used(audit, noise_variance)
+    return shares
+
+
+def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
+    """Σσ² of a cell over what Lemma A.12 allows."""
+    gained = float(np.nansum(audit["information"], dtype=float))
+    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
+    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
+    return float(np.nansum(audit["variance"], dtype=float) / allowed)

@@ -1,0 +1,34 @@
+"""What the papers prove, judged on what a run recorded.
+
+A claim is what a paper says of its experiments, and is data in an experiment's TOML
+(:mod:`superarm.lab.experiments.claims`). A statement is what a paper proves: an inequality, a lemma or
+a theorem. Here each module is about one paper, and its ``statements(recorded)`` yields a verdict for
+every statement that the run can speak to, and none where the run is about something else.
+
+Statements are judged by ``superarm reproduce`` and ``superarm report --bound``: many of them replay the
+run, which takes time.
+"""
+
+from __future__ import annotations
+
+from superarm.lab.experiments.claims import Verdict
+from superarm.lab.simulation import Run
+
+from . import bayesian, combinatorial, drifting, kernelized, movement
+from .recorded import Recorded
+
+_PAPERS = (bayesian, combinatorial, kernelized, drifting, movement)
+
+
+def judge_statements(run: Run) -> list[Verdict]:
+    """One verdict for each statement of theory that the run can speak to.
+
+    None of them is about a run that begins with a state: what was learned before cannot be replayed.
+    """
+    recorded = Recorded.of(run)
+    if run.spec.get("states"):
+        return []
+    return [verdict for paper in _PAPERS for verdict in paper.statements(recorded)]
+
+
+__all__ = ["Recorded", "judge_statements"]

@@ -1,0 +1,232 @@
+"""Statements of *Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)*.
+
+Checked on routes whose truth is drawn from the prior of an exact posterior, which is replayed:
+
+=====================  ================================================================
+``Lemma A.3``          Σ_t √β_t Σσ(a) ≤ √(2(λ* + ς²)·T·K·β_T·I): for any choices, in every cell
+``Lemma A.2``          E Σ_t L_t(a*) − f(a*) ≤ √v·π²/6 for costs, with the lower index L_t = μ − √β_t·σ:
+                       an expectation, which the mean over seeds decides
+``section 4.2``        β_t of GP-BUCB is smaller than that of GP-UCB, round by round
+=====================  ================================================================
+
+Replayed are four seeds of the first setting, of one policy for each of the paper's three algorithms.
+I is the information gained, λ* the largest eigenvalue of the chosen roads' covariances on the run, v
+the largest prior variance. Regret itself is bounded in :mod:`superarm.lab.experiments.theorems`; Lemma
+A.12 is judged from the audit of a run in :mod:`superarm.lab.experiments.audits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints, Offer
+from superarm.lab.experiments.claims import Verdict, Word
+from superarm.lab.results.curves import counted, feedback_at_once, mean_text, significant
+from superarm.lab.results.roads import schedule_of
+from superarm.lab.results.verdicts import LEAST_SEEDS, lead_of
+from superarm.lab.theory import variance_sum_bound
+from superarm.models.worlds import RouteWorld
+from superarm.oracles import Trip
+from superarm.posteriors import FiniteGP
+from superarm.rules import BayesianGPUCB
+
+from .judging import word_if, word_of_share
+from .recorded import Recorded
+
+_LEARNERS = ("route-ucb", "route-bucb", "route-ts")
+_EXACT = ("auto", "finite")  # of the posteriors that routes have
+_SEEDS = LEAST_SEEDS  # replayed in the first setting: 500 rounds on Luxembourg take seconds each
+_ROUNDING = 1e-9
+
+
+class _Replay(NamedTuple):
+    """What a cell did with its posterior."""
+
+    used: float
+    """Σ√β_tσ over what Lemma A.3 allows."""
+    missed: float
+    """Σ_t L_t(a*) − f(a*), Wh."""
+
+
+def statements(recorded: Recorded) -> Iterator[Verdict]:
+    """Every statement that the run can speak to."""
+    yield from _sizes_of_beta(recorded)
+    if not _is_well_specified(recorded):
+        return
+    learners = _learners(recorded)
+    if learners:
+        replays = {policy: _replayed(recorded, policy) for policy in learners}
+        yield _widths(recorded, replays)
+        yield from _missed(recorded, replays)
+
+
+# --- what the run is about ----------------------------------------------------------------------
+
+
+def _is_well_specified(recorded: Recorded) -> bool:
+    """Whether the truth is a draw from the learners' own prior, and stays as it is."""
+    problem = recorded.at(0).problem
+    if problem["name"] != "navigation" or not feedback_at_once(recorded.run, 0):
+        return False
+    mismatched = any(problem.get(key) is not None for key in problem if key.startswith("model_"))
+    changing = problem.get("conditions") or problem.get("rush_hours")
+    return not mismatched and not changing
+
+
+def _learners(recorded: Recorded) -> list[str]:
+    """The first policy of each algorithm of the paper that has the exact posterior."""
+    found: dict[str, str] = {}
+    for policy in recorded.run.policies:
+        algorithm = recorded.algorithm(policy)
+        if algorithm in _LEARNERS and _is_exact(recorded, policy):
+            found.setdefault(algorithm, policy)
+    return list(found.values())
+
+
+def _is_exact(recorded: Recorded, policy: str) -> bool:
+    return not recorded.is_modified(policy) and recorded.options(policy)["posterior"] in _EXACT
+
+
+# --- section 4.2 --------------------------------------------------------------------------------
+
+
+def _sizes_of_beta(recorded: Recorded) -> Iterator[Verdict]:
+    """β_t as each policy of the run has it, on as many arms as the first setting has."""
+    run = recorded.run
+    roads = run.road_map(0)
+    upper = [name for name in run.policies if recorded.algorithm(name) == "route-ucb"]
+    quantile = [name for name in run.policies if recorded.algorithm(name) == "route-bucb"]
+    full = [name for name in upper if recorded.options(name)["scale"] == 1.0]
+    if roads is None or not full or not quantile:
+        return
+    reference = _widths_of(recorded, full[0], len(roads)) ** 2
+    ratios = {name: _widths_of(recorded, name, len(roads)) ** 2 / reference for name in quantile}
+    worst = max(ratios, key=lambda name: float(ratios[name].max()))
+    largest = float(ratios[worst].max())
+    yield Verdict(
+        "Section 4.2: the β_t of GP-BUCB are smaller than those of GP-UCB",
+        word_if(largest < 1.0),
+        f"β_t of {worst} is at most {significant(largest)} times that of {full[0]} in rounds 1 to "
+        f"{run.rounds} ({len(roads):,} arms)",
+    )
+
+
+def _widths_of(recorded: Recorded, policy: str, arms: int) -> Floats:
+    """√β_t in every round; that of GP-UCB for policies without widths, as in the analysis."""
+    schedule = schedule_of(recorded.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
+    steps = range(1, recorded.run.rounds + 1)
+    return np.array([schedule.width(step, _no_gain) for step in steps])
+
+
+def _no_gain(count: int) -> float:
+    """γ, which these schedules do not ask for."""
+    return 0.0
+
+
+# --- what is replayed -----------------------------------------------------------------------------
+
+
+def _replayed(recorded: Recorded, policy: str) -> list[_Replay]:
+    return [_replay(recorded, policy, seed) for seed in recorded.run.seeds[:_SEEDS]]
+
+
+def _replay(recorded: Recorded, policy: str, seed: int) -> _Replay:
+    """One cell with the posterior that it had, asked about the route taken and the best one."""
+    world = recorded.world(seed)
+    assert isinstance(world, RouteWorld)
+    model = world.model
+    assert model.arms is not None
+    posterior = FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, form="visited")
+    widths = _widths_of(recorded, policy, len(model.arms))
+    explored = 0.0  # Σ√β_tσ
+    missed = 0.0
+    largest_eigenvalue = 0.0
+    longest = 0
+    for width, played in zip(widths, recorded.rounds(policy, seed, world=world), strict=True):
+        taken = played.positions
+        if not len(taken):  # no route was open
+            continue
+        covariance = posterior.predict(taken, return_cov=True).cov
+        stds = np.sqrt(np.maximum(0.0, np.diagonal(covariance)))
+        explored += width * float(stds.sum())
+        largest_eigenvalue = max(largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
+        longest = max(longest, len(taken))
+        best = _best_route(world, played.offer)
+        belief = posterior.predict(best)
+        assert belief.std is not None
+        lower = belief.mean - width * belief.std
+        missed += float((lower - world.means(played.offer)[best]).sum())
+        posterior.observe(taken, played.rewards)
+    squares = variance_sum_bound(
+        posterior.information_gain,
+        largest_eigenvalue=largest_eigenvalue,
+        noise_variance=model.noise_variance,
+    )
+    allowed = math.sqrt(float(squares) * len(widths) * longest) * float(widths.max())
+    return _Replay(explored / allowed, missed)
+
+
+def _best_route(world: RouteWorld, offer: Offer) -> Ints:
+    """a*_t: the cheapest route by rectified costs, as regret has it."""
+    costs = np.negative(world.scores(offer))
+    trip = offer.structure
+    assert isinstance(trip, Trip)
+    if offer.available is not None:
+        costs = np.where(offer.available, costs, np.inf)
+    return np.array(world.cheapest(costs, trip), dtype=np.intp)
+
+
+# --- verdicts ---------------------------------------------------------------------------------------
+
+
+def _where(recorded: Recorded, cells: int) -> str:
+    return f"{recorded.where(0)}{counted(cells, 'cell')} replayed, T = {recorded.run.rounds}: "
+
+
+def _widths(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Verdict:
+    used = {policy: max(cell.used for cell in cells) for policy, cells in replays.items()}
+    tightest = max(used, key=lambda policy: used[policy])
+    cells = sum(len(found) for found in replays.values())
+    where = _where(recorded, cells)
+    return Verdict(
+        "Lemma A.3: the widths Σ√β_t·σ add up to at most √(2(λ* + ς²)·T·K·β_T·I)",
+        word_of_share(used[tightest], _ROUNDING),
+        f"{where}at most {significant(used[tightest])} of what is allowed ({tightest})",
+    )
+
+
+def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[Verdict]:
+    """Lemma A.2, for policies with the β_t that it is about."""
+    model = recorded.world(recorded.run.seeds[0]).model
+    limit = math.sqrt(float(np.max(model.kernel.diag(model.arms)))) * math.pi**2 / 6.0
+    for policy, cells in replays.items():
+        if not _has_lemma_widths(recorded, policy):
+            continue
+        values = np.array([cell.missed for cell in cells])
+        where = _where(recorded, len(cells))
+        yield Verdict(
+            f"Lemma A.2: in expectation, the lower bounds of {policy} exceed the true cost of the "
+            "best route by at most √v·π²/6 in total",
+            _word_of_mean(values, limit),
+            f"{where}{mean_text(values)} Wh, where {significant(limit)} Wh is allowed (best route "
+            "by rectified costs; the proof holds for any route)",
+        )
+
+
+def _has_lemma_widths(recorded: Recorded, policy: str) -> bool:
+    """Whether β_t is that of Lemma A.2: of GP-UCB as it is, or of the analysis of GP-TS."""
+    algorithm = recorded.algorithm(policy)
+    if algorithm == "route-ucb":
+        return bool(recorded.options(policy)["scale"] == 1.0)
+    return algorithm == "route-ts"
+
+
+def _word_of_mean(values: Floats, limit: float) -> Word:
+    """Whether a mean is decidedly below a limit, by the rules for claims."""
+    scale = max(abs(float(values.mean())), limit)
+    strength = lead_of(limit - values, scale=scale).strength()
+    return "undecided" if abs(strength) <= 1.0 else word_if(strength > 0.0)

@@ -1,0 +1,373 @@
+"""Statements of *On Kernelized Multi-armed Bandits (2017)*.
+
+Theorems 1 and 2 and Lemmas 3 and 4 are about any points that are chosen without looking ahead. They are
+judged on the points of IGP-UCB and GP-TS with λ = 1 + 2/T, whatever λ the learners used. Theorems 3 and
+4 are about the learners themselves: they are judged where these are Algorithms 1 and 2 with an exact
+posterior, and used that λ and a certified γ.
+
+=========  =================================================================================
+``λ``      1 + η with η = 2/T
+``I_t``    ½ Σ ln(1 + σ²_{s−1}(x_s)/λ), the information gained in t rounds; at most γ_t
+=========  =================================================================================
+
+A statement that may fail with probability δ is judged by the seeds in which it fails. It holds if a
+share δ of all runs, or more, would fail in so few seeds with a probability below 1 %; it does not hold
+if a share δ would fail in so many with a probability below 1 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeGuard
+
+import numpy as np
+
+from superarm.core import Floats, Gamma, Ints
+from superarm.lab import theory
+from superarm.lab.experiments.claims import Verdict
+from superarm.lab.problems.finite import FiniteProblem
+from superarm.lab.results.curves import counted, feedback_at_once, significant
+from superarm.oracles import TopK
+from superarm.rules import information
+
+from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, trials_needed, word_if
+from .recorded import Recorded
+
+_POLICIES = ("igp-ucb", "gp-ts")
+_MOST_WORK = 1e10  # rounds × (10⁴ + arms²) of a run that are replayed; about a minute
+_RIDGE = 1e-8  # with which a lower bound on the norm of f is computed
+
+
+class _Replay(NamedTuple):
+    """One cell, seen by a posterior with λ = 1 + 2/T."""
+
+    world: FiniteProblem
+    positions: Ints  # the arms played, (T,)
+    stds: Floats  # σ_{t−1}(x_t), (T,)
+    gained: Floats  # I_0, …, I_T, (T + 1,)
+    norms: Floats  # the squared norm of Theorem 1 after each round, (T,)
+    band: Floats  # the largest |μ_{t−1}(x) − f(x)| / σ_{t−1}(x) over all arms, (T,)
+
+    @property
+    def rounds(self) -> Ints:
+        return np.arange(1, len(self.stds) + 1)
+
+    @property
+    def information(self) -> Gamma:
+        """I_t as a γ: it is at most γ_t, so that bounds with it are the harder ones."""
+        return lambda count: float(self.gained[count])
+
+
+class _Used(NamedTuple):
+    """How much of what a statement allows each seed used: it fails where that is above 1."""
+
+    policy: str
+    seeds: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def failed(self) -> int:
+        return sum(share > 1.0 + ROUNDING for share in self.shares)
+
+    @property
+    def worst(self) -> str:
+        worst = int(np.argmax(self.shares))
+        share = significant(self.shares[worst])
+        return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[worst]})"
+
+
+class _Cells(NamedTuple):
+    """The cells of one policy in one setting that are replayed."""
+
+    policy: str
+    algorithm: str
+    delta: float
+    seeds: tuple[int, ...]
+    replays: tuple[_Replay, ...]  # one for each seed
+    regret: Floats  # cumulative, (seeds, T)
+
+    @property
+    def size(self) -> str:
+        return f"{counted(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
+
+    def used(self, shares: Iterable[float]) -> _Used:
+        """Shares of what a statement allows, one for each replay."""
+        return _Used(self.policy, self.seeds, tuple(shares))
+
+
+def statements(recorded: Recorded) -> Iterator[Verdict]:
+    """Every statement that the run can speak to."""
+    run = recorded.run
+    policies = [name for name in run.policies if recorded.algorithm(name) in _POLICIES]
+    if not policies:
+        return
+    for index in range(len(run.settings)):
+        first = recorded.world(run.seeds[0], index)
+        if not _is_single_arm(first) or not feedback_at_once(run, index):
+            continue
+        where = recorded.where(index)
+        seeds = _affordable_seeds(recorded, first, len(policies) * len(run.settings))
+        for policy in policies:
+            for verdict in _of_policy(recorded, policy, index, seeds):
+                yield verdict._replace(evidence=where + verdict.evidence)
+
+
+def _is_single_arm(world: object) -> TypeGuard[FiniteProblem]:
+    """Whether a world is the problem of section 2: fixed arms, one a round, with B and R stated."""
+    if not isinstance(world, FiniteProblem):
+        return False
+    model = world.model
+    stated = model.norm_bound is not None and model.noise_bound is not None
+    single = isinstance(model.oracle, TopK) and model.oracle.k == 1
+    return stated and single and model.direction == "maximize"
+
+
+def _affordable_seeds(recorded: Recorded, world: FiniteProblem, cells_per_seed: int) -> tuple[int, ...]:
+    """The seeds that are replayed: as many as take about a minute, one at least."""
+    rounds = recorded.run.rounds
+    work = rounds * (1e4 + len(world.arms) ** 2) * cells_per_seed
+    return tuple(recorded.run.seeds[: max(1, int(_MOST_WORK / work))])
+
+
+def _of_policy(
+    recorded: Recorded, policy: str, index: int, seeds: tuple[int, ...]
+) -> Iterator[Verdict]:
+    run = recorded.run
+    options = recorded.options(policy, index)
+    regret = run.cumulative(policy, index)
+    cells = _Cells(
+        policy=policy,
+        algorithm=recorded.algorithm(policy),
+        delta=float(options["delta"]),
+        seeds=seeds,
+        replays=tuple(_replayed(recorded, policy, seed, index) for seed in seeds),
+        regret=np.array([regret[run.seeds.index(seed)] for seed in seeds]),
+    )
+    yield from _of_any_choices(cells)
+    worlds = [replay.world for replay in cells.replays]
+    if not all(_within_assumptions(world) for world in worlds):
+        return
+    found = cells.used(_share_of_stds(replay) for replay in cells.replays)
+    text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
+    yield _always(text, found, f"{found.worst}; {cells.size}")
+    yield _bands(cells)
+    lam = theory.theory_noise_variance(run.rounds)
+    has_theory_noise = all(math.isclose(world.model.noise_variance, lam) for world in worlds)
+    if has_theory_noise and _is_as_proved(recorded, policy, index):
+        yield from _igp_ucb(cells) if cells.algorithm == "igp-ucb" else _gp_ts(cells)
+
+
+def _is_as_proved(recorded: Recorded, policy: str, index: int) -> bool:
+    """Whether a learner is Algorithm 1 or 2 with a certified γ, as Theorems 3 and 4 have it."""
+    if recorded.is_modified(policy, index):
+        return False
+    options = recorded.options(policy, index)
+    certified = options["gain"] == "greedy" and options["posterior"] in EXACT_POSTERIORS
+    # Of GP-TS: joint draws, scaled by v_t, over all arms.
+    joint = options.get("mode", "joint") == "joint"
+    scaled = bool(options.get("scaled", True))
+    everywhere = options.get("decision_set", "all") == "all"
+    return certified and joint and scaled and everywhere
+
+
+# --- what holds for any choices ----------------------------------------------------------
+
+
+def _of_any_choices(cells: _Cells) -> Iterator[Verdict]:
+    """Eqs. 10 and 11, Lemma 3 and Theorem 1, whatever f and its norm are."""
+    differences = [_difference_of_information(replay) for replay in cells.replays]
+    yield _always(
+        "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)",
+        cells.used(1.0 + difference for difference in differences),
+        f"the two differ by at most {significant(max(differences), 2)} "
+        f"of their size ({cells.policy}; {cells.size})",
+    )
+    found = cells.used(_share_of_gain(replay) for replay in cells.replays)
+    text = (
+        "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
+    )
+    yield _always(text, found, f"{found.worst}; {cells.size}")
+    found = cells.used(_share_of_noise(replay, cells.delta) for replay in cells.replays)
+    text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
+    yield _with_probability(text, found, cells.delta, cells.size)
+
+
+def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay:
+    """Eqs. 19–21 on what a cell recorded, beside the same for its noise alone."""
+    world = recorded.world(seed, index)
+    assert isinstance(world, FiniteProblem)
+    model = world.model
+    rounds = recorded.run.rounds
+    lam = theory.theory_noise_variance(rounds)
+    cov = np.array(model.kernel(model.arms))  # (n, n)
+    prior = np.broadcast_to(np.asarray(model.mean, dtype=np.float64), world.truth.shape)
+    truth = world.truth - prior
+    mean = np.zeros(len(truth))  # of f − the prior mean
+    noise_mean = np.zeros(len(truth))  # of a function that is learned from the noise alone
+    positions = np.empty(rounds, dtype=np.intp)
+    variances = np.empty(rounds)
+    norms = np.empty(rounds)
+    band = np.empty(rounds)
+    squares = 0.0
+    fitted = 0.0
+    for step, played in enumerate(recorded.rounds(policy, seed, index, world, arms=1)):
+        arm = int(played.positions[0])
+        stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
+        error = np.abs(mean - truth)
+        band[step] = np.max(np.divide(error, stds, out=np.zeros_like(error), where=stds > 0.0))
+        noise = float(played.rewards[0]) - world.truth[arm]
+        spread = lam + max(0.0, float(cov[arm, arm]))
+        # ‖ε‖² in the norm of Theorem 1 is ‖ε‖² − εᵀ(K + λI)⁻¹ε, and the latter a sum over rounds.
+        squares += noise**2
+        fitted += (noise - noise_mean[arm]) ** 2 / spread
+        positions[step] = arm
+        variances[step] = spread - lam
+        norms[step] = squares - fitted
+        column = cov[:, arm].copy()
+        mean += column * ((truth[arm] + noise - mean[arm]) / spread)  # eq. 19
+        noise_mean += column * ((noise - noise_mean[arm]) / spread)
+        cov -= np.outer(column, column / spread)  # eqs. 20, 21
+    gained = np.append(0.0, np.cumsum(0.5 * np.log1p(variances / lam)))  # eq. 11
+    return _Replay(world, positions, np.sqrt(variances), gained, norms, band)
+
+
+def _difference_of_information(replay: _Replay) -> float:
+    """Eq. 10 less eq. 11, over their size; repeated arms make eq. 10 a determinant of n rows."""
+    model = replay.world.model
+    lam = theory.theory_noise_variance(len(replay.stds))
+    counts = np.bincount(replay.positions, minlength=len(replay.world.arms))
+    roots = np.sqrt(counts / lam)
+    scaled = roots[:, None] * model.kernel(model.arms) * roots
+    _, logarithm = np.linalg.slogdet(np.eye(len(roots)) + scaled)
+    return float(abs(0.5 * logarithm - replay.gained[-1]) / replay.gained[-1])
+
+
+def _share_of_gain(replay: _Replay) -> float:
+    model = replay.world.model
+    rounds = len(replay.stds)
+    lam = theory.theory_noise_variance(rounds)
+    most = information.greedy_information_gain(model.kernel, model.arms, rounds, lam).upper_bounds
+    return float(np.max(replay.gained[1:] / most[1:]))
+
+
+def _share_of_noise(replay: _Replay, delta: float) -> float:
+    """The largest squared norm over its bound, R²(ln det(λI + K_t) + 2 ln(1/δ)): eq. 6."""
+    rounds = replay.rounds
+    logarithms = 2.0 * replay.gained[1:] + rounds * math.log(theory.theory_noise_variance(len(rounds)))
+    bounds = replay.world.noise_std**2 * (logarithms - 2.0 * math.log(delta))
+    return float(np.max(replay.norms / bounds))
+
+
+def _share_of_stds(replay: _Replay) -> float:
+    bounds = theory.std_sum_bound(replay.rounds, replay.information)
+    return float(np.max(np.cumsum(replay.stds) / bounds))
+
+
+def _within_assumptions(world: FiniteProblem) -> bool:
+    """k(x, x) ≤ 1 and ‖f‖_k ≤ B; the norm is at least what a ridge leaves of it."""
+    model = world.model
+    K = np.asarray(model.kernel(model.arms))
+    f = world.truth - np.asarray(model.mean)
+    norm = math.sqrt(max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f))))
+    bound = model.norm_bound or 0.0
+    return float(K.diagonal().max()) <= 1.0 + ROUNDING and norm <= bound * (1.0 + ROUNDING)
+
+
+# --- what holds with high probability -----------------------------------------------------
+
+
+def _bands(cells: _Cells) -> Verdict:
+    """Theorem 2 at δ, or Lemma 6 at δ/2; with I_t, with which the band is narrower than with γ_t."""
+    chance = cells.delta if cells.algorithm == "igp-ucb" else cells.delta / 2.0
+    shares = []
+    for replay in cells.replays:
+        widths = _widths(replay, replay.information, chance)
+        shares.append(float(np.max(replay.band / widths)))
+    text = "Theorem 2: |μ_{t−1}(x) − f(x)| ≤ β_t σ_{t−1}(x) for all arms and rounds at once"
+    if cells.algorithm == "gp-ts":
+        text = "Lemma 6: |μ_{t−1}(x) − f(x)| ≤ v_t σ_{t−1}(x), E^f(t), for all arms and rounds at once"
+    text += ", with the information gained in place of γ"
+    return _with_probability(text, cells.used(shares), chance, cells.size)
+
+
+def _widths(replay: _Replay, gamma: Gamma, delta: float) -> Floats:
+    model = replay.world.model
+    norm_bound = model.norm_bound or 0.0
+    noise_bound = model.noise_bound or 0.0
+    return theory.confidence_width(replay.rounds, gamma, norm_bound, noise_bound, delta)
+
+
+def _certified(replay: _Replay) -> Gamma:
+    """γ as the learners with gain = "greedy" use it."""
+    model = replay.world.model
+    return information.GreedyGrowth(
+        kernel=model.kernel,
+        candidates=model.arms,
+        noise_variance=model.noise_variance,
+        horizon=len(replay.stds),
+    )
+
+
+def _igp_ucb(cells: _Cells) -> Iterator[Verdict]:
+    """Appendix D: the regret of a round, wherever the band holds, and Theorem 3."""
+    round_shares = []
+    total_shares = []
+    for replay, total in zip(cells.replays, cells.regret, strict=True):
+        gamma = _certified(replay)
+        widths = _widths(replay, gamma, cells.delta)
+        regrets = np.diff(total, prepend=0.0)
+        inside = np.maximum.accumulate(replay.band / widths) <= 1.0
+        allowed = 2.0 * widths * replay.stds
+        round_shares.append(float(np.max(np.where(inside, regrets / allowed, 0.0))))
+        curve = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
+        total_shares.append(float(np.max(total / curve)))
+    found = cells.used(round_shares)
+    text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
+    yield _always(text, found, f"{found.worst}; {cells.size}")
+    text = "Theorem 3: R_T ≤ 2β_T √(4(T + 2)γ_T), for every prefix"
+    yield _with_probability(text, cells.used(total_shares), cells.delta, cells.size)
+
+
+def _gp_ts(cells: _Cells) -> Iterator[Verdict]:
+    """Lemma 13, from which Theorem 4 follows, with all arms as D_t: |D_t| is their number n."""
+    delta = cells.delta
+    shares = []
+    for replay, total in zip(cells.replays, cells.regret, strict=True):
+        rounds = replay.rounds.astype(np.float64)
+        B = replay.world.model.norm_bound or 0.0
+        arms = len(replay.world.arms)
+        v = _widths(replay, _certified(replay), delta / 2.0)
+        c = v * (1.0 + np.sqrt(2.0 * np.log(arms * rounds**2)))  # Lemma 5 with D' = D_t
+        p = theory.ANTI_CONCENTRATION
+        exploration = 11.0 * c / p * np.cumsum(replay.stds)
+        constant = (2.0 * B + 1.0) * math.pi**2 / 6.0
+        azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
+        shares.append(float((total / (exploration + constant + azuma))[-1]))
+    text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
+    yield _with_probability(text, cells.used(shares), delta, cells.size)
+
+
+# --- verdicts ----------------------------------------------------------------------------
+
+
+def _always(text: str, found: _Used, evidence: str) -> Verdict:
+    return Verdict(text, word_if(not found.failed), evidence)
+
+
+def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdict:
+    """A statement that may fail with probability δ, by the exact binomial tails."""
+    failed = found.failed
+    tails = failure_tails(failed, len(found.seeds), delta)
+    word = tails.word()
+    side = f"so few failures would have probability {significant(tails.as_few, 2)}"
+    if tails.as_many < tails.as_few:
+        side = f"so many failures would have probability {significant(tails.as_many, 2)}"
+    evidence = (
+        f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
+        f"{side}"
+    )
+    if word == "undecided" and not failed:
+        needed = trials_needed(delta)
+        evidence += f"; too few seeds to decide, {needed} without a failure would"
+    return Verdict(f"{text} (probability 1 − δ)", word, evidence)

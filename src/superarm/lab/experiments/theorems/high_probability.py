@@ -1,0 +1,213 @@
+"""Theorems on the regret of one seed that hold with high probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from superarm.core import Floats, Gamma
+from superarm.core.errors import InputError
+from superarm.kernels.lipschitz import lipschitz_of_kernel
+from superarm.lab import theory
+from superarm.lab.experiments.statements.judging import EXACT_POSTERIORS
+from superarm.lab.problems import Codependency
+from superarm.lab.results.bounds import Bound
+from superarm.models import Model
+from superarm.models.worlds import World
+from superarm.policies.published import gamma_for
+from superarm.rules import information
+
+from .cases import NoBoundError, Options, Shared
+
+_MOST_ARRIVALS = 5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
+
+
+class _Case(NamedTuple):
+    """One seed of a run, as a theorem sees it."""
+
+    problem: str
+    model: Model
+    features: Floats  # of the first round's arms, (n, d)
+    options: Options  # of the policy, with their defaults
+    budget: int  # most arms chosen in a round of the run
+    world: World
+    arrivals: Sequence[Floats]  # contexts of every round, where arms change; none where γ takes long
+
+    @property
+    def most_arms(self) -> int:
+        """M: the most arms that any round offers."""
+        most = self.model.most_arms
+        if most is None and self.model.arms is not None:
+            most = len(self.model.arms)
+        if most is None:
+            raise NoBoundError("the problem does not state most_arms, which the theorem needs")
+        return most
+
+    @property
+    def gamma(self) -> Gamma:
+        gain = self.options.get("gain", "growth")
+        if gain == "realised":
+            raise NoBoundError(
+                "its widths use the information actually gained; the theorem uses the largest possible"
+            )
+        return cast(Gamma, gamma_for(self.model, gain))
+
+    @property
+    def norm_bound(self) -> float:
+        """B, as the model states it."""
+        return self._stated(self.model.norm_bound)
+
+    @property
+    def noise_bound(self) -> float:
+        """R, as the model states it."""
+        return self._stated(self.model.noise_bound)
+
+    def _stated(self, value: float | None) -> float:
+        if value is None or self.model.gain is None:
+            raise NoBoundError("the problem does not state B, R and γ, which the theorem needs")
+        return value
+
+
+class _Theorem(NamedTuple):
+    label: str
+    source: str
+    curve: Callable[[Floats, _Case], Floats]
+
+
+def by_theorem(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+    """Averaged over the run's seeds; assumptions that the run does not meet are named."""
+    theorem = THEOREMS[name]
+    run = shared.run
+    experiment = shared.experiment
+    values = []
+    unmet: list[str] = []
+    budget = max(int(run.choices(policy, 0, seed).shape[1]) for seed in run.seeds)
+    for seed in run.seeds:
+        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
+        features = world.offer(1).arms.features
+        changing = world.model.arms is None and run.rounds * budget <= _MOST_ARRIVALS
+        steps = range(1, run.rounds + 1) if changing else ()
+        arrivals = [world.offer(step).arms.features for step in steps]
+        case = _Case(
+            str(experiment.problem["name"]), world.model, features, given, budget, world, arrivals
+        )
+        largest = _largest_variance(case)
+        if largest > 1.0 + 1e-9:
+            raise NoBoundError(f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1")
+        values.append(theorem.curve(shared.rounds, case))
+        unmet = unmet or list(_unmet(name, case))
+    assumes = theorem.source
+    label = theorem.label
+    if unmet:
+        assumes += f". Drawn although the run does not meet these assumptions: {'; '.join(unmet)}"
+        label += " (assumptions not met)"
+    return Bound(label, shared.rounds, np.mean(values, axis=0), assumes)
+
+
+def _largest_variance(case: _Case) -> float:
+    return float(np.max(case.model.kernel.diag(case.features)))
+
+
+def _igp_ucb(rounds: Floats, case: _Case) -> Floats:
+    norm = case.norm_bound
+    noise = case.noise_bound
+    return theory.regret_bound_igp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+
+
+def _gp_ts(rounds: Floats, case: _Case) -> Floats:
+    norm = case.norm_bound
+    noise = case.noise_bound
+    if case.options["mode"] != "joint" or not case.options["scaled"]:
+        raise NoBoundError("the theorem needs joint samples, scaled by v_t")
+    try:
+        lipschitz = lipschitz_of_kernel(case.model.kernel)
+    except InputError as error:
+        raise NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
+    return theory.regret_bound_gp_ts(
+        rounds,
+        case.gamma,
+        norm,
+        noise,
+        case.options["delta"],
+        lipschitz=lipschitz,
+        side=float(np.ptp(case.features, axis=0).max()),
+        dimension=case.features.shape[1],
+    )
+
+
+def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
+    norm = case.norm_bound
+    noise = case.model.noise_variance
+    return theory.regret_bound_gp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+
+
+def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
+    model = case.model
+    if not model.oracle.deterministic:
+        raise NoBoundError("its oracle is random: the theorem needs one that always keeps its promise")
+    gamma: Gamma
+    if case.arrivals:
+        gains = information.arriving_information_gain(
+            model.kernel, case.arrivals, case.budget, model.noise_variance
+        )
+
+        def gamma(count: float) -> float:
+            return 2.0 * float(gains[int(count) // case.budget])  # greedy reaches half at least
+    else:
+        if model.gain is None:
+            raise NoBoundError("the problem does not state γ, which the theorem needs")
+        gamma = case.gamma
+    return theory.regret_bound_oclok_ucb(
+        rounds,
+        gamma,
+        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
+        noise_variance=model.noise_variance,
+        lipschitz=model.reward.lipschitz,
+        most_arms=case.most_arms,
+        budget=case.budget,
+        delta=case.options["delta"],
+    )
+
+
+def _unmet(name: str, case: _Case) -> Iterator[str]:
+    """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
+    if case.options["posterior"] not in EXACT_POSTERIORS:
+        yield f"the exact posterior (here it is {case.options['posterior']})"
+    if case.options.get("gain") != "greedy" and not case.arrivals:  # which are certified
+        yield "a proven bound on γ (here the experiment's γ, which is not proven)"
+    if name == "oclok-ucb":
+        if case.options["stepwise"]:
+            yield "arms chosen all at once (here one after the other)"
+        if case.problem not in ("gp-function", "codependency"):
+            yield "f drawn from the learner's Gaussian process (here it is not)"
+        elif isinstance(case.world, Codependency) and not case.world.is_known:
+            yield "a learner with the kernel of f (here it has another)"
+        elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
+            yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
+        return
+    if case.problem != "rkhs-function":
+        yield "‖f‖ ≤ B (here B is an estimate)"
+    if name == "gp-ucb":
+        yield "noise that never exceeds √λ (here it is Gaussian)"
+        yield "β_t with γ_t (here with γ_{t−1})"
+    elif not np.isclose(case.model.noise_variance, theory.theory_noise_variance(case.model.horizon)):
+        yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
+    if name == "gp-ts" and case.options["decision_set"] == "all":
+        yield "samples on the grids D_t of section 4.2 (here on all arms)"
+
+
+_KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
+_OPTIMIZATION = "“Gaussian Process Optimization in the Bandit Setting” (2010)"
+THEOREMS = {
+    "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
+    "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
+    "gp-ucb": _Theorem("GP-UCB bound", f"Theorem 3 of {_OPTIMIZATION}", _gp_ucb),
+    "oclok-ucb": _Theorem(
+        "O'CLOK-UCB bound",
+        "Theorem 1 of “Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "
+        "Processes” (2022), with λ* of the prior",
+        _oclok_ucb,
+    ),
+}

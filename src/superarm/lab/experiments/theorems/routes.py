@@ -1,0 +1,84 @@
+"""The Bayesian bound on routes: Theorem 3.2 of sandberg2025bayesian, for any widths."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superarm.lab import theory
+from superarm.lab.experiments.statements.judging import EXACT_POSTERIORS
+from superarm.lab.results.bounds import Bound
+from superarm.lab.results.roads import schedule_of
+from superarm.rules import BayesianGPUCB
+
+from .cases import NO_THEOREM, NoBoundError, Options, Shared
+
+ROUTE_POLICIES = ("route-ucb", "route-bucb", "route-ts", "route-greedy", "route-rule")
+ROUTE_NOTE = (
+    "Bounds on routes are ours: they follow the proof of Theorem 3.2 of “Bayesian Analysis of "
+    "Combinatorial Gaussian Process Bandits” (2025), for any widths and for rectified regret. They "
+    "bound the mean over truths drawn from the model. λ* is that of the prior, γ an upper bound, and K "
+    "the longest route driven."
+)
+
+
+def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+    """Theorem 3.2 itself covers none, as regret is rectified; the bound of any widths does."""
+    # Refused: other rules, and whatever makes the posterior not that of the truth's own prior.
+    problem = shared.experiment.problem
+    posterior = given["posterior"]
+    assumed = problem.get("model_lengthscale")
+    true = problem.get("lengthscale", 1.0)
+    for refused, reason in (
+        (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
+        (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
+        (assumed not in (None, true), "the model’s lengthscale is not that of the truth"),
+        (_differs(problem), "the model’s kernels are not those of the truth"),
+        (posterior == "independent", "edges are treated as independent, which they are not"),
+        (
+            posterior not in EXACT_POSTERIORS,
+            "the posterior is approximate: the theorems need the exact one",
+        ),
+        (given["routing"] != "rectified", "it minimises energy less the height potential"),
+        (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
+        (name == "route-greedy", NO_THEOREM["gp-greedy"]),
+        (name == "route-rule", "no theorem implemented here covers custom rules"),
+        (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
+    ):
+        if refused:
+            raise NoBoundError(reason)
+    arms = shared.on_routes["arms"]
+    steps = range(1, shared.run.rounds + 1)
+    # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
+    schedule = schedule_of(shared.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
+    widths = np.array([schedule.width(step, lambda count: 0.0) for step in steps])
+    values = theory.bayesian_regret_bound_of_widths(widths, rectified=True, **shared.on_routes)
+    whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
+    assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
+    assumes += _why_not_theorem(name, given)
+    drawn = values[shared.rounds.astype(np.intp) - 1]
+    return Bound(f"bound of {policy}", shared.rounds, drawn, assumes)
+
+
+def _differs(problem: Options) -> bool:
+    """Whether the model has other feature kernels than the truth."""
+    defaults = {"graph_lengthscales": None, "feature_lengthscales": None, "graph_share": 0.5}
+    for name, default in defaults.items():
+        assumed = problem.get(f"model_{name}")
+        if assumed is not None and assumed != problem.get(name, default):
+            return True
+    return False
+
+
+def _why_not_theorem(name: str, given: Options) -> str:
+    """Why Theorem 3.2 itself does not cover a route policy."""
+    reasons = []
+    if name == "route-ts" and given["mode"] != "joint":
+        reasons.append("arms are sampled one by one: the theorem needs joint samples")
+    if name == "route-bucb" and given["omega"] <= 1.0:
+        reasons.append(f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
+    elif name == "route-bucb" and given["xi"] <= given["omega"]:
+        reasons.append(f"xi = {given['xi']:g} is not above omega, as the theorem needs")
+    if name == "route-ucb" and given["scale"] != 1.0:
+        reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
+    reasons.append("regret is rectified: the theorem is about sums of f itself")
+    return "; and because ".join(reasons)

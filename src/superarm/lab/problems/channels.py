@@ -1,0 +1,73 @@
+"""Channels matched with users, another set of users in every round.
+
+The first example of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes*
+(2022), section 2.3. An arm is a user on a channel with context x = (distance to the mast, how busy the
+channel is, how the user's device suits it), all in [0, 1]; what it carries is, on average,
+f(x) = (1 − x₁²)(1 − 0.8 x₂)·x₃^{½}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Offer
+from superarm.core.graphs import Pairs
+from superarm.core.inputs import as_count, as_noise_std, as_number
+from superarm.core.registry import register
+from superarm.core.streams import Streams
+from superarm.models.worlds import store
+from superarm.oracles import Matching
+
+from .changing import ChangingArms, arrivals, most_arrivals
+
+
+@register("problem", "channels")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Channels(ChangingArms):
+    """Each of a few channels serves one of the users who arrive; the reward is the sum."""
+
+    channels: int = 5
+    """How many channels there are, each for at most one user."""
+    users: int = 20
+    """Mean of the Poisson number of users in a round."""
+    barred: float = 0.3
+    """Share of channels that a user's device cannot use."""
+    noise_std: float = 0.1
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        store(self, horizon=as_count(self.horizon, "horizon"))
+        store(self, channels=as_count(self.channels, "channels", 1, 1000))
+        store(self, users=as_count(self.users, "users", self.channels + 1, 10**4))
+        store(self, barred=as_number(self.barred, "barred", 0.0, 0.95))
+        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        most_arms = self.channels * most_arrivals(self.users)
+        store(self, model=self._told(Matching(pairs=self.channels), most_arms))
+        settled = {
+            "data": "synthetic users and channels; the paper describes the problem but does not run it",
+            "users": f"a Poisson number, drawn again until it is above {self.channels}",
+            "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
+            "not offered",
+        }
+        store(self, settled=settled)
+
+    def offer(self, step: int) -> Offer:
+        rng = self._streams.at(step)
+        users = arrivals(rng, self.users, self.channels)
+        shape = users, self.channels
+        distance, busy = np.sqrt(rng.random((users, 1))), rng.random((1, self.channels))
+        context = np.broadcast_arrays(distance, busy, rng.random(shape))
+        open_pairs = rng.random(shape) >= self.barred
+        open_pairs[0, 0] = True  # there is always something to choose
+        user, channel = np.nonzero(open_pairs)
+        features = np.stack([each[user, channel] for each in context], axis=1)
+        ids = [(step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)]
+        arms = Arms(ids=ids, features=features)
+        return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
+
+    def means(self, offer: Offer) -> Floats:
+        distance, busy, suits = offer.arms.features.T
+        outcomes: Floats = (1.0 - distance**2) * (1.0 - 0.8 * busy) * np.sqrt(suits)
+        return outcomes

@@ -1,0 +1,143 @@
+"""Tasks arrive, workers near them are offered, five are sent.
+
+Simulation I of Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes
+(2022). An arm is a worker-task pair with context x = (distance/√½, easiness of the task, battery), all
+in [0, 1]; its expected outcome is f(x) = exp(−x₁²/(2·0.4²))·√(x₂x₃). New arms come each round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Ints, Offer, Rng
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_count, as_noise_std, require_choice
+from superarm.core.registry import register
+from superarm.core.streams import Streams, stream
+from superarm.lab.datasets import load_tokyo_checkins
+from superarm.models.worlds import store
+from superarm.oracles import TopK
+from superarm.rewards import LogSum
+
+from .changing import ChangingArms, most_arrivals
+from .sources import from_source
+
+REACH_SQUARED = 0.5  # square of how far a worker may be from the task, in a city of side 1
+DISTANCE_SCALE = 0.4
+
+_COUNTING = {
+    "in reach": "the number of workers in reach of the task is Poisson; they are drawn from the "
+    "places in reach",
+    "in the city": "the number of workers in the whole city is Poisson; those out of reach are "
+    "then dropped",
+}
+
+
+def expected_outcome(contexts: Floats) -> Floats:
+    """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
+    near = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2))
+    return near * np.sqrt(contexts[:, 1] * contexts[:, 2])
+
+
+@register("problem", "crowdsourcing")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Crowdsourcing(ChangingArms):
+    """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
+
+    workers: int = 100
+    """Mean of the Poisson number of workers."""
+    k: int = 5
+    """How many workers a task needs."""
+    noise_std: float = 0.1
+    counting: str = "in reach"
+    """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
+    source: str = "auto"
+    _places: Floats = field(init=False, repr=False)
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon")
+        as_count(self.k, "k")
+        as_count(self.workers, "workers", 1, 100_000)
+        require_choice(self.counting, "counting", tuple(_COUNTING))
+        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        if self.workers <= self.k:
+            raise InputError(
+                f"workers is {self.workers} and k is {self.k}; on average more workers must come "
+                "than a task needs"
+            )
+        places = from_source(self.source, _tokyo, _synthetic_city)
+        most_arms = most_arrivals(self.workers)
+        store(self, model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
+        settled = {
+            "data": places.origin,
+            "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
+            f"and at most M = {most_arms} workers are on offer",
+            "task": "place and easiness uniform; redrawn where no known place is in reach",
+            "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
+            "value": "ln(1 + Σ f): regret is measured on expected outcomes",
+        }
+        store(self, settled=settled, _places=places.at)
+
+    def offer(self, step: int) -> Offer:
+        rng = self._streams.at(step)
+        squares, chosen = self._arrivals(rng)
+        contexts = np.empty((len(chosen), 3))
+        # A square just under ½ may round to a distance just over 1.
+        contexts[:, 0] = np.minimum(np.sqrt(squares[chosen] / REACH_SQUARED), 1.0)
+        contexts[:, 1] = rng.random()
+        contexts[:, 2] = rng.random(len(chosen))
+        first = step * most_arrivals(self.workers)  # ids are never used again in another round
+        return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
+
+    def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
+        """Squared distances of all places to a new task, and the places of the workers."""
+        while True:
+            offsets = self._places - rng.random(2)
+            squares: Floats = np.einsum("ij,ij->i", offsets, offsets)
+            count = int(rng.poisson(self.workers))
+            if self.counting == "in reach":
+                near = np.flatnonzero(squares < REACH_SQUARED)
+                if len(near) == 0:
+                    continue
+                chosen = near[rng.integers(len(near), size=count)]
+            else:
+                chosen = rng.integers(len(squares), size=count, dtype=np.intp)
+                chosen = chosen[squares[chosen] < REACH_SQUARED]
+            if self.k < len(chosen) <= most_arrivals(self.workers):
+                return squares, chosen
+
+    def means(self, offer: Offer) -> Floats:
+        return expected_outcome(offer.arms.features)
+
+
+class _Places(NamedTuple):
+    at: Floats  # where workers may be, (n, 2), in the unit square
+    origin: str
+
+
+def _tokyo() -> _Places:
+    places = _to_unit_square(load_tokyo_checkins())
+    told = f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    return _Places(places, told)
+
+
+@cache
+def _synthetic_city() -> _Places:
+    """Twelve centres of different weight near the middle: the same city for every seed."""
+    rng = stream(0, "made-city", 0)
+    centres = rng.normal(0.5, 0.18, size=(12, 2))
+    spreads = rng.uniform(0.03, 0.12, size=12)
+    homes = rng.choice(12, size=8000, p=rng.dirichlet(np.ones(12)))
+    places = centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2))
+    return _Places(_to_unit_square(places), "8000 places around twelve centres, synthetic data")
+
+
+def _to_unit_square(places: Floats) -> Floats:
+    low, high = places.min(axis=0), places.max(axis=0)
+    scaled: Floats = (places - low) / np.where(high > low, high - low, 1.0)
+    return scaled

@@ -1,0 +1,71 @@
+"""A synthetic landscape with a few hills: something to watch a policy learn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Rng
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_count, as_noise_std
+from superarm.core.registry import register
+from superarm.core.streams import stream
+from superarm.kernels import SquaredExponential
+from superarm.models import Model
+from superarm.oracles import TopK
+
+from .finite import FiniteProblem
+
+
+@register("problem", "landscape")
+def landscape(
+    *,
+    seed: int,
+    horizon: int,
+    side: int = 32,
+    k: int = 3,
+    hills: int = 7,
+    lengthscale: float = 0.15,
+    noise_std: float = 0.1,
+) -> FiniteProblem:
+    """Hills and hollows on a ``side`` × ``side`` grid of [0, 1]²; ``k`` places are tried in a round.
+
+    Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
+    model's prior (variance 1) is about right, although the heights were not drawn from it.
+    """
+    as_count(horizon, "horizon")
+    as_count(k, "k")
+    as_count(hills, "hills", 1, 1000)
+    as_count(side, "side", 2, 300)
+    noise_std = as_noise_std(noise_std)
+    if k > side * side:
+        raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")
+    axis = np.linspace(0.0, 1.0, side)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    arms = Arms.numbered(points)
+    return FiniteProblem(
+        arms=arms,
+        truth=_heights(points, hills, stream(seed, "truth", 0)),
+        noise_std=noise_std,
+        model=Model(
+            kernel=SquaredExponential(lengthscale=lengthscale),
+            noise_variance=noise_std**2,
+            oracle=TopK(k=k),
+            horizon=horizon,
+            arms=arms.features,
+            noise_bound=noise_std,
+            gain={"name": "squared-exponential", "dimension": 2},
+            most_arms=len(arms),
+        ),
+        settled={"landscape": f"{hills} hills and hollows drawn from the seed, not from the model"},
+    )
+
+
+def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
+    centres = rng.uniform(0.05, 0.95, (hills, 2))
+    widths = rng.uniform(0.08, 0.22, hills)
+    signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0) * rng.uniform(0.5, 1.0, hills)
+    squares = ((points[:, None, :] - centres) ** 2).sum(axis=2)
+    heights = (signs * np.exp(-0.5 * squares / widths**2)).sum(axis=1)
+    spread = heights.std()
+    scaled: Floats = (heights - heights.mean()) / (spread if spread > 0.0 else 1.0)
+    return scaled

@@ -1,0 +1,229 @@
+"""Synthetic functions on points of the unit cube: On Kernelized Multi-armed Bandits (2017).
+
+Figures 1, 2 and 3. Each seed draws its own points and, except for benchmark functions, its own
+function. One point is chosen in each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Covariance, Floats, Rng
+from superarm.core.inputs import as_count, as_positive, require_choice
+from superarm.core.registry import build, register
+from superarm.core.streams import stream
+
+from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
+
+
+class Benchmark(NamedTuple):
+    """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
+
+    formula: str  # what exactly is maximised, in words
+    function: Callable[[Floats], Floats]  # values at points of the original domain, (n, d) → (n,)
+    box: tuple[tuple[float, float], ...]  # the least and the greatest value of each coordinate
+
+    def __call__(self, points: Floats) -> Floats:
+        """Values at points of the unit cube, (n, d) → (n,)."""
+        lower, upper = np.array(self.box).T
+        return self.function(lower + (upper - lower) * points)
+
+
+def _rosenbrock(x: Floats) -> Floats:
+    return 10.0 - 100.0 * (x[:, 1] - x[:, 0] ** 2) ** 2 - (1.0 - x[:, 0]) ** 2
+
+
+def _branin(x: Floats) -> Floats:
+    curve = x[:, 1] - 5.1 / (4.0 * np.pi**2) * x[:, 0] ** 2 + 5.0 / np.pi * x[:, 0] - 6.0
+    return -(curve**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x[:, 0]) + 10.0)
+
+
+_HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
+_HARTMANN_3 = (
+    np.array([[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]),
+    1e-4 * np.array([[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]),
+)
+_HARTMANN_6 = (
+    np.array(
+        [
+            [10.0, 3.0, 17.0, 3.5, 1.7, 8.0],
+            [0.05, 10.0, 17.0, 0.1, 8.0, 14.0],
+            [3.0, 3.5, 1.7, 10.0, 17.0, 8.0],
+            [17.0, 8.0, 0.05, 10.0, 0.1, 14.0],
+        ]
+    ),
+    1e-4
+    * np.array(
+        [
+            [1312, 1696, 5569, 124, 8283, 5886],
+            [2329, 4135, 8307, 3736, 1004, 9991],
+            [2348, 1451, 3522, 2883, 3047, 6650],
+            [4047, 8828, 8732, 5743, 1091, 381],
+        ]
+    ),
+)
+
+
+def _hartmann(x: Floats, A: Floats, P: Floats) -> Floats:
+    values: Floats = np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)) @ _HARTMANN_WEIGHTS
+    return values
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "rosenbrock": Benchmark(
+        formula="Rosenbrock as in Azimi et al.: maximise 10 − 100(y − x²)² − (1 − x)² on [0, 1]²",
+        function=_rosenbrock,
+        box=((0.0, 1.0),) * 2,
+    ),
+    "branin": Benchmark(
+        formula="minus Branin on [−5, 10] × [0, 15], scaled to the unit square",
+        function=_branin,
+        box=((-5.0, 10.0), (0.0, 15.0)),
+    ),
+    "hartmann3": Benchmark(
+        formula="Hartmann in 3 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]³",
+        function=lambda x: _hartmann(x, *_HARTMANN_3),
+        box=((0.0, 1.0),) * 3,
+    ),
+    "hartmann6": Benchmark(
+        formula="Hartmann in 6 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]⁶",
+        function=lambda x: _hartmann(x, *_HARTMANN_6),
+        box=((0.0, 1.0),) * 6,
+    ),
+}
+
+
+@register("problem", "rkhs-function")
+def rkhs_function(
+    *,
+    seed: int,
+    horizon: int,
+    arms: int = 100,
+    dimension: int = 1,
+    kernel: str = "squared-exponential",
+    lengthscale: float = 0.2,
+    nu: float = 2.5,
+    noise_fraction: float = 0.01,
+    regularisation: str = "noise",
+) -> FiniteProblem:
+    """A function of the kernel's Hilbert space (On Kernelized Multi-armed Bandits (2017), Figure 1).
+
+    A draw y ~ N(0, K) is smoothed: α = (K + λ₀I)⁻¹y with λ₀ = ``noise_fraction``·range(y),
+    and f = Kα, whose norm is exactly B = √(αᵀKα).
+    """
+    domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
+    fraction = as_positive(noise_fraction, "noise_fraction")
+    drawn = gaussian_draw(domain.K, domain.rng)
+    alpha = representer(domain.K, fraction * float(np.ptp(drawn)), drawn)
+    told = f"posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, λ₀ = {fraction:g}·range(y)"
+    return _problem(domain, domain.K @ alpha, told, fraction, regularisation, horizon, alpha)
+
+
+@register("problem", "gp-function")
+def gp_function(
+    *,
+    seed: int,
+    horizon: int,
+    arms: int = 100,
+    dimension: int = 1,
+    kernel: str = "squared-exponential",
+    lengthscale: float = 0.2,
+    nu: float = 2.5,
+    noise_fraction: float = 0.01,
+    regularisation: str = "noise",
+) -> FiniteProblem:
+    """A draw f of the Gaussian process itself (On Kernelized Multi-armed Bandits (2017), Figure 2).
+
+    Such an f lies outside the Hilbert space of an infinite set; B is the norm of its smoothed
+    version, α = (K + R²I)⁻¹f.
+    """
+    domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
+    truth = gaussian_draw(domain.K, domain.rng)
+    return _problem(domain, truth, "a draw f ~ N(0, K)", noise_fraction, regularisation, horizon)
+
+
+@register("problem", "benchmark-function")
+def benchmark_function(
+    *,
+    seed: int,
+    horizon: int,
+    function: str = "rosenbrock",
+    arms: int | None = None,
+    kernel: str = "squared-exponential",
+    lengthscale: float = 0.2,
+    nu: float = 2.5,
+    noise_fraction: float = 0.01,
+    regularisation: str = "noise",
+) -> FiniteProblem:
+    """A well-known test function (On Kernelized Multi-armed Bandits (2017), Figure 3).
+
+    Arms are uniform points of its domain, scaled to the unit cube, where the learner's kernel lives;
+    the function does not depend on the kernel. ``arms`` is 100 per dimension unless given;
+    ``function`` is one of ``BENCHMARKS``.
+    """
+    require_choice(function, "function", tuple(BENCHMARKS))
+    benchmark, dimension = BENCHMARKS[function], len(BENCHMARKS[function].box)
+    count = 100 * dimension if arms is None else arms
+    domain = _Domain.draw(seed, count, dimension, kernel, lengthscale, nu)
+    truth, told = benchmark(domain.points), benchmark.formula
+    return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
+
+
+class _Domain(NamedTuple):
+    """Where a function lives."""
+
+    points: Floats  # uniform, (n, d)
+    kernel: Covariance
+    K: Floats
+    gain: Mapping[str, Any]  # the growth rate of γ for this kernel, with constant 1
+    rng: Rng  # the stream of the truth, for what comes next
+
+    @classmethod
+    def draw(
+        cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float
+    ) -> _Domain:
+        as_count(arms, "arms", 2, 16_000)  # their covariances are dense: 2 GB
+        as_count(dimension, "dimension", 1, 1000)
+        require_choice(kernel, "kernel", ("squared-exponential", "matern"))
+        more = {"nu": nu} if kernel == "matern" else {}
+        covariance: Covariance = build("kernel", {"name": kernel, "lengthscale": lengthscale, **more})
+        gain = {"name": kernel, **more, "dimension": dimension}
+        rng = stream(seed, "truth", 0)
+        points = rng.random((arms, dimension))
+        return cls(points, covariance, covariance(points), gain, rng)
+
+
+def _problem(
+    domain: _Domain,
+    truth: Floats,
+    function: str,
+    noise_fraction: float,
+    regularisation: str,
+    horizon: int,
+    alpha: Floats | None = None,
+) -> FiniteProblem:
+    """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
+    noise_variance = as_positive(noise_fraction, "noise_fraction") * float(np.ptp(truth))
+    norm = "exact for f = Kα"
+    if alpha is None:
+        norm = "with α = (K + R²I)⁻¹f"
+        alpha = representer(domain.K, noise_variance, truth)
+    return kernelized_problem(
+        arms=Arms.numbered(domain.points),
+        truth=truth,
+        kernel=domain.kernel,
+        norm_bound=float(hilbert_norm(domain.K, alpha)),
+        noise_variance=noise_variance,
+        gain=domain.gain,
+        regularisation=regularisation,
+        horizon=horizon,
+        settled={
+            "function": function,
+            "rkhs norm": f"B² = αᵀKα, {norm} (fᵀKf, as printed, is a misprint)",
+            "noise": f"Gaussian, variance R² = {noise_fraction:g} of the function's range",
+            "information gain": "the kernel's growth rate with constant 1",
+        },
+    )

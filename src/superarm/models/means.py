@@ -1,0 +1,33 @@
+"""Prior means of numbered arms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.core.inputs import as_count, as_numbers, as_vector, read_only
+from superarm.core.registry import register
+
+
+@register("mean", "by-number")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ByNumber:
+    """A prior mean for numbered arms: ``values[i]`` where ``column`` of the features holds i.
+
+    >>> import numpy as np
+    >>> ByNumber(values=[0.5, 2.0])(np.array([[1.0, 7.0]]))
+    array([2.])
+    """
+
+    values: Floats
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", read_only(as_vector(self.values, "values")))
+        object.__setattr__(self, "column", as_count(self.column, "column", 0))
+
+    def __call__(self, rows: Floats) -> Floats:
+        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
+        return np.asarray(self.values[numbers])

@@ -1,0 +1,361 @@
+"""An electric vehicle travels between two roads again and again.
+
+Section 4 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025). An arm is a
+road segment; a super arm is a route; the reward of an arm is the energy it costs, Wh, to be minimised.
+The expected energies f are one draw from the traveller's own prior.
+
+=================  ====================================================================
+``f``              expected energy of each edge, (n,); negative where more is won back
+``w``              E[max(0, N(f, ς²))], (n,): the rectified costs by which regret is measured
+``Δh``             what each edge changes in the height potential, Wh
+=================  ====================================================================
+
+A sampled f has cycles of negative cost, so that "the best route under f" is undefined. Regret is
+that of the rectified costs, as there. ``reduced_regret`` is the same with f − Δh in place of
+f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
+
+With ``switch_cost``, roads that were not part of the previous route cost more (``Switch``), and a round
+is worth Σw plus that. The first trip pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
+from superarm.core.capabilities import Metric, Unending
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.inputs import as_number, as_positive, read_only, require_choice
+from superarm.core.normal import rectified_mean
+from superarm.core.registry import register
+from superarm.core.streams import Streams, stream
+from superarm.kernels import LARGEST_DRAW, Constant, Periodic, PriorRoot, Temporal, prior_root
+from superarm.models.worlds import GaussianNoise, Scored, store
+from superarm.movement import Switch
+from superarm.movement.switching import previous_positions
+from superarm.oracles import Trip
+from superarm.rewards import total
+from superarm.roads.energy.vehicle import Recuperation
+
+from .conditions import TRIPS_PER_DAY, Conditions, RushHours
+from .road_models import (
+    EQUAL_KERNELS,
+    MEASURES,
+    FeatureKernels,
+    RoadProblem,
+    as_feature_kernels,
+    load_roads,
+    road_arms,
+    road_kernel,
+    with_conditions,
+)
+
+_TRIES = 100
+_SWITCHING = {
+    "route_changes": Metric("route changes", better="down"),
+    "new_edges": Metric("new edges", better="down"),
+    "switching_cost": Metric("switching cost per trip", "Wh", "per round", "down"),
+    "total_cost": Metric("energy and switching per trip", "Wh", "per round", "down"),
+}
+"""What is measured where changing the route costs."""
+
+
+class _Costs(NamedTuple):
+    """One way of making costs positive, and its best route while all roads are open."""
+
+    weights: Floats
+    best: float
+
+
+@register("problem", "navigation")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
+    """Learn the route of least energy from ``start`` to ``goal``."""
+
+    network: str | None = None
+    """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
+    edges: int = 2000
+    """About how many edges a generated city has, 200 to 2,000,000."""
+    city_seed: int = 0
+    model_lengthscale: float | None = None
+    """Lengthscale of the model alone, to make it deliberately wrong."""
+    graph_lengthscales: float | Sequence[float] | None = None
+    """Lengthscales of k_f, in the product with the graph kernel: one number, or three for length, speed
+    limit and incline; ``lengthscale`` where left out."""
+    feature_lengthscales: float | Sequence[float] | None = None
+    """Lengthscales of k′_f, which stands alone, likewise."""
+    graph_share: float = 0.5
+    """Share of the prior variance that k_G·k_f has; k′_f has the rest."""
+    model_graph_lengthscales: float | Sequence[float] | None = None
+    """``graph_lengthscales`` of the model alone."""
+    model_feature_lengthscales: float | Sequence[float] | None = None
+    """``feature_lengthscales`` of the model alone."""
+    model_graph_share: float | None = None
+    """``graph_share`` of the model alone."""
+    recuperation: Recuperation = "multiply"
+    closed_roads: float = 0.0
+    """Share of the roads that are closed in a round, redrawn each round."""
+    closed_turns: float = 0.0
+    """Share of the turns that cannot be taken in a round."""
+    on_no_path: Literal["error", "empty"] = "error"
+    """With "error", closures always leave a route; with "empty", a round without one is skipped."""
+    conditions: Sequence[str] = ()
+    """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
+    a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
+    rush_hours: float = 0.0
+    """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
+    day_to_day: float = 0.002
+    """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
+    switch_cost: float | None = None
+    """Wh for every edge that was not part of the previous route; none where left out."""
+    switch_per: Literal["edge", "metre"] = "edge"
+    """Whether ``switch_cost`` is paid per edge or per metre of new edges."""
+    noise_std: float = field(init=False, repr=False)
+    _closures: Streams = field(init=False, repr=False)
+    _conditions: Conditions | None = field(init=False, repr=False)
+    _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("closed_roads", "closed_turns"):
+            if as_number(getattr(self, name), name, 0.0, 1.0) == 1.0:
+                raise InputError(f"{name} is 1, but some must stay open")
+        require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
+        vehicle = self._own_vehicle(self.recuperation)
+        named = self._named(otherwise="city")
+        names = ("uturns", "edges", "city_seed", "elevation", "flat")
+        roads = load_roads(named.network, **{name: getattr(self, name) for name in names})
+        lengthscale = as_positive(self.lengthscale, "lengthscale")
+        known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
+        known = as_positive(known, "model_lengthscale")
+        believed: dict[str, Any] = {"lengthscale": known, "features": self._model_features}
+        self._set_up(roads, named, vehicle, on_no_path=self.on_no_path, **believed)
+        require_choice(self.switch_per, "switch_per", ("edge", "metre"))
+        if self.switch_cost is not None:
+            cost = as_number(self.switch_cost, "switch_cost", 0.0)
+            weights = self.graph.length if self.switch_per == "metre" else None
+            store(self, model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
+        conditions = None
+        if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
+            raise InputError(
+                f'conditions is {self.conditions!r}; give a list, such as [["load"]] with --set'
+            )
+        if self.conditions:
+            conditions = Conditions(
+                names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
+            )
+            store(self, model=with_conditions(self.model, len(self.conditions)))
+        strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
+        as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
+        if strength:  # what a traveller expects who knows of it: half lasts, half comes back every day
+            peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
+            drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
+            store(self, model=replace(self.model, drift=drift))
+        store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
+        store(self, settled=self._settled(), noise_std=float(np.sqrt(self.model.noise_variance)))
+
+    @property
+    def _true_features(self) -> FeatureKernels:
+        return as_feature_kernels(self.graph_lengthscales, self.feature_lengthscales, self.graph_share)
+
+    @property
+    def _model_features(self) -> FeatureKernels:
+        """What the model says of k_f and k′_f: the truth, where nothing else is stated."""
+        true = self._true_features
+        near, alone = self.model_graph_lengthscales, self.model_feature_lengthscales
+        share = self.model_graph_share
+        return as_feature_kernels(
+            true.near if near is None else near,
+            true.alone if alone is None else alone,
+            true.share if share is None else share,
+            prefix="model_",
+        )
+
+    # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
+
+    @cached_property
+    def _root(self) -> PriorRoot:
+        graph = self.graph
+        spread = float(np.std(self.model.energies))
+        # The model's own object, unless its lengthscale is another.
+        variance, scale = (float(self.prior_scale) * spread) ** 2, float(self.lengthscale)
+        kernel = road_kernel(
+            graph,
+            variance,
+            lengthscale=scale,
+            normalisation=self.normalisation,
+            features=self._true_features,
+        )
+        advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
+        return prior_root(kernel, road_arms(graph).features, advice)
+
+    @cached_property
+    def known_costs(self) -> Mapping[str, Floats]:
+        """What a traveller knows of every road, (n,) each: "energy", "travel_time", "length"."""
+        return {"energy": self.model.energies, **self.model.costs}
+
+    @property
+    def energies(self) -> Floats:
+        """f, (n,), without what changes from trip to trip."""
+        normals = stream(self.seed, "truth", 0).standard_normal((1, self._root.normals))
+        return read_only(self._root.times(normals)[0] + self.model.energies)
+
+    @cached_property
+    def _rush(self) -> RushHours | None:
+        if not self.rush_hours:
+            return None
+        std = float(self.prior_scale) * float(np.std(self.model.energies))
+        fast = std * self.graph.speed / self.graph.speed.max()
+        return RushHours(root=self._root, fast=fast, epsilon=self.day_to_day, seed=self.seed)
+
+    def _energies(self, step: int) -> Floats:
+        energies, rush = self.energies, self._rush
+        if self._conditions is not None:
+            energies = energies + self._conditions.extra(step)
+        return energies if rush is None else energies + self.rush_hours * rush.extra(step)
+
+    def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
+        """Rectified and reduced costs of a round; the same for all where nothing changes."""
+        key = step if self._conditions is not None or self.rush_hours else 0
+        known = self._kept.get(key)
+        if known is not None:
+            return known
+        energies, reduction = self._energies(step), self.model.reduction
+        reduced = None if reduction is None else self._costs(energies - reduction)
+        made = self._costs(energies), reduced
+        self._kept.clear()
+        self._kept[key] = made
+        return made
+
+    def _settled(self) -> dict[str, str]:
+        told = {
+            **self._told(),
+            "recuperation": "negative work is multiplied by η⁻"
+            if self.recuperation == "multiply"
+            else "negative work is divided by η⁻, as eq. 8 reads",
+            "kernel": f"prior variance half k_G·k_f and half k′_f; graph Matérn ν = 2, κ = 1, "
+            f"normalised: {self.normalisation}; lengthscale {self.lengthscale:g}",
+            "regret": "rectified with s = ς: E[max(0, N(f, ς²))] along the route",
+        }
+        features, believed = self._true_features, self._model_features
+        if features != EQUAL_KERNELS:
+            told["kernel"] = (
+                f"{features.description}; graph Matérn ν = 2, κ = 1, normalised: "
+                f"{self.normalisation}; lengthscale {self.lengthscale:g} where none is stated"
+            )
+        if believed != features:
+            told["model"] = f"other kernels than the truth: {believed.description}"
+        if len(self.graph) > LARGEST_DRAW:  # worth seconds: what is not exact is told
+            told["truth"] = (
+                "drawn by sparse solves: variances are those of the kernel, covariances are off by at "
+                f"most {self._root.tolerance:.1%} of the largest variance"
+            )
+        if self.closed_roads or self.closed_turns:
+            told["closures"] = (
+                f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
+                "turns are closed" + (", always leaving a route" if self.on_no_path == "error" else "")
+            )
+        if self.rush_hours:
+            told["rush hours"] = (
+                f"peaks at 8:00 and 17:00, with {TRIPS_PER_DAY} trips a day; energies change by "
+                f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
+                f"pattern drifts by ε = {self.day_to_day:g} a trip"
+            )
+        if self.switch_cost is not None:
+            told["switching"] = (
+                f"{self.switch_cost:g} Wh for every {self.switch_per} of a route that was not part of "
+                "the previous one; the first trip pays nothing. Regret counts it for the policy, but "
+                "not for the best route of each round, with which it compares: no sequence of routes "
+                "costs less. Where all rounds are alike, that route never changes, and pays nothing"
+            )
+        if self.conditions:
+            told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
+        return told
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        own = {"reduced_regret": Metric("reduced regret", "Wh", better="down")}
+        return {**MEASURES, **own, **({} if self.switch_cost is None else _SWITCHING)}
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def offer(self, step: int) -> Offer:
+        arms = self._arms
+        if self._conditions is not None:
+            features = np.hstack([arms.features, self._conditions.columns(step)])
+            arms = Arms(ids=arms.ids, features=features)
+        if not (self.closed_roads or self.closed_turns):
+            return Offer(step=step, arms=arms, structure=self.trip)
+        rng = self._closures.at(step)
+        for _ in range(_TRIES):
+            available = rng.random(len(self._arms)) >= self.closed_roads
+            available[[self.trip.start, self.trip.goal]] = True
+            shut = np.flatnonzero(rng.random(len(self.graph.turns)) < self.closed_turns)
+            trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
+            lengths = np.where(available, self.graph.length, np.inf)
+            if self.on_no_path == "empty" or self.cheapest(lengths, trip):
+                return Offer(step=step, arms=arms, available=available, structure=trip)
+        raise InfeasibleError(
+            f"in {_TRIES} tries no route was left with {self.closed_roads:.0%} of the roads and "
+            f"{self.closed_turns:.0%} of the turns closed; close fewer"
+        )
+
+    def means(self, offer: Offer) -> Floats:
+        return self._energies(offer.step)
+
+    truth = means
+
+    def scores(self, offer: Offer) -> Floats:
+        """Minus the rectified costs, by which regret is measured."""
+        return np.negative(self._costs_of(offer.step)[0].weights)
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        costs = self._costs_of(offer.step)[0].weights
+        return total(costs[decision.positions]) + self._switched(offer, decision)
+
+    def _switched(self, offer: Offer, decision: Decision) -> float:
+        """What the decision costs because of the route before."""
+        switch = self.model.switching
+        return 0.0 if switch is None else total(switch.costs(offer)[decision.positions])
+
+    def best(self, offer: Offer) -> Best:
+        """The best route of the round by itself: switching costs are none of its."""
+        return Best(self._best(self._costs_of(offer.step)[0], offer))
+
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        positions = decision.positions
+        energy = float(self.means(offer)[positions].sum())
+        measured = {"true_energy": energy}
+        if (reduced := self._costs_of(offer.step)[1]) is not None:
+            regret = total(reduced.weights[positions]) - self._best(reduced, offer)
+            measured["reduced_regret"] = regret
+        if self.switch_cost is not None:
+            first = offer.previous_action is None
+            before = positions if first else previous_positions(offer)
+            switched = self._switched(offer, decision)
+            measured |= {
+                "route_changes": float(not np.array_equal(positions, before)),
+                "new_edges": float(len(np.setdiff1d(positions, before))),
+                "switching_cost": switched,
+                "total_cost": energy + switched,
+            }
+        return measured
+
+    # --- costs and routes ------------------------------------------------------------------
+
+    def _costs(self, energies: Floats) -> _Costs:
+        weights = rectified_mean(energies, self.noise_std)
+        return _Costs(weights, total(weights[self.cheapest(weights)]))
+
+    def _best(self, costs: _Costs, offer: Offer) -> float:
+        trip = offer.structure
+        assert isinstance(trip, Trip)
+        if offer.available is None and trip.closed_turns is None:
+            return costs.best
+        is_open = True if offer.available is None else offer.available
+        route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
+        return total(costs.weights[route])

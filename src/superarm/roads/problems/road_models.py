@@ -1,0 +1,440 @@
+"""Which roads a navigation problem is about, and what its traveller is told of them.
+
+=================  ====================================================================
+``E``              energy of each edge by ``Vehicle()`` at constant speed: the prior mean
+``σ_det``          its standard deviation over the edges
+``k``              sσ₀²·k_G·k_f + (1 − s)σ₀²·k′_f, columns (edge, features), with
+                   σ₀ = ``prior_scale``·σ_det and s = ``graph_share``, ½ unless given
+``ς``              ``noise_scale``·σ_det
+=================  ====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Direction, Floats
+from superarm.core.capabilities import REGRET, AdditiveProblem, Measured, Metric
+from superarm.core.data_files import find
+from superarm.core.errors import FileError, InputError
+from superarm.core.inputs import as_count, as_number, as_positive, require_choice
+from superarm.core.road_map import RoadMap
+from superarm.kernels import GraphMatern, Kernel, Matern, Sum
+from superarm.models.worlds import Mapped, store
+from superarm.oracles import ShortestPath, Trip
+from superarm.roads.energy import Vehicle
+from superarm.roads.energy.vehicle import Recuperation, RoadEnergy
+from superarm.roads.models import RoadModel
+from superarm.roads.networks import LineGraph, generate_city, read_network, road_map, suggest_trip
+from superarm.roads.networks.elevation import at_one_height
+from superarm.roads.networks.road import Uturns
+
+REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
+"""Networks by name, and the data sets that hold them."""
+TABLE_2 = Vehicle()
+_OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+_UTURNS = {True: "", False: ", no U-turns", "dead-ends": ", U-turns where there is no other way on"}
+_FEATURES = 3  # length, speed limit, incline
+_CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
+MEASURES = {
+    "regret": REGRET._replace(unit="Wh"),
+    "true_energy": Metric("energy per trip", "Wh", "per round", "down", headline=True),
+    "distinct_edges": Metric("distinct edges"),
+}
+"""What is measured on all roads."""
+
+Normalisation = Literal["mean", "unit", "raw"]
+Lengthscale = float | tuple[float, ...]
+
+
+class FeatureKernels(NamedTuple):
+    """How k_f and k′_f differ: "separate sets of lengthscale and outputscale parameters"."""
+
+    near: Lengthscale | None = None
+    """Lengthscales of k_f, in the product with k_G; those of the model where none are given."""
+    alone: Lengthscale | None = None
+    """Lengthscales of k′_f."""
+    share: float = 0.5
+    """Share of the prior variance that k_G·k_f has: σ_f² = s·σ₀² and σ′_f² = (1 − s)·σ₀²."""
+
+    @property
+    def description(self) -> str:
+        """What a report says of them."""
+        near, alone = (_in_words(scales) for scales in (self.near, self.alone))
+        share = f"{100.0 * self.share:g} % of the prior variance"
+        return (
+            f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
+        )
+
+
+EQUAL_KERNELS = FeatureKernels()
+"""One lengthscale, half of the prior variance each."""
+
+
+def _in_words(scales: Lengthscale | None) -> str:
+    if scales is None:
+        return "as stated"
+    listed = scales if isinstance(scales, tuple) else (scales,)
+    return ", ".join(f"{scale:g}" for scale in listed)
+
+
+def as_feature_kernels(near: Any, alone: Any, share: Any, prefix: str = "") -> FeatureKernels:
+    """Checked lengthscales of k_f and k′_f, each one number or one per feature, and the share.
+
+    Args:
+        near: lengthscales of k_f, over length, speed limit and incline; ``None`` for the common one.
+        alone: lengthscales of k′_f, likewise.
+        share: share of the prior variance that k_G·k_f has, above 0 and below 1.
+        prefix: what stands before the names of these parameters in an error.
+    """
+    part = as_number(share, f"{prefix}graph_share", 0.0, 1.0)
+    if part in (0.0, 1.0):
+        raise InputError(f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}")
+    return FeatureKernels(
+        _as_lengthscales(near, f"{prefix}graph_lengthscales"),
+        _as_lengthscales(alone, f"{prefix}feature_lengthscales"),
+        part,
+    )
+
+
+def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        return as_positive(value, name)
+    if len(value) != _FEATURES:
+        raise InputError(
+            f"{name} has {len(value)} entries; give one number, or three: for length, speed limit and "
+            "incline"
+        )
+    return tuple(as_positive(scale, f"{name}[{place}]") for place, scale in enumerate(value))
+
+
+class Roads(NamedTuple):
+    """A network as one vehicle class sees it, and where it came from."""
+
+    graph: LineGraph
+    told: str
+
+
+class NamedTrip(NamedTuple):
+    """A network by name or path, and the ids of a trip's first and last edge where they are named."""
+
+    network: str
+    start: str | None
+    goal: str | None
+
+
+ROUTES: Mapping[str, NamedTrip] = {
+    "luxembourg-a": NamedTrip("luxembourg", "-31118#2", "--32646#1"),
+    "luxembourg-b": NamedTrip("luxembourg", "-30436#5", "-30946#0"),
+    "luxembourg-c": NamedTrip("luxembourg", "-30558", "-32888#0"),
+    "luxembourg-d": NamedTrip("luxembourg", "-32166#0", "--32940#0"),
+    "monaco-a": NamedTrip("monaco", "152903", "-153355#0"),
+    "monaco-b": NamedTrip("monaco", "153569#1", "152459#1"),
+}
+"""The routes of the experiments. The pairs printed for Monaco exist on Luxembourg only: C and D."""
+
+
+def load_roads(
+    network: str,
+    *,
+    uturns: Uturns = True,
+    edges: int = 2000,
+    city_seed: int = 0,
+    elevation: str | None = None,
+    flat: bool = False,
+    vehicle_class: str = "passenger",
+    junctions: bool = False,
+) -> Roads:
+    """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
+
+    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's; ``flat``
+    leaves heights out. Luxembourg and Monaco are read from tables, or with ``junctions`` from their
+    SUMO files, which also say what lies within junctions. Roads are kept for the seeds and policies to
+    come, until their file changes.
+    """
+    kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("flat", flat, bool, "true or false"),
+        ("network", network, str, "a name, or the path of a network file"),
+        ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
+        ("uturns", uturns, bool if uturns != "dead-ends" else str, "true, false or 'dead-ends'"),
+    )
+    for name, value, kind, words in kinds:  # they may come from a file
+        if not isinstance(value, kind) or value == "":
+            raise InputError(f"{name} is {value!r}; it must be {words}")
+    as_count(edges, "edges", least=1)
+    as_count(city_seed, "city_seed", least=0)
+    ages = tuple(_age(path) for path in (network, elevation) if path is not None)
+    where = (network, vehicle_class, uturns, edges, city_seed)
+    return _load_roads(*where, elevation, flat, junctions, ages)
+
+
+def _age(path: str) -> tuple[tuple[str, int, int], ...]:
+    """When the files of a network were last written, and how large they are; nothing where none is."""
+    place = Path(path)
+    try:
+        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        stats = [(file.name, file.stat()) for file in files if file.is_file()]
+    except OSError:
+        return ()  # not there, or a name that no file can have: reading it says so
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+
+
+@lru_cache(maxsize=4)
+def _load_roads(
+    network: str,
+    vehicle_class: str,
+    uturns: Uturns,
+    edges: int,
+    city_seed: int,
+    elevation: str | None,
+    flat: bool,
+    junctions: bool,
+    ages: tuple[Any, ...],
+) -> Roads:
+    if network == "city":
+        if elevation is not None:
+            raise InputError("a generated city is nowhere on Earth: leave elevation out")
+        city = generate_city(edges=edges, seed=city_seed)
+        city = at_one_height(city) if flat else city
+        told = f"a generated city (city seed {city_seed}), synthetic data"
+        return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
+    if network in REAL_NETWORKS:
+        name = REAL_NETWORKS[network]
+        path: Path = find(name, ending=".net.xml.xz") if junctions else find(name).parent
+        told = f"the road network of {network.capitalize()}"
+    else:
+        path, told = Path(network), f"the road network in {Path(network).name}"
+        if not ages[0]:
+            raise InputError(
+                f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
+                "or give the path of a network file"
+            )
+    try:
+        roads = read_network(path, elevation=elevation, flat=flat)
+    except InputError as error:
+        raise FileError(str(error)) from error
+    if network in REAL_NETWORKS:
+        roads = replace(roads, name=network.capitalize())
+    return Roads(roads.line_graph(vehicle_class, uturns=uturns), told)
+
+
+def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
+    """The numbers of the first and last edge; a far pair is chosen where none is named."""
+    if (start is None) != (goal is None):
+        raise InputError("name both start and goal, or neither")
+    if start is None or goal is None:
+        start, goal = suggest_trip(graph)
+    return Trip(start=graph.number(start), goal=graph.number(goal))
+
+
+@lru_cache(maxsize=4)
+def _oracle(graph: LineGraph) -> ShortestPath:
+    return ShortestPath(successors=graph.turn_graph, on_no_path="empty")
+
+
+@lru_cache(maxsize=4)
+def road_arms(graph: LineGraph) -> Arms:
+    """The edges as arms: one object for all seeds, by which posteriors know the offer again."""
+    numbers = np.arange(len(graph), dtype=np.float64)
+    return Arms(ids=graph.ids, features=np.column_stack([numbers, graph.features]))
+
+
+@lru_cache(maxsize=2)
+def road_kernel(
+    graph: LineGraph,
+    variance: float,
+    *,
+    lengthscale: Lengthscale = 1.0,
+    normalisation: Normalisation = "mean",
+    features: FeatureKernels = EQUAL_KERNELS,
+) -> Kernel:
+    """s·v·k_G·k_f + (1 − s)·v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features.
+
+    Args:
+        graph: the roads.
+        variance: v, the prior variance of an edge, Wh².
+        lengthscale: of k_f and k′_f, where ``features`` states none.
+        normalisation: how k_G is scaled.
+        features: lengthscales of k_f and of k′_f, and the share s.
+    """
+    near_lengthscale = lengthscale if features.near is None else features.near
+    alone_lengthscale = lengthscale if features.alone is None else features.alone
+    near_variance = features.share * variance
+    alone_variance = (1.0 - features.share) * variance
+    near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(near_variance)])
+    alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=(1, 2, 3))
+    alone = Matern(nu=2.5, lengthscale=alone_lengthscale, columns=(1, 2, 3), variance=alone_variance)
+    return near * alike + alone
+
+
+@lru_cache(maxsize=2)
+def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern:
+    """Factorised once for all seeds, policies, vehicles and lengthscales on a network."""
+    return GraphMatern(
+        graph.turn_graph, nu=2, kappa=1.0, normalisation=normalisation, cache_megabytes=_CACHE_MEGABYTES
+    )
+
+
+def road_model(
+    graph: LineGraph,
+    vehicle: Vehicle,
+    *,
+    horizon: int,
+    lengthscale: Lengthscale = 1.0,
+    normalisation: Normalisation = "mean",
+    prior_scale: float = 0.25,
+    noise_scale: float = 0.1,
+    on_no_path: Literal["error", "empty"] = "error",
+    features: FeatureKernels = EQUAL_KERNELS,
+) -> RoadModel:
+    """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
+    require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
+    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
+    spread = float(energies.values.std())
+    if spread == 0.0:
+        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
+    for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
+        as_number(scale, name, 1e-6, 1e6)  # such that it can be squared
+    prior_std, noise_std = prior_scale * spread, noise_scale * spread
+    reducible = vehicle.recuperation == "multiply"
+    return RoadModel(
+        kernel=road_kernel(
+            graph,
+            prior_std**2,
+            lengthscale=lengthscale,
+            normalisation=normalisation,
+            features=features,
+        ),
+        noise_variance=noise_std**2,
+        noise_bound=noise_std,
+        oracle=ShortestPath(successors=graph.turn_graph, on_no_path=on_no_path),
+        horizon=horizon,
+        mean=energies,
+        energies=energies.values,
+        arms=road_arms(graph).features,
+        direction="minimize",
+        most_arms=len(graph),
+        reduction=vehicle.potential(graph.rise) if reducible else None,
+        costs={"length": graph.length, "travel_time": graph.travel_time},
+        discrete_columns=(0,),
+    )
+
+
+def with_conditions(model: RoadModel, count: int) -> RoadModel:
+    """The model where ``count`` further columns change from trip to trip.
+
+    They enter through k″ over length, speed, incline and conditions, as wide as the prior itself.
+    """
+    assert model.arms is not None
+    columns = tuple(range(1, 4 + count))
+    variance = float(np.mean(model.kernel.diag(model.arms)))
+    changing = Matern(nu=2.5, lengthscale=2.0, variance=variance, columns=columns)
+    return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
+
+
+class RoadWorld(AdditiveProblem, Measured, Mapped):
+    """Arms are roads, and what they cost is minimised."""
+
+    direction: ClassVar[Direction] = "minimize"
+    distinct: ClassVar[str] = "distinct_edges"
+    roads: Roads
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadProblem(RoadWorld):
+    """Trips between two edges, again and again."""
+
+    seed: int
+    horizon: int
+    route: str | None = None
+    """A route of the experiments, such as "monaco-a"; it sets network, start and goal."""
+    network: str | None = None
+    start: str | None = None
+    """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
+    goal: str | None = None
+    elevation: str | None = None
+    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
+    flat: bool = False
+    """Whether all roads are at one height, whatever the network says."""
+    mass: float = TABLE_2.mass
+    """Mass of the vehicle that drives, kg."""
+    auxiliary_power: float = TABLE_2.auxiliary_power
+    """Power for heating and the like, W."""
+    rolling_resistance: float = TABLE_2.rolling_resistance
+    """Coefficient of rolling resistance; higher on wet or rough roads."""
+    air_drag: float = TABLE_2.air_drag
+    air_density: float = TABLE_2.air_density
+    """Air density, kg/m³; higher in the cold."""
+    lengthscale: float = 1.0
+    """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
+    normalisation: Normalisation = "mean"
+    prior_scale: float = 0.25
+    noise_scale: float = 0.1
+    uturns: Uturns = True
+    model: RoadModel = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    vehicle: Vehicle = field(init=False, repr=False)  # that drives
+    roads: Roads = field(init=False, repr=False)
+    trip: Trip = field(init=False, repr=False)
+    _arms: Arms = field(init=False, repr=False)
+
+    def _named(self, otherwise: str) -> NamedTrip:
+        """The trip that the parameters name: a route of the experiments, or its own."""
+        if self.route is None:
+            return NamedTrip(otherwise if self.network is None else self.network, self.start, self.goal)
+        require_choice(self.route, "route", tuple(ROUTES))
+        if (self.network, self.start, self.goal) != (None, None, None):
+            raise InputError(f"route {self.route!r} names network, start and goal; leave these out")
+        return ROUTES[self.route]
+
+    def _own_vehicle(self, recuperation: Recuperation = "multiply") -> Vehicle:
+        own = {name: getattr(self, name) for name in _OF_THE_VEHICLE}
+        return Vehicle(**own, recuperation=recuperation)
+
+    def _set_up(self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any) -> None:
+        """Keep what trips of one's ``own`` vehicle need; the traveller is ``told`` the rest."""
+        as_count(self.horizon, "horizon", least=1)
+        names = ("horizon", "lengthscale", "normalisation", "prior_scale", "noise_scale")
+        options = {"vehicle": own, **{name: getattr(self, name) for name in names}, **told}
+        model = road_model(roads.graph, **options)
+        trip = trip_ends(roads.graph, named.start, named.goal)
+        store(self, model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
+
+    def _told(self) -> dict[str, str]:
+        """What a report says of the roads and the trip."""
+        graph = self.graph
+        level = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+        return {
+            "data": self.roads.told,
+            "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
+            "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
+            f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
+            "heights": "flat: heights are left out"
+            if self.flat
+            else "flat: the network has no heights"
+            if level
+            else "energies use the heights of the junctions, unclipped; the kernel's incline is "
+            "rise / max(length, distance, 1 m)",
+        }
+
+    def road_map(self) -> RoadMap:
+        """The roads and the ends of the trip, to draw on."""
+        return road_map(self.graph, self.trip.start, self.trip.goal)
+
+    def cheapest(self, costs: Floats, trip: Trip | None = None) -> list[int]:
+        """The route of least cost; empty where there is none. Roads of infinite cost are closed."""
+        rng = np.random.default_rng(0)  # the oracle leaves it alone
+        found = _oracle(self.graph).select(np.negative(costs), trip or self.trip, rng)
+        return [int(edge) for edge in found.positions]

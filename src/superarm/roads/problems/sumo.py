@@ -1,0 +1,243 @@
+"""Navigation in SUMO: every trip is driven, and what each edge cost is the feedback.
+
+The traveller's prior is that of :mod:`superarm.roads.problems.navigation`. The vehicle that drives may
+be heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and other cars; the
+traveller is told none of this. Neither the truth nor the best route is known: ``means`` is refused, and
+regret is the energy above that of the prior's own route, driven in the same round's traffic.
+
+A car that brakes wins energy on one edge which it spends again on the next. A trip's energy counts
+neither (``motion="stored"``): what is in the car's motion counts as if it were still in the battery,
+so that rectified costs do not charge for every stop what was won back before it, and nobody pays for
+the speed at which a car leaves the last edge. Feedback, ``true_energy``, ``value`` and regret all are
+this energy; with ``motion="spent"`` all are what the battery gave.
+
+Heights are those of the SUMO network, lane by lane. With ``elevation`` they come from tiles, with
+``flat`` there are none: every edge then climbs evenly by what its junctions differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import numpy as np
+
+from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
+from superarm.core.capabilities import Metric, Unending
+from superarm.core.data_files import find, search_path
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_count, as_number, require_choice
+from superarm.core.registry import register
+from superarm.core.streams import Streams
+from superarm.models.worlds import store
+from superarm.roads.networks.openstreetmap import OSM_FILES, kept_osm
+from superarm.roads.networks.reading import SUMO_FILES
+from superarm.roads.networks.road import Remade
+from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
+
+from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, RoadWorld, load_roads
+
+_DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
+
+
+class Driven(RoadWorld, Remade, Unending):
+    """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
+
+    A driver in SUMO is no data: copies drive with one of their own.
+    """
+
+    traffic: float
+    traffic_reach: float
+    moments: int
+
+    def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
+        """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
+        ends = self.graph.network.junctions[self.graph.network.head[self.graph.edges], :2]
+        near = np.zeros(len(ends), dtype=bool)
+        for edge in sorted({int(edge) for route in routes for edge in route}):
+            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
+        edges = tuple(self.graph.ids[edge] for edge in np.flatnonzero(near))
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {
+            **MEASURES,
+            "duration": Metric("duration per trip", "s", "per round"),
+            "stranded": Metric("stranded trips", better="down"),
+        }
+
+    def means(self, offer: Offer) -> NoReturn:
+        raise InputError(
+            "what roads cost here is measured, not known beforehand: there are no expected energies, "
+            "and no policy that needs them can be played"
+        )
+
+    def truth(self, offer: Offer) -> None:
+        return None
+
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
+        """None is added: chance is in vehicles, weather and traffic, the same for every policy."""
+        return np.zeros(len(offer.arms))
+
+
+@register("problem", "sumo-navigation")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumoNavigation(RoadProblem, Driven):
+    """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
+
+    network: str | None = None
+    """"luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml) or an
+    OpenStreetMap extract (.osm), plain or packed."""
+    traffic: float = 0.0
+    """Other cars that depart per hour; with none, every trip of a route costs the same."""
+    traffic_reach: float = 500.0
+    """Other cars travel between roads within this many metres of the trip's two reference routes."""
+    moments: int = 8
+    """How many states of the traffic rounds may begin with; each round draws one of them."""
+    motion: Literal["stored", "spent"] = "stored"
+    """Whether energy leaves out what an edge put into the car's motion, or counts it as spent."""
+    cache: str | None = None
+    """A file in which drives are kept, for other policies, seeds and runs."""
+    step: float = LONGEST_STEP
+    """Seconds of a time step in SUMO."""
+    noise_scale: float = 0.02
+    """Standard deviation of the noise, in units of σ_det, that of all edges' energies. On Monaco,
+    drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9; 0.02·σ_det is 1.6.
+    With ``motion="spent"`` they differ by 6 to 8 Wh, about 0.1·σ_det."""
+    reference: tuple[int, ...] = field(init=False, repr=False)
+    """The prior's route of least energy, by potentials: what regret is measured against."""
+    _drive: Callable[..., Drive] = field(init=False, repr=False)
+    _moments: Streams = field(init=False, repr=False)
+    _unfinished: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.moments, "moments", least=1)
+        require_choice(self.motion, "motion", ("stored", "spent"))
+        for name in ("traffic", "traffic_reach"):
+            as_number(getattr(self, name), name, 0.0)
+        named = self._named(otherwise="monaco")
+        file = network_file(named.network, heights=self.elevation is None and not self.flat)
+        read = named.network if named.network in REAL_NETWORKS else str(file)
+        roads = load_roads(read, uturns=self.uturns, elevation=self.elevation, flat=self.flat)
+        vehicle = self._own_vehicle()
+        self._set_up(roads, named, vehicle, vehicle=TABLE_2)
+        graph = self.graph
+        reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
+        routes = [reference, self.cheapest(graph.travel_time)]
+        traffic = self._traffic_near(routes) if self.traffic else None
+        # Empty roads are the same whatever the seed: seeds then share what they have driven.
+        drive = drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
+        store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
+        store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
+        store(self, settled=self._settled())
+
+    def _settled(self) -> dict[str, str]:
+        own, told = vars(self.vehicle), vars(TABLE_2)
+        unlike = [name for name in own if own[name] != told[name]]
+        return {
+            **self._told(),
+            "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
+            "inside a junction is charged to the edge just left",
+            "motion": "energy leaves out what is stored in the car's motion, in feedback, metrics and "
+            "regret alike"
+            if self.motion == "stored"
+            else "energy counts what goes into the car's motion as spent, in feedback, metrics and "
+            "regret alike",
+            "vehicle": "; ".join(f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike)
+            or "the one that the prior assumes",
+            "traffic": "none; signals run fixed programs"
+            if self.traffic == 0.0
+            else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
+            f"prior's and the fastest route; each round begins at one of {self.moments} moments",
+            "regret": "energy above that of the prior's most economical route, driven in the same "
+            "round; negative where a better one was found",
+            "stranded": "a trip that does not arrive is counted, and charged the energy model's value "
+            "(for the vehicle that drives) on every edge not completed",
+        }
+
+    def offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=self._arms, structure=self.trip)
+
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        route = self._route(decision)
+        energies, _ = self._energies(offer, route)
+        booked = dict(zip(route, energies.tolist(), strict=True))
+        rewards = np.array([booked[arm] for arm in decision.positions.tolist()])
+        return Feedback(positions=decision.positions, rewards=rewards + noise[decision.positions])
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return float(self._energies(offer, self._route(decision))[0].sum())
+
+    def best(self, offer: Offer) -> Best:
+        return Best(float(self._energies(offer, self.reference)[0].sum()))
+
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        energies, drive = self._energies(offer, self._route(decision))
+        energy, stranded = float(energies.sum()), float(not drive.arrived)
+        return {"true_energy": energy, "duration": drive.duration, "stranded": stranded}
+
+    def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
+        """What each edge of a route is charged this round, (k,), and the drive itself."""
+        moment = int(self._moments.at(offer.step).integers(self.moments if self.traffic else 1))
+        drive = self._drive(tuple(self.graph.ids[edge] for edge in route), moment=moment)
+        own_heights = self.elevation is not None or self.flat
+        rise = self.graph.rise[list(route)] if own_heights else None
+        energies = drive.energies(self.vehicle, rise)
+        if self.motion == "stored":
+            energies -= drive.stored(self.vehicle)
+        energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]
+        return energies, drive
+
+    def _route(self, decision: Decision) -> tuple[int, ...]:
+        """The chosen arms as a route: they come in the order of the road, as a rule."""
+        given = tuple(decision.positions.tolist())
+        ends = (self.trip.start, self.trip.goal)
+        joined = bool((self.graph.turns_between(given) >= 0).all())
+        if given and (given[0], given[-1]) == ends and len(set(given)) == len(given) and joined:
+            return given
+        costs = np.full(len(self.graph), np.inf)
+        costs[list(given)] = 1.0
+        route = tuple(self.cheapest(costs))
+        if not given or sorted(route) != sorted(given):
+            raise InputError(
+                f"the {len(given)} arms chosen are not a route from edge {self.graph.ids[ends[0]]!r} "
+                f"to {self.graph.ids[ends[1]]!r}, in the order of the road"
+            )
+        return route
+
+
+def network_file(network: str, *, heights: bool) -> Path:
+    """The SUMO file of a network; one is made of an OpenStreetMap extract, and kept.
+
+    ``heights``: whether it is to have those that the extract says.
+    """
+    if network in REAL_NETWORKS:
+        return find(REAL_NETWORKS[network], ending=".net.xml.xz")
+    if network.lower().endswith(OSM_FILES):
+        return kept_osm(network, search_path()[-1] / "networks", heights=heights)
+    if not network.endswith(SUMO_FILES):
+        raise InputError(
+            f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
+            f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract "
+            f"({', '.join(OSM_FILES)}). netconvert makes a SUMO network of other files, and `osmium "
+            "cat` an extract of .osm.pbf"
+        )
+    return Path(network)
+
+
+@lru_cache(maxsize=4)
+def drive_of(
+    file: Path,
+    step: float,
+    traffic: Traffic | None,
+    seed: int,
+    cache: str | None,
+    departures: tuple[float, ...] = (0.0,),
+) -> Callable[..., Drive]:
+    """A driver that remembers: the same route from the same moment is the same drive."""
+    driver = Driver(file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache)
+    return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)

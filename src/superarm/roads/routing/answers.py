@@ -1,0 +1,239 @@
+"""The route that was asked for: its sums, its charge, its line on the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.oracles import Trip
+from superarm.roads.energy import Vehicle, drive_time
+from superarm.roads.networks import LineGraph, RoadNetwork
+from superarm.roads.networks.geography import COMPLEX, Points, pairs
+from superarm.roads.policies.navigation import Routing
+from superarm.roads.posterior import Held
+
+from .battery import Charge
+from .search import Way
+
+INTERVAL = (
+    "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
+    "and the noise of a single trip"
+)
+"""What the interval of an energy means."""
+_ECCENTRICITY = 0.00669438  # of the earth, squared
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leg:
+    """A way from start to goal, in sums; junctions are counted, and parts of edges as such."""
+
+    graph: LineGraph
+    way: Way
+    energy: float  # expected, Wh
+    spread: float  # half-width of the 95 % interval, Wh
+
+    @property
+    def edges(self) -> Ints:
+        """Numbers in the line graph, (k,)."""
+        return self.way.edges
+
+    @property
+    def shares(self) -> Floats:
+        """How much of each edge is driven, 0 to 1, (k,)."""
+        return self.way.shares
+
+    @property
+    def metres(self) -> Floats:
+        """How many metres of each edge are driven, (k,)."""
+        metres: Floats = self.shares * self.graph.length[self.edges]
+        return metres
+
+    @property
+    def rises(self) -> Floats:
+        """Metres of height gained on each edge, (k,)."""
+        rises: Floats = self.shares * self.graph.rise[self.edges]
+        return rises
+
+    @cached_property
+    def length(self) -> float:
+        """Metres."""
+        turns = self.graph.turn_numbers(self.edges)
+        return float(self.metres.sum() + self.graph.turn_length[turns].sum())
+
+    @cached_property
+    def seconds(self) -> float:
+        """On empty roads, with signals as they are on average."""
+        return drive_time(self.graph, self.edges, shares=self.shares)
+
+    @property
+    def climb(self) -> float:
+        """Metres of height gained, not counting what is lost again."""
+        return float(np.maximum(self.rises, 0.0).sum())
+
+    def as_json(self) -> dict[str, float]:
+        return {
+            "energy_wh": self.energy,
+            "energy_low_wh": self.energy - self.spread,
+            "energy_high_wh": self.energy + self.spread,
+            "length_m": self.length,
+            "travel_time_s": self.seconds,
+            "climb_m": self.climb,
+        }
+
+
+class RoutedVehicle(NamedTuple):
+    """For whom a route is, and what is known of it."""
+
+    name: str | None
+    vehicle: Vehicle
+    trips: int | None  # of it that were learned; None where vehicles are not told apart
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "mass_kg": self.vehicle.mass, "trips_learned": self.trips}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RouteAnswer:
+    """The route that was asked for, and two to compare it with."""
+
+    graph: LineGraph
+    trip: Trip
+    vehicle: RoutedVehicle
+    places: tuple[str, str]
+    """How start and goal were found; "" where an edge was named by its id."""
+    routing: Routing
+    positions: tuple[float, float]
+    """Metres along the first edge where the route begins, and along the last where it ends."""
+    means: Floats  # expected energy of what is driven of each edge, with the turn into it, Wh, (k,)
+    best: Leg
+    compare: Callable[[], Mapping[str, Leg]]
+    observations: int  # how many energies of edges were measured; 0: the model alone
+    cut_edges: int
+    """Edges of the whole network that are believed to cost less than nothing (with potential
+    routing: less than their height potential), and so cost more here than they are believed to."""
+    record: Held | None
+    """Of the policy whose state it is, where that lies in the directory of its run."""
+    closed: int  # edges that were closed
+    depart: str | None
+    timed: bool  # whether the time of departure made a difference
+    charge: Charge | None  # of the battery along the route
+
+    @cached_property
+    def others(self) -> Mapping[str, Leg]:
+        """The fastest and the shortest route: searched for when first asked for."""
+        return self.compare()
+
+    @property
+    def flat(self) -> bool:
+        """All junctions lie at one height: where the file has none, hills were not seen."""
+        heights = self.graph.network.junctions[:, 2]
+        return bool(heights.min() == heights.max())
+
+    def ids(self) -> list[str]:
+        """The ids of the route's edges, in order."""
+        return [self.graph.ids[edge] for edge in self.best.edges]
+
+    def streets(self) -> list[str]:
+        """The names of its streets, in order, each once in a row; those without one are left out."""
+        names = self.graph.network.street_names
+        along = [] if names is None else [names[edge] for edge in self.graph.edges[self.best.edges]]
+        return [name for name, _ in groupby(along) if name]
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, and the two routes to compare with."""
+        return {
+            "network": self.graph.network.name,
+            "from": self.graph.ids[self.trip.start],
+            "to": self.graph.ids[self.trip.goal],
+            "from_place": self.places[0] or None,
+            "to_place": self.places[1] or None,
+            "from_position_m": self.positions[0],
+            "to_position_m": self.positions[1],
+            "first_edge_m": float(self.best.metres[0]),
+            "last_edge_m": float(self.best.metres[-1]),
+            "vehicle": self.vehicle.as_json(),
+            "edges": self.ids(),
+            "streets": self.streets(),
+            **self.best.as_json(),
+            "interval": INTERVAL,
+            "trips_judged": 0 if self.record is None else self.record.trips,
+            "trips_inside": None if self.record is None else self.record.inside,
+            "routing": self.routing,
+            "cut_edges": self.cut_edges,
+            "flat": self.flat,
+            "observations": self.observations,
+            "closed_edges": self.closed,
+            "depart": self.depart,
+            "depart_used": self.timed,
+            "battery": None if self.charge is None else self.charge.as_json(self.ids()),
+            "compared": {name: leg.as_json() for name, leg in self.others.items()},
+        }
+
+    def as_geojson(self) -> dict[str, Any]:
+        """A FeatureCollection: the route as a line, longitude before latitude.
+
+        It follows the bends of the roads where the network has them; elsewhere it goes straight from
+        junction to junction. It begins and ends where the places lie on their edges.
+        """
+        edges = self.best.edges
+        lengths = self.graph.length[edges[[0, -1]]]
+        begin, end = np.array(self.positions) / lengths
+        line = _line(self.graph.network, self.graph.edges[edges], float(begin), float(end))
+        drawn = {"type": "LineString", "coordinates": line}
+        feature = {"type": "Feature", "geometry": drawn, "properties": self.as_json()}
+        return {"type": "FeatureCollection", "features": [feature]}
+
+
+def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[list[float]]:
+    """Longitude and latitude along these edges, each place once in a row.
+
+    From the share ``begin`` of the first edge to the share ``end`` of the last.
+    """
+    lon_lat = network.on_earth("as_json (--json) needs no reference")
+    last = len(edges) - 1
+    courses = [
+        course_in_degrees(network, lon_lat, edge, begin if at == 0 else 0.0, end if at == last else 1.0)
+        for at, edge in enumerate(edges)
+    ]
+    line = np.round(np.concatenate(courses), 7).tolist()
+    moved = [place for before, place in pairwise(line) if place != before]
+    return [line[0], *(moved or line[1:2])]
+
+
+def course_in_degrees(
+    network: RoadNetwork, lon_lat: Floats, edge: int, first_share: float, last_share: float
+) -> Floats:
+    """One edge in degrees, from one share of its course to another, (p, 2).
+
+    Its bends lie as in metres, turned and scaled to where its junctions are.
+    """
+    junctions = [network.tail[edge], network.head[edge]]
+    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ COMPLEX
+    if network.shapes is None or begin == end:
+        return pairs(_cut(ends @ COMPLEX, first_share, last_share))
+    latitude = np.radians(ends[0, 1])
+    # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
+    flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
+    shrunk = np.array([np.cos(latitude) * flatter, 1.0])
+    first, last = (ends * shrunk) @ COMPLEX
+    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (last - first)
+    degrees: Floats = pairs(_cut(places, first_share, last_share)) / shrunk
+    return degrees
+
+
+def _cut(course: Points, first_share: float, last_share: float) -> Points:
+    """What lies between two shares of a course, its bends and its two ends."""
+    along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(course)))])
+    if (first_share, last_share) == (0.0, 1.0) or along[-1] == 0.0:
+        return course
+    along /= along[-1]
+    between = course[(along > first_share) & (along < last_share)]
+    ends = np.array([first_share, last_share])
+    first, last = np.interp(ends, along, course.real) + 1j * np.interp(ends, along, course.imag)
+    return np.concatenate([[first], between, [last]])

@@ -1,0 +1,207 @@
+"""A contract that cannot fail proves nothing: each catches a part that is wrong."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import (
+    Arms,
+    Belief,
+    Best,
+    Covariance,
+    Decision,
+    Floats,
+    Offer,
+    Oracle,
+    Policy,
+    Posterior,
+    State,
+    registry,
+)
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import UCB, Fixed
+from superarm.testing import (
+    BeliefContract,
+    KernelContract,
+    OracleContract,
+    PolicyContract,
+    PosteriorContract,
+    ProblemContract,
+    RuleContract,
+    ScheduleContract,
+)
+
+FEATURES = np.random.default_rng(0).random((8, 2))
+SMOOTH, ROUGH = SquaredExponential(lengthscale=0.6, variance=1.7), Matern(nu=1.5, lengthscale=0.5)
+
+
+class Wrong(Matern):
+    """Not symmetric, and its diagonal is another's."""
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        return np.tril(super()._covariance(X, Y))
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return 2.0 * super()._diagonal(X)
+
+
+class WrongKernel(KernelContract):
+    def make_kernel(self) -> Covariance:
+        return Wrong()
+
+
+class Forgetful(StreamingGP):
+    """Looking changes it, it lets NaN in, and its draws are too wide."""
+
+    def predict(self, *arguments: Any, **options: Any) -> Any:
+        self.information_gain += 1.0
+        return super().predict(*arguments, **options)
+
+    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Any = None) -> None:
+        super().observe(arms, np.nan_to_num(np.asarray(rewards, dtype=np.float64)), noise_variance, rng)
+
+    def _draw(self, keys: Any, rng: np.random.Generator, size: int) -> Floats:
+        return 1.5 * super()._draw(keys, rng, size)
+
+
+class WrongPosterior(PosteriorContract):
+    def make_posterior(self) -> Posterior:
+        return Forgetful(SMOOTH, 0.05)
+
+    def make_arms(self) -> Arms:
+        return Arms.numbered(FEATURES)
+
+    def restore(self, state: State) -> Posterior:
+        return StreamingGP.from_state(state)
+
+
+class WrongBelief(BeliefContract):
+    def make_belief(self) -> Belief:
+        return Forgetful(SMOOTH, 0.05).belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
+
+
+class Hopeful:
+    """A rule that says it needs no chance, yet uses it, and a schedule that goes negative."""
+
+    deterministic = True
+
+    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+        return belief.mean + rng.random(len(belief.mean))
+
+    def width(self, step: int, gamma: Any) -> float:
+        return 3.0 - np.log(step)
+
+
+class WrongRule(RuleContract):
+    def make_rule(self) -> Any:
+        return Hopeful()
+
+
+class WrongSchedule(ScheduleContract):
+    def make_schedule(self) -> Any:
+        return Hopeful()
+
+
+class Careless(TopK):
+    """Chooses what is not available, and the worst."""
+
+    def select(self, desirability: Floats, structure: object, rng: Any, rescore: Any = None) -> Any:
+        return super().select(-np.maximum(desirability, -9.0), structure, rng)
+
+
+class WrongOracle(OracleContract):
+    def make_oracle(self) -> Oracle:
+        return Careless(k=2)
+
+    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
+        return itertools.combinations(range(n), 2)
+
+
+class Restless(IndexPolicy):
+    """Learns while it decides, and does not ask what is available."""
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Any:
+        self.posterior.observe(offer.arms.features[:1], [1.0])
+        return super().decide(replace(offer, available=None), rng)
+
+
+class WrongPolicy(PolicyContract):
+    def make_policy(self) -> Policy:
+        return Restless(
+            posterior=StreamingGP(ROUGH, 0.1),
+            rule=UCB(schedule=Fixed(value=2.0)),
+            oracle=Careless(k=2),
+        )
+
+    def make_offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=Arms.numbered(FEATURES))
+
+
+class Moody:
+    """A problem whose offers depend on how often it was asked, and whose best is beaten."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.inner = registry.build(
+            "problem", {"name": "rkhs-function", "arms": 30}, seed=3, horizon=2000
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def offer(self, step: int) -> Offer:
+        self.asked += 1
+        return Offer(step=step, arms=self.inner.arms, time=float(self.asked))
+
+    def best(self, offer: Offer) -> Best:
+        return Best(-9.0)
+
+
+class WrongProblem(ProblemContract):
+    def make_problem(self, seed: int) -> Any:
+        return Moody()
+
+    def choose(self, problem: Any, offer: Offer, rng: np.random.Generator) -> Any:
+        chosen = rng.integers(0, len(offer.arms), 1)
+        return Decision(step=offer.step, action=chosen, positions=chosen)
+
+
+@pytest.mark.parametrize(
+    ("suite", "test"),
+    [
+        (WrongKernel, "symmetric_and_positive_semi_definite"),
+        (WrongKernel, "diag_is_the_diagonal"),
+        (WrongKernel, "a_pair_is_a_block_of_the_whole"),
+        (WrongPosterior, "looking_changes_nothing"),
+        (WrongPosterior, "bad_input_is_refused_and_changes_nothing"),
+        (WrongPosterior, "draws_have_the_stated_moments"),
+        (WrongBelief, "draws_have_the_stated_moments"),
+        (WrongRule, "the_deterministic_flag_is_true"),
+        (WrongSchedule, "widths_are_finite_and_not_negative"),
+        (WrongOracle, "it_keeps_its_guarantee"),
+        (WrongOracle, "arms_at_minus_infinity_are_never_chosen"),
+        (WrongPolicy, "deciding_changes_nothing"),
+        (WrongPolicy, "arms_that_are_not_available_are_left_alone"),
+        (WrongProblem, "offers_depend_on_seed_and_step_alone"),
+        (WrongProblem, "nothing_beats_the_best"),
+    ],
+)
+def test_contracts_catch_what_is_wrong(suite: Callable[[], Any], test: str) -> None:
+    with pytest.raises(AssertionError):
+        getattr(suite(), f"test_{test}")()
+
+
+def test_the_contracts_need_no_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; import superarm.testing"
+    subprocess.run([sys.executable, "-c", code], check=True)

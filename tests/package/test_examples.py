@@ -1,0 +1,67 @@
+"""The examples run as they stand, show what they say, and stay short."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOYS = ("moving", "regions", "drifting", "late", "covering", "json_policy")
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toys_are_short(name: str) -> None:
+    lines = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert sum(bool(line.strip()) for line in lines) < 40
+
+
+def test_minding_the_way_pays() -> None:
+    regrets = load("moving").main(rounds=60)
+    assert regrets["counts the cost of moving"] < regrets["ignores it"]
+
+
+def test_a_server_that_walks_comes_near_the_optimum() -> None:
+    paid = load("regions").main(days=5, trees=10)
+    total = {name: served + moved for name, (served, moved) in paid.items()}
+    assert total["optimum"] <= total["walks"] < total["chases"] < total["stays"]
+    assert paid["stays"][1] == 0.0
+    assert paid["chases"][0] == min(served for served, _ in paid.values())
+
+
+def test_forgetting_pays_where_rewards_drift() -> None:
+    regrets = load("drifting").main(rounds=120)
+    assert regrets["forgets"] < 0.5 * regrets["remembers"]
+
+
+def test_counting_what_is_pending_pays() -> None:
+    regrets = load("late").main(rounds=40, seeds=2)
+    assert regrets["counts what is pending"] < regrets["does not"]
+
+
+def test_learning_reaches_more_than_is_promised() -> None:
+    regrets = load("covering").main(rounds=40)
+    assert regrets["oclok-ucb"] < 0.0 < regrets["random"]
+
+
+def test_a_policy_from_json_goes_on_after_it_was_loaded() -> None:
+    ours, theirs = load("json_policy").main(rounds=10)
+    assert ours == theirs
+    assert len(ours) == 3
+
+
+def test_own_data_go_from_a_fit_to_good_menus() -> None:
+    menus = load("own_data").main()
+    assert [len(menu) for menu in menus.values()] == [3, 3, 3]
+    assert all(name.startswith(day) for day, menu in menus.items() for name in menu)

@@ -1,0 +1,300 @@
+"""Networks kept beside their files: the same network, and never a wrong, foreign or hostile one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.roads.energy.junctions import Signal
+from superarm.roads.networks import RoadNetwork, generate_city, read_network
+from superarm.roads.networks import cache as module
+from superarm.roads.networks.cache import cache_place, cached
+from superarm.roads.networks.geography import from_utm
+
+
+def with_everything() -> RoadNetwork:
+    """Shapes, signals, names in any letters, and all that is optional."""
+    city = generate_city(edges=300, seed=2)
+    ends = np.stack([city.tail, city.head], axis=1)
+    bent = [city.junctions[pair, :2] for pair in ends]
+    bent[3] = np.array([*bent[3][:1], [1.0, 2.0], *bent[3][1:]])
+    names = [""] * len(city.edge_ids)
+    names[1], names[2] = "Große Straße", "line\nand 東京 🚗"
+    turns = len(city.connections)
+    signals = {
+        7: Signal(90.0, -3.5, ((0.0, 30.0), (40.0, 95.0)), True),
+        2: Signal(60.0, 0.0, (), False),
+    }
+    rng = np.random.default_rng(0)
+    return replace(
+        city,
+        lon_lat=from_utm(city.junctions[:, :2] + [3e5, 5.4e6], 32),
+        shapes=tuple(bent),
+        street_names=tuple(names),
+        signals=signals,
+        permits={"passenger": city.permits["passenger"], "bus": rng.random(len(ends)) < 0.5},
+        **{name: rng.random(turns) for name in ("turn_length", "turn_wait", "turn_stop", "turn_entry")},
+    )
+
+
+def require_same(one: RoadNetwork, other: RoadNetwork) -> None:
+    for field in fields(RoadNetwork):
+        ours, theirs = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(ours, np.ndarray):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+        elif field.name == "shapes" and ours is not None:
+            assert len(ours) == len(theirs)
+            assert all(np.array_equal(*pair) for pair in zip(ours, theirs, strict=True))
+        elif field.name in ("permits", "turn_permits"):
+            assert list(ours) == list(theirs)
+            assert all(np.array_equal(ours[who], theirs[who]) for who in ours)
+        else:
+            assert ours == theirs
+
+
+class Reader:
+    """Reads whatever file as one network, and counts how often."""
+
+    def __init__(self, network: RoadNetwork) -> None:
+        self.network, self.times = network, 0
+
+    def __call__(self) -> RoadNetwork:
+        self.times += 1
+        return self.network
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "town.net.xml"
+    path.write_text("a network")
+    return path
+
+
+def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
+    options = {"name": reader.network.name, "options": {"reader": "test"}, "least_edges": 1, **options}
+    return cached(path, reader, **options)
+
+
+@pytest.mark.parametrize("network", [with_everything(), generate_city(edges=300, seed=2)])
+def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None:
+    reader = Reader(network)
+    assert read(path, reader) is network
+    again = read(path, reader)
+    assert reader.times == 1
+    require_same(again, network)
+    assert again.line_graph().signals == network.line_graph().signals
+    assert read(path, reader, name="other").name == "other"  # a name is not kept
+    assert [each.name for each in path.parent.iterdir() if "tmp" in each.name] == []
+
+
+def test_what_changes_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file's content, the reader's options, the format and the version; not a date."""
+    reader = Reader(generate_city(edges=300, seed=1))
+    read(path, reader)
+    facts = path.stat()
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 10**9))
+    read(path, reader)
+    assert reader.times == 1
+    path.write_text("A network")  # as long as before, and as old
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    read(path, reader)
+    assert reader.times == 2
+    read(path, reader, options={"reader": "test", "heights": True})
+    assert reader.times == 3
+    for name, value in (("_FORMAT", 99), ("__version__", "0.0.0")):
+        monkeypatch.setattr(module, name, value)
+        read(path, reader, options={"reader": "test", "heights": True})
+    assert reader.times == 5
+    read(path, reader, options={"reader": "test", "heights": True})
+    assert reader.times == 5
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(path: Path) -> None:
+    network = generate_city(edges=300, seed=1)
+
+    def changing() -> RoadNetwork:
+        path.write_text("another network")
+        return network
+
+    cached(path, changing, name="town", options={}, least_edges=1)
+    assert not cache_place(path).exists()
+
+
+def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader(generate_city(edges=300, seed=1))
+    read(path, reader, wanted=False)
+    monkeypatch.setenv("SUPERARM_CACHE", "0")
+    read(path, reader)
+    assert not cache_place(path).exists()
+    read(path, reader, wanted=True)
+    assert cache_place(path).exists()
+    read(path, reader)  # nor is it read
+    assert reader.times == 4
+    small = Reader(generate_city(edges=300, seed=1))
+    read(path.with_name("town.net.xml"), small, least_edges=1000, wanted=True, variant="small")
+    assert not cache_place(path, "small").exists()
+
+
+def test_where_it_cannot_be_written_there_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader(generate_city(edges=300, seed=1))
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "disk full")
+
+    cache_place(path).mkdir()  # a folder cannot be replaced
+    read(path, reader)
+    cache_place(path).rmdir()
+    monkeypatch.setattr(module.os, "replace", full)
+    read(path, reader)
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    read(path, reader)
+    assert reader.times == 3
+    assert list(path.parent.iterdir()) == [path]
+
+
+def arrays_of(path: Path) -> dict[str, Any]:
+    with np.load(cache_place(path)) as file:
+        return dict(file)
+
+
+def rewritten(path: Path, arrays: dict[str, Any]) -> None:
+    with cache_place(path).open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
+    """Whatever byte is changed, the network is the one that was read."""
+    network = generate_city(edges=200, seed=1)
+    read(path, Reader(network))
+    whole, rng = cache_place(path).read_bytes(), np.random.default_rng(0)
+    noticed = 0
+    for place in rng.integers(len(whole), size=120).tolist():
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        cache_place(path).write_bytes(damaged)
+        reader = Reader(network)
+        require_same(read(path, reader), network)
+        noticed += reader.times
+        assert cache_place(path).read_bytes() in (whole, bytes(damaged))
+    assert noticed > 100
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        cache_place(path).write_bytes(whole[:size])
+        reader = Reader(network)
+        require_same(read(path, reader), network)
+        assert reader.times == 1
+        assert zipfile.is_zipfile(cache_place(path))  # it was written anew
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length", np.array([-1.0])),
+        ("length", np.array(3.0)),
+        ("junctions", np.full((3, 3), np.nan)),
+        ("junctions", np.zeros((5, 3), dtype=complex)),
+        ("tail", np.array([10**9])),
+        ("connections", np.array([[0, 10**9]])),
+        ("connections", np.zeros((0, 5), dtype=np.int64)),
+        ("permits", np.array(True)),
+        ("permits", np.ones((1, 3))),
+        ("edge_ids", np.array([255], dtype=np.uint8)),
+        ("edge_ids", np.array(["a"])),
+        ("edge_ids_counts", np.array([2**62] * 4)),
+        ("edge_ids_counts", np.array([-1, 2])),
+        ("edge_ids_counts", np.array([0.5])),
+        ("shape_counts", np.array([2])),
+        ("shapes", np.full((3, 2), np.inf)),
+        ("signal_turns", np.array([10**9, 3])),
+        ("signal_turns", np.array([3, 3])),
+        ("signal_cycle", np.array([0.0, 1.0])),
+        ("signal_offset", np.array([np.nan, 1.0])),
+        ("signal_reds", np.array([2**62, 2**62])),
+        ("reds", np.array([[30.0, 0.0], [40.0, 95.0]])),
+        ("reds", np.array([3.0])),
+        ("key", np.array(3)),
+        ("lon_lat", np.array([[900.0, 0.0]])),
+        ("turn_stop", np.array(["x"])),
+    ],
+)
+def test_hostile_numbers_are_ignored(path: Path, name: str, value: Any) -> None:
+    network = with_everything()
+    read(path, Reader(network))
+    rewritten(path, {**arrays_of(path), name: value})
+    reader = Reader(network)
+    require_same(read(path, reader), network)
+    assert reader.times == 1
+    require_same(read(path, reader), network)
+    assert reader.times == 1  # it was written anew
+    missing = arrays_of(path)
+    del missing[name]
+    rewritten(path, missing)
+    read(path, reader)
+
+
+def test_bombs_objects_and_foreign_files_are_ignored(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = generate_city(edges=200, seed=1)
+    read(path, Reader(network))
+    arrays, place = arrays_of(path), cache_place(path)
+
+    def ignored() -> None:
+        reader = Reader(network)
+        require_same(read(path, reader), network)
+        assert reader.times == 1
+
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **{**arrays, "length": np.zeros(10**7)})
+    place.write_bytes(packed.getvalue())  # 80 MB in a few kilobytes
+    ignored()
+    rewritten(path, {**arrays, "edge_ids": np.array([print, 3], dtype=object)})
+    ignored()
+    monkeypatch.setattr(module, "_SMALL", 1000)
+    ignored()  # too large for such a file
+    monkeypatch.undo()
+    place.unlink()
+    elsewhere = path.with_name("elsewhere.npz")
+    elsewhere.write_text("not to be touched")
+    place.symlink_to(elsewhere)
+    ignored()
+    assert elsewhere.read_text() == "not to be touched"
+    assert not place.is_symlink()
+    place.unlink()
+    os.mkfifo(place)
+    ignored()  # which would wait for ever
+    place.unlink(missing_ok=True)
+    read(path, Reader(network))
+    monkeypatch.setattr(module.os, "geteuid", lambda: os.stat(path).st_uid + 1)
+    facts = os.stat(path)
+    foreign = os.stat_result([*facts[:4], facts.st_uid + 2, *facts[5:]])
+    monkeypatch.setattr(module.os, "fstat", lambda _: foreign)
+    ignored()  # somebody else's
+
+
+def test_sumo_networks_use_it(
+    tmp_path: Path, build_network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from superarm.roads.networks import reading
+
+    path = build_network(tmp_path)
+    monkeypatch.setattr(
+        module.cached, "__kwdefaults__", {**module.cached.__kwdefaults__, "least_edges": 1}
+    )
+    first = read_network(path)
+    monkeypatch.setattr(reading, "read_sumo", lambda _: pytest.fail("it was read again"))
+    require_same(read_network(path), first)
+    level = read_network(path, flat=True)  # heights are changed after it was read
+    assert np.ptp(level.junctions[:, 2]) == 0.0
+    require_same(read_network(path), first)
+    key = json.loads(bytes(arrays_of(Path(path))["key"]))
+    assert key["options"] == {"reader": "sumo"}

@@ -1,0 +1,210 @@
+"""How wide intervals must be so that they hold: what is promised of any trips, and of normal ones."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from superarm.core import LEVELS, QUANTILES, Floats, State
+from superarm.core.errors import InputError, StateError
+from superarm.roads.posterior import Held
+from superarm.roads.posterior import coverage as module
+from superarm.roads.posterior.coverage import _STEP, _SUPPOSED, _WIDER, Coverage
+
+KEPT = 200
+
+
+def judged(scores: Any, coverage: Coverage | None = None) -> tuple[Coverage, Floats]:
+    """Trips of one score each, and which intervals held it, (T, 3)."""
+    coverage, inside = Coverage(KEPT) if coverage is None else coverage, []
+    for score in scores:
+        inside.append(score <= coverage.widths())
+        coverage.judge(np.array([score]))
+    return coverage, np.array(inside, dtype=np.float64)
+
+
+def test_what_was_chosen_on_roads() -> None:
+    """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
+    chosen = (module._SUPPOSED, module._WIDER, module._STEP, module._RECENT, module._HIGHEST)
+    assert chosen == (20.0, 1.2, 0.05, 100, 0.9995)
+
+
+def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
+    """The share of supposed scores below them is the level plus that of the one score to come."""
+    widths = Coverage(KEPT).widths()
+    assert (widths > _WIDER * QUANTILES).all()
+    shares = 2.0 * (1.0 - 0.5 - 0.5 * np.array(LEVELS))  # above
+    at = 1.0 - (shares * (_SUPPOSED + 1.0) - 1.0) / _SUPPOSED
+    np.testing.assert_allclose(widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02)
+    assert Coverage(KEPT).held == Held(0, 1.0)
+    assert Coverage(KEPT).held.holds
+
+
+def test_widths_are_quantiles_of_the_scores() -> None:
+    """Of those that are kept and the supposed ones, by sorting them one by one."""
+    rng = np.random.default_rng(0)
+    coverage, _ = judged(np.abs(rng.standard_t(4, 300)))
+    arrays = coverage.arrays("x")
+    supposed = [_WIDER * ndtri(0.5 + 0.5 * (at + 0.5) / 200) for at in range(200)]
+    table = [(float(score), 1.0) for score in arrays["x_scores"]]
+    table = sorted(table + [(float(score), _SUPPOSED / 200) for score in supposed])
+    assert len(table) == 400
+    for level, width in zip(arrays["x_levels"], coverage.widths(), strict=True):
+        running = zip(table, accumulate(weight for _, weight in table), strict=True)
+        wanted = min(max(level, 0.0), 0.9995) * (KEPT + _SUPPOSED + 1.0)
+        below = [score for (score, _), sum_of in running if sum_of >= wanted]
+        assert width == (below[0] if below else table[-1][0])
+
+
+def share_off(inside: Floats) -> Floats:
+    return np.abs(inside.mean(axis=0) - LEVELS)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    trips=st.integers(1, 400),
+    how=st.sampled_from(["out", "in", "alternately", "in runs", "by chance"]),
+)
+@pytest.mark.slow
+def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
+    seed: int, trips: int, how: str
+) -> None:
+    """(1 + 1/step)/T off at most, for an adversary who knows the widths. It must leave room: scores
+    above the least supposed one and not above the largest are within some interval and without another.
+
+    The level moves by step · (promised − held), so that Σ (promised − held) is the way that it has
+    gone, over the step; and it stays within [−step, 1 + step]: at 1 all that has room is held, at 0
+    nothing is.
+    """
+    rng, coverage, inside = np.random.default_rng(seed), Coverage(KEPT), []
+    low, high = (float(_WIDER * ndtri(0.5 + 0.5 * at / 200)) for at in (0.6, 199.5))
+    for trip in range(trips):
+        widths = coverage.widths()
+        held = {
+            "out": False,
+            "in": True,
+            "alternately": trip % 2 == 0,
+            "in runs": trip // 17 % 2 == 0,
+            "by chance": bool(rng.random() < 0.5),
+        }[how]
+        aim = widths[int(rng.integers(3))]
+        score = float(np.clip(aim if held else np.nextafter(aim, np.inf), low, high))
+        inside.append(score <= widths)
+        coverage.judge(np.array([score]))
+    shares = np.array(inside, dtype=np.float64)
+    levels = coverage.arrays("x")["x_levels"]
+    way = (levels - LEVELS) / (_STEP * trips)
+    np.testing.assert_allclose(shares.mean(axis=0) - LEVELS, -way, atol=1e-9)
+    assert (levels >= -_STEP).all()
+    assert (levels <= 1.0 + _STEP).all()
+    assert (share_off(shares) <= (1.0 + 1.0 / _STEP) / trips + 1e-9).all()
+
+
+def test_scores_larger_than_all_before_are_missed_however_many() -> None:
+    """No finite interval holds them: the promise ends where scores outgrow all that is remembered."""
+    _, inside = judged(10.0 * 1.5 ** np.arange(60))
+    assert not inside.any()
+
+
+@pytest.mark.parametrize("scores", [10.0 * 1.5 ** np.arange(60), np.zeros(60)])
+def test_what_no_level_could_have_changed_is_not_made_up_for(scores: Floats) -> None:
+    """Scores beyond all intervals, or within all: once they are normal, levels are back in 60 trips."""
+    coverage, _ = judged(scores)
+    levels = coverage.arrays("x")["x_levels"]
+    assert (levels >= -_STEP).all()
+    assert (levels <= 1.0 + _STEP).all()
+    normal = np.abs(np.random.default_rng(3).standard_normal(KEPT))
+    _, inside = judged(normal, judged(normal, coverage)[0])
+    assert (share_off(inside) <= (1.0 + 2.0 * _STEP) / (_STEP * KEPT)).all()
+
+
+@pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
+def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
+    """The bound of any trips, which is 1.05 % of 2,000; no score outgrew all that were remembered."""
+    scores = spread * np.abs(np.random.default_rng(1).standard_normal(2000))
+    coverage, inside = judged(scores)
+    assert (share_off(inside) <= (1.0 + 1.0 / _STEP) / 2000).all()
+    assert coverage.held.trips == 100
+    assert coverage.held.inside == pytest.approx(inside[-100:, 2].mean())
+    assert coverage.held.holds
+
+
+def test_a_change_is_followed() -> None:
+    """Scores that become four times as large are held again soon."""
+    rng = np.random.default_rng(2)
+    coverage, _ = judged(np.abs(rng.standard_normal(300)))
+    coverage, inside = judged(4.0 * np.abs(rng.standard_normal(400)), coverage)
+    assert inside[:20, 2].mean() < 0.9
+    assert inside[-200:, 2].mean() > 0.9
+    assert (share_off(inside) <= (1.0 + 2.0 / _STEP) / 400).all()  # from any level that it may have
+
+
+def test_roads_count_as_a_share_of_their_trip() -> None:
+    coverage = Coverage(5)
+    widths = coverage.widths()
+    coverage.judge(np.array([0.0, widths[0], widths[1], 99.0]))
+    arrays = coverage.arrays("x")
+    np.testing.assert_allclose(arrays["x_inside"], [[0.5, 0.75, 0.75]])
+    np.testing.assert_allclose(
+        arrays["x_levels"], np.array(LEVELS) + _STEP * (np.array(LEVELS) - [0.5, 0.75, 0.75])
+    )
+    coverage.judge(np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(coverage.arrays("x")["x_scores"], [widths[1], 99.0, 1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("trips", "inside", "holds"), [(0, 1.0, True), (10, 0.8, True), (10, 0.7, False), (100, 0.89, True),
+                                   (100, 0.88, False), (100, 1.0, True)]
+)  # fmt: skip
+def test_a_share_too_low_to_be_chance_is_not_trusted(trips: int, inside: float, holds: bool) -> None:
+    """More than three standard errors below 95 %."""
+    assert Held(trips, inside).holds is holds
+
+
+def test_a_state_goes_on() -> None:
+    rng = np.random.default_rng(3)
+    one, _ = judged(np.abs(rng.standard_normal(250)))
+    other = Coverage(KEPT)
+    other.remember(State(kind="any", schema=1, arrays=one.arrays("x")), "x")
+    for score in np.abs(rng.standard_normal(20)):
+        np.testing.assert_array_equal(one.widths(), other.widths())
+        one.judge(np.array([score]))
+        other.judge(np.array([score]))
+    assert one.held == other.held
+
+
+def test_a_state_is_the_callers_own() -> None:
+    one, _ = judged([1.0, 2.0])
+    arrays = {name: values.copy() for name, values in one.arrays("x").items()}
+    other = Coverage(KEPT)
+    other.remember(State(kind="any", schema=1, arrays=arrays), "x")
+    arrays["x_levels"][...] = np.nan
+    assert np.isfinite(other.widths()).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("scores", np.ones(KEPT + 1)),
+        ("scores", np.array([-1.0])),
+        ("scores", np.array([np.nan])),
+        ("scores", np.ones((2, 2))),
+        ("levels", np.ones(2)),
+        ("levels", np.full(3, np.inf)),
+        ("inside", np.ones((101, 3))),
+        ("inside", np.ones((5, 2))),
+        ("inside", np.full((5, 3), 1.5)),
+        ("inside", np.full((5, 3), -0.5)),
+    ],
+)
+def test_an_impossible_state_is_refused(name: str, values: Floats) -> None:
+    one, _ = judged([1.0, 2.0])
+    damaged = State(kind="any", schema=1, arrays={**one.arrays("x"), f"x_{name}": values})
+    with pytest.raises((StateError, InputError)):
+        Coverage(KEPT).remember(damaged, "x")
