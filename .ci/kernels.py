@@ -21,7 +21,11 @@ def core(kernel: str) -> str | None:
     """What OpenBLAS calls the kernel that it chose, or none if it did not work."""
     env = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_VERBOSE": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", MULTIPLY], env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-c", MULTIPLY],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     found = re.search(r"^Core: (\w+)", done.stdout + done.stderr, re.MULTILINE)
     return found[1] if found and done.returncode == 0 else None

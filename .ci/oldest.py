@@ -7,9 +7,14 @@ import re
 import tomllib
 from pathlib import Path
 
-project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+project = tomllib.loads(
+    (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8")
+)["project"]
 extras = project["optional-dependencies"]
-lines = sum((extras[name] for name in ("plot", "fast", "cluster", "test")), project["dependencies"])
+lines = sum(
+    (extras[name] for name in ("plot", "fast", "cluster", "test")),
+    project["dependencies"],
+)
 for line in lines:
     if not line.startswith("superarm["):
         name, version = re.fullmatch(r"([\w-]+)>=([\d.]+)", line).groups()

@@ -12,7 +12,9 @@ from pathlib import Path
 
 # Every BLAS reads these when it is loaded, so that they must stand before numpy is imported.
 for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA"):
-    os.environ[f"{_name}_NUM_THREADS" if _name != "VECLIB_MAXIMUM" else f"{_name}_THREADS"] = "1"
+    os.environ[
+        f"{_name}_NUM_THREADS" if _name != "VECLIB_MAXIMUM" else f"{_name}_THREADS"
+    ] = "1"
 
 SUITES = (
     "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup"
@@ -20,14 +22,24 @@ SUITES = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="superarm beside its peers")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="superarm beside its peers"
+    )
     parser.add_argument("suite", choices=SUITES)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="one line of JSON")
-    shape.add_argument("--markdown", action="store_true", help="the table of bench/README.md")
-    parser.add_argument("--quick", action="store_true", help="small sizes: does it run and agree?")
-    parser.add_argument("--repeats", type=int, default=None, help="how often each thing is timed")
-    parser.add_argument("--stored", type=Path, help="measure nothing, show what --json printed before")
+    shape.add_argument(
+        "--markdown", action="store_true", help="the table of bench/README.md"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes: does it run and agree?"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=None, help="how often each thing is timed"
+    )
+    parser.add_argument(
+        "--stored", type=Path, help="measure nothing, show what --json printed before"
+    )
     options = parser.parse_args(arguments)
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
@@ -41,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(encoding="utf-8")  # tables have signs that ASCII lacks
     pin_blas_threads()
     if options.stored is not None:
-        results = Results.from_json(json.loads(options.stored.read_text(encoding="utf-8")))
+        results = Results.from_json(
+            json.loads(options.stored.read_text(encoding="utf-8"))
+        )
     else:
         suite = importlib.import_module(f".{options.suite}", __package__)
         results = suite.run(quick=options.quick, repeats=options.repeats)

@@ -90,7 +90,9 @@ def compiled_rounds() -> Callable[..., Ints]:
     import numba
 
     @numba.njit("i8[::1](f8[:, ::1], f8[::1], f8[:, ::1], f8, f8)", error_model="numpy")
-    def play(P: Floats, mean: Floats, rewards: Floats, width: float, noise: float) -> Ints:
+    def play(
+        P: Floats, mean: Floats, rewards: Floats, width: float, noise: float
+    ) -> Ints:
         n = len(mean)
         column = np.empty(n)
         played = np.empty(len(rewards), dtype=np.int64)
@@ -200,7 +202,11 @@ class KroneckerKalman:
         self._prior = np.einsum("ij,ij->i", features, features)
         self._mean = np.zeros(len(features))
         self._known = np.zeros(len(features))
-        self._keep, self._noise, self._dger = math.sqrt(1.0 - epsilon), noise_variance, dger
+        self._keep, self._noise, self._dger = (
+            math.sqrt(1.0 - epsilon),
+            noise_variance,
+            dger,
+        )
 
     def round(self, arm: int, reward: float) -> Moments:
         """Learn a reward of this round; mean and std of every arm in the next one."""
@@ -218,14 +224,21 @@ class KroneckerKalman:
             self._scale = 1.0
         self._mean *= self._keep
         self._known *= self._keep**2
-        return Moments(self._mean.copy(), np.sqrt(np.maximum(self._prior - self._known, 0.0)))
+        return Moments(
+            self._mean.copy(), np.sqrt(np.maximum(self._prior - self._known, 0.0))
+        )
 
 
 # --- inducing points ----------------------------------------------------------------------
 
 
 def titsias_round(
-    arms: Floats, rewards: Floats, points: Floats, offered: Floats, noise: float, jitter: float
+    arms: Floats,
+    rewards: Floats,
+    points: Floats,
+    offered: Floats,
+    noise: float,
+    jitter: float,
 ) -> Moments:
     """The sparse posterior of all data with these inducing points, at the arms on offer.
 
@@ -234,12 +247,18 @@ def titsias_round(
     from scipy.linalg import solve_triangular
 
     L = np.linalg.cholesky(_se(points, points) + jitter * np.eye(len(points)))
-    A = solve_triangular(L, _se(points, arms), lower=True, check_finite=False, overwrite_b=True)
+    A = solve_triangular(
+        L, _se(points, arms), lower=True, check_finite=False, overwrite_b=True
+    )
     M = np.linalg.cholesky(np.eye(len(points)) + A @ A.T / noise)
     z = solve_triangular(M, A @ rewards, lower=True, check_finite=False) / noise
-    prior = solve_triangular(L, _se(points, offered), lower=True, check_finite=False, overwrite_b=True)
+    prior = solve_triangular(
+        L, _se(points, offered), lower=True, check_finite=False, overwrite_b=True
+    )
     rows = solve_triangular(M, prior, lower=True, check_finite=False)
-    variance = 1.0 - np.einsum("ij,ij->j", prior, prior) + np.einsum("ij,ij->j", rows, rows)
+    variance = (
+        1.0 - np.einsum("ij,ij->j", prior, prior) + np.einsum("ij,ij->j", rows, rows)
+    )
     return Moments(z @ rows, np.sqrt(variance))
 
 

@@ -46,7 +46,14 @@ from .measure import (
     take_turns,
     without_gc,
 )
-from .peers import GPFLOW_JITTER, GPFLOW_PYTHON, Moments, gpflow_moments, missing, sgpr_moments
+from .peers import (
+    GPFLOW_JITTER,
+    GPFLOW_PYTHON,
+    Moments,
+    gpflow_moments,
+    missing,
+    sgpr_moments,
+)
 
 NOISE = 0.01
 BY_HAND = "numpy by hand"
@@ -59,9 +66,15 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     skipped: list[str] = []
     size = 100 if quick else 1245
     gpflow = (
-        None if GPFLOW_PYTHON in os.environ else f"set {GPFLOW_PYTHON} to an interpreter that has it"
+        None
+        if GPFLOW_PYTHON in os.environ
+        else f"set {GPFLOW_PYTHON} to an interpreter that has it"
     )
-    sparse = ((BY_HAND, None), ("GPyTorch, SGPR", missing("gpytorch")), ("GPflow, SGPR", gpflow))
+    sparse = (
+        (BY_HAND, None),
+        ("GPyTorch, SGPR", missing("gpytorch")),
+        ("GPflow, SGPR", gpflow),
+    )
     for peer, reason in sparse:
         if reason is None:
             rows += [titsias(size, points, repeats, peer) for points in (10, 50)]
@@ -79,13 +92,19 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         facts |= _long_history(name, kernel, columns, quick)
     facts["Simulation I, exact, 5 seeds, seconds"] = _simulation(20 if quick else 250)
     targets = [
-        at_most("difference from any peer", max(each.max_abs_diff or 0.0 for each in rows), 1e-6)
+        at_most(
+            "difference from any peer",
+            max(each.max_abs_diff or 0.0 for each in rows),
+            1e-6,
+        )
     ]
     if not quick:
         by_case = {each.case: each.ratio for each in rows}
         least = {"GPyTorch, SGPR": 10.0, "GPflow, SGPR": 40.0}
         targets += [
-            at_least(f"{each.case}: {each.peer} over ours", each.ratio, least[each.peer])
+            at_least(
+                f"{each.case}: {each.peer} over ours", each.ratio, least[each.peer]
+            )
             for each in rows
             if each.case.startswith("Titsias, 50") and each.peer in least
         ]
@@ -99,12 +118,20 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             at_most("TIM+ over its sampling", 1.0 / by_case["TIM+, 10,000 nodes"], 3.0),
             at_most("stepwise over plain", 1.0 / by_case["stepwise, N=1250"], 1.5),
             at_most("lazy greedy on 100,000 links, milliseconds", 1e3 * greedy, 50.0),
-            at_most("Simulation I, seconds", facts["Simulation I, exact, 5 seeds, seconds"], 10.0),
+            at_most(
+                "Simulation I, seconds",
+                facts["Simulation I, exact, 5 seeds, seconds"],
+                10.0,
+            ),
         ]
-    return Results(suite="combinatorial", rows=rows, facts=facts, targets=targets, skipped=skipped)
+    return Results(
+        suite="combinatorial", rows=rows, facts=facts, targets=targets, skipped=skipped
+    )
 
 
-def _turns(ours: Callable[[], object], peer: Callable[[], object], repeats: int) -> tuple[Spent, Spent]:
+def _lock(
+    ours: Callable[[], object], peer: Callable[[], object], repeats: int
+) -> tuple[Spent, Spent]:
     """Medians of each, taking turns."""
     found = take_turns({"ours": ours, "peer": peer}, repeats)
     return found["ours"], found["peer"]
@@ -134,7 +161,9 @@ def titsias(observations: int, points: int, repeats: int, peer: str) -> Row:
 
     def theirs() -> None:
         # The generator and the points are part of the round, as they are in ours.
-        chosen = np.random.default_rng(1).choice(observations, size=points, replace=False)
+        chosen = np.random.default_rng(1).choice(
+            observations, size=points, replace=False
+        )
         if peer == BY_HAND:
             found = titsias_round(arms, rewards, arms[chosen], offered, NOISE, jitter)
         else:
@@ -152,8 +181,12 @@ def titsias(observations: int, points: int, repeats: int, peer: str) -> Row:
     case = f"Titsias, {points} points, N={observations}"
     taken = median_spent(times["ours"][1:])
     if gpflow:
-        chosen = np.random.default_rng(1).choice(observations, size=points, replace=False)
-        found, peer_s = gpflow_moments(arms, rewards, arms[chosen], offered, NOISE, repeats)
+        chosen = np.random.default_rng(1).choice(
+            observations, size=points, replace=False
+        )
+        found, peer_s = gpflow_moments(
+            arms, rewards, arms[chosen], offered, NOISE, repeats
+        )
         return row(case, taken, peer, peer_s, answers["ours"].difference(found))
     difference = answers["ours"].difference(answers["theirs"])
     return row(case, taken, peer, median_spent(times["theirs"][1:]), difference)
@@ -167,7 +200,7 @@ def _matching(side: int, repeats: int) -> Row:
     worth = rng.random(side**2)
     table: Floats = worth.reshape(side, side)
     oracle = Matching()
-    ours_s, peer_s = _turns(
+    ours_s, peer_s = _lock(
         lambda: oracle.select(worth, pairs, rng),
         lambda: linear_sum_assignment(table, maximize=True),
         repeats,
@@ -175,7 +208,13 @@ def _matching(side: int, repeats: int) -> Row:
     rows, columns = linear_sum_assignment(table, maximize=True)
     chosen = oracle.select(worth, pairs, rng).positions
     difference = abs(float(worth[chosen].sum() - table[rows, columns].sum()))
-    return row(f"matching, {side} × {side}", ours_s, "SciPy, linear_sum_assignment", peer_s, difference)
+    return row(
+        f"matching, {side} × {side}",
+        ours_s,
+        "SciPy, linear_sum_assignment",
+        peer_s,
+        difference,
+    )
 
 
 def _tim(nodes: int, epsilon: float) -> Row:
@@ -196,13 +235,18 @@ def _tim(nodes: int, epsilon: float) -> Row:
         ours_s = seconds(lambda: oracle.select(np.full(len(links), 0.1), pairs, rng))
     finally:
         coverage.draw_sets = draw
-    return row(f"TIM+, {nodes:,} nodes", ours_s, "its sampling alone", sum(sampling), None)
+    return row(
+        f"TIM+, {nodes:,} nodes", ours_s, "its sampling alone", sum(sampling), None
+    )
 
 
 def _greedy(links: int, repeats: int) -> float:
     rng = np.random.default_rng(0)
     cells = rng.choice(2000 * 5000, size=links, replace=False)
-    pairs, chances = Pairs(left=cells // 5000, right=cells % 5000), 0.3 * rng.random(links)
+    pairs, chances = (
+        Pairs(left=cells // 5000, right=cells % 5000),
+        0.3 * rng.random(links),
+    )
     oracle = GreedyCoverage(k=50)
     return median_seconds(lambda _: oracle.select(chances, pairs, rng), repeats)
 
@@ -218,21 +262,27 @@ def _stepwise(rounds: int, repeats: int) -> Row:
 
     def decide(policy: Any) -> Callable[[], object]:
         def work() -> object:
-            plain.posterior.predict(np.zeros((1, 3)))  # the answer about these arms is not kept
+            plain.posterior.predict(
+                np.zeros((1, 3))
+            )  # the answer about these arms is not kept
             return policy.decide(offer, rng)
 
         return work
 
-    ours_s, peer_s = _turns(decide(stepwise), decide(plain), repeats * 5)
+    ours_s, peer_s = _lock(decide(stepwise), decide(plain), repeats * 5)
     return row(f"stepwise, N={5 * rounds}", ours_s, "plain O'CLOK-UCB", peer_s, None)
 
 
-def _long_history(name: str, kernel: Kernel, columns: int, quick: bool) -> dict[str, Any]:
+def _long_history(
+    name: str, kernel: Kernel, columns: int, quick: bool
+) -> dict[str, Any]:
     """What summing up costs, and by how much it is off where the exact answer can still be had."""
     few, many, points = (200, 500, 60) if quick else (5_000, 100_000, 1_000)
     rng = np.random.default_rng(0)
     arms, offered = rng.random((many + 50, columns)), rng.random((100, columns))
-    rewards = np.sin(3.0 * arms[:, 0]) + arms[:, -1] + 0.1 * rng.standard_normal(len(arms))
+    rewards = (
+        np.sin(3.0 * arms[:, 0]) + arms[:, -1] + 0.1 * rng.standard_normal(len(arms))
+    )
     exact = StreamingGP(kernel, NOISE, form="cholesky")
     exact.observe(arms[:few], rewards[:few])
     gp = StreamingGP(kernel, NOISE, most_exact=few - 1, inducing=points)
@@ -250,7 +300,9 @@ def _long_history(name: str, kernel: Kernel, columns: int, quick: bool) -> dict[
     wider, label = found.std / true.std, f"{name}, {points:,} points"
     at_few, at_many = (f"{label}, {count:,} observations" for count in (few, many))
     return {
-        f"{at_few}: mean off by, in stds": float(np.max(np.abs(found.mean - true.mean) / true.std)),
+        f"{at_few}: mean off by, in stds": float(
+            np.max(np.abs(found.mean - true.mean) / true.std)
+        ),
         f"{at_few}: std over the exact one, least": float(wider.min()),
         f"{at_few}: std over the exact one, most": float(wider.max()),
         f"{at_many}: ms a round": 1e3 * statistics.median(times),
@@ -262,6 +314,8 @@ def _simulation(rounds: int) -> float:
     def work() -> None:
         for seed in range(5):
             world = Crowdsourcing(seed=seed, horizon=rounds, source="synthetic")
-            simulate(world, {"oclok-ucb": oclok_ucb(world.model)}, rounds=rounds, seed=seed)
+            simulate(
+                world, {"oclok-ucb": oclok_ucb(world.model)}, rounds=rounds, seed=seed
+            )
 
     return seconds(work)

@@ -48,7 +48,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     rows: list[Row] = []
     limits: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    skipped = [] if (reason := missing("sklearn")) is None else [f"scikit-learn: {reason}"]
+    skipped = (
+        [] if (reason := missing("sklearn")) is None else [f"scikit-learn: {reason}"]
+    )
     ratios: dict[str, float] = {}
     for name, kernel in KERNELS.items():
         game = _Game(kernel, side)
@@ -65,7 +67,11 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     by_hand, passes = hand_drift.rows(quick, bandwidth(3))
     rows += by_hand
     limits |= passes
-    targets = [at_most("difference from any peer", max(r.max_abs_diff or 0.0 for r in rows), 1e-9)]
+    targets = [
+        at_most(
+            "difference from any peer", max(r.max_abs_diff or 0.0 for r in rows), 1e-9
+        )
+    ]
     if not quick:
         least = {"numpy, recompute": 100.0, "scikit-learn": 200.0}
         targets += [
@@ -74,14 +80,25 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             if r.peer in least
         ]
         text = "{}: ours over {}, CPU"
-        targets += [at_most(text.format(r.case, r.peer), cpu_over(r), 1.3) for r in by_hand]
-        targets += [at_most(f"{n}: t={late} over t={early}", x, 2.0) for n, x in ratios.items()]
+        targets += [
+            at_most(text.format(r.case, r.peer), cpu_over(r), 1.3) for r in by_hand
+        ]
+        targets += [
+            at_most(f"{n}: t={late} over t={early}", x, 2.0) for n, x in ratios.items()
+        ]
         growth = facts["changing arms: t=4000 over t=2000"]
         targets.append(at_most("changing arms: t=4000 over t=2000", growth, 1.5))
         taken = facts["Figure 2a, 200 seeds, two processes, seconds"] = _figure()
-        targets.append(at_most("Figure 2a, 200 seeds, two processes, seconds", taken, 300.0))
+        targets.append(
+            at_most("Figure 2a, 200 seeds, two processes, seconds", taken, 300.0)
+        )
     return Results(
-        suite="drift", rows=rows, limits=limits, facts=facts, targets=targets, skipped=skipped
+        suite="drift",
+        rows=rows,
+        limits=limits,
+        facts=facts,
+        targets=targets,
+        skipped=skipped,
     )
 
 
@@ -123,7 +140,9 @@ class _Game:
                 following = Offer(step=step + 1, arms=self._offered)
 
                 def work(
-                    key: Any = ((arm, float(step)),), y: float = reward, o: Any = following
+                    key: Any = ((arm, float(step)),),
+                    y: float = reward,
+                    o: Any = following,
                 ) -> None:
                     self.gp.observe(key, [y])
                     self.gp.belief(o)
@@ -135,7 +154,9 @@ class _Game:
 
     def beside_peers(self, last: int, repeats: int, *, with_sklearn: bool) -> list[Row]:
         """Rounds of ours up to the last one, and the peers in turns with the last of them."""
-        peers: dict[str, Callable[[Floats, Floats], Moments]] = {"numpy, recompute": self.recompute}
+        peers: dict[str, Callable[[Floats, Floats], Moments]] = {
+            "numpy, recompute": self.recompute
+        }
         if with_sklearn:
             peers["scikit-learn"] = self.sklearn
         each_turn = max(1, min(20, last // (4 * repeats)))
@@ -151,7 +172,10 @@ class _Game:
                 theirs[name].append(spent(lambda: found.append(work(keys, rewards))))  # noqa: B023
                 worst[name] = max(worst[name], answer.difference(found[0]))
         case, taken = f"{self.name}, {self.gp.form}, t={last}", median_spent(ours)
-        return [row(case, taken, name, median_spent(theirs[name]), worst[name]) for name in peers]
+        return [
+            row(case, taken, name, median_spent(theirs[name]), worst[name])
+            for name in peers
+        ]
 
     def answer(self) -> Moments:
         belief = self.gp.belief(Offer(step=len(self._keys) + 1, arms=self._offered))
@@ -162,7 +186,9 @@ class _Game:
         from scipy.linalg import cholesky, solve_triangular
 
         places, times = self.arms[keys[:, 0].astype(int)], keys[:, 1]
-        K = self.kernel(places) * (1.0 - EPSILON) ** (np.abs(np.subtract.outer(times, times)) / 2.0)
+        K = self.kernel(places) * (1.0 - EPSILON) ** (
+            np.abs(np.subtract.outer(times, times)) / 2.0
+        )
         K[np.diag_indices_from(K)] += NOISE
         k = self.kernel(places, self.arms)
         k *= ((1.0 - EPSILON) ** ((times[-1] + 1.0 - times) / 2.0))[:, None]
@@ -184,7 +210,9 @@ class _Game:
             space = theirs.RBF([0.2, 0.2, far])
         time = theirs.Matern([far, far, -2.0 / np.log1p(-EPSILON)], nu=0.5)
         model = GaussianProcessRegressor(space * time, alpha=NOISE, optimizer=None)
-        model.fit(np.column_stack([self.arms[keys[:, 0].astype(int)], keys[:, 1]]), rewards)
+        model.fit(
+            np.column_stack([self.arms[keys[:, 0].astype(int)], keys[:, 1]]), rewards
+        )
         now = np.full(len(self.arms), keys[-1, 1] + 1.0)
         mean, std = model.predict(np.column_stack([self.arms, now]), return_std=True)
         return Moments(mean, std)
@@ -193,13 +221,17 @@ class _Game:
         """Seconds to multiply a vector with as many columns as are in use."""
         matrix = np.random.default_rng(0).random((self.gp.rank, len(self.arms)))
         vector, out = np.ones(self.gp.rank), np.empty(len(self.arms))
-        return median_seconds(lambda _: np.matmul(vector, matrix, out=out), 20 * repeats)
+        return median_seconds(
+            lambda _: np.matmul(vector, matrix, out=out), 20 * repeats
+        )
 
 
 def _changing(quick: bool) -> dict[str, float]:
     """100 new arms a round, one of them seen: seconds a round around several rounds."""
     rng = np.random.default_rng(0)
-    kernel = Matern(nu=2.5, lengthscale=0.3, columns=(0, 1)) * Temporal(epsilon=EPSILON, column=2)
+    kernel = Matern(nu=2.5, lengthscale=0.3, columns=(0, 1)) * Temporal(
+        epsilon=EPSILON, column=2
+    )
     gp = StreamingGP(kernel, NOISE, timed=True, forget=1e-6)
     stops = (20, 40) if quick else (1_000, 2_000, 4_000)
     times: list[float] = []
@@ -215,12 +247,19 @@ def _changing(quick: bool) -> dict[str, float]:
             times.append(seconds(work))
     # Means, not medians: now and then a round drops what is old, and that must count.
     window = 10 if quick else 900
-    facts = {f"changing arms, t={t}, seconds": statistics.mean(times[t - window : t]) for t in stops}
-    last, before = (facts[f"changing arms, t={t}, seconds"] for t in (stops[-1], stops[-2]))
+    facts = {
+        f"changing arms, t={t}, seconds": statistics.mean(times[t - window : t])
+        for t in stops
+    }
+    last, before = (
+        facts[f"changing arms, t={t}, seconds"] for t in (stops[-1], stops[-2])
+    )
     return {**facts, f"changing arms: t={stops[-1]} over t={stops[-2]}": last / before}
 
 
 def _figure() -> float:
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan.make(load_experiment("timevarying/matched-se"), out=Path(folder) / "run")
+        plan = Plan.make(
+            load_experiment("timevarying/matched-se"), out=Path(folder) / "run"
+        )
         return seconds(lambda: execute(plan, jobs=2))

@@ -38,17 +38,23 @@ COLUMNS = (
 )
 
 
-def measured(graph: LineGraph, driver: Driver, trips: int, seed: int) -> Iterator[tuple[float, ...]]:
+def measured(
+    graph: LineGraph, driver: Driver, trips: int, seed: int
+) -> Iterator[tuple[float, ...]]:
     """One row of ``COLUMNS`` for each trip that arrived."""
     rng, oracle = stream(seed, "bench", 0), ShortestPath(successors=graph.turn_graph)
     for _ in range(trips):
-        start, goal = (int(edge) for edge in rng.choice(len(graph), size=2, replace=False))
+        start, goal = (
+            int(edge) for edge in rng.choice(len(graph), size=2, replace=False)
+        )
         trip = Trip(start=start, goal=goal, turn_costs=graph.turn_seconds)
         route = oracle.select(-graph.travel_time, trip, rng).positions
         turns = graph.turn_numbers(route)
         drive = driver.drive([graph.ids[edge] for edge in route])
         if not drive.arrived:
-            print(f"  a trip from {graph.ids[start]} to {graph.ids[goal]} did not arrive")
+            print(
+                f"  a trip from {graph.ids[start]} to {graph.ids[goal]} did not arrive"
+            )
             continue
         metres, seconds = graph.length[route].sum(), graph.travel_time[route].sum()
         # What a U-turn costs beside its junction is stated, not driven.
@@ -91,7 +97,13 @@ def main() -> None:
         for name in ("edges_s", "turns_s", "profile", "departure"):
             print(row(name, table[name], table["driven_s"]))
             if free.any():
-                print(row(f"{name}, no signals", table[name][free], table["driven_s"][free]))
+                print(
+                    row(
+                        f"{name}, no signals",
+                        table[name][free],
+                        table["driven_s"][free],
+                    )
+                )
 
 
 if __name__ == "__main__":

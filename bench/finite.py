@@ -67,7 +67,9 @@ class World(NamedTuple):
     def drawn(cls, case: Case, seed: int = 0) -> World:
         rng = np.random.default_rng(seed)
         K = case.kernel(case.arms)
-        truth = np.linalg.cholesky(K + 1e-9 * np.eye(len(K))) @ rng.standard_normal(len(K))
+        truth = np.linalg.cholesky(K + 1e-9 * np.eye(len(K))) @ rng.standard_normal(
+            len(K)
+        )
         noise = np.sqrt(NOISE_VARIANCE) * rng.standard_normal(case.rounds)
         return cls(truth.tolist(), noise.tolist())
 
@@ -82,7 +84,9 @@ class Player:
 
     def __init__(self, name: str, case: Case, world: World, backend: Backend) -> None:
         self.name = name
-        self.posterior = FiniteGP(case.kernel, case.arms, NOISE_VARIANCE, backend=backend)
+        self.posterior = FiniteGP(
+            case.kernel, case.arms, NOISE_VARIANCE, backend=backend
+        )
         self.world = world
         self.offer = Offer(step=1, arms=Arms.numbered(case.arms))
         self.rows = np.arange(len(case.arms))
@@ -110,7 +114,9 @@ class Player:
 
     def play(self, start: int, stop: int) -> None:
         if self.table is not None:
-            self.posterior.play_table(self.table[start:stop], np.full(stop - start, WIDTH))
+            self.posterior.play_table(
+                self.table[start:stop], np.full(stop - start, WIDTH)
+            )
             return
         choose, observe = self.choose, self.posterior.observe
         truth, noise = self.world.truth, self.world.noise
@@ -147,7 +153,9 @@ class Played(NamedTuple):
     """Medians by contender, seconds for one round."""
 
     late: dict[str, float]  # in the last rounds
-    early: dict[str, float]  # in rounds span … 2 span, played by twins at the same moments
+    early: dict[
+        str, float
+    ]  # in rounds span … 2 span, played by twins at the same moments
     peer_s: float | None
     differences: dict[str, float]
     limits: dict[str, float]
@@ -167,15 +175,24 @@ def play_case(
         player.play(0, case.rounds - span)
     for player in twins:
         player.play(0, span)
-    peer = None if missing("sklearn") else SklearnMerged(case.kernel, case.arms, NOISE_VARIANCE)
+    peer = (
+        None
+        if missing("sklearn")
+        else SklearnMerged(case.kernel, case.arms, NOISE_VARIANCE)
+    )
     peer_times: list[float] = []
     limit = Limit(len(case.arms), len(contenders[0].posterior.visited))
     with without_gc():
         for start in range(0, span, BLOCK):
             size = min(BLOCK, span - start)
             for old, young in zip(contenders, twins, strict=True):
-                for player, first in ((old, case.rounds - span + start), (young, span + start)):
-                    player.times.append(seconds(partial(player.play, first, first + size)) / size)
+                for player, first in (
+                    (old, case.rounds - span + start),
+                    (young, span + start),
+                ):
+                    player.times.append(
+                        seconds(partial(player.play, first, first + size)) / size
+                    )
             limit.measure()
             if peer is not None:
                 peer_times += _peer_rounds(peer, contenders[0], peer_rounds)
@@ -254,7 +271,9 @@ def cases(quick: bool) -> list[Case]:
         Case("100 arms, Matern-5/2", rough, line, rounds),
         Case("100 arms seen once, SE", smooth, line, rounds, sweep=True),
         Case("100 arms seen once, Matern-5/2", rough, line, rounds, sweep=True),
-        Case("300 arms in 3-d, Matern-5/2", Matern(nu=2.5, lengthscale=0.5), cube, fewer),
+        Case(
+            "300 arms in 3-d, Matern-5/2", Matern(nu=2.5, lengthscale=0.5), cube, fewer
+        ),
     ]
 
 
@@ -279,23 +298,40 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         for player in contenders:
             label = f"{case.name}, {player.name}"
             now, before = played.late[player.name], played.early[player.name]
-            growth[label] = exponent([1.5 * span, case.rounds - 0.5 * span], [before, now])
-            facts[f"{label}, t={case.rounds} over t={2 * span}"] = round(now / before, 3)
+            growth[label] = exponent(
+                [1.5 * span, case.rounds - 0.5 * span], [before, now]
+            )
+            facts[f"{label}, t={case.rounds} over t={2 * span}"] = round(
+                now / before, 3
+            )
             if played.peer_s is None:
                 continue
             difference = played.differences[player.name]
             rows.append(row(label, now, SklearnMerged.name, played.peer_s, difference))
             least = {"UCB, numpy": 60.0, "UCB by table, numba": 800.0}.get(player.name)
             if headline and least is not None:
-                targets.append(at_least(f"{label} against {SklearnMerged.name}", rows[-1].ratio, least))
+                targets.append(
+                    at_least(
+                        f"{label} against {SklearnMerged.name}", rows[-1].ratio, least
+                    )
+                )
         for backend in backends:
-            ucb, thompson = played.late[f"UCB, {backend}"], played.late[f"Thompson, {backend}"]
+            ucb, thompson = (
+                played.late[f"UCB, {backend}"],
+                played.late[f"Thompson, {backend}"],
+            )
             label = f"{case.name}, {backend}"
-            rows.append(row(f"{label}: UCB", ucb, "our own joint Thompson", thompson, None))
+            rows.append(
+                row(f"{label}: UCB", ucb, "our own joint Thompson", thompson, None)
+            )
             if headline:
                 targets += [
                     at_most(f"{label}: Thompson over UCB", thompson / ucb, 2.0),
-                    at_most(f"{label}: late over early", _late_over_early(played, backend), 1.25),
+                    at_most(
+                        f"{label}: late over early",
+                        _late_over_early(played, backend),
+                        1.25,
+                    ),
                 ]
         facts[f"{case.name}, arms visited"] = len(contenders[0].posterior.visited)
         limits = limits or played.limits
@@ -303,7 +339,10 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     rows += by_hand
     if not quick:
         text = "{}: ours over {}, CPU"
-        targets += [at_most(text.format(one.case, one.peer), cpu_over(one), 1.3) for one in by_hand]
+        targets += [
+            at_most(text.format(one.case, one.peer), cpu_over(one), 1.3)
+            for one in by_hand
+        ]
     facts |= hand_finite.forms(quick)
     differences = [one.max_abs_diff for one in rows if one.max_abs_diff is not None]
     if differences:

@@ -49,10 +49,14 @@ def one_seed(problem: Fleet, names: list[str], rounds: int) -> dict[str, Any]:
     """Every policy's rounds, and the best driven routes."""
     found: dict[str, Any] = {}
     routes: dict[int, dict[tuple[int, ...], list[float]]] = {}
-    best = np.array([problem.best(problem.offer(step)).value for step in range(1, rounds + 1)])
+    best = np.array(
+        [problem.best(problem.offer(step)).value for step in range(1, rounds + 1)]
+    )
     for name in names:
         policy = build("policy", {**LEARNERS, **OTHERS}[name], model=problem.model)
-        trace = simulate(problem, {name: policy}, rounds=rounds, seed=problem.seed)[name]
+        trace = simulate(problem, {name: policy}, rounds=rounds, seed=problem.seed)[
+            name
+        ]
         assert trace.seconds is not None
         assert trace.choices is not None
         found[name] = {
@@ -61,10 +65,16 @@ def one_seed(problem: Fleet, names: list[str], rounds: int) -> dict[str, Any]:
             "seconds": float(np.mean(trace.seconds)),
         }
         if trace.audit is not None and name in LEARNERS:
-            found[name] |= {each: trace.audit[each].tolist() for each in ("within", "score")}
+            found[name] |= {
+                each: trace.audit[each].tolist() for each in ("within", "score")
+            }
         for step in range(1, rounds + 1):
-            route = tuple(edge for edge in trace.choices[step - 1].tolist() if edge >= 0)
-            above = routes.setdefault(problem.journey(step).trip, {}).setdefault(route, [])
+            route = tuple(
+                edge for edge in trace.choices[step - 1].tolist() if edge >= 0
+            )
+            above = routes.setdefault(problem.journey(step).trip, {}).setdefault(
+                route, []
+            )
             above.append(float(trace.series["regret"][step - 1]))
     found["best driven"] = {"above": best_driven(problem, routes, best).tolist()}
     return found
@@ -88,13 +98,17 @@ def one_way(options: Mapping[str, Any], alone: bool, rounds: int) -> dict[str, A
     count: dict[int, int] = {}
     early: list[bool] = []
 
-    def watch(name: str, offer: Any, decision: Any, feedback: Any, forecast: Any) -> None:
+    def watch(
+        name: str, offer: Any, decision: Any, feedback: Any, forecast: Any
+    ) -> None:
         vehicle = problem.journey(offer.step).vehicle
         count[vehicle] = count.get(vehicle, 0) + 1
         early.append(count[vehicle] <= 3)
         errors.append(float(feedback.rewards.sum() - forecast.mean.sum()))
 
-    trace = simulate(problem, {"one": policy}, rounds=rounds, seed=problem.seed, watch=watch)["one"]
+    trace = simulate(
+        problem, {"one": policy}, rounds=rounds, seed=problem.seed, watch=watch
+    )["one"]
     assert trace.audit is not None
     told = {"above": trace.series["regret"].tolist(), "errors": errors, "early": early}
     return told | {each: trace.audit[each].tolist() for each in ("within", "score")}
@@ -114,7 +128,8 @@ def print_ways(folder: Path) -> None:
     for name, ways in cells(folder):
         for way, seeds in ways.items():
             above, errors, score = (
-                np.array([seed[each] for seed in seeds]) for each in ("above", "errors", "score")
+                np.array([seed[each] for seed in seeds])
+                for each in ("above", "errors", "score")
             )
             early = np.array([seed["early"] for seed in seeds])
             sizes = [np.sqrt(np.mean(errors[where] ** 2)) for where in (early, ~early)]
@@ -130,10 +145,21 @@ def best_driven(problem: Fleet, routes: Mapping[int, Any], best: Any) -> Any:
     """Energy of the best route of each pair above the informed prior's, round by round."""
     above = np.zeros(len(best))
     for pair, driven in routes.items():
-        steps = [step for step in range(1, len(best) + 1) if problem.journey(step).trip == pair]
-        likely = sorted(driven, key=lambda route: float(np.mean(driven[route])))[:CANDIDATES]
+        steps = [
+            step
+            for step in range(1, len(best) + 1)
+            if problem.journey(step).trip == pair
+        ]
+        likely = sorted(driven, key=lambda route: float(np.mean(driven[route])))[
+            :CANDIDATES
+        ]
         energies = (
-            np.array([[problem.energies(step, route).sum() for step in steps] for route in likely])
+            np.array(
+                [
+                    [problem.energies(step, route).sum() for step in steps]
+                    for route in likely
+                ]
+            )
             - best[np.array(steps) - 1]
         )
         above[np.array(steps) - 1] = energies[energies.mean(axis=1).argmin()]
@@ -147,32 +173,54 @@ def cells(folder: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
         groups.setdefault(path.stem.rsplit("-", 1)[0], []).append(path)
     for name, paths in groups.items():
         seeds = [json.loads(path.read_text()) for path in paths]
-        yield name, {policy: [seed[policy] for seed in seeds if policy in seed] for policy in seeds[0]}
+        yield (
+            name,
+            {
+                policy: [seed[policy] for seed in seeds if policy in seed]
+                for policy in seeds[0]
+            },
+        )
 
 
 def print_tables(folder: Path) -> None:
-    print("| city | policy | Wh a trip | above informed, first 20 | after | 95 % of it | seeds |")
+    print(
+        "| city | policy | Wh a trip | above informed, first 20 | after | 95 % of it | seeds |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name, policies in cells(folder):
         for policy, seeds in policies.items():
             first = np.array([np.mean(seed["above"][:FIRST]) for seed in seeds])
             after = np.array([np.mean(seed["above"][FIRST:]) for seed in seeds])
             energy = (
-                np.mean([np.mean(seed["energy"]) for seed in seeds]) if "energy" in seeds[0] else None
+                np.mean([np.mean(seed["energy"]) for seed in seeds])
+                if "energy" in seeds[0]
+                else None
             )
-            half = 2.776 * after.std(ddof=1) / np.sqrt(len(after)) if len(after) > 1 else float("nan")
+            half = (
+                2.776 * after.std(ddof=1) / np.sqrt(len(after))
+                if len(after) > 1
+                else float("nan")
+            )
             told = "" if energy is None else f"{energy:.0f}"
             print(
                 f"| {name} | {policy} | {told} | {first.mean():+.1f} | {after.mean():+.1f} | "
                 f"± {half:.1f} | {len(seeds)} |"
             )
-    heads = ("city", "policy", "edges in 50, 90, 95 %", "trips in 50, 90, 95 %", "trips")
+    heads = (
+        "city",
+        "policy",
+        "edges in 50, 90, 95 %",
+        "trips in 50, 90, 95 %",
+        "trips",
+    )
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, policies in cells(folder):
         for policy, seeds in policies.items():
             if "score" not in seeds[0]:
                 continue
-            within = np.nanmean(np.concatenate([np.array(seed["within"]) for seed in seeds]), axis=0)
+            within = np.nanmean(
+                np.concatenate([np.array(seed["within"]) for seed in seeds]), axis=0
+            )
             scores = np.abs(np.concatenate([seed["score"] for seed in seeds]))
             scores = scores[np.isfinite(scores)]
             trips = [(scores <= each).mean() for each in QUANTILES]
@@ -182,7 +230,9 @@ def print_tables(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else None
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("cities", nargs="*", metavar="NAME=NETWORK[@TILES]")
     parser.add_argument("--traffic", type=float, nargs="*", default=[0.0])
@@ -190,7 +240,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--ways", action="store_true")
-    parser.add_argument("--uninformed", action="store_true", help="nobody is told the vehicles")
+    parser.add_argument(
+        "--uninformed", action="store_true", help="nobody is told the vehicles"
+    )
     parser.add_argument("--policies", default="cautious,greedy,informed,prior,fastest")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +265,11 @@ def main() -> None:
                 }
                 if asked.ways:
                     found = {
-                        way: one_way({**options, **_without_alone(more)}, "alone" in more, asked.rounds)
+                        way: one_way(
+                            {**options, **_without_alone(more)},
+                            "alone" in more,
+                            asked.rounds,
+                        )
                         for way, more in WAYS.items()
                     }
                 else:

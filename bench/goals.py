@@ -30,11 +30,12 @@ from superarm.roads.routing import Router
 from superarm.roads.routing.answers import RouteAnswer, course_in_degrees
 from superarm.roads.sumo import Driver
 
-_BESIDE, _NEAR = 10.0, 15.0  # metres: of places from their roads; how much farther their street may be
+_BESIDE, _NEAR = (
+    10.0,
+    15.0,
+)  # metres: of places from their roads; how much farther their street may be
 _METRES_A_DEGREE = 111_000.0
-_HEADS = (
-    "| predicted | routes | ratio | 5 % | 50 % | 95 % | within 2 %, % |\n|---|---|---|---|---|---|---|"
-)
+_HEADS = "| predicted | routes | ratio | 5 % | 50 % | 95 % | within 2 %, % |\n|---|---|---|---|---|---|---|"
 
 
 class Street(NamedTuple):
@@ -50,9 +51,18 @@ class Street(NamedTuple):
         same = (tail == tail[nearest]) & (head == head[nearest])
         same |= (tail == head[nearest]) & (head == tail[nearest])
         point = complex(places._plane([place[::-1]])[0])
-        found = {int(edge): _projected(places, int(edge), point) for edge in np.flatnonzero(same)}
+        found = {
+            int(edge): _projected(places, int(edge), point)
+            for edge in np.flatnonzero(same)
+        }
         least = min(away for _, away in found.values())
-        return cls({edge: share for edge, (share, away) in found.items() if away <= least + _NEAR})
+        return cls(
+            {
+                edge: share
+                for edge, (share, away) in found.items()
+                if away <= least + _NEAR
+            }
+        )
 
 
 def _projected(places: Places, edge: int, point: complex) -> tuple[float, float]:
@@ -68,8 +78,14 @@ def _projected(places: Places, edge: int, point: complex) -> tuple[float, float]
 def passes_goal(answer: RouteAnswer, goal: Street) -> bool:
     """Whether the place is passed before the route ends."""
     edges = answer.best.edges.tolist()
-    begin = [answer.positions[0] / answer.graph.length[edges[0]], *[0.0] * (len(edges) - 1)]
-    before = any(goal.shares.get(edge, -1.0) >= at for edge, at in zip(edges[:-1], begin, strict=False))
+    begin = [
+        answer.positions[0] / answer.graph.length[edges[0]],
+        *[0.0] * (len(edges) - 1),
+    ]
+    before = any(
+        goal.shares.get(edge, -1.0) >= at
+        for edge, at in zip(edges[:-1], begin, strict=False)
+    )
     end = answer.positions[1] / answer.graph.length[edges[-1]]
     return before or begin[-1] <= goal.shares.get(edges[-1], 2.0) < end - 1e-6
 
@@ -77,8 +93,14 @@ def passes_goal(answer: RouteAnswer, goal: Street) -> bool:
 def passes_start(answer: RouteAnswer, start: Street) -> bool:
     """Whether the place is passed again after it was left."""
     edges = answer.best.edges.tolist()
-    end = [*[1.0] * (len(edges) - 1), answer.positions[1] / answer.graph.length[edges[-1]]]
-    return any(start.shares.get(edge, 2.0) <= at for edge, at in zip(edges[1:], end[1:], strict=True))
+    end = [
+        *[1.0] * (len(edges) - 1),
+        answer.positions[1] / answer.graph.length[edges[-1]],
+    ]
+    return any(
+        start.shares.get(edge, 2.0) <= at
+        for edge, at in zip(edges[1:], end[1:], strict=True)
+    )
 
 
 def drawn_places(graph: LineGraph, count: int, rng: Rng) -> list[tuple[float, float]]:
@@ -86,17 +108,23 @@ def drawn_places(graph: LineGraph, count: int, rng: Rng) -> list[tuple[float, fl
     network, lon_lat = graph.network, graph.network.on_earth("choose a network in UTM")
     edges = rng.choice(len(graph), size=count, p=graph.length / graph.length.sum())
     found = []
-    for edge, share in zip(graph.edges[edges].tolist(), rng.random(count).tolist(), strict=True):
+    for edge, share in zip(
+        graph.edges[edges].tolist(), rng.random(count).tolist(), strict=True
+    ):
         longitude, latitude = course_in_degrees(network, lon_lat, edge, share, share)[0]
         north, east = _BESIDE * rng.standard_normal(2) / _METRES_A_DEGREE
-        found.append((latitude + north, longitude + east / np.cos(np.radians(latitude))))
+        found.append(
+            (latitude + north, longitude + east / np.cos(np.radians(latitude)))
+        )
     return found
 
 
 COLUMNS = ("told_m", "told_s", "told_wh", "driven_m", "driven_s", "driven_wh")
 
 
-def driven(router: Router, driver: Driver, answers: list[RouteAnswer], whole: bool) -> Iterator[Floats]:
+def driven(
+    router: Router, driver: Driver, answers: list[RouteAnswer], whole: bool
+) -> Iterator[Floats]:
     """One row of ``COLUMNS`` for each route that arrived."""
     vehicle = router.source.vehicle
     for found in answers:
@@ -104,7 +132,9 @@ def driven(router: Router, driver: Driver, answers: list[RouteAnswer], whole: bo
         best = answer.best
         drive = driver.drive(answer.ids(), between=answer.positions)
         if not drive.arrived:
-            print(f"  a trip from {answer.ids()[0]} to {answer.ids()[-1]} did not arrive")
+            print(
+                f"  a trip from {answer.ids()[0]} to {answer.ids()[-1]} did not arrive"
+            )
             continue
         energy = drive.energies(vehicle, best.rises) - drive.stored(vehicle)
         seconds = drive_time(router.graph, best.edges, driver.step, shares=best.shares)
@@ -122,15 +152,21 @@ def main() -> None:
     for path in options.networks:
         router = Router(read_network(path))
         graph = router.graph
-        points = drawn_places(graph, 2 * options.pairs, stream(options.seed, "bench", 0))
+        points = drawn_places(
+            graph, 2 * options.pairs, stream(options.seed, "bench", 0)
+        )
         pairs = list(zip(points[::2], points[1::2], strict=True))
         answers = [router.route(*pair) for pair in pairs]
-        streets = [[Street.of(router.places, place) for place in pair] for pair in pairs]
+        streets = [
+            [Street.of(router.places, place) for place in pair] for pair in pairs
+        ]
         at_goal = sum(
-            passes_goal(answer, each[1]) for answer, each in zip(answers, streets, strict=True)
+            passes_goal(answer, each[1])
+            for answer, each in zip(answers, streets, strict=True)
         )
         at_start = sum(
-            passes_start(answer, each[0]) for answer, each in zip(answers, streets, strict=True)
+            passes_start(answer, each[0])
+            for answer, each in zip(answers, streets, strict=True)
         )
         print(
             f"\n**{graph.network.name}**: {len(graph)} edges; of {len(pairs)} routes between places "
@@ -141,10 +177,18 @@ def main() -> None:
         print(_HEADS)
         with Driver(path) as driver:
             for name, whole in (("parts", False), ("whole", True)):
-                rows = np.array(list(driven(router, driver, answers[: options.drives], whole)))
+                rows = np.array(
+                    list(driven(router, driver, answers[: options.drives], whole))
+                )
                 table = dict(zip(COLUMNS, rows.T, strict=True))
                 for unit in ("m", "s", "wh"):
-                    print(row(f"{name}, {unit}", table[f"told_{unit}"], table[f"driven_{unit}"]))
+                    print(
+                        row(
+                            f"{name}, {unit}",
+                            table[f"told_{unit}"],
+                            table[f"driven_{unit}"],
+                        )
+                    )
 
 
 if __name__ == "__main__":

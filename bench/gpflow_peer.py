@@ -8,7 +8,9 @@ import os
 import sys
 import time
 
-os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1")
+os.environ.update(
+    TF_CPP_MIN_LOG_LEVEL="3", OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1"
+)
 os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
 

@@ -28,5 +28,8 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         rows=rows,
         limits={"bytes read from memory in a second": speed, **limits},
         facts=hand_finite.forms(quick),
-        targets=[at_most(text.format(one.case, one.peer), cpu_over(one), MOST) for one in rows],
+        targets=[
+            at_most(text.format(one.case, one.peer), cpu_over(one), MOST)
+            for one in rows
+        ],
     )

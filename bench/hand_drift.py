@@ -98,22 +98,36 @@ def rows(quick: bool, bandwidth: float) -> tuple[list[Row], dict[str, Any]]:
             for t in range(last):
                 found: dict[str, Moments] = {}
                 x, y = arms[arm]
-                reward = float(np.sin(6.0 * x + t / 40.0) + np.cos(5.0 * y - t / 40.0) + noise[t])
+                reward = float(
+                    np.sin(6.0 * x + t / 40.0) + np.cos(5.0 * y - t / 40.0) + noise[t]
+                )
 
-                def work(each: str, contender: Any, key: tuple[int, float], found: Any = found) -> None:
+                def work(
+                    each: str,
+                    contender: Any,
+                    key: tuple[int, float],
+                    found: Any = found,
+                ) -> None:
                     found[each] = contender.round(*key)
 
                 for each, contender in contenders.items():
-                    times[each].append(spent(partial(work, each, contender, (arm, reward))))
+                    times[each].append(
+                        spent(partial(work, each, contender, (arm, reward)))
+                    )
                 for each, moments in found.items():
                     worst[each] = max(worst[each], moments.difference(found["ours"]))
                 width = np.sqrt(0.8 * np.log(4.0 * (t + 2)))
                 arm = int(np.argmax(found["ours"].mean + width * found["ours"].std))
         for start, stop in windows:
-            spans = {each: median_spent(found_[start:stop]) for each, found_ in times.items()}
+            spans = {
+                each: median_spent(found_[start:stop]) for each, found_ in times.items()
+            }
             case = f"{name}, {ours.gp.form}, t = {start} to {stop}"
             peers = list(contenders)[1:]
-            made += [row(case, spans["ours"], each, spans[each], worst[each]) for each in peers]
+            made += [
+                row(case, spans["ours"], each, spans[each], worst[each])
+                for each in peers
+            ]
             pass_s = 8.0 * len(arms) * ours.gp.rank / bandwidth
             limits[f"{case}: one pass from memory, seconds"] = pass_s
             limits[f"{case}: ours over it"] = spans["ours"].wall / pass_s

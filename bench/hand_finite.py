@@ -72,7 +72,10 @@ def rows(quick: bool) -> list[Row]:
         kinds.append(("numba", CompiledRankOne))
     for name, kernel in KERNELS.items():
         for backend, kind in kinds:
-            gp, peer = FiniteGP(kernel, arms, NOISE, backend=backend), kind(kernel(arms), NOISE)
+            gp, peer = (
+                FiniteGP(kernel, arms, NOISE, backend=backend),
+                kind(kernel(arms), NOISE),
+            )
             ours, theirs = _ours(gp, arms, _Game(arms)), _theirs(peer, _Game(arms))
             for _ in range(before):
                 ours()
@@ -82,7 +85,9 @@ def rows(quick: bool) -> list[Row]:
             assert std is not None
             difference = Moments(mean, std).difference(Moments(*peer.ask()))
             case = f"100 arms, {name}, round, {backend}"
-            made.append(row(case, found["ours"], peer.name, found["theirs"], difference))
+            made.append(
+                row(case, found["ours"], peer.name, found["theirs"], difference)
+            )
             spread = np.random.default_rng(1).integers(100, size=1 << 12).tolist()
             for way, chosen in (("settled", [3, 17, 40, 41, 77]), ("any arm", spread)):
                 found = _learn_alone(gp, peer, chosen, turns)
@@ -93,7 +98,9 @@ def rows(quick: bool) -> list[Row]:
     return made
 
 
-def _learn_alone(gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int) -> dict[str, Spent]:
+def _learn_alone(
+    gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int
+) -> dict[str, Spent]:
     def learn(observe: Callable[[int], object]) -> Callable[[], None]:
         at = count()
 
@@ -129,7 +136,13 @@ def _table(name: str, kernel: Kernel, arms: Floats, turns: int) -> Row:
     seen, std = gp.predict(np.arange(len(arms)))
     assert std is not None
     difference = Moments(seen, std).difference(Moments(mean, np.sqrt(np.diagonal(P))))
-    return row(f"100 arms, {name}, by table", ours, "numba by hand, whole rounds", theirs, difference)
+    return row(
+        f"100 arms, {name}, by table",
+        ours,
+        "numba by hand, whole rounds",
+        theirs,
+        difference,
+    )
 
 
 def forms(quick: bool) -> dict[str, Any]:
@@ -139,7 +152,9 @@ def forms(quick: bool) -> dict[str, Any]:
         arms = np.random.default_rng(0).random((n, 3))
         chosen = FiniteGP(kernel, arms, NOISE).form
         for k in (1, 20):
-            games = {form: _any_arms(kernel, arms, form, k) for form in ("root", "visited")}
+            games = {
+                form: _any_arms(kernel, arms, form, k) for form in ("root", "visited")
+            }
             taken = take_turns(games, 3 if quick else 60 // k + 10)
             for form, spent_ in taken.items():
                 name = f"{n} arms, {k} of them a round, {form}{', chosen' * (form == chosen)}, CPU ms"

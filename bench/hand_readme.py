@@ -30,7 +30,9 @@ Round = Callable[[int], Moments]
 
 def _ours() -> Round:
     policy = IndexPolicy(
-        posterior=StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+        posterior=StreamingGP(
+            kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01
+        ),
         rule=UCB(schedule=SCHEDULE),
         oracle=TopK(k=3),
     )
@@ -77,7 +79,10 @@ def rows(quick: bool) -> list[Row]:
                 answers: dict[str, Moments] = {}
 
                 def work(
-                    name: str, play: Round, at: int, answers: dict[str, Moments] = answers
+                    name: str,
+                    play: Round,
+                    at: int,
+                    answers: dict[str, Moments] = answers,
                 ) -> None:
                     answers[name] = play(at)
 
@@ -85,7 +90,9 @@ def rows(quick: bool) -> list[Row]:
                     taken = spent(partial(work, name, play, step))
                     if loop:  # the first loop warms up
                         times[name].append(taken)
-                difference = max(difference, answers["ours"].difference(answers["theirs"]))
+                difference = max(
+                    difference, answers["ours"].difference(answers["theirs"])
+                )
     kinds = (("median", median_spent), ("mean", mean_spent))
     return [
         row(

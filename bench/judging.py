@@ -98,7 +98,9 @@ def played(
     audits, picked = {}, {}
     for seed in range(seeds):
         truth = root @ rng.standard_normal(len(root))
-        noise = np.sqrt(bandit.noise_variance) * rng.standard_normal((rounds, len(root)))
+        noise = np.sqrt(bandit.noise_variance) * rng.standard_normal(
+            (rounds, len(root))
+        )
         for policy in POLICIES:
             audit, chosen = _learned(bandit, policy, truth, noise, rng, error)
             audits[policy, seed], picked[policy, seed] = audit, chosen
@@ -110,19 +112,28 @@ def _learned(
 ) -> tuple[dict[str, Floats], NDArray[np.intp]]:
     """One policy in one seed; it learns rightly, and states its uncertainty with an error."""
     n, rounds = len(truth), len(noise)
-    mean, covariance, variance = np.zeros(n), bandit.covariance.copy(), bandit.noise_variance
+    mean, covariance, variance = (
+        np.zeros(n),
+        bandit.covariance.copy(),
+        bandit.noise_variance,
+    )
     audit: dict[str, Floats] = {}
     for name in ("within", "first", "true_within"):
         audit[name] = np.full((rounds, len(LEVELS)), np.nan)
     for name in ("firsts", "score", "true_score"):
         audit[name] = np.full(rounds, np.nan)
-    chosen, seen = np.empty((rounds, bandit.actions.shape[1]), dtype=np.intp), np.zeros(n, dtype=bool)
+    chosen, seen = (
+        np.empty((rounds, bandit.actions.shape[1]), dtype=np.intp),
+        np.zeros(n, dtype=bool),
+    )
     for step in range(rounds):
         index = mean
         if policy == "ucb":
             index = mean + 2.0 * np.sqrt(np.diagonal(covariance))
         if policy == "thompson":
-            index = rng.multivariate_normal(mean, covariance, method="cholesky", check_valid="ignore")
+            index = rng.multivariate_normal(
+                mean, covariance, method="cholesky", check_valid="ignore"
+            )
         arms = bandit.actions[np.argmax(index[bandit.actions].sum(axis=1))]
         rewards = truth[arms] + noise[step, arms]
         chosen[step] = arms
@@ -130,7 +141,9 @@ def _learned(
         latent = covariance[np.ix_(arms, arms)] / error.latent**2
         stated = latent + variance / error.noise**2 * np.eye(len(arms))
         away, true_away = rewards - mean[arms], truth[arms] - mean[arms]
-        inside = np.abs(away)[:, None] <= QUANTILES * np.sqrt(np.diagonal(stated))[:, None]
+        inside = (
+            np.abs(away)[:, None] <= QUANTILES * np.sqrt(np.diagonal(stated))[:, None]
+        )
         limits = QUANTILES * np.sqrt(np.diagonal(latent))[:, None]
         fresh = ~seen[arms]
         audit["within"][step] = inside.mean(axis=0)
@@ -151,7 +164,10 @@ def _learned(
 def alarms(make: Callable[[Rng], Bandit], runs: int, seed: int, **size: Any) -> float:
     """The share of runs that are called wrongly calibrated."""
     rng = np.random.default_rng(seed)
-    verdicts = (calibration_verdict(calibrations(played(make, rng, **size))) for _ in range(runs))  # type: ignore[arg-type]
+    verdicts = (
+        calibration_verdict(calibrations(played(make, rng, **size)))  # type: ignore[arg-type]
+        for _ in range(runs)
+    )
     return sum(verdict.startswith(ALARM) for verdict in verdicts) / runs
 
 
@@ -177,7 +193,9 @@ class Totals:
     def seeds(self) -> range:
         return range(len(next(iter(self.totals.values()))))
 
-    def cumulative(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
+    def cumulative(
+        self, policy: str, setting_index: int = 0, metric: str = "regret"
+    ) -> Floats:
         return self.totals[policy][:, None]
 
     def metric(self, name: str, setting_index: int) -> Any:
@@ -220,7 +238,9 @@ def _ties(rivals: int) -> Callable[[Rng], Totals]:
 
 def _lognormal(seeds: int) -> Callable[[Rng], Totals]:
     def draw(rng: Rng) -> Totals:
-        return Totals({"a": rng.lognormal(0.0, 1.0, seeds), "b": np.full(seeds, np.exp(0.5))})
+        return Totals(
+            {"a": rng.lognormal(0.0, 1.0, seeds), "b": np.full(seeds, np.exp(0.5))}
+        )
 
     return draw
 
@@ -232,7 +252,10 @@ def _disasters(seeds: int, lead: float, chance: float = 0.1) -> Callable[[Rng], 
         bad = rng.random(seeds) < chance
         usual = 100.0 * (1.0 - lead) + rng.standard_normal(seeds)
         return Totals(
-            {"a": usual + bad * 100.0 * lead / chance, "b": 100.0 + rng.standard_normal(seeds)}
+            {
+                "a": usual + bad * 100.0 * lead / chance,
+                "b": 100.0 + rng.standard_normal(seeds),
+            }
         )
 
     return draw
@@ -262,7 +285,10 @@ def _clear(seeds: int, lead: float) -> Callable[[Rng], Totals]:
 
 NULL = (
     *(Case(f"{count} tied rivals, 5 seeds", _ties(count)) for count in (1, 3, 6, 10)),
-    *(Case(f"lognormal, equal means, {seeds} seeds", _lognormal(seeds)) for seeds in (5, 10, 25)),
+    *(
+        Case(f"lognormal, equal means, {seeds} seeds", _lognormal(seeds))
+        for seeds in (5, 10, 25)
+    ),
     *(
         Case(
             f"one disaster in ten, else {100 * lead:.0f} % better, {seeds} seeds",
@@ -288,7 +314,12 @@ def shares(case: Case, draws: int, seed: int) -> tuple[float, float]:
     for _ in range(draws):
         run = case.draw(rng)
         rivals = [name for name in run.policies if name != "a"]
-        claim = {"text": "a is below all others", "check": "below", "policy": "a", "versus": rivals}
+        claim = {
+            "text": "a is below all others",
+            "check": "below",
+            "policy": "a",
+            "versus": rivals,
+        }
         (verdict,) = judge(run, [claim])  # type: ignore[arg-type]
         counts[verdict.verdict] += 1
     return counts["holds"] / draws, counts["does not hold"] / draws
@@ -305,7 +336,10 @@ def lines(runs: int, draws: int, seed: int) -> Iterator[str]:
     for name, make, size in sizes:
         found = [alarms(make, runs, seed, **size, error=Error())]
         errors = Error(1.5, 1.5), Error(2.0, 2.0), Error(1.5), Error(2.0)
-        found += [alarms(make, max(1, runs // 4), seed, **size, error=error) for error in errors]
+        found += [
+            alarms(make, max(1, runs // 4), seed, **size, error=error)
+            for error in errors
+        ]
         yield f"| {name} | {' | '.join(f'{100 * share:.0f} %' for share in found)} |"
     for title, cases in (("nothing is true", NULL), ("a is better", REAL)):
         yield ""
@@ -317,9 +351,15 @@ def lines(runs: int, draws: int, seed: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.judging", description=__doc__)
-    parser.add_argument("--runs", type=int, default=200, help="simulated runs with forecasts")
-    parser.add_argument("--draws", type=int, default=2000, help="simulated claims of each kind")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.judging", description=__doc__
+    )
+    parser.add_argument(
+        "--runs", type=int, default=200, help="simulated runs with forecasts"
+    )
+    parser.add_argument(
+        "--draws", type=int, default=2000, help="simulated claims of each kind"
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for line in lines(options.runs, options.draws, options.seed):

@@ -23,7 +23,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from superarm.core.states import load
-from superarm.roads.fleets import LoggedTrip, Section, learn_trips
+from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.posterior import RoadGP
 from superarm.roads.problems import Fleet
 from superarm.roads.routing import Router
@@ -35,7 +35,14 @@ COLUMNS = (
     *("state, MB", "write, s", "read, s", "route, ms"),
 )
 
-OF_VEHICLES = ("edges", "visited", "trips", "vehicles", "trip, ms", "of a new vehicle, ms")
+OF_VEHICLES = (
+    "edges",
+    "visited",
+    "trips",
+    "vehicles",
+    "trip, ms",
+    "of a new vehicle, ms",
+)
 
 
 def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
@@ -43,14 +50,20 @@ def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
     route = fleet.informed_route(offer)
     energies = fleet.energies(step, route)
     ids = [fleet.graph.ids[edge] for edge in route]
-    each = tuple(Section((name,), energy) for name, energy in zip(ids, energies, strict=True))
-    sections = (Section(tuple(ids), sum(energies)),) if whole else each
-    return LoggedTrip(name=str(step), vehicle=str(fleet.journey(step).vehicle), sections=sections)
+    each = tuple(
+        TripSection((name,), energy) for name, energy in zip(ids, energies, strict=True)
+    )
+    sections = (TripSection(tuple(ids), sum(energies)),) if whole else each
+    return LoggedTrip(
+        name=str(step), vehicle=str(fleet.journey(step).vehicle), sections=sections
+    )
 
 
 def row(edges: int, trips: int) -> list[str]:
     more = 20
-    fleet = Fleet(seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0)
+    fleet = Fleet(
+        seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0
+    )
     graph = fleet.graph
     log = [logged(fleet, step) for step in range(1, trips + 1)]
     begin = perf_counter()
@@ -81,7 +94,14 @@ def row(edges: int, trips: int) -> list[str]:
     routed = timed(lambda at: router.route(*pairs[at]), len(pairs))
     visited = len(gp.visited)
     return [
-        *(f"{len(graph):,}", f"{visited:,}", f"{learned:.1f}", f"{fit:.1f}", by_edge, by_trip),
+        *(
+            f"{len(graph):,}",
+            f"{visited:,}",
+            f"{learned:.1f}",
+            f"{fit:.1f}",
+            by_edge,
+            by_trip,
+        ),
         *(f"{megabytes:.0f}", f"{written:.2f}", f"{read:.2f}", routed),
     ]
 
@@ -89,7 +109,9 @@ def row(edges: int, trips: int) -> list[str]:
 def row_of_vehicles(edges: int, trips: int, vehicles: int) -> list[str]:
     """What one more trip costs once this many vehicles were driven, in turn, over the same roads."""
     more = 20
-    fleet = Fleet(seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0)
+    fleet = Fleet(
+        seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0
+    )
 
     def driven_by(step: int, vehicle: int) -> LoggedTrip:
         return replace(logged(fleet, step), vehicle=str(vehicle))
@@ -109,14 +131,24 @@ def row_of_vehicles(edges: int, trips: int, vehicles: int) -> list[str]:
             learn_trips(graph, [trip], policy=policy)
             milliseconds.append(1000.0 * (process_time() - begin))
         medians.append(f"{np.median(milliseconds):.1f} ({max(milliseconds):.0f})")
-    return [f"{len(graph):,}", f"{len(gp.visited):,}", f"{trips:,}", f"{vehicles:,}", *medians]
+    return [
+        f"{len(graph):,}",
+        f"{len(gp.visited):,}",
+        f"{trips:,}",
+        f"{vehicles:,}",
+        *medians,
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.learning")
-    parser.add_argument("--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000])
+    parser.add_argument(
+        "--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000]
+    )
     parser.add_argument("--trips", type=int, default=300)
-    parser.add_argument("--vehicles", type=int, nargs="+", help="trips of so many vehicles instead")
+    parser.add_argument(
+        "--vehicles", type=int, nargs="+", help="trips of so many vehicles instead"
+    )
     options = parser.parse_args()
     if options.vehicles:
         print("| " + " | ".join(OF_VEHICLES) + " |")

@@ -95,7 +95,11 @@ class Spent(NamedTuple):
 
 
 def row(
-    case: str, ours: Spent | float, peer: str, theirs: Spent | float, max_abs_diff: float | None
+    case: str,
+    ours: Spent | float,
+    peer: str,
+    theirs: Spent | float,
+    max_abs_diff: float | None,
 ) -> Row:
     """Times may be given without processor time."""
     ours_s = ours.wall if isinstance(ours, Spent) else ours
@@ -195,7 +199,9 @@ def take_turns(
 
 
 def median_seconds(
-    work: Callable[[Any], object], repeats: int, prepare: Callable[[], Any] = lambda: None
+    work: Callable[[Any], object],
+    repeats: int,
+    prepare: Callable[[], Any] = lambda: None,
 ) -> float:
     """Median time of ``work(prepare())``, preparation excluded, after one warm-up."""
     work(prepare())
@@ -268,7 +274,11 @@ def machine() -> dict[str, Any]:
 def _cpu() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+            names = [
+                line.partition(":")[2].strip()
+                for line in lines
+                if line.startswith("model name")
+            ]
     except OSError:
         names = []
     return names[0] if names else platform.processor() or platform.machine()

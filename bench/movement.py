@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats
-from superarm.movement import Forest, PointMetric, Tree, TreeCoupling, TreeDescent, frt_tree
+from superarm.movement import (
+    Forest,
+    PointMetric,
+    Tree,
+    TreeCoupling,
+    TreeDescent,
+    frt_tree,
+)
 
 from .measure import (
     Results,
@@ -37,7 +44,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     repeats = repeats or (3 if quick else 20)
     n, large, huge = (40, 80, 100) if quick else (400, 10_000, 5_000)
     rng = np.random.default_rng(0)
-    skipped = [f"{name}: {reason}" for name in ("numba", "ot") if (reason := missing(name))]
+    skipped = [
+        f"{name}: {reason}" for name in ("numba", "ot") if (reason := missing(name))
+    ]
     backends: list[Any] = ["numpy"] + (["numba"] if missing("numba") is None else [])
     tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng)
     costs = rng.random((50, n))
@@ -59,15 +68,21 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         )
         taken = Spent(*(each / 20.0 for each in found["ours"]))
         difference = float(np.abs(descent.step(q, costs[-1]) - answer).max())
-        rows.append(row(f"descent, n={n}, {backend}", taken, peer, found[peer], difference))
+        rows.append(
+            row(f"descent, n={n}, {backend}", taken, peer, found[peer], difference)
+        )
         if missing("ot") is None:
             rows.append(_coupling(tree, backend, before, after, rng, repeats))
     facts, growth = _sizes(backends[-1], large, quick, repeats)
     grown, memory = _frt(huge)
     facts[f"FRT, n={huge}, seconds"] = grown
     facts[f"FRT, n={huge}, bytes beside the distances, over n²"] = memory
-    times = {size: _frt(size)[0] for size in ((50, 100) if quick else (625, 1_250, 2_500))}
-    growth["FRT, seconds against n"] = exponent([*times, huge], [*times.values(), grown])
+    times = {
+        size: _frt(size)[0] for size in ((50, 100) if quick else (625, 1_250, 2_500))
+    }
+    growth["FRT, seconds against n"] = exponent(
+        [*times, huge], [*times.values(), grown]
+    )
     v = len(tree.parent)
     numbers = np.random.default_rng(0).random(v)
     limit = _each(lambda: np.exp(numbers) + np.log(numbers), repeats)
@@ -75,7 +90,11 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     for each in rows:
         if each.case.startswith("descent"):
             limits[f"{each.case}: ours over it"] = each.ours_s / limit
-    targets = [at_most("difference from any peer", max(r.max_abs_diff or 0.0 for r in rows), 1e-9)]
+    targets = [
+        at_most(
+            "difference from any peer", max(r.max_abs_diff or 0.0 for r in rows), 1e-9
+        )
+    ]
     if not quick:
         least = {"descent, n=400, numpy": 8.0, "descent, n=400, numba": 100.0}
         least["coupling, n=400, numba"] = 1000.0
@@ -87,7 +106,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         name = f"whole step, n={large}, {backends[-1]}, seconds"
         targets.append(at_most(name, facts[name], 0.020))
         targets.append(at_most(f"FRT, n={huge}, seconds", grown, 10.0))
-        targets.append(at_most(f"FRT, n={huge}, bytes beside the distances, over n²", memory, 40.0))
+        targets.append(
+            at_most(f"FRT, n={huge}, bytes beside the distances, over n²", memory, 40.0)
+        )
     return Results(
         suite="movement",
         rows=rows,
@@ -122,13 +143,21 @@ def _by_vertex(tree: Tree, q: Floats, costs: Floats) -> Floats:
         a, d, own = q[children] + delta[children], delta[children], c[children]
         rate = eta[children] / tree.weight[children]
 
-        def mass(b: float, a: Floats = a, d: Floats = d, own: Floats = own, r: Floats = rate) -> Floats:
+        def mass(
+            b: float, a: Floats = a, d: Floats = d, own: Floats = own, r: Floats = rate
+        ) -> Floats:
             return np.maximum(a * np.exp(r * (b - own)) - d, 0.0)
 
         low, high = float(own.min()), float(own.max())
         root = low
         if high > low:
-            root = brentq(lambda b, mass=mass: mass(b).sum() - 1.0, low, high, xtol=1e-15, rtol=1e-15)
+            root = brentq(
+                lambda b, mass=mass: mass(b).sum() - 1.0,
+                low,
+                high,
+                xtol=1e-15,
+                rtol=1e-15,
+            )
         found = mass(root)
         after[children] = found / found.sum()
         c[u] = float(after[children] @ own)
@@ -136,7 +165,12 @@ def _by_vertex(tree: Tree, q: Floats, costs: Floats) -> Floats:
 
 
 def _coupling(
-    tree: Tree, backend: Any, before: Floats, after: Floats, rng: np.random.Generator, repeats: int
+    tree: Tree,
+    backend: Any,
+    before: Floats,
+    after: Floats,
+    rng: np.random.Generator,
+    repeats: int,
 ) -> Row:
     """A coupling and a draw from it, in turns with POT's plan on the tree metric."""
     import ot
@@ -149,7 +183,10 @@ def _coupling(
         return coupling.lead(coupling.between(before, after), 0, rng)
 
     found = take_turns(
-        {"ours": partial(_twenty_times, sample), "theirs": partial(ot.emd, before, after, distances)},
+        {
+            "ours": partial(_twenty_times, sample),
+            "theirs": partial(ot.emd, before, after, distances),
+        },
         max(3, repeats // 4),
     )
     cost = float((ot.emd(before, after, distances) * distances).sum())
@@ -178,7 +215,9 @@ def _sizes(
             stand = forest.move(stand, each, rng).stand
         taken = median_seconds(lambda _: forest.move(stand, costs[0], rng), repeats)  # noqa: B023
         facts[f"whole step, n={n}, {backend}, seconds"] = times[n] = taken
-    return facts, {"whole step, seconds against n": exponent([*times], [*times.values()])}
+    return facts, {
+        "whole step, seconds against n": exponent([*times], [*times.values()])
+    }
 
 
 def _frt(n: int) -> tuple[float, float]:

@@ -96,7 +96,9 @@ class Limit:
         self._operations = 2.0 * path * visited * edges
 
     def measure(self) -> None:
-        self._times.append(seconds(lambda: np.matmul(self._left, self._right, out=self._out)))
+        self._times.append(
+            seconds(lambda: np.matmul(self._left, self._right, out=self._out))
+        )
 
     def summary(self, name: str, ours_s: float) -> dict[str, float]:
         taken = statistics.median(self._times)
@@ -128,7 +130,9 @@ class Plan(NamedTuple):
 
     @property
     def mean_length(self) -> int:
-        return round(statistics.mean(map(len, [*self.before, self.warm_up, *self.timed])))
+        return round(
+            statistics.mean(map(len, [*self.before, self.warm_up, *self.timed]))
+        )
 
 
 def plan_rounds(pool: list[Ints], rounds: int, repeats: int) -> Plan:
@@ -137,15 +141,21 @@ def plan_rounds(pool: list[Ints], rounds: int, repeats: int) -> Plan:
     return Plan(sequence[: first - 1], sequence[first - 1], sequence[first:])
 
 
-def measure_size(size: Size, rounds: int, repeats: int, peers: list[str], quick: bool) -> Found:
+def measure_size(
+    size: Size, rounds: int, repeats: int, peers: list[str], quick: bool
+) -> Found:
     """Set up, play to where rounds are timed, time them in turns, compare, then go on visiting."""
     graph = generate_city(edges=size.edges, seed=0).line_graph()
     started = time.perf_counter()
     scene = scene_on(graph)
     scene.on_graph.diag(scene.arms)
-    facts: dict[str, Any] = {f"GraphMatern of {len(graph)} edges, set up, s": _since(started)}
+    facts: dict[str, Any] = {
+        f"GraphMatern of {len(graph)} edges, set up, s": _since(started)
+    }
     roads, known = Roads(graph), set[int]()
-    plan = plan_rounds(paths_that_visit(roads, size.visited, known, seed=0), rounds, repeats)
+    plan = plan_rounds(
+        paths_that_visit(roads, size.visited, known, seed=0), rounds, repeats
+    )
     ours = Ours(scene)
     for path in plan.before:
         ours.round(path, ours.rewards(path))
@@ -161,7 +171,9 @@ def measure_size(size: Size, rounds: int, repeats: int, peers: list[str], quick:
     growth = {ours.posterior.rank: statistics.median(times[ours.name])}
     limits = limit.summary(case, growth[ours.posterior.rank])
     for visited in size.further:
-        growth |= visit_further(ours, paths_that_visit(roads, visited, known, seed=visited), facts)
+        growth |= visit_further(
+            ours, paths_that_visit(roads, visited, known, seed=visited), facts
+        )
     return Found(rows, targets, limits, facts, growth)
 
 
@@ -177,7 +189,10 @@ def time_in_turns(
     with without_gc():
         for number, path in enumerate(plan.timed):
             rewards = ours.rewards(path)
-            for one in (ours, *(contenders if number % TURN == 0 else _exact(contenders))):
+            for one in (
+                ours,
+                *(contenders if number % TURN == 0 else _exact(contenders)),
+            ):
                 gc.collect()
                 times[one.name].append(seconds(partial(one.round, path, rewards)))
             limit.measure()
@@ -188,37 +203,59 @@ def _exact(contenders: list[Any]) -> list[FullCovariance]:
     return [one for one in contenders if isinstance(one, FullCovariance)]
 
 
-def compare(case: str, ours: Ours, contenders: list[Any], times: dict[str, list[float]]) -> list[Row]:
+def compare(
+    case: str, ours: Ours, contenders: list[Any], times: dict[str, list[float]]
+) -> list[Row]:
     """Times beside each other; moments, in prior standard deviations, where the peer is exact."""
     prior_std = float(np.sqrt(ours.scene.variance))
     differences = {
-        one.name: one.moments().difference(ours.moments()) / prior_std for one in _exact(contenders)
+        one.name: one.moments().difference(ours.moments()) / prior_std
+        for one in _exact(contenders)
     }
     middle = {name: statistics.median(taken) for name, taken in times.items()}
     return [
-        row(case, middle[ours.name], one.name, middle[one.name], differences.get(one.name))
+        row(
+            case,
+            middle[ours.name],
+            one.name,
+            middle[one.name],
+            differences.get(one.name),
+        )
         for one in contenders
     ]
 
 
-def judge(case: str, ours: Ours, rows: list[Row], rounds: int, svgp: float | None) -> list[Target]:
+def judge(
+    case: str, ours: Ours, rows: list[Row], rounds: int, svgp: float | None
+) -> list[Target]:
     """Agreement with a fresh solve; and ratios, where ``svgp`` says what is asked of that peer's."""
     prior_std = float(np.sqrt(ours.scene.variance))
     agreement = ours.moments().difference(fresh_solve(ours)[0]) / prior_std
-    targets = [at_most(f"{case}: ours and a fresh solve after {rounds} rounds", agreement, 1e-9)]
+    targets = [
+        at_most(
+            f"{case}: ours and a fresh solve after {rounds} rounds", agreement, 1e-9
+        )
+    ]
     if svgp is None:
         return targets
     return targets + [
-        at_least(f"{case} against {one.peer}", one.ratio, svgp if "SVGP" in one.peer else 3.0)
+        at_least(
+            f"{case} against {one.peer}", one.ratio, svgp if "SVGP" in one.peer else 3.0
+        )
         for one in rows
     ]
 
 
-def visit_further(ours: Ours, more: list[Ints], facts: dict[str, Any]) -> dict[int, float]:
+def visit_further(
+    ours: Ours, more: list[Ints], facts: dict[str, Any]
+) -> dict[int, float]:
     """Seconds of a round by visited edges, after ``more`` paths; facts gain time and memory."""
     for path in more:
         ours.round(path, ours.rewards(path))
-    again = [seconds(partial(ours.round, path, ours.rewards(path))) for path in (more * 20)[:15]]
+    again = [
+        seconds(partial(ours.round, path, ours.rewards(path)))
+        for path in (more * 20)[:15]
+    ]
     taken, rank = statistics.median(again), ours.posterior.rank
     name = f"{len(ours.scene.graph)} edges, V={rank}"
     facts[f"{name}, ms a round"] = round(1e3 * taken, 2)
@@ -313,7 +350,10 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     repeats = repeats or (2 if quick else 7)
     reason = missing("gpytorch")
     available = [] if reason else ["gpytorch"]
-    found = [measure_size(size, 30 if quick else 500, repeats, available, quick) for size in sizes]
+    found = [
+        measure_size(size, 30 if quick else 500, repeats, available, quick)
+        for size in sizes
+    ]
     facts, targets, skipped = measure_policy(quick)
     if not quick:
         read, promised = measure_reading()
@@ -325,7 +365,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     if not quick:
         targets.append(at_most(name, memory["megabytes"], 150.0))
     for size, one in zip(sizes, found, strict=True):
-        growth[f"{size.edges} edges, by V"] = exponent(list(one.ours_s), list(one.ours_s.values()))
+        growth[f"{size.edges} edges, by V"] = exponent(
+            list(one.ours_s), list(one.ours_s.values())
+        )
     limits = {"gemm_gflops": gemm_gflops(2 if quick else 9)}
     for one in found:
         limits |= one.limits
@@ -334,7 +376,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         rows=[line for one in found for line in one.rows],
         growth=growth,
         limits=limits,
-        facts={key: value for one in found for key, value in one.facts.items()} | setup | facts,
+        facts={key: value for one in found for key, value in one.facts.items()}
+        | setup
+        | facts,
         targets=[target for one in found for target in one.targets] + targets,
         skipped=skipped + ([f"GPyTorch SVGP: {reason}"] if reason else []),
     )

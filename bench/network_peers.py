@@ -44,7 +44,9 @@ def scene_on(graph: LineGraph) -> Scene:
     on_features = Matern(nu=2.5, columns=(1, 2, 3))
     on_graph = GraphMatern(graph)
     variance = (0.25 * spread) ** 2
-    kernel = (0.5 * variance) * (on_graph * on_features) + (0.5 * variance) * on_features
+    kernel = (0.5 * variance) * (on_graph * on_features) + (
+        0.5 * variance
+    ) * on_features
     return Scene(graph, arms, on_graph, kernel, variance, energy, (0.1 * spread) ** 2)
 
 
@@ -82,7 +84,10 @@ class FullCovariance:
     name = "full-covariance downdates"
 
     def __init__(self, scene: Scene, mean: Floats, covariance: Floats) -> None:
-        self._mean, self._P = mean.copy(), covariance  # C-ordered, symmetric; becomes ours
+        self._mean, self._P = (
+            mean.copy(),
+            covariance,
+        )  # C-ordered, symmetric; becomes ours
         self._noise = scene.noise_variance
 
     def round(self, path: Ints, rewards: Floats) -> Moments:
@@ -93,7 +98,9 @@ class FullCovariance:
         S[np.diag_indices_from(S)] += self._noise
         L = np.linalg.cholesky(S)
         # rows.T is in BLAS's own order: W is solved for in its place.
-        W = dtrsm(1.0, L.T, rows.T, side=1, lower=0, overwrite_b=1)  # (n, s) = rowsᵀ L⁻ᵀ
+        W = dtrsm(
+            1.0, L.T, rows.T, side=1, lower=0, overwrite_b=1
+        )  # (n, s) = rowsᵀ L⁻ᵀ
         z = np.linalg.solve(L, rewards - self._mean[path])
         self._mean += W @ z
         # Half the work of a product: one triangle, which BLAS reads as the upper one of the transpose.
@@ -109,14 +116,23 @@ class FullCovariance:
         return rows
 
     def moments(self) -> Moments:
-        return Moments(self._mean.copy(), np.sqrt(np.maximum(np.diagonal(self._P), 0.0)))
+        return Moments(
+            self._mean.copy(), np.sqrt(np.maximum(np.diagonal(self._P), 0.0))
+        )
 
 
 class GPyTorchSvgp:
     """Algorithm 3 (see above) with GPyTorch, whitened, natural gradients of rate 0.1, Adam 0.01."""
 
     def __init__(
-        self, scene: Scene, inducing: Ints, batch: int, rows: Ints, rewards: Floats, *, double: bool
+        self,
+        scene: Scene,
+        inducing: Ints,
+        batch: int,
+        rows: Ints,
+        rewards: Floats,
+        *,
+        double: bool,
     ) -> None:
         import gpytorch
         import torch
@@ -133,7 +149,9 @@ class GPyTorchSvgp:
 
         class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
             def __init__(self, points: Any) -> None:
-                distribution = gpytorch.variational.NaturalVariationalDistribution(len(points))
+                distribution = gpytorch.variational.NaturalVariationalDistribution(
+                    len(points)
+                )
                 strategy = gpytorch.variational.VariationalStrategy(
                     self, points, distribution, learn_inducing_locations=True
                 )
@@ -151,11 +169,18 @@ class GPyTorchSvgp:
             noise_constraint=gpytorch.constraints.GreaterThan(1e-12)
         ).to(self._kind)
         self._likelihood.noise = noise
-        for one in (*self._model.covar_module.parameters(), *self._likelihood.parameters()):
+        for one in (
+            *self._model.covar_module.parameters(),
+            *self._likelihood.parameters(),
+        ):
             one.requires_grad_(False)
         count = len(rows)
-        self._objective = gpytorch.mlls.VariationalELBO(self._likelihood, self._model, count)
-        self._natural = gpytorch.optim.NGD(self._model.variational_parameters(), num_data=count, lr=0.1)
+        self._objective = gpytorch.mlls.VariationalELBO(
+            self._likelihood, self._model, count
+        )
+        self._natural = gpytorch.optim.NGD(
+            self._model.variational_parameters(), num_data=count, lr=0.1
+        )
         points = self._model.variational_strategy.inducing_points
         self._adam = torch.optim.Adam([points], lr=0.01)
 
@@ -181,7 +206,9 @@ class GPyTorchSvgp:
                 self.features = gpytorch.kernels.MaternKernel(nu=2.5)
                 self.features.lengthscale = 1.0
 
-            def forward(self, x1: Any, x2: Any, diag: bool = False, **options: Any) -> Any:
+            def forward(
+                self, x1: Any, x2: Any, diag: bool = False, **options: Any
+            ) -> Any:
                 one, two = x1[:, 0].detach().long(), x2[:, 0].detach().long()
                 if diag:
                     return half * (1.0 + own[one])
@@ -199,13 +226,18 @@ class GPyTorchSvgp:
         import torch
 
         self._rows = np.concatenate([self._rows, path])
-        self._rewards = np.concatenate([self._rewards, rewards - self._prior_mean[path]])
+        self._rewards = np.concatenate(
+            [self._rewards, rewards - self._prior_mean[path]]
+        )
         chosen = self._rng.integers(0, len(self._rows), self._batch)
         x = self._arms[torch.as_tensor(self._rows[chosen])]
         y = self._tensor(self._rewards[chosen])
         self._model.train()
         self._objective.num_data = len(self._rows)
-        with gpytorch.settings.max_cholesky_size(1_000_000), gpytorch.settings.debug(False):
+        with (
+            gpytorch.settings.max_cholesky_size(1_000_000),
+            gpytorch.settings.debug(False),
+        ):
             self._natural.zero_grad()
             self._adam.zero_grad()
             loss = -self._objective(self._model(x), y)
@@ -219,5 +251,6 @@ class GPyTorchSvgp:
                 latent = self._model(self._arms)
                 mean, variance = latent.mean, latent.variance
         return Moments(
-            mean.double().numpy() + self._prior_mean, variance.clamp_min(0.0).sqrt().double().numpy()
+            mean.double().numpy() + self._prior_mean,
+            variance.clamp_min(0.0).sqrt().double().numpy(),
         )

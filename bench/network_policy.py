@@ -42,11 +42,15 @@ class PolicyFound(NamedTuple):
 def the_problem(quick: bool, rounds: int) -> tuple[Navigation, list[str]]:
     """Luxembourg A where its roads are at hand, else a city of that size; and what is left out."""
     if quick:
-        return Navigation(seed=0, horizon=rounds, network="city", edges=500, city_seed=1), []
+        return Navigation(
+            seed=0, horizon=rounds, network="city", edges=500, city_seed=1
+        ), []
     try:
         return Navigation(seed=0, horizon=rounds, route=ROUTE), []
     except MissingDataError:
-        city = Navigation(seed=0, horizon=rounds, network="city", edges=5895, city_seed=1)
+        city = Navigation(
+            seed=0, horizon=rounds, network="city", edges=5895, city_seed=1
+        )
         return city, ["Luxembourg: not at hand, a generated city takes its place"]
 
 
@@ -87,9 +91,7 @@ def measure_policy(quick: bool) -> PolicyFound:
     targets: list[Target] = []
     for before in (0, 30) if quick else (0, 350):
         played = play(world, rounds, before)
-        case = (
-            f"GP-TS round on {graph.network.name}, {len(graph)} edges, V = {before} … {played.visited}"
-        )
+        case = f"GP-TS round on {graph.network.name}, {len(graph)} edges, V = {before} … {played.visited}"
         middle = 1e3 * float(np.median(played.seconds))
         facts[f"{case}: rounds, median ms, largest ms"] = [
             len(played.seconds),

@@ -18,8 +18,8 @@ class Roads:
 
     def __init__(self, graph: LineGraph) -> None:
         self.graph = graph
-        self._turns = graph.successors.copy()
-        self._entered = self._turns.indices
+        self._lock = graph.successors.copy()
+        self._entered = self._lock.indices
 
     def route(self, weights: Floats, start: int, goal: int) -> Ints:
         predecessors = self._search(weights, start)[1]
@@ -31,9 +31,9 @@ class Roads:
     def _search(self, weights: Floats, start: int) -> Any:
         from scipy.sparse import csgraph
 
-        self._turns.data = weights[self._entered]
+        self._lock.data = weights[self._entered]
         search: Any = csgraph.dijkstra
-        return search(self._turns, indices=start, return_predecessors=True)
+        return search(self._lock, indices=start, return_predecessors=True)
 
     def perturbed(self, rng: np.random.Generator) -> Floats:
         """Travel times, each off by about a third."""
@@ -59,7 +59,9 @@ class Roads:
         return there[order][:LENGTH]
 
 
-def paths_that_visit(roads: Roads, visited: int, known: set[int], seed: int) -> list[Ints]:
+def paths_that_visit(
+    roads: Roads, visited: int, known: set[int], seed: int
+) -> list[Ints]:
     """Different paths, each with something new, until ``visited`` edges are ``known`` in all.
 
     Trips by the same stops under perturbed travel times; then by others. The last path is cut

@@ -105,7 +105,9 @@ class FreshSolve(_Refit):
         L, _ = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         W = solve_triangular(L, cross, lower=True, check_finite=False)
         z = solve_triangular(L, self.rewards, lower=True, check_finite=False)
-        return Moments(z @ W, np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", W, W), 0.0)))
+        return Moments(
+            z @ W, np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", W, W), 0.0))
+        )
 
 
 class SklearnRefit(_Refit):
@@ -123,9 +125,14 @@ class SklearnRefit(_Refit):
         from sklearn.gaussian_process import GaussianProcessRegressor
 
         model = GaussianProcessRegressor(
-            self._kernel, alpha=self.problem.noise_variance, optimizer=None, copy_X_train=False
+            self._kernel,
+            alpha=self.problem.noise_variance,
+            optimizer=None,
+            copy_X_train=False,
         )
-        return Moments(*model.fit(self.arms, self.rewards).predict(offered, return_std=True))
+        return Moments(
+            *model.fit(self.arms, self.rewards).predict(offered, return_std=True)
+        )
 
 
 class GPyTorchRefit(_Refit):
@@ -205,7 +212,8 @@ class BoTorchCondition(_Fantasy):
     def _predict(self, offered: Floats) -> Moments:
         posterior = self.model.posterior(_tensor(offered))
         return Moments(
-            posterior.mean.squeeze(-1).numpy(), posterior.variance.squeeze(-1).sqrt().numpy()
+            posterior.mean.squeeze(-1).numpy(),
+            posterior.variance.squeeze(-1).sqrt().numpy(),
         )
 
     def _conditioned(self, chosen: Any, rewards: Any) -> Any:
@@ -232,7 +240,9 @@ def _exact_gp(arms: Floats, rewards: Floats, problem: Problem) -> Any:
     import gpytorch
 
     def forward(self: Any, x: Any) -> Any:
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+        return gpytorch.distributions.MultivariateNormal(
+            self.mean_module(x), self.covar_module(x)
+        )
 
     y = _tensor(rewards)
     noise = y.new_full(y.shape, problem.noise_variance)
@@ -276,7 +286,9 @@ def sgpr_moments(
     import gpytorch
 
     def forward(self: Any, x: Any) -> Any:
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+        return gpytorch.distributions.MultivariateNormal(
+            self.mean_module(x), self.covar_module(x)
+        )
 
     with (
         _exact_torch("memory_efficient"),
@@ -298,7 +310,12 @@ def sgpr_moments(
 
 
 def gpflow_moments(
-    arms: Floats, rewards: Floats, points: Floats, offered: Floats, noise: float, repeats: int
+    arms: Floats,
+    rewards: Floats,
+    points: Floats,
+    offered: Floats,
+    noise: float,
+    repeats: int,
 ) -> tuple[Moments, float]:
     """GPflow's Titsias posterior and its median seconds, from an interpreter that has it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -310,7 +327,9 @@ def gpflow_moments(
             [os.environ[GPFLOW_PYTHON], str(script), str(given), str(found)],
             check=True,
             stderr=subprocess.DEVNULL,  # tensorflow tells what it does not find
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+            env={
+                key: value for key, value in os.environ.items() if key != "PYTHONPATH"
+            },
         )
         with np.load(found) as answer:
             return Moments(answer["mean"], answer["std"]), float(answer["seconds"])
@@ -355,7 +374,10 @@ class SklearnMerged:
         visited = np.flatnonzero(self._counts)
         counts = self._counts[visited]
         model = GaussianProcessRegressor(
-            self._kernel, alpha=self._noise_variance / counts, optimizer=None, copy_X_train=False
+            self._kernel,
+            alpha=self._noise_variance / counts,
+            optimizer=None,
+            copy_X_train=False,
         )
         model.fit(self._arms[visited], self._sums[visited] / counts)
         return Moments(*model.predict(self._arms, return_std=True))

@@ -48,7 +48,9 @@ def timed(asked: Callable[[int], object], count: int) -> str:
 
 def placed_city(edges: int) -> RoadNetwork:
     city = generate_city(edges=edges, seed=1)
-    return replace(city, lon_lat=from_utm(city.junctions[:, :2] + np.array([3e5, 5.4e6]), 32))
+    return replace(
+        city, lon_lat=from_utm(city.junctions[:, :2] + np.array([3e5, 5.4e6]), 32)
+    )
 
 
 def row(city: RoadNetwork, backend: Backend, trips: int) -> list[str]:
@@ -77,16 +79,22 @@ def row(city: RoadNetwork, backend: Backend, trips: int) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.routes")
-    parser.add_argument("--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000])
+    parser.add_argument(
+        "--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000]
+    )
     parser.add_argument("--trips", type=int, default=100)
-    parser.add_argument("--backends", nargs="+", default=["numpy", "numba"], choices=["numpy", "numba"])
+    parser.add_argument(
+        "--backends", nargs="+", default=["numpy", "numba"], choices=["numpy", "numba"]
+    )
     options = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))
     for edges in options.edges:
         city = placed_city(edges)
         for backend in options.backends:
-            print("| " + " | ".join(row(city, backend, options.trips)) + " |", flush=True)
+            print(
+                "| " + " | ".join(row(city, backend, options.trips)) + " |", flush=True
+            )
 
 
 if __name__ == "__main__":

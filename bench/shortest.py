@@ -46,15 +46,15 @@ class Search:
 
     def __init__(self, world: Navigation) -> None:
         self.start = world.trip.start
-        self._turns = world.graph.successors.copy()
-        self._entered = self._turns.indices
-        listed = self._turns.tocoo()
+        self._lock = world.graph.successors.copy()
+        self._entered = self._lock.indices
+        listed = self._lock.tocoo()
         self._left = listed.row
         self._reached = listed.col
 
     def _weighted(self, weights: Floats) -> Any:
-        self._turns.data = weights[self._entered]
-        return self._turns
+        self._lock.data = weights[self._entered]
+        return self._lock
 
     def dijkstra(self, weights: Floats) -> Floats:
         """Distances to all edges."""
@@ -120,7 +120,9 @@ def row(route: str, repeats: int) -> list[str]:
         for name, searched in contenders.items():
             times[name].append(milliseconds(searched))
     median = {name: statistics.median(taken) for name, taken in times.items()}
-    truths = (Navigation(seed=seed, horizon=1, route=route).energies for seed in range(TRUTHS))
+    truths = (
+        Navigation(seed=seed, horizon=1, route=route).energies for seed in range(TRUTHS)
+    )
     cycles = sum(search.has_negative_cycle(np.asarray(truth)) for truth in truths)
     return [
         route,
@@ -137,9 +139,15 @@ def row(route: str, repeats: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.shortest", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="how often each search is timed")
-    parser.add_argument("--routes", nargs="+", default=list(ROUTES), choices=list(ROUTES))
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.shortest", description=__doc__
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="how often each search is timed"
+    )
+    parser.add_argument(
+        "--routes", nargs="+", default=list(ROUTES), choices=list(ROUTES)
+    )
     options = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |")
     print("|---" * len(COLUMNS) + "|")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from .measure import Results, Row, machine
 
-HEADER = ("case", "ours", "peer", "peer's time", "faster", "by CPU time", "largest difference")
+HEADER = (
+    "case",
+    "ours",
+    "peer",
+    "peer's time",
+    "faster",
+    "by CPU time",
+    "largest difference",
+)
 
 
 def duration(seconds: float) -> str:
@@ -49,7 +57,9 @@ def _notes(results: Results) -> list[str]:
     ]
     lines += [f"skipped: {reason}" for reason in results.skipped]
     where = machine()
-    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+    versions = ", ".join(
+        f"{name} {version}" for name, version in where["versions"].items()
+    )
     return [*lines, f"on {where['cpu']}, one thread; {versions}"]
 
 
@@ -64,7 +74,8 @@ def plain(results: Results) -> str:
     cells = [HEADER, *_cells(results)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
     table = [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        for line in cells
     ]
     return "\n".join([*(line.rstrip() for line in table), "", *_notes(results)])
 
@@ -81,11 +92,19 @@ def markdown(results: Results) -> str:
         cells = [case, duration(next(iter(rows.values())).ours_s)]
         cells += [_beside(rows[peer]) if peer in rows else "" for peer in peers]
         if compared:
-            differences = [row.max_abs_diff for row in rows.values() if row.max_abs_diff is not None]
+            differences = [
+                row.max_abs_diff
+                for row in rows.values()
+                if row.max_abs_diff is not None
+            ]
             cells.append(f"{max(differences):.0e}" if differences else "")
         lines.append(f"| {' | '.join(cells)} |")
     missed = [
-        f"{target.text}, measured {target.value:.3g}" for target in results.targets if not target.holds
+        f"{target.text}, measured {target.value:.3g}"
+        for target in results.targets
+        if not target.holds
     ]
     met = f"{len(results.targets) - len(missed)} of {len(results.targets)} targets are met"
-    return "\n".join([*lines, "", f"{met}{'; missed: ' if missed else ''}{'; '.join(missed)}."])
+    return "\n".join(
+        [*lines, "", f"{met}{'; missed: ' if missed else ''}{'; '.join(missed)}."]
+    )

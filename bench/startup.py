@@ -33,7 +33,9 @@ print(json.dumps(sorted(name for name in sys.modules if name.split(".")[0] == "s
 
 
 def _fresh(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
     return done.stdout
@@ -76,6 +78,12 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         loaded = scipy_modules_of_help()
         facts["modules of scipy that superarm --help loads"] = loaded
         targets.append(
-            Target(text="superarm --help loads no scipy", value=float(len(loaded)), holds=not loaded)
+            Target(
+                text="superarm --help loads no scipy",
+                value=float(len(loaded)),
+                holds=not loaded,
+            )
         )
-    return Results(suite="startup", rows=rows, facts=facts, targets=targets, skipped=skipped)
+    return Results(
+        suite="startup", rows=rows, facts=facts, targets=targets, skipped=skipped
+    )

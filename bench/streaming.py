@@ -61,12 +61,16 @@ class Stream(NamedTuple):
         offers = rng.random((rounds, OFFERED, DIMENSIONS))
         positions = np.argsort(rng.random((rounds, OFFERED)), axis=1)[:, :OBSERVED]
         chosen = np.take_along_axis(offers, positions[:, :, None], axis=1)
-        truth = np.sin(3.0 * chosen[..., 0]) + np.cos(4.0 * chosen[..., 1]) * chosen[..., 2]
+        truth = (
+            np.sin(3.0 * chosen[..., 0]) + np.cos(4.0 * chosen[..., 1]) * chosen[..., 2]
+        )
         noise = np.sqrt(PROBLEM.noise_variance) * rng.standard_normal(truth.shape)
         return cls(offers, chosen, truth + noise)
 
     def before(self, rounds: int) -> tuple[Floats, Floats]:
-        return self.chosen[:rounds].reshape(-1, DIMENSIONS), self.rewards[:rounds].ravel()
+        return self.chosen[:rounds].reshape(-1, DIMENSIONS), self.rewards[
+            :rounds
+        ].ravel()
 
 
 class Ours:
@@ -79,7 +83,9 @@ class Ours:
 
     def start(self, arms: Floats, rewards: Floats) -> None:
         for first in range(0, len(arms), OBSERVED):
-            self.posterior.observe(arms[first : first + OBSERVED], rewards[first : first + OBSERVED])
+            self.posterior.observe(
+                arms[first : first + OBSERVED], rewards[first : first + OBSERVED]
+            )
 
     def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
         mean, std = self.posterior.predict(offered)
@@ -97,7 +103,9 @@ class Limit:
     def __init__(self, size: int) -> None:
         rng = np.random.default_rng(1)
         self._size = size
-        self._upper = np.asfortranarray(np.triu(rng.random((size, size)) / size) + np.eye(size))
+        self._upper = np.asfortranarray(
+            np.triu(rng.random((size, size)) / size) + np.eye(size)
+        )
         self._right = np.asfortranarray(rng.random((size, OFFERED)))
         self._exponents = -rng.random((OFFERED, size))
         self._solve_s: list[float] = []
@@ -107,7 +115,9 @@ class Limit:
         from scipy.linalg.blas import dtrsm
 
         right, exponents = self._right.copy(order="F"), self._exponents.copy()
-        self._solve_s.append(seconds(lambda: dtrsm(1.0, self._upper, right, trans_a=1, overwrite_b=1)))
+        self._solve_s.append(
+            seconds(lambda: dtrsm(1.0, self._upper, right, trans_a=1, overwrite_b=1))
+        )
         self._exp_s.append(seconds(lambda: np.exp(exponents, out=exponents)))
 
     def summary(self, ours_s: float) -> dict[str, float]:
@@ -127,13 +137,17 @@ class AtSize:
     def __init__(self, size: int, repeats: int) -> None:
         self.size = size
         timed = repeats * BURST
-        self._next = max(size // OBSERVED - (timed + 1) // 2, WARM_UP)  # the first round on the clock
+        self._next = max(
+            size // OBSERVED - (timed + 1) // 2, WARM_UP
+        )  # the first round on the clock
         self._stream = Stream.drawn(self._next + timed)
         self.ours = [Ours("cholesky"), Ours("finite-rank")]
         self.peers, self.skipped = streaming_peers(PROBLEM)
         self._contenders: list[Contender] = [*self.ours, *self.peers]
         self._times: dict[str, list[Spent]] = {one.name: [] for one in self._contenders}
-        self.moments: dict[str, list[Moments]] = {one.name: [] for one in self._contenders}
+        self.moments: dict[str, list[Moments]] = {
+            one.name: [] for one in self._contenders
+        }
         for contender in self._contenders:
             contender.start(*self._stream.before(self._next - WARM_UP))
             for t in range(self._next - WARM_UP, self._next):
@@ -149,7 +163,9 @@ class AtSize:
         for contender in self._contenders:
             for t in range(self._next, self._next + BURST):
                 gc.collect()
-                self._times[contender.name].append(spent(partial(self._play, contender, t)))
+                self._times[contender.name].append(
+                    spent(partial(self._play, contender, t))
+                )
         self._next += BURST
 
     def seconds(self, name: str) -> float:
@@ -194,8 +210,13 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     by_hand = hand_readme.rows(quick)
     rows += by_hand
     names = [one.name for one in (*tables[0].ours, *tables[0].peers)]
-    growth = {name: exponent(sizes, [table.seconds(name) for table in tables]) for name in names}
-    growth |= {f"{name} memory": exponent(sizes, values) for name, values in memory.items()}
+    growth = {
+        name: exponent(sizes, [table.seconds(name) for table in tables])
+        for name in names
+    }
+    growth |= {
+        f"{name} memory": exponent(sizes, values) for name, values in memory.items()
+    }
     largest = sizes[-1]
     targets = [at_most("difference from any peer", max(_differences(rows)), 1e-9)]
     if not quick:
@@ -206,13 +227,15 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             if one.case == f"{name} N={largest}" and one.peer == YARDSTICK
         ]
         targets += [
-            at_most(f"{one.case}: ours over by hand, CPU", cpu_over(one), 1.3) for one in by_hand
+            at_most(f"{one.case}: ours over by hand, CPU", cpu_over(one), 1.3)
+            for one in by_hand
         ]
     return Results(
         suite="streaming",
         rows=rows,
         growth=growth,
-        limits=limit.summary(tables[-1].seconds("ours-cholesky")) | {"gemm_gflops": gemm_gflops(9)},
+        limits=limit.summary(tables[-1].seconds("ours-cholesky"))
+        | {"gemm_gflops": gemm_gflops(9)},
         facts=facts,
         targets=targets,
         skipped=tables[0].skipped,

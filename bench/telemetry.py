@@ -37,7 +37,14 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.policies.base import IndexPolicy
 from superarm.roads.energy import Vehicle
-from superarm.roads.fleets import Energy, LoggedTrip, Section, fleet_policy, learn_trips, vehicle_number
+from superarm.roads.fleets import (
+    Energy,
+    LoggedTrip,
+    TripSection,
+    fleet_policy,
+    learn_trips,
+    vehicle_number,
+)
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP
 from superarm.roads.problems import Fleet
@@ -62,7 +69,9 @@ def metered(fleet: Fleet, step: int, *, rest: bool) -> Metered | None:
     journey, graph = fleet.journey(step), fleet.graph
     route = np.array(fleet.informed_route(fleet.offer(step)))
     assert fleet._drive is not None
-    drive = fleet._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
+    drive = fleet._drive(
+        tuple(graph.ids[edge] for edge in route), moment=journey.moment
+    )
     if not drive.arrived:
         return None
     own = journey.own
@@ -83,14 +92,19 @@ def logged(graph: LineGraph, trip: Metered, step: int, way: str) -> LoggedTrip:
     """The trip as a log has it."""
     ids = [graph.ids[edge] for edge in trip.route]
     if way == "raw totals":
-        sections = [Section(tuple(ids), float(trip.raw.sum()))]
+        sections = [TripSection(tuple(ids), float(trip.raw.sum()))]
     else:
         energies = trip.net if way == "net" else trip.raw
-        sections = [Section((name,), float(wh)) for name, wh in zip(ids, energies, strict=True)]
+        sections = [
+            TripSection((name,), float(wh))
+            for name, wh in zip(ids, energies, strict=True)
+        ]
     return LoggedTrip(name=str(step), vehicle=trip.name, sections=tuple(sections))
 
 
-def forecast(gp: RoadGP, graph: LineGraph, trip: Metered, known: Floats) -> dict[str, Any]:
+def forecast(
+    gp: RoadGP, graph: LineGraph, trip: Metered, known: Floats
+) -> dict[str, Any]:
     """Of a whole trip: how far off it is, and whether it lies inside each interval."""
     keys = road_rows(graph, trip.told, vehicle_number(trip.name), trip.route)
     of_trips = gp.widths()[1]
@@ -153,7 +167,9 @@ def one_seed(fleet: Fleet, rounds: int, *, rest: bool) -> dict[str, Any]:
 def print_tables(folder: Path) -> None:
     cities: dict[str, list[Any]] = {}
     for path in sorted(folder.glob("*.json")):
-        cities.setdefault(path.stem.rsplit("-", 1)[0], []).append(json.loads(path.read_text()))
+        cities.setdefault(path.stem.rsplit("-", 1)[0], []).append(
+            json.loads(path.read_text())
+        )
     heads = ("raw edges − raw totals", "seeds", "trips", "told raw from net")
     print(f"| error, Wh | {' | '.join((*WAYS, *heads))} |")
     print(f"|{'---|' * (1 + len(WAYS) + len(heads))}")
@@ -164,17 +180,26 @@ def print_tables(folder: Path) -> None:
         share = 100.0 * right / sum(2 * seed["trips"] for seed in seeds)
         cells = (*errors, _paired(seeds), str(len(seeds)), str(trips), f"{share:.1f} %")
         print(f"| {city} | {' | '.join(cells)} |")
-    heads = ("trips in 50, 90, 95 %", "edges in 50, 90, 95 %", "95 % width, Wh", "looked wrong, %")
+    heads = (
+        "trips in 50, 90, 95 %",
+        "edges in 50, 90, 95 %",
+        "95 % width, Wh",
+        "looked wrong, %",
+    )
     print(f"\n| city | learned from | {' | '.join(heads)} |\n|{'---|' * 6}")
     for city, seeds in cities.items():
         for way in WAYS:
             rows = _after(seeds, way)
             width = float(np.mean([row["width"] for row in rows]))
             of_trips = _shares([row["trip"] for row in rows])
-            of_edges = _shares([row["edges"] for row in rows]) if "edges" in rows[0] else ""
+            of_edges = (
+                _shares([row["edges"] for row in rows]) if "edges" in rows[0] else ""
+            )
             doubts = sum(seed["doubted"][way] for seed in seeds)
             share = 100.0 * doubts / sum(seed["trips"] for seed in seeds)
-            print(f"| {city} | {way} | {of_trips} | {of_edges} | {width:.0f} | {share:.1f} |")
+            print(
+                f"| {city} | {way} | {of_trips} | {of_edges} | {width:.0f} | {share:.1f} |"
+            )
 
 
 def _after(seeds: Sequence[Mapping[str, Any]], way: str) -> list[Any]:
@@ -187,7 +212,9 @@ def _error(seeds: Sequence[Mapping[str, Any]], way: str) -> float:
 
 def _paired(seeds: Sequence[Mapping[str, Any]]) -> str:
     """By how much raw edges are worse than raw totals, seed by seed: the mean and its error."""
-    differences = [_error([seed], "raw edges") - _error([seed], "raw totals") for seed in seeds]
+    differences = [
+        _error([seed], "raw edges") - _error([seed], "raw totals") for seed in seeds
+    ]
     mean = f"{np.mean(differences):+.0f}"
     if len(seeds) < 2:
         return mean
@@ -199,20 +226,28 @@ def _shares(rows: list[Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else None
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("cities", nargs="*", metavar="NAME=NETWORK")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--traffic", type=float, default=0.0)
-    parser.add_argument("--rest", action="store_true", help="trips start and stop at rest")
-    parser.add_argument("--uninformed", action="store_true", help="vehicles are not described")
+    parser.add_argument(
+        "--rest", action="store_true", help="trips start and stop at rest"
+    )
+    parser.add_argument(
+        "--uninformed", action="store_true", help="vehicles are not described"
+    )
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     for seed in range(asked.seeds):
         for city in asked.cities:
             name, _, network = city.partition("=")
-            kind = (", not described" if asked.uninformed else "") + (", at rest" if asked.rest else "")
+            kind = (", not described" if asked.uninformed else "") + (
+                ", at rest" if asked.rest else ""
+            )
             path = asked.folder / f"{name}{kind}-{seed}.json"
             if path.exists():
                 continue

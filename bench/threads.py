@@ -85,7 +85,9 @@ class _Played(NamedTuple):
 
 def _play(contender: str, rounds: int, least: float) -> dict[str, Any]:
     # ``python -m bench`` has set one thread for everything: here users have not.
-    environment = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    environment = {
+        name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name
+    }
     if contender == ONE:
         environment["OPENBLAS_NUM_THREADS"] = "1"
     arguments = [str(rounds), str(least), "alone" if contender == ALONE else "held"]
@@ -116,7 +118,7 @@ def _busy_cores(count: int) -> Iterator[None]:
             process.wait()
 
 
-def _turns(rounds: int, least: float, repeats: int) -> dict[str, _Played]:
+def _lock(rounds: int, least: float, repeats: int) -> dict[str, _Played]:
     found: dict[str, list[dict[str, Any]]] = {OURS: [], ONE: [], ALONE: []}
     for _ in range(repeats):
         for contender, played in found.items():
@@ -150,9 +152,9 @@ def _rows(case: str, found: dict[str, _Played]) -> list[Row]:
 def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     rounds, least = (10, 0.0) if quick else (ROUNDS, SECONDS)
     repeats = repeats or (1 if quick else 9)
-    free = _turns(rounds, least, repeats)
+    free = _lock(rounds, least, repeats)
     with _busy_cores(os.cpu_count() or 1):
-        busy = _turns(rounds, least, repeats)
+        busy = _lock(rounds, least, repeats)
     rows = _rows(FREE, free) + _rows(BUSY, busy)
     with_one, alone = rows[2:]
     pinned, held = free[ONE].call, free[OURS].call
@@ -172,6 +174,10 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         targets=[
             at_most(f"{BUSY}: ours over {ONE}", 1.0 / with_one.ratio, 1.5),
             at_least(f"{BUSY}: {ALONE} over ours", alone.ratio, 5.0),
-            at_most("holding threads where there is one anyway, seconds a call", pinned, 1e-6),
+            at_most(
+                "holding threads where there is one anyway, seconds a call",
+                pinned,
+                1e-6,
+            ),
         ],
     )

@@ -22,7 +22,7 @@ import numpy as np
 
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle
-from superarm.roads.fleets import LoggedTrip, Section, check_log, fleet_policy
+from superarm.roads.fleets import LoggedTrip, TripSection, check_log, fleet_policy
 from superarm.roads.fleets.learning import _metered
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP
@@ -45,7 +45,9 @@ class City(NamedTuple):
 
 def drive(network: str, trips: int, seed: int, *, edges: int = 1500) -> City:
     """Trips of a network with every reading; ``edges`` are those of a generated city."""
-    options: dict[str, Any] = {"edges": edges} if network == "city" else {"network": network}
+    options: dict[str, Any] = (
+        {"edges": edges} if network == "city" else {"network": network}
+    )
     fleet = Fleet(seed=seed, horizon=trips, vehicles=VEHICLES, **options)
     graph, rng = fleet.graph, np.random.default_rng(seed)
     found: dict[str, dict[str, list[LoggedTrip]]] = {"rest": {}, "raw": {}, "total": {}}
@@ -58,11 +60,12 @@ def drive(network: str, trips: int, seed: int, *, edges: int = 1500) -> City:
         who = f"van-{journey.vehicle}"
         for reading, energies in (("rest", rest), ("raw", raw)):
             sections = tuple(
-                Section((edge,), float(wh)) for edge, wh in zip(ids, energies, strict=True)
+                TripSection((edge,), float(wh))
+                for edge, wh in zip(ids, energies, strict=True)
             )
             trip = LoggedTrip(name=str(step), vehicle=who, sections=sections)
             found[reading].setdefault(who, []).append(trip)
-        whole = (Section(tuple(ids), float(raw.sum())),)
+        whole = (TripSection(tuple(ids), float(raw.sum())),)
         found["total"].setdefault(who, []).append(
             LoggedTrip(name=str(step), vehicle=who, sections=whole)
         )
@@ -81,7 +84,9 @@ def _into_motion(fleet: Fleet, step: int, route: tuple[int, ...], rng: Rng) -> A
         )
         return driven.stored(own)
     limits = graph.speed[list(route)]
-    borders = np.minimum(limits[1:], limits[:-1]) * rng.uniform(0.2, 1.0, len(route) - 1)
+    borders = np.minimum(limits[1:], limits[:-1]) * rng.uniform(
+        0.2, 1.0, len(route) - 1
+    )
     speeds = np.concatenate([[0.0], borders, [0.0]])
     return own.recuperation_efficiency * np.diff(0.5 * own.mass * speeds**2) / 3600.0
 
@@ -106,7 +111,9 @@ def times(
     wrong = {log[0].vehicle} if one else _all(log)
 
     def scaled(trip: LoggedTrip) -> LoggedTrip:
-        sections = tuple(Section(each.edges, factor * each.energy) for each in trip.sections)
+        sections = tuple(
+            TripSection(each.edges, factor * each.energy) for each in trip.sections
+        )
         return replace(trip, sections=sections) if trip.vehicle in wrong else trip
 
     return [scaled(trip) for trip in log], wrong
@@ -121,7 +128,7 @@ def shifted(
     def late(trip: LoggedTrip) -> LoggedTrip:
         energies = np.roll([each.energy for each in trip.sections], by)
         places = zip(trip.sections, energies.tolist(), strict=True)
-        sections = tuple(Section(each.edges, energy) for each, energy in places)
+        sections = tuple(TripSection(each.edges, energy) for each, energy in places)
         return replace(trip, sections=sections) if trip.vehicle in wrong else trip
 
     return [late(trip) for trip in log], wrong
@@ -133,16 +140,25 @@ def _opposites(graph: LineGraph) -> dict[str, str]:
         (int(network.tail[edge]), int(network.head[edge])): name
         for edge, name in zip(graph.edges.tolist(), graph.ids, strict=True)
     }
-    return {name: ends[head, tail] for (tail, head), name in ends.items() if (head, tail) in ends}
+    return {
+        name: ends[head, tail]
+        for (tail, head), name in ends.items()
+        if (head, tail) in ends
+    }
 
 
-def opposite(graph: LineGraph, log: Log, rng: Rng, *, order: int) -> tuple[Log, set[str]]:
+def opposite(
+    graph: LineGraph, log: Log, rng: Rng, *, order: int
+) -> tuple[Log, set[str]]:
     """Every edge that has one as its other direction; ``order`` −1: as if driven from the goal back."""
     other = _opposites(graph)
 
     def turned(trip: LoggedTrip) -> LoggedTrip:
         sections = tuple(
-            Section(tuple(other.get(edge, edge) for edge in each.edges[::order]), each.energy)
+            TripSection(
+                tuple(other.get(edge, edge) for edge in each.edges[::order]),
+                each.energy,
+            )
             for each in trip.sections[::order]
         )
         return replace(trip, sections=sections)
@@ -154,7 +170,10 @@ def upside_down(graph: LineGraph, log: Log, rng: Rng) -> tuple[Log, set[str]]:
     """Rows in the order from goal to start."""
     log = [replace(trip, sections=trip.sections[::-1]) for trip in log]
     return [
-        replace(t, sections=tuple(Section(s.edges[::-1], s.energy) for s in t.sections)) for t in log
+        replace(
+            t, sections=tuple(TripSection(s.edges[::-1], s.energy) for s in t.sections)
+        )
+        for t in log
     ], _all(log)
 
 
@@ -167,8 +186,11 @@ def glued(graph: LineGraph, log: Log, rng: Rng) -> tuple[Log, set[str]]:
             sections = (*trip.sections[:half], *other.sections[rest:])
         else:
             (one,), (two,) = trip.sections, other.sections
-            edges = (*one.edges[: len(one.edges) // 2], *two.edges[len(two.edges) // 2 :])
-            sections = (Section(edges, 0.5 * (one.energy + two.energy)),)
+            edges = (
+                *one.edges[: len(one.edges) // 2],
+                *two.edges[len(two.edges) // 2 :],
+            )
+            sections = (TripSection(edges, 0.5 * (one.energy + two.energy)),)
         made.append(replace(trip, sections=sections))
     return made, _all(log)
 
@@ -208,7 +230,9 @@ def examined(city: City, trip: LoggedTrip, described: bool) -> Any:
     if key not in _EXAMINED:
         vehicle = city.fleet[trip.vehicle] if described else Vehicle()
         try:
-            _EXAMINED[key] = _metered(city.graph, city.posterior, trip, vehicle, 0, described)
+            _EXAMINED[key] = _metered(
+                city.graph, city.posterior, trip, vehicle, 0, described
+            )
         except InputError:
             _EXAMINED[key] = None
     return _EXAMINED[key]
@@ -225,7 +249,9 @@ def verdict(city: City, log: Log, wrong: Iterable[str], described: bool) -> Verd
         else:
             metered.append(found_before)
     found = check_log((each.trip.vehicle, each.energies) for each in metered)
-    warned = bool(refused) or any(each.jump for each in metered if each.trip.vehicle in names)
+    warned = bool(refused) or any(
+        each.jump for each in metered if each.trip.vehicle in names
+    )
     for each in metered:
         finding = found.vehicles.get(each.trip.vehicle)
         if finding is not None and each.trip.vehicle in names:
@@ -242,7 +268,9 @@ def draw(city: City, reading: str, vehicles: int, trips: int, rng: Rng) -> Log:
     return [
         by_vehicle[name][at]
         for name in names
-        for at in rng.choice(len(by_vehicle[name]), min(trips, len(by_vehicle[name])), replace=False)
+        for at in rng.choice(
+            len(by_vehicle[name]), min(trips, len(by_vehicle[name])), replace=False
+        )
     ]
 
 
@@ -258,10 +286,14 @@ def table(city: City, reading: str, described: bool, logs: int) -> None:
             rng = np.random.default_rng(1)
             found = []
             for _ in range(5 * logs if way is right else logs):
-                log, wrong = way(city.graph, draw(city, reading, vehicles, trips, rng), rng)
+                log, wrong = way(
+                    city.graph, draw(city, reading, vehicles, trips, rng), rng
+                )
                 found.append(verdict(city, log, wrong, described))
             # Of a log that is right, one trip that is refused is a false alarm.
-            hit = np.array([each.in_part if way is right else each.refused for each in found])
+            hit = np.array(
+                [each.in_part if way is right else each.refused for each in found]
+            )
             refused = 100.0 * np.mean(hit)
             more = 100.0 * np.mean(np.array([each.warned for each in found]) & ~hit)
             cells.append(f"{refused:.1f} + {more:.1f}")

@@ -28,7 +28,11 @@ def reached(chances: Floats, sensors: list[int]) -> float:
 
 def main(rounds: int = 60) -> dict[str, float]:
     truth = PLACES[:, 0] * PLACES[:, 1]
-    parts = {"oracle": GreedyCoverage(k=4), "reward": Coverage(), "kernel": Matern(lengthscale=0.5)}
+    parts = {
+        "oracle": GreedyCoverage(k=4),
+        "reward": Coverage(),
+        "kernel": Matern(lengthscale=0.5),
+    }
     model = Model(noise_variance=0.01, horizon=rounds, arms=PLACES, **parts)
     best = max(reached(truth, list(four)) for four in combinations(range(24), 4))
     told = {"arms": Arms.numbered(PLACES), "structure": WATCHED, "optimum": best}

@@ -22,7 +22,9 @@ def main(rounds: int = 150, drift: float = 0.05) -> dict[str, float]:
         timed = name == "forgets"
         kernel = space * Temporal(epsilon=drift, column=1) if timed else space
         posterior = StreamingGP(kernel, noise_variance=0.01, timed=timed)
-        policy = IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=1))
+        policy = IndexPolicy(
+            posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=1)
+        )
         rng, regret = np.random.default_rng(0), 0.0
         for step in range(1, rounds + 1):
             truth = np.cos(6.0 * PLACES[:, 0] - drift * step)  # the best place moves
@@ -30,7 +32,12 @@ def main(rounds: int = 150, drift: float = 0.05) -> dict[str, float]:
             decision = policy.decide(offer, rng)
             policy.commit(decision)
             rewards = truth[decision.positions] + 0.1 * rng.standard_normal(1)
-            policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+            policy.learn(
+                offer,
+                decision,
+                Feedback(positions=decision.positions, rewards=rewards),
+                rng,
+            )
             regret += float(truth.max() - truth[decision.positions].sum())
         found[name] = regret
     return found

@@ -34,14 +34,24 @@ def main(rounds: int = 20) -> tuple[list[int], list[int]]:
         sent = json.dumps(to_json(decision))  # to another machine, and back
         decision = from_json(json.loads(sent))
         rewards = np.sin(5.0 * offer.arms.features[decision.positions]).sum(axis=1)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
     with tempfile.TemporaryDirectory() as folder:
         policy.save(Path(folder) / "policy.npz")
         again = superarm.load(Path(folder) / "policy.npz")
     offer = Offer(step=rounds + 1, arms=Arms.numbered(rng.random((20, 2))))
-    ours, theirs = (each.decide(offer, np.random.default_rng(1)) for each in (policy, again))
+    ours, theirs = (
+        each.decide(offer, np.random.default_rng(1)) for each in (policy, again)
+    )
     return ours.positions.tolist(), theirs.positions.tolist()
 
 
 if __name__ == "__main__":
-    print("chosen by the policy that never stopped, and by the one that was loaded:", *main())
+    print(
+        "chosen by the policy that never stopped, and by the one that was loaded:",
+        *main(),
+    )

@@ -30,12 +30,18 @@ class Kite(FiniteProblem):
 def main(rounds: int = 100) -> dict[str, float]:
     kernel, oracle = SquaredExponential(lengthscale=0.15), TopK(k=1)
     model = Model(
-        kernel=kernel, noise_variance=0.25, oracle=oracle, horizon=rounds, arms=HEIGHTS.features
+        kernel=kernel,
+        noise_variance=0.25,
+        oracle=oracle,
+        horizon=rounds,
+        arms=HEIGHTS.features,
     )
     kite = Kite(arms=HEIGHTS, truth=POWER, noise_std=0.5, model=model)
     costs = {"counts the cost of moving": MOVE, "ignores it": None}
     rule = UCB(schedule=Fixed(value=2.0))
-    policies = {name: composed(model, rule=rule, switching=cost) for name, cost in costs.items()}
+    policies = {
+        name: composed(model, rule=rule, switching=cost) for name, cost in costs.items()
+    }
     runs = simulate(kite, policies, rounds=rounds, seed=0)
     return {name: float(run.series["regret"].sum()) for name, run in runs.items()}
 

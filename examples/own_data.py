@@ -19,7 +19,9 @@ from superarm.rules import UCB, Fixed
 
 def cups(recipes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """What guests buy: stands in for your own measurements."""
-    taste = 50.0 + 10.0 * np.sin(6.0 * recipes[:, 0]) + 5.0 * np.cos(4.0 * recipes[:, 1])
+    taste = (
+        50.0 + 10.0 * np.sin(6.0 * recipes[:, 0]) + 5.0 * np.cos(4.0 * recipes[:, 1])
+    )
     return taste + 2.0 * rng.standard_normal(len(recipes))
 
 
@@ -32,13 +34,20 @@ def main() -> dict[str, list[str]]:
     start = Matern(nu=2.5, lengthscale=(0.5, 0.5), variance=float(sold.var()))
     fit = fit_kernel(start, recipes, sold, noise_variance=1.0, fit_mean=True, rng=rng)
     print(
-        "lengthscales", np.round(fit.kernel.lengthscale, 2), "noise", round(fit.noise_variance**0.5, 1)
+        "lengthscales",
+        np.round(fit.kernel.lengthscale, 2),
+        "noise",
+        round(fit.noise_variance**0.5, 1),
     )
 
     # Warm start: the posterior knows the past before the first decision.
-    posterior = StreamingGP(fit.kernel, noise_variance=fit.noise_variance, mean=fit.mean)
+    posterior = StreamingGP(
+        fit.kernel, noise_variance=fit.noise_variance, mean=fit.mean
+    )
     posterior.observe(recipes, sold)
-    policy = IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=3))
+    policy = IndexPolicy(
+        posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=3)
+    )
 
     menus = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +61,9 @@ def main() -> dict[str, list[str]]:
             menus[day] = [str(name) for name in decision.ids(offer)]
             cups_sold, spread = policy.forecast(offer, chosen).total()
             rewards = cups(offer.arms.features[chosen], rng)
-            policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
+            policy.learn(
+                offer, decision, Feedback(positions=chosen, rewards=rewards), rng
+            )
             policy.save(file)  # the café closes …
             policy = superarm.load(file)  # … and opens again: nothing is forgotten
             told = f"forecast {cups_sold:.0f} ± {spread:.0f} (1 standard deviation)"

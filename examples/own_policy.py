@@ -19,13 +19,18 @@ from superarm.policies import gp_bucb, index_policy, random
 @register("rule", "epsilon-greedy")
 @dataclass(frozen=True, kw_only=True)
 class EpsilonGreedy:
-    """Explore at random with probability ``epsilon``/√t, otherwise take the best posterior mean."""
+    """Explore at random with probability ``epsilon``/√t, otherwise take the best posterior mean.
+
+    Args:
+        epsilon: How much to explore: with probability epsilon/√t in round t.
+    """
 
     epsilon: float = 1.0
-    """How much to explore: with probability epsilon/√t in round t."""
     deterministic = False  # it draws from ``rng``
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         explore = rng.random() < self.epsilon / np.sqrt(step)
         return rng.random(len(belief.mean)) if explore else belief.mean.copy()
 
@@ -45,7 +50,9 @@ def main(rounds: int = 100) -> dict[str, float]:
         "random": random(model),
     }
     trajectories = simulate(problem, policies, rounds=rounds, seed=0)
-    return {name: float(each.series["regret"].sum()) for name, each in trajectories.items()}
+    return {
+        name: float(each.series["regret"].sum()) for name, each in trajectories.items()
+    }
 
 
 if __name__ == "__main__":

@@ -18,15 +18,22 @@ REGIONS = {  # latitude, longitude
 def apart(one: tuple[float, float], other: tuple[float, float]) -> float:
     """Thousands of kilometres along the surface, by the haversine formula."""
     (north, east), (up, right) = np.radians(one), np.radians(other)
-    bow = np.sin((up - north) / 2) ** 2 + np.cos(north) * np.cos(up) * np.sin((right - east) / 2) ** 2
+    bow = (
+        np.sin((up - north) / 2) ** 2
+        + np.cos(north) * np.cos(up) * np.sin((right - east) / 2) ** 2
+    )
     return float(2.0 * 6.371 * np.arcsin(np.sqrt(bow)))
 
 
 def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
     """What each costs per day: to serve, and to move."""
     metric, rng = metric_between(REGIONS.values(), apart), np.random.default_rng(0)
-    solar = np.arange(24 * days)[:, None] + np.array([east / 15 for _, east in REGIONS.values()])
-    users = np.exp(3.0 * np.cos((solar - 15.0) * np.pi / 12)) * rng.gamma(4.0, size=solar.shape)
+    solar = np.arange(24 * days)[:, None] + np.array(
+        [east / 15 for _, east in REGIONS.values()]
+    )
+    users = np.exp(3.0 * np.cos((solar - 15.0) * np.pi / 12)) * rng.gamma(
+        4.0, size=solar.shape
+    )
     costs = users / users.sum(axis=1, keepdims=True) @ metric.distances
     # Trees lengthen distances, here about sevenfold (forest.stretch()): let costs count that much more.
     forest, walked = Forest.grown(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
@@ -38,11 +45,22 @@ def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
             walked += np.array([row @ move.distribution, move.distance]) / trees
     best, cheapest = offline_optimum(costs, metric, start=0), costs.argmin(axis=1)
     way = metric.distances[np.append(0, cheapest[:-1]), cheapest]
-    paid = {"stays": (costs[:, 0].sum(), 0.0), "chases": (costs.min(axis=1).sum(), way.sum())}
-    paid |= {"walks": tuple(walked), "optimum": (best.service.sum(), best.movement.sum())}
-    return {name: (float(served) / days, float(moved) / days) for name, (served, moved) in paid.items()}
+    paid = {
+        "stays": (costs[:, 0].sum(), 0.0),
+        "chases": (costs.min(axis=1).sum(), way.sum()),
+    }
+    paid |= {
+        "walks": tuple(walked),
+        "optimum": (best.service.sum(), best.movement.sum()),
+    }
+    return {
+        name: (float(served) / days, float(moved) / days)
+        for name, (served, moved) in paid.items()
+    }
 
 
 if __name__ == "__main__":
     for name, (served, moved) in main().items():
-        print(f"{name:8s} service {served:5.1f}  movement {moved:4.1f}  sum {served + moved:5.1f}")
+        print(
+            f"{name:8s} service {served:5.1f}  movement {moved:4.1f}  sum {served + moved:5.1f}"
+        )

@@ -33,7 +33,10 @@ def routes_between(graph: LineGraph, start: str, goal: str) -> dict[str, list[in
     oracle = ShortestPath(successors=graph.successors)
     trip = Trip(start=graph.number(start), goal=graph.number(goal))
     nobody = np.random.default_rng(0)
-    return {kind: oracle.select(-costs[kind], trip, nobody).positions.tolist() for kind in KINDS}
+    return {
+        kind: oracle.select(-costs[kind], trip, nobody).positions.tolist()
+        for kind in KINDS
+    }
 
 
 def main(sumo: bool) -> None:
@@ -42,14 +45,25 @@ def main(sumo: bool) -> None:
         graph = load_roads(network).graph
         energies = Vehicle().energy(graph.length, graph.speed, graph.rise)
         found = routes_between(graph, start, goal)
-        print(f"{name:14}" + "".join(f"{energies[found[kind]].sum():12.1f}" for kind in KINDS))
+        print(
+            f"{name:14}"
+            + "".join(f"{energies[found[kind]].sum():12.1f}" for kind in KINDS)
+        )
         if sumo and network == "monaco":
             from superarm.roads.sumo import Driver
 
             with Driver(find("monaco-roads", ending=".net.xml.xz")) as driver:
-                driven = [driver.drive([graph.ids[edge] for edge in found[kind]]) for kind in KINDS]
-            spent = [drive.energies(Vehicle()) - drive.stored(Vehicle()) for drive in driven]
-            print(f"{'  in SUMO':14}" + "".join(f"{energies.sum():12.1f}" for energies in spent))
+                driven = [
+                    driver.drive([graph.ids[edge] for edge in found[kind]])
+                    for kind in KINDS
+                ]
+            spent = [
+                drive.energies(Vehicle()) - drive.stored(Vehicle()) for drive in driven
+            ]
+            print(
+                f"{'  in SUMO':14}"
+                + "".join(f"{energies.sum():12.1f}" for energies in spent)
+            )
 
 
 if __name__ == "__main__":

@@ -50,9 +50,15 @@ def pytest_collection_finish() -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("SUPERARM_REQUIRE", "0") in ("", "0") or reporter is None or exitstatus:
+    if (
+        os.environ.get("SUPERARM_REQUIRE", "0") in ("", "0")
+        or reporter is None
+        or exitstatus
+    ):
         return
     skipped = reporter.stats.get("skipped", [])
     if skipped:
-        reporter.write_line(f"SUPERARM_REQUIRE is set, but {len(skipped)} tests were skipped")
+        reporter.write_line(
+            f"SUPERARM_REQUIRE is set, but {len(skipped)} tests were skipped"
+        )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

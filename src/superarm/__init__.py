@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from ._lazy import lazy_names
 from ._version import __version__ as __version__
 
-if TYPE_CHECKING:  # what editors and type checkers see; a test compares it with what there is
+if (
+    TYPE_CHECKING
+):  # what editors and type checkers see; a test compares it with what there is
     from . import core as core
     from . import kernels as kernels
     from . import lab as lab

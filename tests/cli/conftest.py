@@ -89,12 +89,17 @@ def write_town_fixture() -> Callable[[Path, int], Town]:
 def write_town(folder: Path, side: int) -> Town:
     """Streets ``-a_b`` and the like between ``side``² junctions; the minus is part of the id."""
     places = [(x, y) for x in range(side) for y in range(side)]
-    height = {(x, y): 12.0 * math.sin(1.3 * x) + 9.0 * math.cos(0.9 * y) for x, y in places}
+    height = {
+        (x, y): 12.0 * math.sin(1.3 * x) + 9.0 * math.cos(0.9 * y) for x, y in places
+    }
     name = {place: f"{place[0]}{place[1]}" for place in places}
     streets = [
         (here, there)
         for here in places
-        for there in ((here[0] + dx, here[1] + dy) for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)))
+        for there in (
+            (here[0] + dx, here[1] + dy)
+            for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1))
+        )
         if there in name
     ]
     ids = {street: f"-{name[street[0]]}_{name[street[1]]}" for street in streets}
@@ -113,7 +118,9 @@ def write_town(folder: Path, side: int) -> Town:
         for (x, y), z in height.items()
     ]
     _write_table(tables / "nodes.csv", "id,x,y,z,lon,lat", rows)
-    rows = [f"{ids[s]},{name[s[0]]},{name[s[1]]},{metres[s]},{limits[s]},1" for s in streets]
+    rows = [
+        f"{ids[s]},{name[s[0]]},{name[s[1]]},{metres[s]},{limits[s]},1" for s in streets
+    ]
     _write_table(tables / "edges.csv", "id,from,to,length_m,speed_mps,passenger", rows)
     rows = [f"{ids[first]},{ids[second]},1" for first, second in turns]
     _write_table(tables / "connections.csv", "from,to,passenger", rows)
@@ -122,7 +129,9 @@ def write_town(folder: Path, side: int) -> Town:
         shape = " ".join(f"{100 * x},{100 * y},{height[x, y]}" for x, y in s)
         size = f'speed="{limits[s]}" length="{metres[s]}"'
         lane = f'<lane id="{ids[s]}_0" index="0" {size} shape="{shape}"/>'
-        lines.append(f'<edge id="{ids[s]}" from="{name[s[0]]}" to="{name[s[1]]}">{lane}</edge>')
+        lines.append(
+            f'<edge id="{ids[s]}" from="{name[s[0]]}" to="{name[s[1]]}">{lane}</edge>'
+        )
     for (x, y), z in height.items():
         lines.append(
             f'<junction id="{name[x, y]}" type="priority" x="{100 * x}" y="{100 * y}" z="{z}"/>'
@@ -140,7 +149,9 @@ def _write_table(path: Path, head: str, rows: list[str]) -> None:
 
 
 @pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+def cli(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Command:
     """Calls a command in this process, in an empty directory; only ``--jobs`` spreads work."""
     from superarm.cli.commands import superarm
 
@@ -182,7 +193,10 @@ def shell(tmp_path: Path) -> Command:
 
     def call(*args: object, env: Mapping[str, str] | None = None) -> Result:
         done = subprocess.run(
-            [*program(), *(str(arg).encode() for arg in args)],  # also where the locale is ASCII
+            [
+                *program(),
+                *(str(arg).encode() for arg in args),
+            ],  # also where the locale is ASCII
             cwd=tmp_path,
             env={**os.environ, **(env or {})},
             capture_output=True,

@@ -45,8 +45,12 @@ def test_help(name: tuple[str, ...], cli: Command) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_takes_json_and_quiet_and_those_that_draw_a_seed(name: tuple[str, ...]) -> None:
-    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+def test_every_command_takes_json_and_quiet_and_those_that_draw_a_seed(
+    name: tuple[str, ...],
+) -> None:
+    options = {
+        option for parameter in COMMANDS[name].params for option in parameter.opts
+    }
     assert {"--json", "-q", "--quiet"} <= options
     assert ("--seed" in options) == (name in DRAWING)
 
@@ -57,8 +61,20 @@ def test_a_negative_seed_is_a_usage_error(name: tuple[str, ...], cli: Command) -
 
 
 def test_the_options_of_run() -> None:
-    options = {option for parameter in COMMANDS["run",].params for option in parameter.opts}
-    promised = ["seeds", "rounds", "policies", "jobs", "executor", "set", "out", "resume", "json"]
+    options = {
+        option for parameter in COMMANDS["run",].params for option in parameter.opts
+    }
+    promised = [
+        "seeds",
+        "rounds",
+        "policies",
+        "jobs",
+        "executor",
+        "set",
+        "out",
+        "resume",
+        "json",
+    ]
     assert {f"--{name}" for name in promised} <= options
 
 
@@ -74,7 +90,11 @@ def test_groups_and_version(cli: Command) -> None:
 def loaded(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after some code."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"],
+        [
+            sys.executable,
+            "-c",
+            f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))",
+        ],
         capture_output=True,
         encoding="utf-8",
         check=True,
@@ -102,7 +122,9 @@ except SystemExit as end:
 @pytest.mark.parametrize("words", ['"--help"', '"run", "--help"'])
 def test_help_loads_no_scipy(words: str) -> None:
     modules = loaded(HELP.format(words=words))
-    assert not {name for name in modules if name.partition(".")[0] in ("scipy", "numpy", "rich")}
+    assert not {
+        name for name in modules if name.partition(".")[0] in ("scipy", "numpy", "rich")
+    }
 
 
 def test_blas_is_held_to_one_thread() -> None:
@@ -110,7 +132,8 @@ def test_blas_is_held_to_one_thread() -> None:
         [
             sys.executable,
             "-c",
-            HELP.format(words='"--help"') + "import os; print(os.environ['OMP_NUM_THREADS'])",
+            HELP.format(words='"--help"')
+            + "import os; print(os.environ['OMP_NUM_THREADS'])",
         ],
         capture_output=True,
         text=True,
@@ -124,7 +147,9 @@ def test_blas_is_held_to_one_thread() -> None:
 
 def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cli("doctor", "--json").json()
-    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+    project = tomllib.loads(
+        Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
+    )["project"]
     assert {*_EXTRAS.values()} == {*project["optional-dependencies"]} - {"test", "dev"}
     assert {*found["extras"]} == {*_EXTRAS}
     assert found["sound"] is True
@@ -173,8 +198,13 @@ def test_data_that_are_here(cli: Command, no_data: Path) -> None:
     name = describe()[0].name
     expected = str(no_data / describe()[0].files[0])
     assert cli("data", "path", name).out.strip() == expected
-    assert cli("data", "path", name, "--json").json() == {"name": name, "path": expected}
-    assert None not in {row["path"] for row in cli("data", "list", "--json").json()["data"]}
+    assert cli("data", "path", name, "--json").json() == {
+        "name": name,
+        "path": expected,
+    }
+    assert None not in {
+        row["path"] for row in cli("data", "list", "--json").json()["data"]
+    }
 
 
 def test_data_nobody_knows(cli: Command) -> None:

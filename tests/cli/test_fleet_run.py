@@ -26,7 +26,9 @@ def cells(out: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("seen", ["edges", "trips"])
 def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> None:
     """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
-    policies = "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
+    policies = (
+        "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
+    )
     more = ("--policies", policies, "--set", f"seen={seen}")
     assert cli(*words("whole", 14, *more)).code == 0
     assert cli(*words("parts", 6, *more)).code == 0
@@ -40,7 +42,9 @@ def test_a_run_may_begin_with_a_log(cli: Command) -> None:
     first = cli(*words("first", 6, "--policies", "cautious"))
     assert first.code == 0, first.err
     state = "first/states/cautious.s0.seed00000.npz"
-    second = cli(*words("second", 4, "--policies", "cautious", "--state", state, "--json")).json()
+    second = cli(
+        *words("second", 4, "--policies", "cautious", "--state", state, "--json")
+    ).json()
     assert second["rows"]
 
 
@@ -52,9 +56,13 @@ def test_its_report_and_calibration(cli: Command) -> None:
     page = Path("run", "report.html").read_text(encoding="utf-8")
     assert "95 %" in page
     assert "informed" in page
-    assert "Visits in 8 rounds of seed 0. Grey roads were never used." in page  # no one start or goal
+    assert (
+        "Visits in 8 rounds of seed 0. Grey roads were never used." in page
+    )  # no one start or goal
 
 
 def test_what_a_fleet_cannot_be_asked(cli: Command) -> None:
-    assert "choose 'edges' or 'trips'" in cli(*words("a", 4, "--set", "seen=turns")).fails(2)
+    assert "choose 'edges' or 'trips'" in cli(
+        *words("a", 4, "--set", "seen=turns")
+    ).fails(2)
     assert "one trip" in cli(*words("b", 4, "--from", "r1", "--to", "r2")).fails(2)

@@ -77,20 +77,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("bad.toml", "show BAD"),
     "import": ("bad.py", "list --import BAD"),
     "run-net": ("bad.net.xml", "run navigation/network --net BAD -q --out out"),
-    "run-state": ("bad.npz", "run navigation/network --net NET --rounds 1 --seeds 1 -q --state BAD"),
-    "run-out": ("bad", "run kernelized/rkhs-se --rounds 1 --seeds 1 -q --out BAD --policies random"),
+    "run-state": (
+        "bad.npz",
+        "run navigation/network --net NET --rounds 1 --seeds 1 -q --state BAD",
+    ),
+    "run-out": (
+        "bad",
+        "run kernelized/rkhs-se --rounds 1 --seeds 1 -q --out BAD --policies random",
+    ),
     "report": ("bad", "report BAD"),
     "report-run": ("out/run.json", "report out"),
     "route-net": ("bad.net.xml", "route --net BAD --from a --to b"),
     "route-packed": ("bad.net.xml.gz", "route --net BAD --from a --to b"),
     "route-osm": ("bad.osm", "route --net BAD --from a --to b"),
-    "route-vehicle": ("bad.toml", "route --net NET --from -00_10 --to -34_44 --vehicle BAD"),
-    "route-closed": ("bad.json", "route --net NET --from -00_10 --to -34_44 --close-file BAD"),
+    "route-vehicle": (
+        "bad.toml",
+        "route --net NET --from -00_10 --to -34_44 --vehicle BAD",
+    ),
+    "route-closed": (
+        "bad.json",
+        "route --net NET --from -00_10 --to -34_44 --close-file BAD",
+    ),
     "route-state": ("bad.npz", "route --net NET --from -00_10 --to -34_44 --state BAD"),
-    "route-elevation": ("N49E006.hgt", "route --net TABLES --from -00_10 --to -34_44 --elevation BAD"),
+    "route-elevation": (
+        "N49E006.hgt",
+        "route --net TABLES --from -00_10 --to -34_44 --elevation BAD",
+    ),
     "learn-trips": ("bad.csv", "learn --net NET --trips BAD --state new.npz"),
     "learn-packed": ("bad.csv.xz", "learn --net NET --trips BAD --state new.npz"),
-    "learn-vehicles": ("bad.toml", "learn --net NET --trips CSV --vehicles BAD --state new.npz"),
+    "learn-vehicles": (
+        "bad.toml",
+        "learn --net NET --trips CSV --vehicles BAD --state new.npz",
+    ),
     "learn-state": ("bad.npz", "learn --net NET --trips CSV --state BAD"),
     "demo": ("bad", "demo --rounds 10 -q --out BAD"),
 }
@@ -165,7 +183,9 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("line", ARGUMENTS, ids=ascii)
-def test_an_odd_argument_ends_with_a_code_and_a_message(line: str, cli: Command) -> None:
+def test_an_odd_argument_ends_with_a_code_and_a_message(
+    line: str, cli: Command
+) -> None:
     result = cli(*(word.strip("'") for word in line.split(" ")))
     assert result.code in (1, 2, 3)
     assert result.out == ""

@@ -47,7 +47,9 @@ def own(tmp_path: Path) -> Callable[[str, str], Path]:
     def write(name: str, imports: str = "") -> Path:
         folder = tmp_path / "mine"
         folder.mkdir()
-        (folder / f"{name.replace('-', '_')}.py").write_text(PART.format(name=name), encoding="utf-8")
+        (folder / f"{name.replace('-', '_')}.py").write_text(
+            PART.format(name=name), encoding="utf-8"
+        )
         text = EXPERIMENT.format(name=name, imports=imports)
         (folder / "own.toml").write_text(text, encoding="utf-8")
         return folder
@@ -56,7 +58,9 @@ def own(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 @pytest.mark.slow
-def test_a_file_on_the_command_line_in_workers_too(cli: Command, shell: Command, own: Any) -> None:
+def test_a_file_on_the_command_line_in_workers_too(
+    cli: Command, shell: Command, own: Any
+) -> None:
     folder = own("mine-by-flag")
     flag = ("--import", "mine/mine_by_flag.py")
     refused = cli("run", folder / "own.toml", "-q").fails(2)
@@ -66,7 +70,9 @@ def test_a_file_on_the_command_line_in_workers_too(cli: Command, shell: Command,
     [part] = cli("show", "mine-by-flag", *flag, "--json").json()["parts"]
     assert part["parameters"][0]["name"] == "pull"
     # Workers are processes of their own, where nothing is imported yet.
-    done = cli("run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out").json()
+    done = cli(
+        "run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out"
+    ).json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
     # A run is data: its report needs no import, and makes none, but says what the run had.
     assert shell("report", "out", "--json").json()["report"]
@@ -79,7 +85,9 @@ def test_parts_reach_the_workers_of_a_cluster(
 ) -> None:
     @contextmanager
     def cluster(*_: Any, **sizes: Any) -> Any:
-        yield SimpleNamespace(get_executor=lambda: process_pool(1))  # where nothing is imported yet
+        yield SimpleNamespace(
+            get_executor=lambda: process_pool(1)
+        )  # where nothing is imported yet
 
     stand_in = SimpleNamespace(LocalCluster=cluster, Client=cluster)
     monkeypatch.setitem(sys.modules, "distributed", stand_in)
@@ -98,7 +106,9 @@ def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
 
 
-def test_nothing_is_imported_because_a_run_names_it(cli: Command, tiny: str, tmp_path: Path) -> None:
+def test_nothing_is_imported_because_a_run_names_it(
+    cli: Command, tiny: str, tmp_path: Path
+) -> None:
     cli("run", tiny, "--jobs", 1, "-q", "--out", "run", "--json").json()
     (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     path = tmp_path / "run" / "run.json"
@@ -115,18 +125,24 @@ def test_nothing_is_imported_because_a_run_names_it(cli: Command, tiny: str, tmp
 def test_a_module_by_its_name(shell: Command, own: Any) -> None:
     folder = own("mine-by-name")
     words = ("list", "policy", "--import", "mine_by_name", "--json")
-    parts = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}).json()["parts"]
+    parts = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}).json()[
+        "parts"
+    ]
     assert "mine-by-name" in {part["name"] for part in parts}
 
 
 @pytest.mark.slow
-def test_installed_packages_join_by_an_entry_point(shell: Command, own: Any, tmp_path: Path) -> None:
+def test_installed_packages_join_by_an_entry_point(
+    shell: Command, own: Any, tmp_path: Path
+) -> None:
     folder = own("mine-by-entry")
     info = tmp_path / "mine" / "mine-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[superarm.parts]\nmine = mine_by_entry\n")
-    parts = shell("list", "policy", "--json", env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    parts = shell(
+        "list", "policy", "--json", env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}
+    )
     assert "mine-by-entry" in {part["name"] for part in parts.json()["parts"]}
 
 
@@ -153,12 +169,26 @@ def test_installed_parts_that_clash_are_told_in_one_line(
     ("safe", "source"),
     [((), "mine_here"), (("-P",), "mine_here"), (("-P",), "test_of_words.py")],
 )  # -P: the working folder is not on the path
-def test_modules_in_the_working_folder_are_found(own: Any, safe: tuple[str, ...], source: str) -> None:
+def test_modules_in_the_working_folder_are_found(
+    own: Any, safe: tuple[str, ...], source: str
+) -> None:
     folder = own("mine-here")
     (folder / "test_of_words.py").write_text("import mine_here\n", encoding="utf-8")
-    words = [sys.executable, *safe, "-m", "superarm", "list", "policy", "--json", "--import", source]
+    words = [
+        sys.executable,
+        *safe,
+        "-m",
+        "superarm",
+        "list",
+        "policy",
+        "--json",
+        "--import",
+        source,
+    ]
     env = {"PYTHONPATH": ":".join(each for each in sys.path if each)}
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=env)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, cwd=folder, env=env
+    )
     assert '"mine-here"' in done.stdout
 
 
@@ -171,7 +201,9 @@ def test_modules_in_the_working_folder_are_found(own: Any, safe: tuple[str, ...]
         ("leaves.py", "leaves.py cannot be imported: SystemExit"),
     ],
 )
-def test_what_cannot_be_imported(cli: Command, tmp_path: Path, source: str, words: str) -> None:
+def test_what_cannot_be_imported(
+    cli: Command, tmp_path: Path, source: str, words: str
+) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     assert words in cli("list", "--import", source).fails(2)
@@ -185,6 +217,8 @@ def test_imports_are_a_list_of_names(cli: Command, own: Any, line: str) -> None:
 
 def test_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "superarm", "list", "no-such-family"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("superarm: there is no family 'no-such-family'")

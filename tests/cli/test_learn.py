@@ -35,7 +35,9 @@ def graph(town: Any) -> LineGraph:
 @pytest.fixture
 def log(graph: LineGraph, tmp_path: Path) -> Path:
     """Twelve trips of two vans that need 1.3 Wh an edge more than the model says."""
-    Path("vans.toml").write_text("[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2200.0\n")
+    Path("vans.toml").write_text(
+        "[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2200.0\n"
+    )
     return write_log(tmp_path / "trips.csv", graph, range(12))
 
 
@@ -46,7 +48,9 @@ def write_log(path: Path, graph: LineGraph, numbers: Any, more: float = 1.3) -> 
     oracle = ShortestPath(successors=graph.turn_graph)
     for number in range(40):
         start, goal = rng.integers(len(graph), size=2).tolist()
-        route = oracle.select(-graph.length, Trip(start=start, goal=goal), rng).positions
+        route = oracle.select(
+            -graph.length, Trip(start=start, goal=goal), rng
+        ).positions
         spent = energies[route] + more + rng.normal(0.0, 0.3, len(route))
         spent[:-1] += turns[graph.turn_numbers(route)]
         if number in numbers:
@@ -63,10 +67,16 @@ def words(town: Any, *trips: Path, state: str = "fleet.npz") -> tuple[object, ..
     return ("learn", "--net", town.tables, *given, "--state", state)
 
 
-def test_a_log_is_learned_once(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
+def test_a_log_is_learned_once(
+    cli: Command, town: Any, graph: LineGraph, log: Path
+) -> None:
     known = ("--vehicles", "vans.toml", "--json")
     first = cli(*words(town, log), *known).json()
-    assert (first["trips_learned"], first["trips_known_before"], first["trips_in_all"]) == (12, 0, 12)
+    assert (
+        first["trips_learned"],
+        first["trips_known_before"],
+        first["trips_in_all"],
+    ) == (12, 0, 12)
     assert first["trips_refused"] == {}
     assert 0 < first["edges_visited"] <= len(graph)
     assert (first["outliers"], first["flagged"]) == (0, [])
@@ -75,23 +85,36 @@ def test_a_log_is_learned_once(cli: Command, town: Any, graph: LineGraph, log: P
     assert set(first["scales_wh"]) == {"near", "own", "noise"}
     state = Path("fleet.npz").read_bytes()
     again = cli(*words(town, log), *known).json()
-    assert (again["trips_learned"], again["trips_known_before"], again["trips_in_all"]) == (0, 12, 12)
+    assert (
+        again["trips_learned"],
+        again["trips_known_before"],
+        again["trips_in_all"],
+    ) == (0, 12, 12)
     assert Path("fleet.npz").read_bytes() == state
     longer = write_log(Path("longer.csv"), graph, range(15))
     more = cli(*words(town, longer), *known).json()
-    assert (more["trips_learned"], more["trips_known_before"], more["trips_in_all"]) == (3, 12, 15)
+    assert (
+        more["trips_learned"],
+        more["trips_known_before"],
+        more["trips_in_all"],
+    ) == (3, 12, 15)
     twice = cli(*words(town, log, longer, log, state="other.npz"), *known).json()
     assert (twice["trips_learned"], twice["trips_known_before"]) == (15, 24)
-    assert cli(*words(town, log, state="other.npz"), *known).json()["trips_in_all"] == 15
+    assert (
+        cli(*words(town, log, state="other.npz"), *known).json()["trips_in_all"] == 15
+    )
 
 
-def test_one_process_at_a_time(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
+def test_one_process_at_a_time(
+    cli: Command, town: Any, graph: LineGraph, log: Path
+) -> None:
     """Who learns into a state while another does waits, and adds to what that wrote."""
     cli(*words(town, log), "--json").json()
     more = words(town, write_log(Path("more.csv"), graph, range(12, 15)))
     with held_alone("fleet.npz"):
         apart = subprocess.Popen(
-            [sys.executable, "-m", "superarm", *map(str, more), "--json"], stdout=subprocess.PIPE
+            [sys.executable, "-m", "superarm", *map(str, more), "--json"],
+            stdout=subprocess.PIPE,
         )
         newer = load("fleet.npz")
         assert isinstance(newer, IndexPolicy)
@@ -120,7 +143,9 @@ def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     strange = Path("strange.csv")
     strange.write_text("trip,edge,energy_wh\n1,nowhere,5\n", encoding="utf-8")
     before = {path.name for path in Path().iterdir()}
-    assert "nothing could be learned" in cli(*words(town, strange, state="none.npz")).fails(1)
+    assert "nothing could be learned" in cli(
+        *words(town, strange, state="none.npz")
+    ).fails(1)
     assert {path.name for path in Path().iterdir()} == before
     os.mkfifo("pipe")
     assert "is a pipe, not a file" in cli(*words(town, log, state="pipe")).fails(1)
@@ -156,13 +181,21 @@ def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
 ) -> None:
     rows = [line.split(",") for line in log.read_text().splitlines()]
     at = rows[0].index("vehicle")
-    Path("unnamed.csv").write_text("".join(f"{','.join(row[:at] + row[at + 1 :])}\n" for row in rows))
+    Path("unnamed.csv").write_text(
+        "".join(f"{','.join(row[:at] + row[at + 1 :])}\n" for row in rows)
+    )
     cli(*words(town, Path("unnamed.csv"), state="new/fleet.npz"), "--json").json()
     route = ("route", "--net", town.tables, *ENDS)
     asked = (*route, "--state", "new/fleet.npz")
     assert cli(*asked, "--json").json()["vehicle"]["trips_learned"] == 12
-    assert "a vehicle of 1,830 kg; the state has 12 trips of this vehicle" in cli(*asked).out
-    assert "a vehicle of 1,830 kg, the default; --vehicle FILE describes another" in cli(*route).out
+    assert (
+        "a vehicle of 1,830 kg; the state has 12 trips of this vehicle"
+        in cli(*asked).out
+    )
+    assert (
+        "a vehicle of 1,830 kg, the default; --vehicle FILE describes another"
+        in cli(*route).out
+    )
 
 
 def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
@@ -185,21 +218,38 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     route = ("route", "--net", town.tables, *ENDS, "--vehicle", "vans.toml#van-1")
     model = cli(*route, "--json").json()
     learned = cli(*route, "--state", "fleet.npz", "--charge", "1000", "--json").json()
-    assert model["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": None}
-    assert learned["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": 6}
+    assert model["vehicle"] == {
+        "name": "van-1",
+        "mass_kg": 2200.0,
+        "trips_learned": None,
+    }
+    assert learned["vehicle"] == {
+        "name": "van-1",
+        "mass_kg": 2200.0,
+        "trips_learned": 6,
+    }
     told = cli(*route, "--state", "fleet.npz").out
     assert "vehicle van-1 of 2,200 kg; the state has 6 trips of this vehicle" in told
     Path("new.toml").write_text("[van-9]\nmass = 2200.0\n")
     new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
     told = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
-    assert "is a fleet's, so mass cannot be set; write it into the vehicle's file" in told
+    assert (
+        "is a fleet's, so mass cannot be set; write it into the vehicle's file" in told
+    )
     told = cli(*route[:-2], *new).out
-    assert "the state has no trips of this vehicle and uses those of other vehicles" in told
+    assert (
+        "the state has no trips of this vehicle and uses those of other vehicles"
+        in told
+    )
     assert learned["observations"] > 50
     assert learned["trips_judged"] == 12
     edges = len(learned["edges"])
-    assert learned["energy_wh"] - model["energy_wh"] == pytest.approx(1.3 * edges, abs=0.6 * edges)
-    spread = [each["energy_high_wh"] - each["energy_low_wh"] for each in (learned, model)]
+    assert learned["energy_wh"] - model["energy_wh"] == pytest.approx(
+        1.3 * edges, abs=0.6 * edges
+    )
+    spread = [
+        each["energy_high_wh"] - each["energy_low_wh"] for each in (learned, model)
+    ]
     assert spread[0] < spread[1]
     full = learned["battery"]
     assert full["arrival_wh"] == pytest.approx(1000.0 - learned["energy_wh"], abs=0.2)
@@ -215,9 +265,19 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert shown.out.endswith("State: fleet.npz\n")
     again = cli(*words(town, log), "--vehicles", "vans.toml").out
     assert "skipped 12 trips with names that were already learned" in again
-    of_van_2 = [line.partition(",")[0] for line in log.read_text().splitlines() if ",van-2," in line]
-    longest = max(of_van_2, key=of_van_2.count)  # in a short trip one slip is all there is
-    odd = log.read_text().replace(f"{longest},van-2", "u3,van-2").replace("t4,van-1", "u4,van-1")
+    of_van_2 = [
+        line.partition(",")[0]
+        for line in log.read_text().splitlines()
+        if ",van-2," in line
+    ]
+    longest = max(
+        of_van_2, key=of_van_2.count
+    )  # in a short trip one slip is all there is
+    odd = (
+        log.read_text()
+        .replace(f"{longest},van-2", "u3,van-2")
+        .replace("t4,van-1", "u4,van-1")
+    )
     lines = odd.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("u3"))
     lines[at] = lines[at].rpartition(",")[0] + ",2500.0"
@@ -249,7 +309,9 @@ def test_outliers(cli: Command, town: Any, log: Path, outliers: str) -> None:
     lines = log.read_text().splitlines()
     lines[-1] = lines[-1].rpartition(",")[0] + ",2500.0"
     log.write_text("\n".join(lines) + "\n")
-    told = cli(*words(town, log), "--vehicles", "vans.toml", "--outliers", outliers, "--json").json()
+    told = cli(
+        *words(town, log), "--vehicles", "vans.toml", "--outliers", outliers, "--json"
+    ).json()
     assert told["outliers"] == 1
     assert told["flagged"][0]["edges"] == [lines[-1].split(",")[2]]
     assert told["flagged"][0]["energy_wh"] > 2000.0
@@ -262,11 +324,20 @@ def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
         trips.setdefault(trip, [vehicle, [], 0.0])
         trips[trip][1].append(edge)
         trips[trip][2] += float(energy)
-    rows = [f"{trip},{who},{' '.join(edges)},{wh}" for trip, (who, edges, wh) in trips.items()]
-    Path("whole.csv").write_text("\n".join(["trip,vehicle,edges,energy_wh", *rows]) + "\n")
-    told = cli(*words(town, Path("whole.csv")), "--vehicles", "vans.toml", "--json").json()
+    rows = [
+        f"{trip},{who},{' '.join(edges)},{wh}"
+        for trip, (who, edges, wh) in trips.items()
+    ]
+    Path("whole.csv").write_text(
+        "\n".join(["trip,vehicle,edges,energy_wh", *rows]) + "\n"
+    )
+    told = cli(
+        *words(town, Path("whole.csv")), "--vehicles", "vans.toml", "--json"
+    ).json()
     assert told["trips_learned"] == 12
-    assert told["edges_visited"] == len({edge for _, edges, _ in trips.values() for edge in edges})
+    assert told["edges_visited"] == len(
+        {edge for _, edges, _ in trips.values() for edge in edges}
+    )
 
 
 def times(log: Path, factor: float, trips: int) -> Path:
@@ -294,17 +365,27 @@ def times(log: Path, factor: float, trips: int) -> Path:
 def test_energies_in_other_units_are_refused(
     cli: Command, town: Any, log: Path, factor: float, advice: str, trips: int
 ) -> None:
-    told = cli(*words(town, times(log, factor, trips)), "--vehicles", "vans.toml").fails(1)
+    told = cli(
+        *words(town, times(log, factor, trips)), "--vehicles", "vans.toml"
+    ).fails(1)
     assert "this log looks wrong: " in told
     assert "times the expected energy; " in told
     assert advice in told
     assert "e+" not in told
     assert not Path("fleet.npz").exists()
-    anyway = (*words(town, Path("other.csv")), "--vehicles", "vans.toml", "--accept-unlikely", "--json")
+    anyway = (
+        *words(town, Path("other.csv")),
+        "--vehicles",
+        "vans.toml",
+        "--accept-unlikely",
+        "--json",
+    )
     assert cli(*anyway).json()["trips_learned"] == trips
 
 
-def test_one_vehicle_in_another_unit_is_refused_alone(cli: Command, town: Any, log: Path) -> None:
+def test_one_vehicle_in_another_unit_is_refused_alone(
+    cli: Command, town: Any, log: Path
+) -> None:
     lines = log.read_text().splitlines()
     wrong = [
         f"{line.rpartition(',')[0]},{float(line.rpartition(',')[2]) / 1e3:.6f}"
@@ -318,20 +399,30 @@ def test_one_vehicle_in_another_unit_is_refused_alone(cli: Command, town: Any, l
     assert found["trips_learned"] == 6
     assert len(found["trips_refused"]) == 6
     (warning,) = found["warnings"]
-    assert warning.startswith("vehicle 'van-2' was refused: its typical trip (of 6) used 0.001")
+    assert warning.startswith(
+        "vehicle 'van-2' was refused: its typical trip (of 6) used 0.001"
+    )
     assert "energy_kwh" in warning
     assert "--accept-unlikely" in warning
-    kwh = [line.replace("energy_wh", "energy_kwh") for line in wrong if ",van-1," not in line]
+    kwh = [
+        line.replace("energy_wh", "energy_kwh")
+        for line in wrong
+        if ",van-1," not in line
+    ]
     Path("kwh.csv").write_text("\n".join(kwh) + "\n")
     rest = words(town, Path("kwh.csv"), state="mixed.npz")
     assert cli(*rest, "--vehicles", "vans.toml", "--json").json()["trips_in_all"] == 12
 
 
-def test_later_calls_are_checked_against_the_state(cli: Command, town: Any, log: Path) -> None:
+def test_later_calls_are_checked_against_the_state(
+    cli: Command, town: Any, log: Path
+) -> None:
     """A van that was never described, but learned: its next trip in kWh is refused, one by one."""
     cli(*words(town, log), "--json").json()
     again = times(log, 0.3, 2)
-    again.write_text(again.read_text().replace("t0,", "later0,").replace("t1,", "later1,"))
+    again.write_text(
+        again.read_text().replace("t0,", "later0,").replace("t1,", "later1,")
+    )
     told = cli(*words(town, again)).fails(1)
     assert "this log looks wrong" in told
 
@@ -345,7 +436,9 @@ def test_bad_input(cli: Command, town: Any, log: Path) -> None:
         *words(town, log), "--vehicles", "few.toml"
     ).fails(2)
     Path("wrong.toml").write_text("[van-1]\nmas = 2200.0\n")
-    assert "did you mean 'mass'" in cli(*words(town, log), "--vehicles", "wrong.toml").fails(2)
+    assert "did you mean 'mass'" in cli(
+        *words(town, log), "--vehicles", "wrong.toml"
+    ).fails(2)
     cli("learn", "--net", town.tables, "--state", "fleet.npz").fails(2)
     cli(*words(town, log), "--outliers", "ignore").fails(2)
     assert "--net" in cli("learn", "--trips", log, "--state", "fleet.npz").fails(2)
@@ -367,19 +460,42 @@ def test_a_state_of_something_else(
     other = write_town(tmp_path / "elsewhere", SIDE + 1)
     assert "another road network" in cli(*words(other, log)).fails(1)
     assert "another road network" in cli(*words(town, log), "--flat").fails(1)
-    run = ("run", "navigation/network", "--net", town.tables, "--rounds", "2", "--seeds", "1")
+    run = (
+        "run",
+        "navigation/network",
+        "--net",
+        town.tables,
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+    )
     assert cli(*run, "--policies", "gp-ts,prior", "-q", "--out", "run").code == 0
     for name in ("gp-ts", "prior"):
         for state in Path("run", "states").glob(f"{name}.*"):
-            assert "is not a fleet's state" in cli(*words(town, log, state=str(state))).fails(1)
+            assert "is not a fleet's state" in cli(
+                *words(town, log, state=str(state))
+            ).fails(1)
 
 
 def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) -> None:
     run = ("run", "navigation/fleet", "--net", town.tables, "--set", "driven=false")
-    short = ("--rounds", "3", "--seeds", "1", "--policies", "cautious", "-q", "--out", "run")
+    short = (
+        "--rounds",
+        "3",
+        "--seeds",
+        "1",
+        "--policies",
+        "cautious",
+        "-q",
+        "--out",
+        "run",
+    )
     options = ("--set", "least_metres=200", "--set", "trips=2")
     result = cli(*run, *options, *short)
     assert result.code == 0, result.err
     (state,) = Path("run", "states").iterdir()
-    told = cli(*words(town, log, state=str(state)), "--vehicles", "vans.toml", "--json").json()
+    told = cli(
+        *words(town, log, state=str(state)), "--vehicles", "vans.toml", "--json"
+    ).json()
     assert (told["trips_learned"], told["trips_in_all"]) == (12, 15)

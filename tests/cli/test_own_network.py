@@ -26,7 +26,16 @@ def test_one_command(kind: str, cli: Command, town: Any) -> None:
     """Start and goal are suggested, and the report says where all this was."""
     path = getattr(town, kind)
     summary = cli(
-        "run", "navigation/network", "--net", path.name, *SHORT, "--jobs", "1", "--out", "run", "--json"
+        "run",
+        "navigation/network",
+        "--net",
+        path.name,
+        *SHORT,
+        "--jobs",
+        "1",
+        "--out",
+        "run",
+        "--json",
     ).json()
     assert {row["policy"] for row in summary["rows"]} >= {"gp-ts", "bi-ts", "fastest"}
     spec = spec_of("run")
@@ -38,7 +47,16 @@ def test_one_command(kind: str, cli: Command, town: Any) -> None:
 
 
 def test_start_and_goal(cli: Command, town: Any) -> None:
-    words = ("run", "navigation/network", "--net", town.net, *ENDS, *SHORT, "--policies", "gp-ts")
+    words = (
+        "run",
+        "navigation/network",
+        "--net",
+        town.net,
+        *ENDS,
+        *SHORT,
+        "--policies",
+        "gp-ts",
+    )
     assert cli(*words, "--jobs", "1", "--out", "run").code == 0
     assert spec_of("run")["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
@@ -57,9 +75,13 @@ def test_workers_and_resuming_find_the_same_file(
     nearer = os.path.relpath(town.net)
     again = cli(*words, "--net", nearer, "--jobs", "1", "--out", out, "--resume")
     assert again.code == 0, again.err
-    assert {path.name: path.read_bytes() for path in (out / "cells").iterdir()} == before
+    assert {
+        path.name: path.read_bytes() for path in (out / "cells").iterdir()
+    } == before
     shutil.copy(town.net, tmp_path / "copy.net.xml")
-    other = cli(*words, "--net", tmp_path / "copy.net.xml", "--out", out, "--resume").fails(3)
+    other = cli(
+        *words, "--net", tmp_path / "copy.net.xml", "--out", out, "--resume"
+    ).fails(3)
     assert "holds another run" in other
 
 
@@ -71,30 +93,53 @@ def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> Non
         "[policies.prior]\n",
         encoding="utf-8",
     )
-    assert cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code == 0
+    assert (
+        cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code
+        == 0
+    )
     problem = spec_of("run")["parameters"]["problem"]
     assert spec_of("run")["title"] == "town.net.xml: own"
-    assert "<h1>town.net.xml: own</h1>" in Path("run/report.html").read_text(encoding="utf-8")
+    assert "<h1>town.net.xml: own</h1>" in Path("run/report.html").read_text(
+        encoding="utf-8"
+    )
     assert problem.get("route") is None
     assert problem["network"] == str(town.net)
 
 
-def test_ends_of_another_network_are_forgotten(cli: Command, town: Any, tmp_path: Path) -> None:
+def test_ends_of_another_network_are_forgotten(
+    cli: Command, town: Any, tmp_path: Path
+) -> None:
     own = tmp_path / "own.toml"
     own.write_text(
         'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\nnetwork = "city"\n'
         'start = "r1"\ngoal = "r2"\n[policies.prior]\n',
         encoding="utf-8",
     )
-    assert cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code == 0
+    assert (
+        cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code
+        == 0
+    )
     assert "from edge -" in spec_of("run")["settled"][0]["route"]
 
 
 @pytest.mark.parametrize("how", ["--net", "--set"])
 def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
     """An experiment on four routes of its own runs on the one network that is named."""
-    named = ("--net", town.net) if how == "--net" else ("--set", f'network="{town.net}"')
-    words = ("--rounds", "2", "--seeds", "1", "--jobs", "1", "-q", "--out", "run", "--json")
+    named = (
+        ("--net", town.net) if how == "--net" else ("--set", f'network="{town.net}"')
+    )
+    words = (
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "-q",
+        "--out",
+        "run",
+        "--json",
+    )
     summary = cli("run", "navigation/betas", *named, *words).json()
     assert {row["policy"] for row in summary["rows"]} == {
         "gp-ucb",
@@ -110,8 +155,20 @@ def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
 
 
 def test_the_rest_of_a_sweep_stays(cli: Command, town: Any) -> None:
-    words = ("--net", town.net, *ENDS, "--policies", "gp-ts", "--rounds", "2", "--seeds", "1")
-    done = cli("run", "navigation/lengthscale", *words, "--jobs", "1", "-q", "--out", "run")
+    words = (
+        "--net",
+        town.net,
+        *ENDS,
+        "--policies",
+        "gp-ts",
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+    )
+    done = cli(
+        "run", "navigation/lengthscale", *words, "--jobs", "1", "-q", "--out", "run"
+    )
     assert done.code == 0, done.err
     spec = spec_of("run")
     assert [list(setting) for setting in spec["settings"]] == [["lengthscale"]] * 5
@@ -135,7 +192,10 @@ def test_a_broken_network_is_no_usage_error(cli: Command, town: Any) -> None:
         words = cli("run", "navigation/network", *named, *SHORT).fails(1)
         assert "town.net.xml" in words
         assert "line 3" in words
-    assert cli("route", "--net", town.net, *ENDS).fails(1).partition("town.net.xml")[2] in words
+    assert (
+        cli("route", "--net", town.net, *ENDS).fails(1).partition("town.net.xml")[2]
+        in words
+    )
 
 
 # --- heights from elsewhere ----------------------------------------------------------------
@@ -165,7 +225,17 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     graph = read_network(town.tables, elevation=tile).line_graph()
     edges = [graph.number(edge) for edge in raised["edges"]]
     assert raised["climb_m"] == pytest.approx(graph.rise[edges].clip(min=0.0).sum())
-    words = ("--elevation", tile.name, "--policies", "gp-ts", *SHORT, "--jobs", "1", "--out", "run")
+    words = (
+        "--elevation",
+        tile.name,
+        "--policies",
+        "gp-ts",
+        *SHORT,
+        "--jobs",
+        "1",
+        "--out",
+        "run",
+    )
     os.chdir(tile.parent)
     assert cli("run", "navigation/network", *net, *words).code == 0
     assert spec_of("run")["parameters"]["problem"]["elevation"] == str(tile)
@@ -188,7 +258,9 @@ def test_flat(cli: Command, town: Any, tile: Path, tiny: str) -> None:
     assert cli("run", "navigation/network", *net, *short).code == 0
     assert spec_of("run")["parameters"]["problem"]["flat"] is True
     state = Path("run") / "states" / "gp-ts.s0.seed00000.npz"
-    assert cli("route", *net, "--flat", "--state", state, "--json").json()["flat"] is True
+    assert (
+        cli("route", *net, "--flat", "--state", state, "--json").json()["flat"] is True
+    )
     words = cli("route", *net, "--state", state).fails(1)
     assert "learned on another road network: rise[" in words
     assert "for problems on roads" in cli("run", tiny, "--flat").fails(2)
@@ -196,7 +268,9 @@ def test_flat(cli: Command, town: Any, tile: Path, tiny: str) -> None:
     assert "choose one" in cli("route", *net, *both).fails(1)
 
 
-def test_elevation_that_is_refused(cli: Command, town: Any, tile: Path, tiny: str) -> None:
+def test_elevation_that_is_refused(
+    cli: Command, town: Any, tile: Path, tiny: str
+) -> None:
     run = ("run", "navigation/network", *SHORT, "--net", town.tables)
     for command in (run, ("route", "--net", town.tables, *ENDS)):
         assert "no such file" in cli(*command, "--elevation", "nothing.hgt").fails(2)
@@ -206,7 +280,11 @@ def test_elevation_that_is_refused(cli: Command, town: Any, tile: Path, tiny: st
     tile.write_bytes(b"junk")
     for command in (run, ("route", "--net", town.tables, *ENDS)):
         assert "holds 4 bytes" in cli(*command, "--elevation", tile).fails(1)
-        placeless = (*command[:-1], town.net) if command is run else ("route", "--net", town.net, *ENDS)
+        placeless = (
+            (*command[:-1], town.net)
+            if command is run
+            else ("route", "--net", town.net, *ENDS)
+        )
         assert "where on Earth" in cli(*placeless, "--elevation", tile).fails(1)
 
 
@@ -220,7 +298,9 @@ def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
     assert "go together" in cli(*run, "--net", town.net, "--from", "-00_10").fails(2)
     words = cli(*run, "--net", town.net, *ENDS, "--set", "start=r1").fails(2)
     assert "given twice" in words
-    route = cli("run", "navigation/betas", "--net", town.net, "--set", "route=monaco-a").fails(2)
+    route = cli(
+        "run", "navigation/betas", "--net", town.net, "--set", "route=monaco-a"
+    ).fails(2)
     assert "choose one" in route
     where = cli("run", "navigation/betas", *ENDS).fails(2)
     assert "luxembourg and monaco: say with --net" in where
@@ -236,7 +316,9 @@ def test_sumo_navigation_takes_the_same_options(town: Any) -> None:
     from superarm.lab.experiments import load_experiment
 
     experiment = load_experiment("navigation/network")
-    driven = experiment.with_setting({"problem.name": "sumo-navigation", "problem.network": "monaco"})
+    driven = experiment.with_setting(
+        {"problem.name": "sumo-navigation", "problem.network": "monaco"}
+    )
     placed, parameters = Place(str(town.net), "-00_10", "-34_44").applied(driven, {})
     assert parameters == {
         "problem.network": str(town.net.resolve()),

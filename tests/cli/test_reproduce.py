@@ -32,7 +32,9 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert "bound" in (directory / "report.html").read_text(encoding="utf-8")
     message = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a").fails(3)
     assert "not empty" in message
-    again = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json").json()
+    again = cli(
+        "reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json"
+    ).json()
     assert again["runs"] == summary["runs"]
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     figures = {path.name for path in (directory / "figures").iterdir()}
@@ -52,7 +54,12 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
     assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
     assert ids("navigation/2")[-1] == "svgp"  # all six routes with Algorithm 3
     assert len(ids("navigation/2")) == 7
-    assert ids("navigation/2e") == ids("navigation/8") == ids("navigation/monaco-a") == ["monaco-a"]
+    assert (
+        ids("navigation/2e")
+        == ids("navigation/8")
+        == ids("navigation/monaco-a")
+        == ["monaco-a"]
+    )
     assert ids("navigation/4") == ids("navigation/5") == ["lengthscale"]
     assert [ids(f"navigation/{figure}") for figure in (3, 6, 7, 9)] == [
         ["betas"],
@@ -70,22 +77,36 @@ def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
     """Figure 1 is the truth, Figure 2 a running mean; bands are the experiment's own."""
     cli("reproduce", "timevarying/1", *SIZE, "--out", "a", "--json").json()
     directory = tmp_path / "a" / "timevarying-functions"
-    assert sorted(path.name for path in (directory / "truths").iterdir()) == ["s0.npz", "s1.npz"]
-    assert "<h2>The truth</h2>" in (directory / "report.html").read_text(encoding="utf-8")
+    assert sorted(path.name for path in (directory / "truths").iterdir()) == [
+        "s0.npz",
+        "s1.npz",
+    ]
+    assert "<h2>The truth</h2>" in (directory / "report.html").read_text(
+        encoding="utf-8"
+    )
     small = (*SIZE, "--set", "side=5", "--out", "b", "--json")
     runs = cli("reproduce", "timevarying/2a", *small).json()["runs"]
     assert [run["experiment"] for run in runs] == ["timevarying/matched-se"]
-    assert {row["metric"] for row in runs[0]["rows"]} >= {"cumulative_regret", "average_regret"}
-    page = (tmp_path / "b" / "timevarying-matched-se" / "report.html").read_text(encoding="utf-8")
+    assert {row["metric"] for row in runs[0]["rows"]} >= {
+        "cumulative_regret",
+        "average_regret",
+    }
+    page = (tmp_path / "b" / "timevarying-matched-se" / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert page.count("average regret against round") == 3  # a panel for each ε
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     assert (directory / "figures" / "truth.png").is_file()
-    assert (tmp_path / "b" / "timevarying-matched-se" / "figures" / "average_regret.svg").is_file()
+    assert (
+        tmp_path / "b" / "timevarying-matched-se" / "figures" / "average_regret.svg"
+    ).is_file()
 
 
 @pytest.mark.usefixtures("sketched")
 def test_by_name_and_for_people(cli: Command) -> None:
-    result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
+    result = cli(
+        "reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb"
+    )
     assert result.code == 0
     assert "kernelized/rkhs-se" in result.out
     assert "undecided: IGP-UCB" in result.out
@@ -96,10 +117,14 @@ def test_by_name_and_for_people(cli: Command) -> None:
 def test_forecasts_and_bands_as_for_one_run(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("superarm.cli.running.forecast_warnings", lambda run: [f"rely on {run.rounds}"])
+    monkeypatch.setattr(
+        "superarm.cli.running.forecast_warnings", lambda run: [f"rely on {run.rounds}"]
+    )
     size = (*SIZE, "--policies", "igp-ucb", "--band", "std", "--out", "a")
     assert "rely on 20" in cli("reproduce", "kernelized/rkhs-se", *size).out
-    page = (tmp_path / "a" / "kernelized-rkhs-se" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "a" / "kernelized-rkhs-se" / "report.html").read_text(
+        encoding="utf-8"
+    )
     assert "standard deviation" in page
 
 
@@ -108,9 +133,15 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
     """Sensors use real data where they are at hand, made ones elsewhere."""
     summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
     assert len(summary["runs"]) == 13
-    shutil.rmtree(tmp_path / "a" / "kernelized-temperature")  # as if it had not come so far
-    again = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume").json()
-    assert [run["claims"] for run in again["runs"]] == [run["claims"] for run in summary["runs"]]
+    shutil.rmtree(
+        tmp_path / "a" / "kernelized-temperature"
+    )  # as if it had not come so far
+    again = cli(
+        "reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume"
+    ).json()
+    assert [run["claims"] for run in again["runs"]] == [
+        run["claims"] for run in summary["runs"]
+    ]
 
 
 def test_all_is_every_experiment_of_a_paper() -> None:
@@ -118,7 +149,9 @@ def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.lab.experiments import experiment_ids, load_experiment
 
     every = [load_experiment(name) for name in experiment_ids()]
-    assert [each.id for each in experiments_of("all")] == [each.id for each in every if each.paper]
+    assert [each.id for each in experiments_of("all")] == [
+        each.id for each in every if each.paper
+    ]
     assert len({each.paper for each in experiments_of("all")}) == 5
 
 
@@ -129,8 +162,13 @@ SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
 def two_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     from superarm.lab.experiments import load_experiment
 
-    chosen = [load_experiment(name) for name in ("kernelized/rkhs-se", "timevarying/functions")]
-    monkeypatch.setattr("superarm.cli.reproducing.experiments_of", lambda target: chosen)
+    chosen = [
+        load_experiment(name)
+        for name in ("kernelized/rkhs-se", "timevarying/functions")
+    ]
+    monkeypatch.setattr(
+        "superarm.cli.reproducing.experiments_of", lambda target: chosen
+    )
 
 
 @pytest.mark.usefixtures("sketched", "two_papers")
@@ -143,7 +181,11 @@ def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
     assert all(isinstance(run["statements"], list) for run in summary["runs"])
     page = (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
     assert "<h1>superarm: all 2 papers</h1>" in page
-    for text in ("On Kernelized Multi-armed Bandits (2017)", 'href="#timevarying"', 'id="timevarying"'):
+    for text in (
+        "On Kernelized Multi-armed Bandits (2017)",
+        'href="#timevarying"',
+        'id="timevarying"',
+    ):
         assert text in page
     assert "Unfinished" not in page
     times = json.loads((tmp_path / "a" / "times.json").read_text(encoding="utf-8"))
@@ -175,20 +217,32 @@ def test_an_interrupted_reproduction_shows_what_is_there(
     later = json.loads((tmp_path / "a" / "times.json").read_text(encoding="utf-8"))
     assert all(later[name] > times[name] for name in times)
     assert summary["seconds"] == pytest.approx(sum(later.values()))
-    assert "Unfinished" not in (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
+    assert "Unfinished" not in (tmp_path / "a" / "index.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.usefixtures("sketched", "two_papers")
 @pytest.mark.parametrize(
     "text",
-    ["{", "[1]", '{"a": "b"}', '{"a": NaN}', '{"a": -1}', '{"a": 1e308}', f'{{"a": 1{"0" * 400}}}'],
+    [
+        "{",
+        "[1]",
+        '{"a": "b"}',
+        '{"a": NaN}',
+        '{"a": -1}',
+        '{"a": 1e308}',
+        f'{{"a": 1{"0" * 400}}}',
+    ],
 )
 def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "times.json").write_text(text, encoding="utf-8")
     message = cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
     assert "times.json is damaged; delete it" in message
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["times.json"]  # nothing has run
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [
+        "times.json"
+    ]  # nothing has run
 
 
 @pytest.mark.usefixtures("sketched", "two_papers")
@@ -209,9 +263,16 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
     monkeypatch.setattr(reproducing, "write_outputs", fails_second)
     cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
     assert (tmp_path / "a" / "index.html").read_bytes() == before
-    longer = ("--rounds", 9, *SMALL[2:])  # what the page says of the second is no longer true
+    longer = (
+        "--rounds",
+        9,
+        *SMALL[2:],
+    )  # what the page says of the second is no longer true
     cli("reproduce", "all", *longer, "--out", "a", "--resume").fails(1)
-    assert b"Unfinished: 1 experiment still to run" in (tmp_path / "a" / "index.html").read_bytes()
+    assert (
+        b"Unfinished: 1 experiment still to run"
+        in (tmp_path / "a" / "index.html").read_bytes()
+    )
 
 
 @pytest.mark.usefixtures("sketched", "two_papers")
@@ -238,11 +299,17 @@ def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nope",), "nothing to reproduce under 'nope'; `superarm list experiments` lists them"),
+        (
+            ("nope",),
+            "nothing to reproduce under 'nope'; `superarm list experiments` lists them",
+        ),
         (("demo",), "nothing to reproduce under 'demo'"),
         (("kernelised",), "did you mean 'kernelized'?"),
         (("rkhs-se",), "did you mean 'kernelized/rkhs-se'?"),
-        (("kernelized/9z",), "nothing to reproduce under 'kernelized/9z'; did you mean 'kernelized/"),
+        (
+            ("kernelized/9z",),
+            "nothing to reproduce under 'kernelized/9z'; did you mean 'kernelized/",
+        ),
         (("1a",), "did you mean 'kernelized/1a' or 'movement/1a'?"),
         (("",), "nothing to reproduce"),
         (("/",), "nothing to reproduce"),
@@ -254,7 +321,9 @@ def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> N
         ((), "PAPER"),
     ],
 )
-def test_usage_errors(cli: Command, tmp_path: Path, args: tuple[str, ...], words: str) -> None:
+def test_usage_errors(
+    cli: Command, tmp_path: Path, args: tuple[str, ...], words: str
+) -> None:
     assert words in cli("reproduce", *args, *SIZE).fails(2)
     assert list(tmp_path.iterdir()) == []
 
@@ -273,7 +342,9 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     (run / "report.html").unlink()
     written = cli("report", "run", "--json").json()
     assert written["report"] == "run/report.html"
-    assert all(Path(path).is_file() for path in [written["report"], *written["figures"]])
+    assert all(
+        Path(path).is_file() for path in [written["report"], *written["figures"]]
+    )
     text = cli("report", "run")
     assert text.out.split() == [written["report"], *written["figures"]]
     assert cli("report", "run", "--bound", "-q").code == 0
@@ -284,10 +355,14 @@ def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) ->
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     told = cli("report", "none", "--bound").err
     assert "no bound could be drawn for tiny; the report says why" in told
-    assert "no bound because it learns nothing" in Path("none/report.html").read_text("utf-8")
+    assert "no bound because it learns nothing" in Path("none/report.html").read_text(
+        "utf-8"
+    )
 
 
-def test_report_without_matplotlib(cli: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_without_matplotlib(
+    cli: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = cli("report", "run")
     assert (result.code, result.out.strip()) == (0, "run/report.html")
@@ -317,11 +392,20 @@ def _wrong_rounds(run: Path) -> None:
         (_remove("summary.json"), "summary.json"),
         (_write("summary.json", "{}"), "--resume"),
         (_write("summary.json", "[]"), "run again"),
-        (_write("summary.json", '{"claims": [1]}'), "'claims' is [1]; it must be a list, each a table"),
+        (
+            _write("summary.json", '{"claims": [1]}'),
+            "'claims' is [1]; it must be a list, each a table",
+        ),
         (_write("summary.json", '{"claims": [], "rows": [{}]}'), "'policy' in 'rows'"),
-        (_write("summary.json", '{"claims": [{"text": "x", "verdict": 1}]}'), "run again"),
+        (
+            _write("summary.json", '{"claims": [{"text": "x", "verdict": 1}]}'),
+            "run again",
+        ),
         (_remove("cells/random.s0.seed00001.npz"), "--resume"),
-        (_write("cells/random.s0.seed00001.npz", "junk"), "delete it and run again with --resume"),
+        (
+            _write("cells/random.s0.seed00001.npz", "junk"),
+            "delete it and run again with --resume",
+        ),
         (_wrong_rounds, r"shape (99,)"),
     ],
 )
@@ -373,7 +457,9 @@ def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
 @pytest.mark.slow
 def test_a_report_says_how_to_make_the_run_again(cli: Command, run: Path) -> None:
     page = run / "report.html"
-    assert f"superarm run {run.parent / 'tiny.toml'} --rounds 12" in page.read_text(encoding="utf-8")
+    assert f"superarm run {run.parent / 'tiny.toml'} --rounds 12" in page.read_text(
+        encoding="utf-8"
+    )
     cli("report", "run", "-q")
     text = page.read_text(encoding="utf-8")
     assert "superarm run FILE.toml --rounds 12" in text

@@ -42,12 +42,19 @@ def content(directory: Path) -> dict[str, Any]:
     files: dict[str, Any] = {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.parent.name != "timings" and path.name != "report.html"
+        if path.is_file()
+        and path.parent.name != "timings"
+        and path.name != "report.html"
     }
     summary = json.loads(files["summary.json"])
     rows = [{**row, "seconds_per_round": None} for row in summary["rows"]]
-    spec = json.loads(files["run.json"])  # another test of this process may have imported parts
-    told = {"summary.json": {**summary, "rows": rows, "out": None}, "run.json": {**spec, "imports": []}}
+    spec = json.loads(
+        files["run.json"]
+    )  # another test of this process may have imported parts
+    told = {
+        "summary.json": {**summary, "rows": rows, "out": None},
+        "run.json": {**spec, "imports": []},
+    }
     return {**files, **told}
 
 
@@ -56,7 +63,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same run, never killed, in one process."""
     directory = tmp_path_factory.mktemp("undisturbed")
     (directory / "long.toml").write_text(LONG, encoding="utf-8")
-    execute(Plan.make(load_experiment(str(directory / "long.toml")), out=directory / "a"))
+    execute(
+        Plan.make(load_experiment(str(directory / "long.toml")), out=directory / "a")
+    )
     return content(directory / "a")
 
 
@@ -66,7 +75,9 @@ def group_members(group: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                state, _, pgrp = (
+                    (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                )
             except (OSError, ValueError):
                 continue
             if int(pgrp) == group and state != "Z":
@@ -93,7 +104,11 @@ def gone(group: int) -> bool:
     ],
 )
 def test_killed_and_resumed(
-    jobs: int, kills: int, program: list[str], tmp_path: Path, undisturbed: dict[str, Any]
+    jobs: int,
+    kills: int,
+    program: list[str],
+    tmp_path: Path,
+    undisturbed: dict[str, Any],
 ) -> None:
     (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
     command = [*program, "run", "long.toml", "--json", "-q"]
@@ -103,7 +118,11 @@ def test_killed_and_resumed(
     for kill in range(kills):
         before = len(list(out.glob("cells/*.npz")))
         process = subprocess.Popen(
-            resumed, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, text=True
+            resumed,
+            cwd=tmp_path,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         more = moments.choice(MOMENTS) if kill else 2  # the first time surely half-way
         wait_for_work(out, before + more, process)

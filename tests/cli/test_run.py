@@ -27,7 +27,19 @@ FAST = ("--jobs", "1")
 def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     shell: Command, cli: Command, tiny: str
 ) -> None:
-    args = ("run", tiny, "--seeds", 2, "--rounds", 7, "--seed", 5, "--set", "k=[1, 2]", *FAST)
+    args = (
+        "run",
+        tiny,
+        "--seeds",
+        2,
+        "--rounds",
+        7,
+        "--seed",
+        5,
+        "--set",
+        "k=[1, 2]",
+        *FAST,
+    )
     result = shell(*args, "--out", "a", "--json")
     summary = result.json()
     assert list(summary) == [
@@ -40,7 +52,11 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
         "not_judged",
         "out",
     ]
-    assert (summary["experiment"], summary["rounds"], summary["seeds"]) == ("tiny", 7, 2)
+    assert (summary["experiment"], summary["rounds"], summary["seeds"]) == (
+        "tiny",
+        7,
+        2,
+    )
     assert summary["out"] == "a"
     assert len(summary["rows"]) == 2 * 2
     for row in summary["rows"]:
@@ -65,28 +81,42 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     quiet = cli(*args, "--out", "b", "--json", "-q")
     assert quiet.err == ""
     rows = [
-        [{**row, "seconds_per_round": 0} for row in each.json()["rows"]] for each in (result, quiet)
+        [{**row, "seconds_per_round": 0} for row in each.json()["rows"]]
+        for each in (result, quiet)
     ]
     assert rows[0] == rows[1]
-    seeds = json.loads((Path(tiny).parent / "a" / "run.json").read_text(encoding="utf-8"))
+    seeds = json.loads(
+        (Path(tiny).parent / "a" / "run.json").read_text(encoding="utf-8")
+    )
     assert (seeds["first_seed"], seeds["seeds"]) == (5, 2)
 
 
 @pytest.mark.slow
 def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
     path = Path(tiny)
-    text = path.read_text(encoding="utf-8").replace("gp-greedy", '"größe\\u2028[/x]"', 1)
+    text = path.read_text(encoding="utf-8").replace(
+        "gp-greedy", '"größe\\u2028[/x]"', 1
+    )
     text = text.replace("[policies.random]", "[policies.random]\n[policies.gp-greedy]")
-    path.write_text(text.replace('größe\\u2028[/x]"]', 'größe\\u2028[/x]"]\npolicy="random"'), "utf-8")
+    path.write_text(
+        text.replace('größe\\u2028[/x]"]', 'größe\\u2028[/x]"]\npolicy="random"'),
+        "utf-8",
+    )
     env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     summary = shell("run", tiny, *FAST, "--json", "-q", env=env).json()
     assert summary["rows"][0]["policy"] == "größe\u2028[/x]"
 
 
-def test_a_reader_that_leaves_early_is_no_crash(program: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early_is_no_crash(
+    program: list[str], tmp_path: Path
+) -> None:
     command = " ".join(f"'{word}'" for word in program) + " list experiments"
     done = subprocess.run(
-        ["bash", "-c", f"{command} | true"], cwd=tmp_path, capture_output=True, text=True, check=False
+        ["bash", "-c", f"{command} | true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "Traceback" not in done.stderr
 
@@ -97,7 +127,19 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
     # Where Ctrl-C is ignored, as under nohup, children would ignore it, too.
     *python, code = program
     heeding = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
-    args = ["run", tiny, "--rounds", "200000", "--seeds", "4", "--jobs", "2", "--out", "a", "-q"]
+    args = [
+        "run",
+        tiny,
+        "--rounds",
+        "200000",
+        "--seeds",
+        "4",
+        "--jobs",
+        "2",
+        "--out",
+        "a",
+        "-q",
+    ]
     process = subprocess.Popen(
         [*python, heeding, *args],
         cwd=tmp_path,
@@ -137,7 +179,10 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             "did you mean 'kernelized/rkhs-se'? `superarm list experiments` lists them",
         ),
         (("city",), "did you mean 'demo/city' or 'navigation/city'?"),
-        (("kernelized",), "group of experiments or a figure; `superarm reproduce kernelized` runs it"),
+        (
+            ("kernelized",),
+            "group of experiments or a figure; `superarm reproduce kernelized` runs it",
+        ),
         (("kernelized/1a",), "`superarm reproduce kernelized/1a` runs it"),
         (("nope.toml",), "there is no file nope.toml"),
         (("../../etc/passwd",), "unknown experiment"),
@@ -153,11 +198,17 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--executor", "ray"), "--executor"),
         (("TINY", "--frobnicate"), "--frobnicate"),
         (("TINY", "--resume"), "--resume needs --out"),
-        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'? `superarm list policy` lists them"),
+        (
+            ("TINY", "--policies", "gp-eii"),
+            "did you mean 'gp-ei'? `superarm list policy` lists them",
+        ),
         (("TINY", "--policies", "gp-ei random"), "by commas: --policies gp-ei,random"),
         (("TINY", "--policies", ","), "at least one policy"),
         (("TINY", "--policies", "../x"), "unknown policy '../x'"),
-        (("TINY", "--policies", "igp-ucb"), "policy 'igp-ucb': this policy needs norm_bound"),
+        (
+            ("TINY", "--policies", "igp-ucb"),
+            "policy 'igp-ucb': this policy needs norm_bound",
+        ),
         (("TINY", "--set", "sid=3"), "did you mean 'side'"),
         (("TINY", "--set", "sid=3"), "did you mean 'side'? they take hills, k"),
         (("TINY", "--set", "side"), "write key=value"),
@@ -166,8 +217,14 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             ("TINY", "--set", 'noise_std="0.5"'),
             "noise_std is '0.5'; it must be a number",
         ),
-        (("TINY", "--set", "noise_std={a = 1}"), "noise_std is {'a': 1}; it must be a number"),
-        (("TINY", "--set", "gp-greedy.posterior=3"), "posterior is 3; it must be one of 'auto'"),
+        (
+            ("TINY", "--set", "noise_std={a = 1}"),
+            "noise_std is {'a': 1}; it must be a number",
+        ),
+        (
+            ("TINY", "--set", "gp-greedy.posterior=3"),
+            "posterior is 3; it must be one of 'auto'",
+        ),
         (("TINY", "--set", "k=[]"), "at least one value"),
         (("TINY", "--set", "k=[1, 1]"), "repeated"),
         (("TINY", "--set", "k=1", "--set", "k=2"), "given twice"),
@@ -180,7 +237,9 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
 def test_usage_errors_exit_2_and_write_nothing(
     cli: Command, tiny: str, args: tuple[str, ...], words: str
 ) -> None:
-    message = cli("run", *(tiny if arg == "TINY" else arg for arg in args), "-q").fails(2)
+    message = cli("run", *(tiny if arg == "TINY" else arg for arg in args), "-q").fails(
+        2
+    )
     assert words in message
     assert [path.name for path in Path(tiny).parent.iterdir()] == ["tiny.toml"]
 
@@ -220,12 +279,16 @@ def test_failures_exit_1(
     assert "too long" in message
 
 
-def test_too_little_memory_is_said(cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_said(
+    cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def exhausted(*args: Any, **kwargs: Any) -> None:
         raise MemoryError("Unable to allocate 7 TiB")
 
     monkeypatch.setattr("superarm.lab.experiments.plans.simulate", exhausted)
-    assert "not enough memory: Unable to allocate 7 TiB" in cli("run", tiny, *FAST, "-q").fails(1)
+    assert "not enough memory: Unable to allocate 7 TiB" in cli(
+        "run", tiny, *FAST, "-q"
+    ).fails(1)
 
 
 def test_dask_without_its_extra_names_the_pip_line(
@@ -238,7 +301,9 @@ def test_dask_without_its_extra_names_the_pip_line(
 
 def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
     path = Path(tiny)
-    path.write_text(path.read_text(encoding="utf-8").replace("ratio = 1.0", "ratio = 1e-6"), "utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("ratio = 1.0", "ratio = 1e-6"), "utf-8"
+    )
     result = cli("run", tiny, "--seeds", 4, *FAST, "-q", "--json").json()
     assert [claim["holds"] for claim in result["claims"]] == [False]
     text = cli("run", tiny, "--seeds", 4, *FAST, "-q")
@@ -254,20 +319,26 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
 # --- options -----------------------------------------------------------------------------
 
 
-def test_claims_about_what_was_not_run_are_counted(cli: Command, tiny: str, tmp_path: Path) -> None:
+def test_claims_about_what_was_not_run_are_counted(
+    cli: Command, tiny: str, tmp_path: Path
+) -> None:
     told = "1 claim not judged: it needs gp-greedy."
     assert told in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert told in page
     assert "feedback" not in page  # nothing is told of what there is not
-    summary = cli("run", tiny, "--policies", "random", "--out", "b", "-q", "--json").json()
+    summary = cli(
+        "run", tiny, "--policies", "random", "--out", "b", "-q", "--json"
+    ).json()
     needs = [{"text": "greedy beats chance", "needs": ["gp-greedy"]}]
     assert (summary["claims"], summary["not_judged"]) == ([], needs)
     assert cli("run", tiny, "--out", "c", "-q", "--json").json()["not_judged"] == []
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_policy_that_cannot_decide_is_named(cli: Command, tmp_path: Path, jobs: int) -> None:
+def test_a_policy_that_cannot_decide_is_named(
+    cli: Command, tmp_path: Path, jobs: int
+) -> None:
     text = """
         id = "unfit"
         rounds = 3
@@ -280,7 +351,9 @@ def test_a_policy_that_cannot_decide_is_named(cli: Command, tmp_path: Path, jobs
         [policies.gp-greedy]
         """
     (tmp_path / "unfit.toml").write_text(text, encoding="utf-8")
-    told = cli("run", "unfit.toml", "--set", "mass=[900.0]", "--jobs", jobs, "-q").fails(1)
+    told = cli(
+        "run", "unfit.toml", "--set", "mass=[900.0]", "--jobs", jobs, "-q"
+    ).fails(1)
     assert "a shortest path needs costs of 0 or more" in told
     assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in told
     assert ", mass = 900.0)" in told
@@ -307,16 +380,26 @@ def test_one_seed_has_no_stderr(cli: Command, tiny: str) -> None:
         (("gp-greedy.posterior=['auto', 'streaming']",), None),
         (
             ("k=[1, 2]", "side=[4, 5]", "hills=2"),
-            [{"k": 1, "side": 4}, {"k": 1, "side": 5}, {"k": 2, "side": 4}, {"k": 2, "side": 5}],
+            [
+                {"k": 1, "side": 4},
+                {"k": 1, "side": 5},
+                {"k": 2, "side": 4},
+                {"k": 2, "side": 5},
+            ],
         ),
     ],
 )
 def test_sets_and_sweeps(
-    cli: Command, tiny: str, sets: tuple[str, ...], settings: list[dict[str, Any]] | None
+    cli: Command,
+    tiny: str,
+    sets: tuple[str, ...],
+    settings: list[dict[str, Any]] | None,
 ) -> None:
     words = [word for each in sets for word in ("--set", each)]
     summary = cli("run", tiny, "--rounds", 3, *words, *FAST, "-q", "--json").json()
-    expected = settings or [{"gp-greedy.posterior": each} for each in ("auto", "streaming")]
+    expected = settings or [
+        {"gp-greedy.posterior": each} for each in ("auto", "streaming")
+    ]
     for policy in ("gp-greedy", "random"):
         rows = [row for row in summary["rows"] if row["policy"] == policy]
         assert [row["setting"] for row in rows] == expected
@@ -326,7 +409,9 @@ def test_sets_and_sweeps(
 
 
 def test_policies_may_be_any_that_are_registered(cli: Command, tiny: str) -> None:
-    summary = cli("run", tiny, "--policies", " gp-ei, random ,", *FAST, "-q", "--json").json()
+    summary = cli(
+        "run", tiny, "--policies", " gp-ei, random ,", *FAST, "-q", "--json"
+    ).json()
     assert [row["policy"] for row in summary["rows"]] == ["gp-ei", "random"]
     assert summary["claims"] == []  # it is about gp-greedy, which was not run
 
@@ -338,7 +423,10 @@ def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
     sets = ("--set", "function=branin", "--set", "problem.name=benchmark-function")
     cli("run", tiny, *sets, "--out", "a", *FAST, "-q", "--json").json()
     spec = json.loads((path.parent / "a" / "run.json").read_text(encoding="utf-8"))
-    assert spec["parameters"]["problem"] == {"name": "benchmark-function", "function": "branin"}
+    assert spec["parameters"]["problem"] == {
+        "name": "benchmark-function",
+        "function": "branin",
+    }
 
 
 def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
@@ -356,24 +444,47 @@ def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> Non
     regrets = [row["policy"] for row in rows if row["metric"] == "cumulative_regret"]
     sparse = [f"soclok-ucb-{count}" for count in (10, 100, 20, 50)]
     exact = ["oclok-ucb", "oclok-ucb-cholesky"]
-    assert sorted(regrets) == ["acc-ucb", "benchmark", "cc-mab", *exact, "random", *sparse]
+    assert sorted(regrets) == [
+        "acc-ucb",
+        "benchmark",
+        "cc-mab",
+        *exact,
+        "random",
+        *sparse,
+    ]
     assert {"cumulative_regret", "cumulative_reward"} <= {row["metric"] for row in rows}
     benchmark = next(row for row in rows if row["policy"] == "benchmark")
     assert benchmark["mean"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) -> None:
-    outs = [cli("run", "tiny.toml", *FAST, "-q", "--json").json()["out"] for _ in range(2)]
+    outs = [
+        cli("run", "tiny.toml", *FAST, "-q", "--json").json()["out"] for _ in range(2)
+    ]
     assert outs == [os.path.join("runs", name) for name in ("tiny-001", "tiny-002")]
-    for name in ("../../x.toml", "/abs/y.toml", "a/../../z.toml", "..toml", ".toml", "../..", "x" * 50):
+    for name in (
+        "../../x.toml",
+        "/abs/y.toml",
+        "a/../../z.toml",
+        "..toml",
+        ".toml",
+        "../..",
+        "x" * 50,
+    ):
         made = (tmp_path / _fresh_directory(name)).resolve()
         assert made.parent == tmp_path / "runs"
 
 
-def test_an_id_cannot_lead_out_of_the_directory(cli: Command, tiny: str, tmp_path: Path) -> None:
+def test_an_id_cannot_lead_out_of_the_directory(
+    cli: Command, tiny: str, tmp_path: Path
+) -> None:
     path = Path(tiny)
-    text = path.read_text(encoding="utf-8").replace('id = "tiny"', 'id = "../../[/x]/escape"')
-    path.write_text(text + '\n[policies."../../../up"]\npolicy = "random"\n', encoding="utf-8")
+    text = path.read_text(encoding="utf-8").replace(
+        'id = "tiny"', 'id = "../../[/x]/escape"'
+    )
+    path.write_text(
+        text + '\n[policies."../../../up"]\npolicy = "random"\n', encoding="utf-8"
+    )
     result = cli("run", tiny, *FAST)  # and neither can markup in it break the table
     assert result.code == 0, result.err
     assert "../../[/x]/escape" in result.out
@@ -387,7 +498,13 @@ def test_an_id_cannot_lead_out_of_the_directory(cli: Command, tiny: str, tmp_pat
 def test_the_table_for_people(cli: Command, tiny: str) -> None:
     result = cli("run", tiny, *FAST)
     assert result.code == 0
-    for word in ("gp-greedy", "random", "cumulative regret", "greedy beats chance", "report.html"):
+    for word in (
+        "gp-greedy",
+        "random",
+        "cumulative regret",
+        "greedy beats chance",
+        "report.html",
+    ):
         assert word in result.out
     assert "12 rounds, 2 seeds" in result.out
     assert "48/48 rounds" in result.err
@@ -411,14 +528,23 @@ def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
     )
     result = cli(*args, *FAST, "-q", "--json", "--out", "a")
     assert result.err.startswith("superarm: synthetic data: 8000 places")
-    assert all(claim["evidence"].endswith("on synthetic data") for claim in result.json()["claims"])
+    assert all(
+        claim["evidence"].endswith("on synthetic data")
+        for claim in result.json()["claims"]
+    )
     page = Path("a", "report.html").read_text(encoding="utf-8")
     assert "Synthetic data" in page
     assert "Smaller than the full experiment: 4 of 250 rounds, 1 of 5 seeds." in page
 
 
 def test_usage_errors_are_one_line(cli: Command) -> None:
-    for args in (("run", "--rounds", "x"), ("frob",), ("--frob",), ("report",), ("data", "path", "x")):
+    for args in (
+        ("run", "--rounds", "x"),
+        ("frob",),
+        ("--frob",),
+        ("report",),
+        ("data", "path", "x"),
+    ):
         message = cli(*args).fails(2)
         assert message.startswith("superarm: ")
         assert message.count("\n") == 1
@@ -428,8 +554,12 @@ def test_usage_errors_are_one_line(cli: Command) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")])
-def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")]
+)
+def test_letters_that_a_terminal_lacks(
+    shell: Command, tiny: str, args: tuple[str, ...]
+) -> None:
     words = (tiny if arg == "TINY" else arg for arg in args)
     result = shell(*words, *FAST, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
     assert result.code in (0, 2)
@@ -446,7 +576,10 @@ def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
     assert cli(*both, "--rounds", 2, "--json").json()["rounds"] == 2
     longer = cli(*both, "--rounds", 4, "--resume", "--json")
     assert longer.json()["rounds"] == 4
-    assert "superarm: prior was run from the start again: no state of it is kept" in longer.err
+    assert (
+        "superarm: prior was run from the start again: no state of it is kept"
+        in longer.err
+    )
     assert "gp-ts was run" not in longer.err
     state = "a/states/gp-ts.s0.seed00000.npz"
     one = (*city, "--policies", "gp-ts", "--rounds", 2, "--out", "b")

@@ -16,7 +16,15 @@ pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")
 
 Command = Callable[..., Any]
-SHORT = ("--rounds", "2", "--seeds", "1", "--policies", "gp-ts,prior-potential,fastest", "-q")
+SHORT = (
+    "--rounds",
+    "2",
+    "--seeds",
+    "1",
+    "--policies",
+    "gp-ts,prior-potential,fastest",
+    "-q",
+)
 
 
 class Own(NamedTuple):
@@ -49,7 +57,11 @@ def test_jobs_and_resuming_change_nothing(
 ) -> None:
     out = tmp_path / "one"
     summary = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--json").json()
-    assert {row["policy"] for row in summary["rows"]} == {"gp-ts", "prior-potential", "fastest"}
+    assert {row["policy"] for row in summary["rows"]} == {
+        "gp-ts",
+        "prior-potential",
+        "fastest",
+    }
     told = json.loads((out / "run.json").read_text(encoding="utf-8"))
     assert told["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
     assert told["settled"][0]["data"] == "the road network in own.net.xml"
@@ -76,7 +88,17 @@ def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
 
 def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
     """The same bytes with one process or two; what it learned is taken up by ``route``."""
-    words = ("run", "navigation/fleet", "--net", own.file, "--rounds", "4", "--seeds", "1", "-q")
+    words = (
+        "run",
+        "navigation/fleet",
+        "--net",
+        own.file,
+        "--rounds",
+        "4",
+        "--seeds",
+        "1",
+        "-q",
+    )
     short = (
         "--set",
         "trips=2",
@@ -89,7 +111,11 @@ def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
     )
     words = (*words, *short, "--policies", "cautious,thompson,informed")
     summary = cli(*words, "--jobs", "1", "--out", tmp_path / "one", "--json").json()
-    assert {row["policy"] for row in summary["rows"]} == {"cautious", "thompson", "informed"}
+    assert {row["policy"] for row in summary["rows"]} == {
+        "cautious",
+        "thompson",
+        "informed",
+    }
     told = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
     assert "driven in SUMO" in told["settled"][0]["energy"]
     two = cli(*words, "--jobs", "2", "--out", tmp_path / "two")

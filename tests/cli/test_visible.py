@@ -49,11 +49,15 @@ def test_text_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("a\\x1b\n", "b\\x07\n")
 
 
-def test_a_console_shows_texts_and_keeps_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_shows_texts_and_keeps_its_own_colours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     out = io.StringIO()
     monkeypatch.setattr(
         "superarm.cli.visible.Console",
-        lambda: Console(file=out, force_terminal=True, color_system="standard", width=80),
+        lambda: Console(
+            file=out, force_terminal=True, color_system="standard", width=80
+        ),
     )
     make_console().print(f"[red]a{ESCAPE}b[/red]\n[bold]c", highlight=False)
     told = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
@@ -63,8 +67,12 @@ def test_a_console_shows_texts_and_keeps_its_own_colours(monkeypatch: pytest.Mon
 def test_everything_is_said_in_one_place() -> None:
     for path in Path(superarm.cli.__file__).parent.glob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert text.count("click.echo(") == (2 if path.name == "common.py" else 0), path.name
-        assert ("Console(" in text) == (path.name in ("common.py", "visible.py")), path.name
+        assert text.count("click.echo(") == (2 if path.name == "common.py" else 0), (
+            path.name
+        )
+        assert ("Console(" in text) == (path.name in ("common.py", "visible.py")), (
+            path.name
+        )
 
 
 def test_names_of_an_experiment(cli: Command, tmp_path: Path) -> None:
@@ -86,7 +94,9 @@ def test_ids_of_a_network(cli: Command, town: Any) -> None:
     # A file system that is said to be ASCII cannot hold all of them in a name.
     steering = ESCAPE.encode(sys.getfilesystemencoding(), "ignore").decode()
     folder = town.tables.rename(town.tables.with_name(f"town{steering}"))
-    result = cli("route", "--net", folder, "--from", f"-00{ESCAPE}_10", "--to", "-34_44")
+    result = cli(
+        "route", "--net", folder, "--from", f"-00{ESCAPE}_10", "--to", "-34_44"
+    )
     assert result.code == 0, result.err
     assert shown(ESCAPE) in result.out
     assert not STEERING.search(result.out + result.err)
@@ -94,7 +104,18 @@ def test_ids_of_a_network(cli: Command, town: Any) -> None:
         result = cli("route", "--net", folder, "--from", end, "--to", "-34_44")
         assert result.code == 2
         assert not STEERING.search(result.err)
-    result = cli("run", "navigation/network", "--net", folder, "--rounds", 3, "--seeds", 1, "--jobs", 1)
+    result = cli(
+        "run",
+        "navigation/network",
+        "--net",
+        folder,
+        "--rounds",
+        3,
+        "--seeds",
+        1,
+        "--jobs",
+        1,
+    )
     assert result.code == 0, result.err
     assert not STEERING.search(result.out + result.err)
 
@@ -104,7 +125,11 @@ def test_no_column_is_left_out_where_a_terminal_is_narrow(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     heads = ["policy", *(f"metric {number}" for number in range(9)), "time per round"]
-    print_table(heads, [["mine", *(f"{number},000 ± 10" for number in range(9)), "7 ms"]], right=1)
+    print_table(
+        heads,
+        [["mine", *(f"{number},000 ± 10" for number in range(9)), "7 ms"]],
+        right=1,
+    )
     told = " ".join(capsys.readouterr().out.split())
     assert all(f"{number},000 ± 10" in told for number in range(9))
     assert "7 ms" in told
@@ -147,8 +172,12 @@ def test_names_are_never_cut(
         print_table(heads[: len(cells)], [cells, ["short", *cells[1:]]], right=right)
         printed = capsys.readouterr().out
         assert max(map(len, printed.splitlines())) <= columns
-        column = "".join(line.split()[0] for line in printed.splitlines() if line.strip())
+        column = "".join(
+            line.split()[0] for line in printed.splitlines() if line.strip()
+        )
         assert name in column
         assert all(number in printed for number in cells[2:])
-    print_table(["name", "m"], [["a" * (columns - 8), "17"]], right=1)  # it fits as it is
+    print_table(
+        ["name", "m"], [["a" * (columns - 8), "17"]], right=1
+    )  # it fits as it is
     assert "a" * (columns - 8) in capsys.readouterr().out

@@ -11,7 +11,9 @@ from superarm.core.compiling import compiled, entry_point, is_compiled
 from superarm.core.errors import InputError
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("no locator"), OSError(28, "disk full")])
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("no locator"), OSError(28, "disk full")]
+)
 def test_loops_compile_without_a_place_for_their_cache(
     failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,12 +14,22 @@ from superarm.core import State
 from superarm.core import compressed as packed
 from superarm.core.compressed import npz_names, open_packed, read_npz
 from superarm.core.errors import FileError, InputError, StateError
-from superarm.core.states import load_state, save_state, state_from_bytes, state_to_bytes
+from superarm.core.states import (
+    load_state,
+    save_state,
+    state_from_bytes,
+    state_to_bytes,
+)
 from superarm.roads.networks.sumo_net import read_sumo
 from superarm.roads.networks.tables import read_tables
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress}
-STATE = State(kind="test", schema=1, scalars={"a": 1.5}, arrays={"x": np.arange(6.0).reshape(2, 3)})
+STATE = State(
+    kind="test",
+    schema=1,
+    scalars={"a": 1.5},
+    arrays={"x": np.arange(6.0).reshape(2, 3)},
+)
 
 
 def npz(members, method=zipfile.ZIP_STORED):
@@ -74,7 +84,9 @@ def test_a_text_that_outgrows_its_file_is_refused(tmp_path, suffix, monkeypatch)
     path.write_bytes(PACKERS[suffix](bytes(1 << 22)))
     with open_packed(path) as file:
         file.read(1 << 16)
-        with pytest.raises(InputError, match=r"file\.[gx]z: it unpacks to more than 100 times"):
+        with pytest.raises(
+            InputError, match=r"file\.[gx]z: it unpacks to more than 100 times"
+        ):
             file.read()
 
 
@@ -106,7 +118,11 @@ def test_a_table_of_an_endless_line_is_refused(tmp_path, monkeypatch):
 
 
 def test_arrays_come_back_as_they_were():
-    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(["x", "yz"]), "c": np.array(1.5)}
+    arrays = {
+        "a": np.arange(6).reshape(2, 3),
+        "b": np.array(["x", "yz"]),
+        "c": np.array(1.5),
+    }
     for save in (np.savez, np.savez_compressed):
         buffer = io.BytesIO()
         save(buffer, **arrays)
@@ -121,17 +137,35 @@ def test_arrays_come_back_as_they_were():
 HUGE = (1 << 20,)
 WHOLE = npy((2,), bytes(16))
 BAD = {
-    "more than the limit": ([("a.npy", npy(HUGE, bytes(8 << 20)))], zipfile.ZIP_DEFLATED, "would take"),
-    "a header that lies": ([("a.npy", npy(HUGE, bytes(8)))], zipfile.ZIP_DEFLATED, "not of the size"),
-    "endless nothings": ([("a.npy", npy((1 << 60,), dtype="|S0"))], zipfile.ZIP_STORED, "impossible"),
-    "objects": ([("a.npy", npy((2,), bytes(16), dtype="|O"))], zipfile.ZIP_STORED, "impossible"),
+    "more than the limit": (
+        [("a.npy", npy(HUGE, bytes(8 << 20)))],
+        zipfile.ZIP_DEFLATED,
+        "would take",
+    ),
+    "a header that lies": (
+        [("a.npy", npy(HUGE, bytes(8)))],
+        zipfile.ZIP_DEFLATED,
+        "not of the size",
+    ),
+    "endless nothings": (
+        [("a.npy", npy((1 << 60,), dtype="|S0"))],
+        zipfile.ZIP_STORED,
+        "impossible",
+    ),
+    "objects": (
+        [("a.npy", npy((2,), bytes(16), dtype="|O"))],
+        zipfile.ZIP_STORED,
+        "impossible",
+    ),
     "a stranger": ([("a.npy", WHOLE), ("b.txt", b"x")], zipfile.ZIP_STORED, "b.txt"),
     "another packer": ([("a.npy", WHOLE)], zipfile.ZIP_LZMA, "never writes"),
 }
 
 
 @pytest.mark.parametrize(("members", "method", "words"), BAD.values(), ids=BAD)
-def test_arrays_that_are_not_what_they_say_are_refused(members, method, words, monkeypatch):
+def test_arrays_that_are_not_what_they_say_are_refused(
+    members, method, words, monkeypatch
+):
     def unpacked(*_, **__):
         raise AssertionError("an array was unpacked")
 
@@ -184,7 +218,9 @@ def test_a_state_is_never_compressed(tmp_path):
         members = [(name, archive.read(name)) for name in archive.namelist()]
     assert state_from_bytes(npz(members).getvalue()).scalars == STATE.scalars
     (tmp_path / "bomb.npz").write_bytes(npz(members, zipfile.ZIP_DEFLATED).getvalue())
-    with pytest.raises(StateError, match=r"bomb\.npz cannot.* in a way that superarm never writes"):
+    with pytest.raises(
+        StateError, match=r"bomb\.npz cannot.* in a way that superarm never writes"
+    ):
         load_state(tmp_path / "bomb.npz")
     for stranger in ("other.npy", "array.npy"):
         with pytest.raises(StateError, match="which nothing in it refers to"):

@@ -11,7 +11,12 @@ from superarm import Arms, Decision, Feedback, IndexPolicy, Model, Offer, State
 from superarm.core.errors import InputError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.roads.networks import generate_city
 from superarm.rules import UCB, Fixed
 
@@ -22,7 +27,9 @@ KERNEL = SquaredExponential(lengthscale=0.2)
 
 def policy(rule: Any = None) -> IndexPolicy:
     gp = FiniteGP(KERNEL, ROWS, 0.01)
-    return IndexPolicy(posterior=gp, rule=rule or UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2))
+    return IndexPolicy(
+        posterior=gp, rule=rule or UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2)
+    )
 
 
 def test_reprs_are_short_and_say_what_it_is() -> None:
@@ -46,7 +53,9 @@ def test_reprs_are_short_and_say_what_it_is() -> None:
         assert repr(part).startswith(f"{type(part).__name__}(")
         assert len(repr(part)) < 500
         html = part._repr_html_()
-        assert html.startswith(f"<table><caption>{type(part).__name__}</caption><tr><th>")
+        assert html.startswith(
+            f"<table><caption>{type(part).__name__}</caption><tr><th>"
+        )
         assert "<b>" not in html
     assert repr(offer) == (
         "Offer(step=3, arms=Arms(n=40, d=1), available=30 of 40, structure='<b>', begins=False)"
@@ -71,7 +80,9 @@ def test_a_decision_gives_the_users_own_ids() -> None:
         Decision(step=1, action=None, positions=np.array([5])).ids(few)
 
 
-@pytest.mark.parametrize("ids", [np.array(["a", "b"]), [np.str_("a"), np.str_("b")], np.array([7, 8])])
+@pytest.mark.parametrize(
+    "ids", [np.array(["a", "b"]), [np.str_("a"), np.str_("b")], np.array([7, 8])]
+)
 def test_ids_from_numpy_are_plain(ids: Any) -> None:
     offer = Offer(step=1, arms=Arms(ids=ids, features=ROWS[:2]))
     [found] = Decision(step=1, action=None, positions=np.array([1])).ids(offer)
@@ -96,9 +107,15 @@ class Bold:
 @pytest.mark.parametrize(
     "make", [lambda: FiniteGP(KERNEL, ROWS, 0.01), lambda: StreamingGP(KERNEL, 0.01)]
 )
-def test_a_rule_may_write_into_a_draw(make: Any, direction: Any, stepwise: bool) -> None:
+def test_a_rule_may_write_into_a_draw(
+    make: Any, direction: Any, stepwise: bool
+) -> None:
     bold = IndexPolicy(
-        posterior=make(), rule=Bold(), oracle=TopK(k=2), direction=direction, stepwise=stepwise
+        posterior=make(),
+        rule=Bold(),
+        oracle=TopK(k=2),
+        direction=direction,
+        stepwise=stepwise,
     )
     offer = Offer(step=1, arms=ARMS)
     decision = bold.decide(offer, np.random.default_rng(0))
@@ -109,7 +126,10 @@ def test_a_rule_may_write_into_a_draw(make: Any, direction: Any, stepwise: bool)
         Feedback(positions=decision.positions, rewards=np.ones(2)),
         np.random.default_rng(),
     )
-    again = [bold.decide(Offer(step=2, arms=ARMS), np.random.default_rng(1)) for _ in range(2)]
+    again = [
+        bold.decide(Offer(step=2, arms=ARMS), np.random.default_rng(1))
+        for _ in range(2)
+    ]
     np.testing.assert_array_equal(again[0].positions, again[1].positions)
     np.testing.assert_array_equal(again[0].desirability, again[1].desirability)
 

@@ -13,12 +13,19 @@ import pytest
 from packaging.requirements import Requirement
 
 from superarm.core import errors
-from superarm.core.errors import MissingExtraError, SuperarmError, install_line, require_extra
+from superarm.core.errors import (
+    MissingExtraError,
+    SuperarmError,
+    install_line,
+    require_extra,
+)
 
 CLASSES = [
     item
     for item in vars(errors).values()
-    if inspect.isclass(item) and issubclass(item, SuperarmError) and item is not SuperarmError
+    if inspect.isclass(item)
+    and issubclass(item, SuperarmError)
+    and item is not SuperarmError
 ]
 
 
@@ -37,14 +44,16 @@ def test_a_message_prints_as_it_was_written() -> None:
 
 
 def test_a_missing_extra_names_the_pip_line() -> None:
-    with pytest.raises(MissingExtraError, match=r"run: pip install 'matplotlib>=[\d.]+'$"):
+    with pytest.raises(
+        MissingExtraError, match=r"run: pip install 'matplotlib>=[\d.]+'$"
+    ):
         require_extra("superarm_no_such_module.part", "plot")
 
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-    "optional-dependencies"
-]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]["optional-dependencies"]
 PINNED = ("torch",)
 
 
@@ -68,12 +77,18 @@ def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
 def test_every_extra_that_the_code_asks_for_exists() -> None:
     calls = re.compile(r"""(?:require_extra\([^()]*?|install_line\()["'](\w+)["']\)""")
     sources = (ROOT / "src").rglob("*.py")
-    asked = {name for path in sources for name in calls.findall(path.read_text(encoding="utf-8"))}
+    asked = {
+        name
+        for path in sources
+        for name in calls.findall(path.read_text(encoding="utf-8"))
+    }
     assert {"plot", "fast", "cluster", "frame", "torch", "gps", "sumo"} <= asked
     assert asked <= set(EXTRAS)
 
 
-def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_metadata_the_checkout_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> list[str]:
         raise metadata.PackageNotFoundError(name)
 

@@ -14,18 +14,83 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superarm.core.errors import FileError, StateError
-from superarm.core.files import distinct_file_names, file_name, open_file, read_bytes, read_text
+from superarm.core.files import (
+    distinct_file_names,
+    file_name,
+    open_file,
+    read_bytes,
+    read_text,
+)
 from superarm.lab import plotting
 from superarm.lab.plotting import files as plotting_files
 from superarm.lab.results.pictures import Picture
 from superarm.lab.simulation.trace import cell_name, write_spec
 
 HOSTILE = [
-    *("", ".", "..", "/", "//", "\\", "~", "-", "-rf", " ", "\t", "\n", "\x00", "a\x00b", "\x7f"),
-    *("../x", "../../x", "/etc/passwd", "a/../../b", "a/b", "a\\..\\..\\b", "C:\\x", "c:x"),
-    *("\\\\host\\x", "con", "CON", "nul", "aux.png", "com1", "lpt9", "prn", ".htaccess", "x.", "x "),
-    *("x:stream", "x\u202e", "\u2215etc", "\ud800", "a" * 5000, "é" * 300, "rég", "reg"),
-    *("GP", "gp", "Gp", "regret", "Regret", "$(touch x)", "`id`", "a;b", "a|b", "a>b", "*", "?"),
+    *(
+        "",
+        ".",
+        "..",
+        "/",
+        "//",
+        "\\",
+        "~",
+        "-",
+        "-rf",
+        " ",
+        "\t",
+        "\n",
+        "\x00",
+        "a\x00b",
+        "\x7f",
+    ),
+    *(
+        "../x",
+        "../../x",
+        "/etc/passwd",
+        "a/../../b",
+        "a/b",
+        "a\\..\\..\\b",
+        "C:\\x",
+        "c:x",
+    ),
+    *(
+        "\\\\host\\x",
+        "con",
+        "CON",
+        "nul",
+        "aux.png",
+        "com1",
+        "lpt9",
+        "prn",
+        ".htaccess",
+        "x.",
+        "x ",
+    ),
+    *(
+        "x:stream",
+        "x\u202e",
+        "\u2215etc",
+        "\ud800",
+        "a" * 5000,
+        "é" * 300,
+        "rég",
+        "reg",
+    ),
+    *(
+        "GP",
+        "gp",
+        "Gp",
+        "regret",
+        "Regret",
+        "$(touch x)",
+        "`id`",
+        "a;b",
+        "a|b",
+        "a>b",
+        "*",
+        "?",
+    ),
     *("%2e%2e%2f", "&amp;", "<b>", '"', "'"),
 ]
 
@@ -69,7 +134,10 @@ def test_figures_with_hostile_names_stay_in_their_folder(
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setattr(plotting_files, "draw_picture", lambda *_: _Drawn())
     folder = tmp_path / "deep" / "run" / "figures"
-    pictures = [Picture(name=name, panels=(), caption="") for name in [*HOSTILE, "regret", "regret"]]
+    pictures = [
+        Picture(name=name, panels=(), caption="")
+        for name in [*HOSTILE, "regret", "regret"]
+    ]
     paths = plotting.save_pictures(pictures, "All", folder)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(paths) == sorted(written)
@@ -88,7 +156,9 @@ def test_links_in_a_run_are_replaced_not_followed(
     folder = tmp_path / "figures"
     folder.mkdir()
     (folder / "regret.png").symlink_to(precious)
-    plotting.save_pictures([Picture(name="regret", panels=(), caption="")], "All", folder)
+    plotting.save_pictures(
+        [Picture(name="regret", panels=(), caption="")], "All", folder
+    )
     assert precious.read_text(encoding="utf-8") == "mine"
     assert (folder / "regret.png").read_bytes() == b"x"
     assert not (folder / "regret.png").is_symlink()
@@ -105,7 +175,13 @@ def test_policies_whose_cells_would_share_files_are_refused(tmp_path: Path) -> N
     first, second = _colliding()
     assert first != second
     assert cell_name(first, 0, 0) == cell_name(second, 0, 0)
-    spec = {"experiment": "tests/two", "rounds": 1, "first_seed": 0, "seeds": 1, "settings": [{}]}
+    spec = {
+        "experiment": "tests/two",
+        "rounds": 1,
+        "first_seed": 0,
+        "seeds": 1,
+        "settings": [{}],
+    }
     with pytest.raises(StateError, match="would share their files; rename one"):
         write_spec(tmp_path, {**spec, "policies": [first, second]})
 
@@ -164,7 +240,9 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_never_ends_is_refused(endless: Path) -> None:
-    with pytest.raises(FileError, match=r"is a (pipe|device|folder|socket), not a file; "):
+    with pytest.raises(
+        FileError, match=r"is a (pipe|device|folder|socket), not a file; "
+    ):
         open_file(endless)
 
 

@@ -50,7 +50,10 @@ def test_wrong_ids_are_named() -> None:
 
 
 def test_ids_may_come_from_any_iterable() -> None:
-    assert Arms(ids=(str(i) for i in range(2)), features=np.zeros((2, 1))).ids == ("0", "1")  # type: ignore[arg-type]
+    assert Arms(ids=(str(i) for i in range(2)), features=np.zeros((2, 1))).ids == (
+        "0",
+        "1",
+    )  # type: ignore[arg-type]
 
 
 # --- offers and other records --------------------------------------------------------------
@@ -59,11 +62,15 @@ def test_ids_may_come_from_any_iterable() -> None:
 def test_offers_check_their_round_and_what_is_available() -> None:
     arms = Arms.numbered(np.zeros((3, 1)))
     assert Offer(step=1, arms=arms).available is None
-    with pytest.raises(InputError, match=r"step is .* it must be a whole number from 1"):
+    with pytest.raises(
+        InputError, match=r"step is .* it must be a whole number from 1"
+    ):
         Offer(step=0, arms=arms)
     bad: Any
     for bad in ([True, False, True], np.array([1, 0, 1]), np.array([True, False])):
-        with pytest.raises(ShapeError, match="boolean array with one entry for each of 3 arms"):
+        with pytest.raises(
+            ShapeError, match="boolean array with one entry for each of 3 arms"
+        ):
             Offer(step=1, arms=arms, available=bad)
 
 
@@ -107,14 +114,20 @@ def test_sums_give_every_arm_a_reward_and_every_reward_an_arm(sums: Any) -> None
 
 
 def test_feedback_of_sums() -> None:
-    given: dict[str, Any] = {"positions": np.array([4, 2, 7]), "sums": np.array([1, 0, 1])}
+    given: dict[str, Any] = {
+        "positions": np.array([4, 2, 7]),
+        "sums": np.array([1, 0, 1]),
+    }
     for wrong in (np.zeros(1), np.zeros(3)):
         with pytest.raises(ShapeError, match="rewards"):
             Feedback(rewards=wrong, **given)
     with pytest.raises(ShapeError, match="noise_variance"):
         Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **given)
     late = Feedback(
-        rewards=np.array([3.0, 5.0]), noise_variance=np.ones(2), delays=np.array([2, 2, 2]), **given
+        rewards=np.array([3.0, 5.0]),
+        noise_variance=np.ones(2),
+        delays=np.array([2, 2, 2]),
+        **given,
     )
     whole = late.part(np.ones(3, dtype=bool))
     assert whole.delays is None
@@ -162,7 +175,9 @@ def test_vectors(values: Any, error: type[Exception], words: str) -> None:
         as_vector(values, "y", 2)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "much", None, [1.0, 2.0]], ids=str)
+@pytest.mark.parametrize(
+    "value", [0.0, -1.0, np.nan, np.inf, "much", None, [1.0, 2.0]], ids=str
+)
 def test_positive_numbers(value: Any) -> None:
     with pytest.raises(InputError, match="lambda"):
         as_positive(value, "lambda")
@@ -183,5 +198,7 @@ def test_numbers_in_a_column_are_whole_and_known(number: float) -> None:
     energies: Any = RoadEnergy(vehicle=Vehicle(), **roads)
     for mean in (ByNumber(values=np.zeros(2)), energies):
         assert mean(np.array([[1.0], [0.0]])).shape == (2,)
-        with pytest.raises(UnknownArmError, match=r"row 1, column 0 holds .*; .* numbered 0 … 1"):
+        with pytest.raises(
+            UnknownArmError, match=r"row 1, column 0 holds .*; .* numbered 0 … 1"
+        ):
             mean(np.array([[0.0], [number]]))

@@ -15,7 +15,9 @@ from superarm.policies.scores import Uniform
 ARMS = Arms.numbered(np.linspace(0.0, 1.0, 4)[:, None])
 
 
-@pytest.mark.parametrize("time", [10**400, float("nan"), float("inf"), True, "noon", 1j])
+@pytest.mark.parametrize(
+    "time", [10**400, float("nan"), float("inf"), True, "noon", 1j]
+)
 def test_a_time_is_a_finite_number(time: Any) -> None:
     with pytest.raises(InputError, match="time is"):
         Offer(step=1, arms=ARMS, time=time)
@@ -77,17 +79,23 @@ def test_a_carry_is_a_state(carry: Any) -> None:
 
 
 def test_chance_among_more_super_arms_than_a_float_counts() -> None:
-    many = Offer(step=1, arms=Arms.numbered(np.zeros((1200, 1)) + np.arange(1200.0)[:, None]))
+    many = Offer(
+        step=1, arms=Arms.numbered(np.zeros((1200, 1)) + np.arange(1200.0)[:, None])
+    )
     assert Uniform().propensity(many, np.arange(600), TopK(k=600)) == 0.0
 
 
 def test_feedback_by_id_finds_the_positions() -> None:
-    offer = Offer(step=1, arms=Arms(ids=("mocha", "latte", "lungo"), features=np.zeros((3, 1))))
+    offer = Offer(
+        step=1, arms=Arms(ids=("mocha", "latte", "lungo"), features=np.zeros((3, 1)))
+    )
     feedback = Feedback.by_id(offer, {"lungo": 3.0, "mocha": 1.0})
     assert feedback.positions.tolist() == [2, 0]
     assert feedback.rewards.tolist() == [3.0, 1.0]
     assert feedback.noise_variance is None
-    known = Feedback.by_id(offer, {"lungo": 3.0, "mocha": 1.0}, {"mocha": 0.1, "lungo": 0.3})
+    known = Feedback.by_id(
+        offer, {"lungo": 3.0, "mocha": 1.0}, {"mocha": 0.1, "lungo": 0.3}
+    )
     assert known.noise_variance is not None
     assert known.noise_variance.tolist() == [0.3, 0.1]
     with pytest.raises(UnknownArmError, match="'tea' is not on offer"):

@@ -64,12 +64,20 @@ def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        {"name": "index", "rule": {"family": "problem", "name": "navigation", "edges": 2_000_000}},
+        {
+            "name": "index",
+            "rule": {"family": "problem", "name": "navigation", "edges": 2_000_000},
+        },
         {"name": "benchmark", "problem": {"name": "navigation", "edges": 2_000_000}},
-        {"name": "index", "oracle": [{"x": {"family": "problem", "name": "sumo-navigation"}}]},
+        {
+            "name": "index",
+            "oracle": [{"x": {"family": "problem", "name": "sumo-navigation"}}],
+        },
     ],
 )
-def test_no_world_is_made_to_read_a_policy(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_world_is_made_to_read_a_policy(
+    spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def build(*_: Any, **__: Any) -> None:
         raise AssertionError("something was built")
 
@@ -78,7 +86,9 @@ def test_no_world_is_made_to_read_a_policy(spec: Any, monkeypatch: pytest.Monkey
         loaded(state_from_bytes(packed(spec)))
 
 
-def test_want_of_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_want_of_memory_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def build(*_: Any, **__: Any) -> None:
         raise MemoryError("27 GiB")
 
@@ -99,7 +109,9 @@ def trained(kind: str) -> IndexPolicy:
         "finite": lambda: FiniteGP(kernel, FEATURES, 0.1),
         "streaming": lambda: StreamingGP(kernel, 0.1),
         "inducing": lambda: InducingGP(kernel, 0.1, inducing=3),
-        "drifting": lambda: DriftingGP(kernel, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
+        "drifting": lambda: DriftingGP(
+            kernel, FEATURES, 0.1, drift=Temporal(epsilon=0.1)
+        ),
         "drifting-folded": lambda: DriftingGP(kernel, FEATURES, 0.1, form="folded"),
         "drifting-visited": lambda: DriftingGP(kernel, FEATURES, 0.1, form="visited"),
         "forgetting": lambda: StreamingGP(
@@ -109,7 +121,9 @@ def trained(kind: str) -> IndexPolicy:
             forget=0.1,
         ),
         "resetting": lambda: Resetting(StreamingGP(kernel, 0.1), block=3),
-        "change-detecting": lambda: ChangeDetecting(StreamingGP(kernel, 0.01), scale=1.1),
+        "change-detecting": lambda: ChangeDetecting(
+            StreamingGP(kernel, 0.01), scale=1.1
+        ),
         "refitting": lambda: Refitting(StreamingGP(kernel, 0.1), every=2),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
         "roads": road_gp,
@@ -118,7 +132,9 @@ def trained(kind: str) -> IndexPolicy:
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))
     rng = np.random.default_rng(0)
     for step in range(1, 5):
-        offer = Offer(step=step, arms=Arms.numbered(ROADS if kind in FLEETS else FEATURES))
+        offer = Offer(
+            step=step, arms=Arms.numbered(ROADS if kind in FLEETS else FEATURES)
+        )
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         seen = decision.positions[: 1 + step % 2]

@@ -35,8 +35,12 @@ def spd(n: int, seed: int = 0, rank: int | None = None) -> Floats:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 3), (128, 40), (300, 7), (300, 0)])
-def test_a_solve_in_place_is_the_solve(order: str, transposed: bool, rows: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(1, 1), (5, 3), (128, 40), (300, 7), (300, 0)]
+)
+def test_a_solve_in_place_is_the_solve(
+    order: str, transposed: bool, rows: int, columns: int
+) -> None:
     """Several blocks and one: both solves are backward stable, with |δL| ≤ n ε |L| for each."""
     L = cholesky(spd(rows) + rows * np.eye(rows))
     B = np.random.default_rng(1).standard_normal((rows, columns))
@@ -47,7 +51,9 @@ def test_a_solve_in_place_is_the_solve(order: str, transposed: bool, rows: int, 
         assert np.shares_memory(solved, right)
         expected = solve_lower(L, B, transposed=transposed)
         condition = float(np.linalg.cond(L))
-        tolerance = 4.0 * rows * np.finfo(np.float64).eps * condition * np.abs(expected).max()
+        tolerance = (
+            4.0 * rows * np.finfo(np.float64).eps * condition * np.abs(expected).max()
+        )
         np.testing.assert_allclose(solved, expected, rtol=0.0, atol=tolerance)
 
 
@@ -74,7 +80,9 @@ def test_cholesky_is_numpys_where_that_works() -> None:
 
 def test_jitter_is_announced_before_it_is_used() -> None:
     matrix = np.diag([1.0, 1.0, -1e-11])
-    with pytest.warns(JitterWarning, match="the covariance of three arms is not numerically") as caught:
+    with pytest.warns(
+        JitterWarning, match="the covariance of three arms is not numerically"
+    ) as caught:
         L = cholesky(matrix, "the covariance of three arms")
     assert [
         f"{step:g} x its size" in str(each.message)
@@ -82,12 +90,16 @@ def test_jitter_is_announced_before_it_is_used() -> None:
     ] == [True] * len(caught)
     mean_diagonal = np.mean(np.diagonal(matrix))
     added = np.diagonal(L @ L.T - matrix)
-    np.testing.assert_allclose(added, JITTER_STEPS[len(caught) - 1] * mean_diagonal, rtol=1e-4)
+    np.testing.assert_allclose(
+        added, JITTER_STEPS[len(caught) - 1] * mean_diagonal, rtol=1e-4
+    )
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 def test_past_the_limit_it_is_refused_with_advice() -> None:
-    with pytest.raises(NotPositiveDefiniteError, match=r"Likely causes: \(a\) the kernel"):
+    with pytest.raises(
+        NotPositiveDefiniteError, match=r"Likely causes: \(a\) the kernel"
+    ):
         cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
 
 
@@ -109,7 +121,9 @@ def test_jitter_is_relative(scale: float) -> None:
 
 @stable
 @given(seeds, st.integers(1, 12), st.integers(0, 9), st.integers(0, 5))
-def test_solving_in_place_equals_scipy(seed: int, n: int, rows: int, spare: int) -> None:
+def test_solving_in_place_equals_scipy(
+    seed: int, n: int, rows: int, spare: int
+) -> None:
     L = np.linalg.cholesky(spd(n, seed) + np.eye(n))
     grown = GrowingCholesky(n + spare)
     grown._buffer[:] = np.nan  # only the leading block may be read
@@ -142,7 +156,9 @@ def test_arrays_that_blas_would_misread_are_refused() -> None:
 
 @stable
 @given(seeds, st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 8))
-def test_a_grown_factor_equals_a_fresh_one(seed: int, blocks: list[int], capacity: int) -> None:
+def test_a_grown_factor_equals_a_fresh_one(
+    seed: int, blocks: list[int], capacity: int
+) -> None:
     n = sum(blocks)
     matrix = spd(n, seed) + np.eye(n)
     grown = GrowingCholesky(capacity)
@@ -165,7 +181,9 @@ def test_an_empty_factor_solves_nothing() -> None:
 
 
 @stable
-@given(seeds, st.integers(1, 15), st.integers(1, 15), st.sampled_from([1e-12, 1.0, 1e12]))
+@given(
+    seeds, st.integers(1, 15), st.integers(1, 15), st.sampled_from([1e-12, 1.0, 1e12])
+)
 def test_a_root_has_the_numerical_rank_and_the_stated_error(
     seed: int, n: int, rank: int, scale: float
 ) -> None:
@@ -187,7 +205,9 @@ def test_a_leading_root_leaves_a_positive_rest_whose_diagonal_it_tells(
 ) -> None:
     matrix = spd(n, seed, rank)
     largest = np.diagonal(matrix).max()
-    rows, rest = leading_root(lambda at: matrix[at], np.diagonal(matrix), most, 1e-9 * largest)
+    rows, rest = leading_root(
+        lambda at: matrix[at], np.diagonal(matrix), most, 1e-9 * largest
+    )
     left = matrix - rows.T @ rows
     np.testing.assert_allclose(np.diagonal(left), rest, atol=1e-12 * largest)
     assert np.linalg.eigvalsh(left)[0] >= -1e-12 * largest * n
@@ -254,7 +274,8 @@ def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> Non
     for _ in range(10):
         noise = 1e-15 * rng.standard_normal(matrix.shape)
         root, other = (
-            psd_root(each, scale=1.0, steady=True).root for each in (matrix, matrix + noise + noise.T)
+            psd_root(each, scale=1.0, steady=True).root
+            for each in (matrix, matrix + noise + noise.T)
         )
         normals = rng.standard_normal(len(matrix))
         draw = root @ normals[: root.shape[1]]
@@ -264,7 +285,9 @@ def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> Non
 
 @stable
 @given(seeds, st.integers(1, 10), st.integers(1, 10), st.integers(1, 4))
-def test_root_update_equals_the_dense_formula(seed: int, n: int, rank: int, k: int) -> None:
+def test_root_update_equals_the_dense_formula(
+    seed: int, n: int, rank: int, k: int
+) -> None:
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((n, rank))
     at = rng.integers(0, n, k)  # repeats are legal
@@ -278,7 +301,9 @@ def test_root_update_equals_the_dense_formula(seed: int, n: int, rank: int, k: i
         shrunk @ shrunk.T, P - P[:, at] @ np.linalg.solve(total, P[at]), atol=tolerance
     )
     np.testing.assert_allclose(
-        update.gain @ total, P[:, at], atol=tolerance * max(1.0, np.abs(update.gain).max())
+        update.gain @ total,
+        P[:, at],
+        atol=tolerance * max(1.0, np.abs(update.gain).max()),
     )
     whitened = P[np.ix_(at, at)] / np.sqrt(np.outer(noise, noise))
     expected = 0.5 * np.linalg.slogdet(np.eye(k) + whitened)[1]

@@ -71,7 +71,9 @@ def test_a_file_is_imported_once(tmp_path: Path) -> None:
 def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
     broken = tmp_path / "broken_part.py"
     broken.write_text("1 / 0")
-    with pytest.raises(SpecError, match=r"broken_part.py cannot be imported: ZeroDivisionError"):
+    with pytest.raises(
+        SpecError, match=r"broken_part.py cannot be imported: ZeroDivisionError"
+    ):
         import_parts(broken)
     assert not any("broken_part" in name for name in (*sys.modules, *imported()))
     with pytest.raises(SpecError, match=r"no_such_module.*a file give its path"):
@@ -81,7 +83,9 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "late_slip.py").write_text(RULE.format(name="own-too-early") + "\n1 / 0\n")
+    (tmp_path / "late_slip.py").write_text(
+        RULE.format(name="own-too-early") + "\n1 / 0\n"
+    )
     with pytest.raises(SpecError, match="ZeroDivisionError"):
         import_parts(tmp_path / "late_slip.py")
     assert "own-too-early" not in names("rule")
@@ -95,12 +99,17 @@ def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> Non
     (tmp_path / "installed_parts.py").write_text(RULE.format(name="own-of-a-package"))
     monkeypatch.syspath_prepend(str(tmp_path))
     group = "superarm.parts"
-    entries = [EntryPoint("a", "installed_parts", group), EntryPoint("b", "no_such_parts", group)]
+    entries = [
+        EntryPoint("a", "installed_parts", group),
+        EntryPoint("b", "no_such_parts", group),
+    ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
     registry._import_installed.cache_clear()
     with pytest.warns(RuntimeWarning, match="'no_such_parts' are left out"):
         assert build("rule", "own-of-a-package").share == 0.1
-    with pytest.raises(SpecError, match=r"did you mean 'own-of-a-package'\? `superarm list rule`"):
+    with pytest.raises(
+        SpecError, match=r"did you mean 'own-of-a-package'\? `superarm list rule`"
+    ):
         build("rule", "own-of-package")
 
 
@@ -109,7 +118,9 @@ def test_the_working_folder_is_on_the_path_only_while_parts_are_imported(
 ) -> None:
     (tmp_path / "found_here.py").write_text("import sys\nFIRST = sys.path[0]\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("superarm.core.plugins._imported", {})  # workers of later tests are elsewhere
+    monkeypatch.setattr(
+        "superarm.core.plugins._imported", {}
+    )  # workers of later tests are elsewhere
     before = [*sys.path]
     import_parts("found_here")
     assert str(tmp_path) == sys.modules["found_here"].FIRST

@@ -13,12 +13,28 @@ import pytest
 
 from superarm.core import registry
 from superarm.core.errors import InputError, SpecError
-from superarm.core.registry import build, names, parameters_of, register, require_kind, spec_of
+from superarm.core.registry import (
+    build,
+    names,
+    parameters_of,
+    register,
+    require_kind,
+    spec_of,
+)
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, StreamingGP
 
-FAMILIES = ["gain", "kernel", "oracle", "policy", "posterior", "problem", "rule", "schedule"]
+FAMILIES = [
+    "gain",
+    "kernel",
+    "oracle",
+    "policy",
+    "posterior",
+    "problem",
+    "rule",
+    "schedule",
+]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -31,7 +47,9 @@ def test_every_family_is_filled(family: str) -> None:
 
 
 def test_nested_specs_go_there_and_back() -> None:
-    kernel = 2.0 * (SquaredExponential(lengthscale=(0.1, 0.2), columns=(0, 1)) + Matern(nu=1.5))
+    kernel = 2.0 * (
+        SquaredExponential(lengthscale=(0.1, 0.2), columns=(0, 1)) + Matern(nu=1.5)
+    )
     spec = json.loads(json.dumps(spec_of(kernel), allow_nan=False))
     assert build("kernel", spec) == kernel
     assert spec_of(build("kernel", spec)) == spec_of(kernel)
@@ -45,12 +63,19 @@ def test_a_name_alone_is_a_spec() -> None:
 
 def test_posteriors_are_built_from_nested_specs() -> None:
     kernel = {"family": "kernel", "name": "squared-exponential", "lengthscale": 0.3}
-    streaming = build("posterior", {"name": "streaming", "kernel": kernel, "noise_variance": 0.1})
+    streaming = build(
+        "posterior", {"name": "streaming", "kernel": kernel, "noise_variance": 0.1}
+    )
     assert isinstance(streaming, StreamingGP)
     assert streaming.kernel == SquaredExponential(lengthscale=0.3)
     finite = build(
         "posterior",
-        {"name": "finite", "kernel": kernel, "noise_variance": 0.1, "arms": [[0.0], [1.0]]},
+        {
+            "name": "finite",
+            "kernel": kernel,
+            "noise_variance": 0.1,
+            "arms": [[0.0], [1.0]],
+        },
     )
     assert isinstance(finite, FiniteGP)
 
@@ -59,9 +84,17 @@ def test_posteriors_are_built_from_nested_specs() -> None:
     ("family", "spec", "words"),
     [
         ("kernel", "squared-exponentail", r"did you mean 'squared-exponential'\?"),
-        ("kernel", {"name": "no such thing"}, "'no such thing'; `superarm list kernel` lists them"),
+        (
+            "kernel",
+            {"name": "no such thing"},
+            "'no such thing'; `superarm list kernel` lists them",
+        ),
         ("kernel", {"lengthscale": 1.0}, "a kernel spec needs a name"),
-        ("kernel", {"name": "matern", "lengthscal": 1.0}, r"did you mean 'lengthscale'\?"),
+        (
+            "kernel",
+            {"name": "matern", "lengthscal": 1.0},
+            r"did you mean 'lengthscale'\?",
+        ),
         ("schedule", {"name": "fixed"}, "'fixed' needs value"),
         ("posterior", {"name": "streaming"}, "needs kernel, noise_variance"),
         ("kernle", "matern", "unknown family 'kernle'"),
@@ -69,7 +102,11 @@ def test_posteriors_are_built_from_nested_specs() -> None:
         ("kernel", {"name": None}, "unknown kernel None"),
         ("kernel", 7, "a name or a table"),
         ("kernel", None, "a name or a table"),
-        ("rule", {"name": "ucb", "schedule": {"family": ["rule"], "name": "x"}}, "unknown family"),
+        (
+            "rule",
+            {"name": "ucb", "schedule": {"family": ["rule"], "name": "x"}},
+            "unknown family",
+        ),
         (
             "rule",
             {"name": "ucb", "schedule": {"family": "os", "name": "system"}},
@@ -109,10 +146,16 @@ def _plain_parameters() -> list[tuple[str, str, str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("family", "name", "key", "kind"), _plain_parameters(), ids=str)
-def test_a_value_of_another_kind_is_named(family: str, name: str, key: str, kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("family", "name", "key", "kind"), _plain_parameters(), ids=str
+)
+def test_a_value_of_another_kind_is_named(
+    family: str, name: str, key: str, kind: Any
+) -> None:
     for value in WRONG[kind]:
-        with pytest.raises(SpecError, match=rf"^{family} '{name}': {key} is .*; it must be "):
+        with pytest.raises(
+            SpecError, match=rf"^{family} '{name}': {key} is .*; it must be "
+        ):
             build(family, {"name": name, key: value})
 
 
@@ -124,7 +167,11 @@ def test_a_value_of_another_kind_is_named(family: str, name: str, key: str, kind
         (10**20, int, "it must be smaller"),
         (1, Literal["a", "b"], "it must be one of 'a', 'b'"),
         ({}, float | tuple[float, ...], "it must be a number or a list of numbers"),
-        ([1.0, "x"], tuple[float, ...] | None, "it must be a list of numbers, or left out"),
+        (
+            [1.0, "x"],
+            tuple[float, ...] | None,
+            "it must be a list of numbers, or left out",
+        ),
         ("abc", Sequence[str], "it must be a list of text"),
         ({"a": 1}, Mapping[str, str], "it must be a table, each entry text"),
         (3, Mapping[str, Any], "it must be a table"),
@@ -135,7 +182,9 @@ def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
         require_kind(value, kind, "x")
 
 
-@pytest.mark.parametrize("model", [1, None, {"kernel": {"name": "matern"}}, {"name": "matern"}])
+@pytest.mark.parametrize(
+    "model", [1, None, {"kernel": {"name": "matern"}}, {"name": "matern"}]
+)
 @pytest.mark.parametrize("name", ["gp-ucb", "random", "route-ucb"])
 def test_a_model_is_no_spec(name: str, model: Any) -> None:
     with pytest.raises(SpecError, match=r"model is .*must be a Model"):
@@ -151,7 +200,9 @@ def test_what_fits_a_kind() -> None:
     for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
         require_kind(value, float, "x")
     require_kind([1, 2.0], float | tuple[float, ...], "x")
-    require_kind("neither", Literal["a", "b"], "x")  # the part itself says which texts it knows
+    require_kind(
+        "neither", Literal["a", "b"], "x"
+    )  # the part itself says which texts it knows
     require_kind({"a": {}}, Mapping[str, Mapping[str, Any]], "x")
 
 
@@ -185,30 +236,62 @@ def test_only_registered_parts_have_specs() -> None:
     ("here", "there", "words"),
     [
         ({"name": "a", "k": 1}, {"name": "a", "k": 1.0}, None),  # numbers of one value
-        ({"name": "a", "k": 1}, {"name": "a", "k": True}, "k is 1 here and True in the state"),
-        ({"name": "a", "k": 1}, {"name": "a", "k": "1"}, "k is 1 here and '1' in the state"),
+        (
+            {"name": "a", "k": 1},
+            {"name": "a", "k": True},
+            "k is 1 here and True in the state",
+        ),
+        (
+            {"name": "a", "k": 1},
+            {"name": "a", "k": "1"},
+            "k is 1 here and '1' in the state",
+        ),
         ({"k": np.nan}, {"k": float("nan")}, None),
-        ({"name": "a", "k": 1}, {"name": "b", "k": 2}, "it is 'a' here and 'b' in the state"),
+        (
+            {"name": "a", "k": 1},
+            {"name": "b", "k": 2},
+            "it is 'a' here and 'b' in the state",
+        ),
         ({"name": "a"}, {"name": "a", "k": 1}, "k is missing here and 1 in the state"),
         ({"name": "a", "k": 1}, {"name": "a"}, "k is 1 here and missing in the state"),
         ({"k": [1, 2]}, {"k": [1, 2, 3]}, "k is"),
         ({"k": [1, 2, 3]}, {"k": [1, 2]}, "k is"),
-        ({"k": [1, {"l": 2}]}, {"k": [1, {"l": 3}]}, "k[1].l is 2 here and 3 in the state"),
+        (
+            {"k": [1, {"l": 2}]},
+            {"k": [1, {"l": 3}]},
+            "k[1].l is 2 here and 3 in the state",
+        ),
         ({"k": np.zeros(2)}, {"k": np.zeros(2, dtype=int)}, "k is float64 of"),
-        ({"k": np.zeros(2)}, {"k": np.zeros((1, 2))}, "k is float64 of shape (2,) here"),
-        ({"k": np.zeros(2)}, {"k": np.array([0.0, 1.0])}, "k[1] is 0.0 here and 1.0 in the state"),
+        (
+            {"k": np.zeros(2)},
+            {"k": np.zeros((1, 2))},
+            "k is float64 of shape (2,) here",
+        ),
+        (
+            {"k": np.zeros(2)},
+            {"k": np.array([0.0, 1.0])},
+            "k[1] is 0.0 here and 1.0 in the state",
+        ),
         ({"k": np.zeros(2)}, {"k": [0.0, 0.0]}, "k is float64 of shape (2,) here"),
         ({"k": np.zeros(2)}, {"k": np.zeros(2)}, None),
     ],
     ids=str,
 )
-def test_differences_of_specs_are_found(here: Any, there: Any, words: str | None) -> None:
+def test_differences_of_specs_are_found(
+    here: Any, there: Any, words: str | None
+) -> None:
     found = registry.difference(here, there)
-    assert found is None if words is None else found is not None and found.startswith(words)
+    assert (
+        found is None
+        if words is None
+        else found is not None and found.startswith(words)
+    )
 
 
 def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_parts", {family: dict(p) for family, p in registry._parts.items()})
+    monkeypatch.setattr(
+        registry, "_parts", {family: dict(p) for family, p in registry._parts.items()}
+    )
     monkeypatch.setattr(registry, "_names", dict(registry._names))
 
     @register("oracle", "of-this-test")
@@ -217,12 +300,16 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
         weights: Any = (1.0, 2.0)
         table: Any = None
 
-    assert register("oracle", "of-this-test")(Mine) is Mine  # the same part again is no conflict
+    assert (
+        register("oracle", "of-this-test")(Mine) is Mine
+    )  # the same part again is no conflict
     with pytest.raises(SpecError, match="registered already"):
         register("oracle", "of-this-test")(TopK)
     with pytest.raises(SpecError, match="unknown family"):
         register("tools", "hammer")
-    mine = Mine(weights=np.array([1.0, 2.0]), table={"a": np.float64(1.0), "b": [np.int64(2)]})
+    mine = Mine(
+        weights=np.array([1.0, 2.0]), table={"a": np.float64(1.0), "b": [np.int64(2)]}
+    )
     spec = spec_of(mine)
     weights = spec.pop("weights")
     assert weights.tolist() == [1.0, 2.0]

@@ -36,7 +36,10 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         return (
             (first.dtype, first.shape) == (second.dtype, second.shape)
             and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
-            and (first.dtype.kind != "f" or np.array_equal(np.signbit(first), np.signbit(second)))
+            and (
+                first.dtype.kind != "f"
+                or np.array_equal(np.signbit(first), np.signbit(second))
+            )
         )
     if isinstance(first, np.generic):
         return same(np.asarray(first), np.asarray(second))
@@ -48,15 +51,17 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         return same(list(first.items()), list(second.items()))
     if isinstance(first, RECORDS):
         names = (
-            ("ids", "features") if isinstance(first, Arms) else [each.name for each in fields(first)]
+            ("ids", "features")
+            if isinstance(first, Arms)
+            else [each.name for each in fields(first)]
         )
         return all(same(getattr(first, name), getattr(second, name)) for name in names)
     return bool(first == second)
 
 
-dtypes = st.sampled_from(["?", "i1", "u2", "<i4", ">i8", "u8", "f2", "f4", "<f8", ">f8", "U3"]).map(
-    np.dtype
-)
+dtypes = st.sampled_from(
+    ["?", "i1", "u2", "<i4", ">i8", "u8", "f2", "f4", "<f8", ">f8", "U3"]
+).map(np.dtype)
 
 
 def without_negative_nan(array: Any) -> Any:
@@ -66,7 +71,9 @@ def without_negative_nan(array: Any) -> Any:
 
 
 arrays = dtypes.flatmap(
-    lambda dtype: nst.arrays(dtype, nst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+    lambda dtype: nst.arrays(
+        dtype, nst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+    )
 ).map(without_negative_nan)
 hashables = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -74,7 +81,10 @@ hashables = st.recursive(
     max_leaves=5,
 )
 leaves = (
-    hashables | st.floats() | arrays | arrays.filter(lambda each: each.size).map(lambda a: a.flat[0])
+    hashables
+    | st.floats()
+    | arrays
+    | arrays.filter(lambda each: each.size).map(lambda a: a.flat[0])
 )
 values = st.recursive(
     leaves,
@@ -98,13 +108,18 @@ def test_values_keep_their_types(value: Any) -> None:
 def flows(draw: Any) -> list[Any]:
     n = draw(st.integers(1, 5))
     ids = draw(st.lists(hashables, min_size=n, max_size=n, unique=True))
-    features = draw(nst.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=finite))
-    positions = np.array(draw(st.lists(st.integers(0, n - 1), unique=True)), dtype=np.intp)
+    features = draw(
+        nst.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=finite)
+    )
+    positions = np.array(
+        draw(st.lists(st.integers(0, n - 1), unique=True)), dtype=np.intp
+    )
     k = len(positions)
 
     def numbers() -> Any:
         return draw(
-            st.none() | nst.arrays(np.float64, k, elements=st.floats()).map(without_negative_nan)
+            st.none()
+            | nst.arrays(np.float64, k, elements=st.floats()).map(without_negative_nan)
         )
 
     state = State(
@@ -182,7 +197,9 @@ def test_some_values_by_hand() -> None:
     assert through(given).turn_costs.tolist() == [0.5, 0.0]
     old = {"$record": "trip", "start": 1, "goal": 2, "closed_turns": None}
     assert from_json(old).turn_costs is None
-    assert through({"$array": 3}) == {"$array": 3}, "a dict that looks like a tag is still a dict"
+    assert through({"$array": 3}) == {"$array": 3}, (
+        "a dict that looks like a tag is still a dict"
+    )
 
 
 def deep(times: int) -> Any:
@@ -220,7 +237,11 @@ def test_what_cannot_be_written_is_refused(value: Any) -> None:
         to_json({"action": value})
 
 
-ARMS = {"$record": "arms", "ids": [0, 1], "features": {"$array": ["<f8", [2, 1], [0.0, 1.0]]}}
+ARMS = {
+    "$record": "arms",
+    "ids": [0, 1],
+    "features": {"$array": ["<f8", [2, 1], [0.0, 1.0]]},
+}
 CHOSEN = {"$array": ["<i8", [1], [0]]}
 BAD: dict[str, Any] = {
     "an unknown tag": {"$object": "os.system"},
@@ -260,14 +281,24 @@ BAD: dict[str, Any] = {
     "an offer without arms": {"$record": "offer", "step": 1, "arms": None},
     "an offer before the first": {"$record": "offer", "step": 0, "arms": ARMS},
     "an offer with more": {"$record": "offer", "step": 1, "arms": ARMS, "more": 1},
-    "a decision without positions": {"$record": "decision", "step": 1, "action": 0, "positions": None},
+    "a decision without positions": {
+        "$record": "decision",
+        "step": 1,
+        "action": 0,
+        "positions": None,
+    },
     "a decision on half an arm": {
         "$record": "decision",
         "step": 1,
         "action": 0,
         "positions": {"$array": ["<f8", [1], [0.5]]},
     },
-    "a decision of no step": {"$record": "decision", "step": "1", "action": 0, "positions": CHOSEN},
+    "a decision of no step": {
+        "$record": "decision",
+        "step": "1",
+        "action": 0,
+        "positions": CHOSEN,
+    },
     "a decision before the first": {
         "$record": "decision",
         "step": 0,
@@ -315,9 +346,18 @@ BAD: dict[str, Any] = {
         "propensity": "1",
     },
     "feedback without rewards": {"$record": "feedback", "positions": CHOSEN},
-    "feedback of nothing": {"$record": "feedback", "positions": CHOSEN, "rewards": None},
+    "feedback of nothing": {
+        "$record": "feedback",
+        "positions": CHOSEN,
+        "rewards": None,
+    },
     "a state without a kind": {"$record": "state", "kind": 3, "schema": 1},
-    "a state made by a list": {"$record": "state", "kind": "a", "schema": 1, "spec": []},
+    "a state made by a list": {
+        "$record": "state",
+        "kind": "a",
+        "schema": 1,
+        "spec": [],
+    },
     "a state of lists": {"$record": "state", "kind": "a", "schema": 1, "scalars": []},
     "a state with numbers for arrays": {
         "$record": "state",
@@ -325,7 +365,12 @@ BAD: dict[str, Any] = {
         "schema": 1,
         "arrays": {"a": 1},
     },
-    "a state with numbers for parts": {"$record": "state", "kind": "a", "schema": 1, "parts": {"a": 1}},
+    "a state with numbers for parts": {
+        "$record": "state",
+        "kind": "a",
+        "schema": 1,
+        "parts": {"a": 1},
+    },
     "too deep": deep(MOST_DEPTH + 2),
     "no JSON": {"a": {1, 2}},
 }
@@ -342,10 +387,31 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["$float", "$tuple", "$dict", "$array", "$scalar", "$record", "a", "ids"]),
+            st.sampled_from(
+                [
+                    "$float",
+                    "$tuple",
+                    "$dict",
+                    "$array",
+                    "$scalar",
+                    "$record",
+                    "a",
+                    "ids",
+                ]
+            ),
             inner
             | st.sampled_from(
-                ["nan", "arms", "offer", "decision", "feedback", "state", "trip", "<f8", "<U2"]
+                [
+                    "nan",
+                    "arms",
+                    "offer",
+                    "decision",
+                    "feedback",
+                    "state",
+                    "trip",
+                    "<f8",
+                    "<U2",
+                ]
             ),
             max_size=3,
         )

@@ -18,7 +18,13 @@ from hypothesis.extra import numpy as arrays_of
 
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer, State
-from superarm.core.errors import ConflictError, ForgottenError, InputError, SpecError, StateError
+from superarm.core.errors import (
+    ConflictError,
+    ForgottenError,
+    InputError,
+    SpecError,
+    StateError,
+)
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import (
     atomic_write,
@@ -33,7 +39,13 @@ from superarm.core.tables import Encoding
 from superarm.kernels import Constant, Matern, Periodic, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import ScorePolicy, Uniform
-from superarm.posteriors import ChangeDetecting, DriftingGP, FiniteGP, Resetting, StreamingGP
+from superarm.posteriors import (
+    ChangeDetecting,
+    DriftingGP,
+    FiniteGP,
+    Resetting,
+    StreamingGP,
+)
 from superarm.rules import UCB, Fixed, Greedy
 
 SMOOTH = SquaredExponential(lengthscale=0.4)
@@ -43,7 +55,9 @@ ARMS = np.linspace(0.0, 1.0, 7)[:, None]
 
 def policy_of(posterior: Any = None) -> IndexPolicy:
     gp = StreamingGP(SMOOTH, 0.1) if posterior is None else posterior
-    return IndexPolicy(posterior=gp, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2))
+    return IndexPolicy(
+        posterior=gp, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2)
+    )
 
 
 def played(policy: IndexPolicy, first: int = 1, rounds: int = 5) -> list[list[int]]:
@@ -55,7 +69,12 @@ def played(policy: IndexPolicy, first: int = 1, rounds: int = 5) -> list[list[in
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         rewards = np.sin(6.0 * ARMS[decision.positions, 0]) + 0.1 * rng.normal(size=2)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
         choices.append(decision.positions.tolist())
     return choices
 
@@ -63,7 +82,9 @@ def played(policy: IndexPolicy, first: int = 1, rounds: int = 5) -> list[list[in
 # --- bytes -----------------------------------------------------------------------------------
 
 NAMES = st.text(max_size=8)
-NUMBERS = st.one_of(st.integers(-(2**70), 2**70), st.floats(), st.booleans(), st.none(), NAMES)
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.floats(), st.booleans(), st.none(), NAMES
+)
 VALUES = st.recursive(
     NUMBERS,
     lambda inner: st.one_of(
@@ -106,7 +127,9 @@ def same(one: Any, other: Any) -> bool:
         names = ("kind", "schema", "scalars", "arrays", "parts", "spec")
         return all(same(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(
+            same(one[key], other[key]) for key in one
+        )
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, np.ndarray):
@@ -130,7 +153,12 @@ def test_a_state_comes_back_from_its_bytes(state: State) -> None:
 def test_what_is_no_path_is_refused(path: Any) -> None:
     policy = policy_of()
     state = policy.state()
-    for use in (policy.save, superarm.load, load_state, lambda given: save_state(state, given)):
+    for use in (
+        policy.save,
+        superarm.load,
+        load_state,
+        lambda given: save_state(state, given),
+    ):
         with pytest.raises(InputError, match="path is"):
             use(path)
     with pytest.raises(InputError, match="path is"):
@@ -138,8 +166,14 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [None, "x", {}, [], 0])
-def test_what_is_no_state_is_neither_saved_nor_loaded(state: Any, tmp_path: Path) -> None:
-    for use in (state_to_bytes, loaded, lambda given: save_state(given, tmp_path / "x.npz")):
+def test_what_is_no_state_is_neither_saved_nor_loaded(
+    state: Any, tmp_path: Path
+) -> None:
+    for use in (
+        state_to_bytes,
+        loaded,
+        lambda given: save_state(given, tmp_path / "x.npz"),
+    ):
         with pytest.raises(InputError, match="state is"):
             use(state)
     assert not list(tmp_path.iterdir())
@@ -168,13 +202,17 @@ def test_steps_are_noted_once() -> None:
     assert [step for step in range(1, 10) if again.knows(step)] == [3, 4, 5, 7]
 
 
-@pytest.mark.parametrize("wrapper", [lambda gp: Resetting(gp, block=5), ChangeDetecting])
+@pytest.mark.parametrize(
+    "wrapper", [lambda gp: Resetting(gp, block=5), ChangeDetecting]
+)
 def test_blocks_and_steps_end_where_floats_skip_numbers(wrapper: Any) -> None:
     gp = wrapper(FiniteGP(ROUGH, ARMS, 0.1))
     last = 2.0**53
     gp.observe([[0, last]], [1.0])
     again = wrapper(FiniteGP(ROUGH, ARMS, 0.1)).restored(gp.state())
-    np.testing.assert_allclose(again.predict([[0, last]]).mean, gp.predict([[0, last]]).mean)
+    np.testing.assert_allclose(
+        again.predict([[0, last]]).mean, gp.predict([[0, last]]).mean
+    )
     with pytest.raises(InputError, match="a float skips numbers"):
         gp.observe([[0, 2.0 * last]], [1.0])
 
@@ -194,7 +232,9 @@ DRIFTS = {
 
 @pytest.mark.parametrize("drift", DRIFTS)
 def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
-    policy = policy_of(DriftingGP(ROUGH, ARMS, 0.1, drift=DRIFTS[drift], time_tolerance=1e-6))
+    policy = policy_of(
+        DriftingGP(ROUGH, ARMS, 0.1, drift=DRIFTS[drift], time_tolerance=1e-6)
+    )
     played(policy)
     again = pickle.loads(pickle.dumps(policy))
     assert played(again, 6) == played(policy, 6)
@@ -203,7 +243,9 @@ def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["kalman", "visited", "folded"])
 @pytest.mark.parametrize("drift", ["temporal", "matern-3/2"])
-def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(form: Any, drift: str) -> None:
+def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
+    form: Any, drift: str
+) -> None:
     gp = DriftingGP(ROUGH, ARMS, 0.5, drift=DRIFTS[drift], form=form)
     rng = np.random.default_rng(0)
     for step in range(300):
@@ -232,7 +274,9 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(form: A
 
     recent = np.arange(180.0, 306.0, 6.0)
     found = assert_alike(recent)
-    assert 0 < found < len(recent), "some are forgotten, and some before the last are not"
+    assert 0 < found < len(recent), (
+        "some are forgotten, and some before the last are not"
+    )
     assert found > 1
     late = [[3, 290.5]], [2.0]
     gp.observe(*late)
@@ -280,7 +324,9 @@ def test_a_policy_comes_back_on_the_backend_that_was_chosen(tmp_path: Path) -> N
     assert "backend" not in automatic.state().scalars
 
 
-def test_a_backend_that_is_not_there_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_is_not_there_is_not_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gp = FiniteGP(ROUGH, ARMS, 0.1, backend="numpy")
     gp.observe([1], [1.0])
     state = gp.state()
@@ -300,7 +346,12 @@ def test_a_backend_that_is_not_there_is_not_needed(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(again.predict([0]).mean, gp.predict([0]).mean)
     with pytest.raises(StateError, match="no backend 'abacus'"):
         FiniteGP.from_state(
-            State(kind=state.kind, schema=2, scalars={**scalars, "backend": "abacus"}, spec=state.spec)
+            State(
+                kind=state.kind,
+                schema=2,
+                scalars={**scalars, "backend": "abacus"},
+                spec=state.spec,
+            )
         )
 
 
@@ -323,7 +374,9 @@ def test_an_encoding_comes_back_with_its_policy(coding: Any, tmp_path: Path) -> 
         again: Any = superarm.load(path)
         assert again.encoding == encoding
         policy = again
-    np.testing.assert_array_equal(again.encoding.features(ROWS), encoding.features(ROWS))
+    np.testing.assert_array_equal(
+        again.encoding.features(ROWS), encoding.features(ROWS)
+    )
     assert again.restored(again.state()).encoding == encoding
     plain = policy_of()
     assert plain.encoding is None
@@ -348,7 +401,11 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
         policy.encoding = {"columns": ["size"]}  # type: ignore[assignment]
     assert policy.encoding is None
     state = policy.state()
-    for held in ({"columns": ("a",)}, [], {"columns": (), "categories": {}, "coding": "one-hot"}):
+    for held in (
+        {"columns": ("a",)},
+        [],
+        {"columns": (), "categories": {}, "coding": "one-hot"},
+    ):
         damaged = State(
             kind=state.kind,
             schema=state.schema,
@@ -410,6 +467,8 @@ def test_a_file_that_is_replaced_keeps_its_mode(mode: int, tmp_path: Path) -> No
     policy_of().save(path)
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert superarm.load(path).state().kind == "index-policy"
-    greedy = IndexPolicy(posterior=StreamingGP(SMOOTH, 0.1), rule=Greedy(), oracle=TopK())
+    greedy = IndexPolicy(
+        posterior=StreamingGP(SMOOTH, 0.1), rule=Greedy(), oracle=TopK()
+    )
     greedy.save(path)
     assert stat.S_IMODE(path.stat().st_mode) == mode

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from superarm.core.errors import InputError
 from superarm.core.streams import Streams, stream
 
-SEEDS = [0, 1, 42, 2**31, 2**32 - 1, 2**32, 2**32 + 5, 2**64, 2**64 + 2**33 + 7, 2**128 + 3, 3**200]
+SEEDS = [
+    0,
+    1,
+    42,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**32 + 5,
+    2**64,
+    2**64 + 2**33 + 7,
+    2**128 + 3,
+    3**200,
+]
 ROLES = ["truth", "offer", "noise", "policy:gp-ts", "learn:Ünïcode", ""]
 STEPS = [0, 1, 2, 1022, 1023, 1024, 1025, 2047, 2048, 30_000, 2**31, 2**32 - 1]
 

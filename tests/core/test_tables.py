@@ -32,7 +32,9 @@ class Frame:
         return np.array(self.data[name])
 
 
-@pytest.mark.parametrize("table", [ROWS, COLUMNS, Frame(COLUMNS)], ids=["rows", "columns", "frame"])
+@pytest.mark.parametrize(
+    "table", [ROWS, COLUMNS, Frame(COLUMNS)], ids=["rows", "columns", "frame"]
+)
 def test_tables_of_every_kind_are_the_same(table: Any) -> None:
     encoding = Encoding.of(table, categorical=["shop"])
     assert encoding.names == ("size", "colour=blue", "colour=red", "shop=7", "shop=9")
@@ -61,17 +63,35 @@ def test_it_is_data() -> None:
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ([{"size": 1.0, "colour": "green"}], "row 0: colour is 'green', which is not among"),
+        (
+            [{"size": 1.0, "colour": "green"}],
+            "row 0: colour is 'green', which is not among",
+        ),
         ([{"size": 1.0}], "there is no column 'colour'"),
-        ([{"size": "large", "colour": "red"}], "column 'size' holds 'large'; it must hold numbers"),
+        (
+            [{"size": "large", "colour": "red"}],
+            "column 'size' holds 'large'; it must hold numbers",
+        ),
         ({"size": [1.0], "colour": [["red"]]}, "column 'colour', row 0"),
-        ({"size": [[1.0], [1.0, 2.0]], "colour": ["red", "red"]}, "column 'size', row 0"),
-        ({"size": np.ones((2, 2)), "colour": ["red", "red"]}, "column 'size' is .*one-dimensional"),
-        ({"size": [1.0], "colour": "red"}, "column 'colour' is 'red'; it must be one-dimensional"),
+        (
+            {"size": [[1.0], [1.0, 2.0]], "colour": ["red", "red"]},
+            "column 'size', row 0",
+        ),
+        (
+            {"size": np.ones((2, 2)), "colour": ["red", "red"]},
+            "column 'size' is .*one-dimensional",
+        ),
+        (
+            {"size": [1.0], "colour": "red"},
+            "column 'colour' is 'red'; it must be one-dimensional",
+        ),
         ({"size": {1.0}, "colour": ["red"]}, "column 'size' is a set"),
         ([{"size": 1j, "colour": "red"}], "column 'size', row 0: 1j"),
         ([{"size": float("nan"), "colour": "red"}], "column 'size'"),
-        ([{"size": 1.0, "colour": "red"}, {"size": 1.0}], "row 1 and row 0 differ in colour"),
+        (
+            [{"size": 1.0, "colour": "red"}, {"size": 1.0}],
+            "row 1 and row 0 differ in colour",
+        ),
         ([], "this is a list"),
         (3, "this is a int"),
         ({"size": [1.0, 2.0], "colour": ["red"]}, "rows; give as many for each"),
@@ -119,7 +139,14 @@ class NotAvailable:
         raise TypeError("boolean value of NA is ambiguous")
 
 
-MISSING = [None, math.nan, np.float64("nan"), np.datetime64("NaT"), np.ma.masked, NotAvailable()]
+MISSING = [
+    None,
+    math.nan,
+    np.float64("nan"),
+    np.datetime64("NaT"),
+    np.ma.masked,
+    NotAvailable(),
+]
 
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda value: type(value).__name__)
@@ -127,7 +154,9 @@ MISSING = [None, math.nan, np.float64("nan"), np.datetime64("NaT"), np.ma.masked
 def test_missing_values_are_no_category(missing: Any, there: Any) -> None:
     table = [{"price": there}, {"price": missing}]
     for read in (Encoding.of, Encoding.of([{"price": there}]).features):
-        with pytest.raises(InputError, match=r"column 'price', row 1: .*fill in what is missing"):
+        with pytest.raises(
+            InputError, match=r"column 'price', row 1: .*fill in what is missing"
+        ):
             read(table)
 
 
@@ -159,7 +188,9 @@ def test_values_stay_as_they_are() -> None:
     dated = Encoding.of({"day": days}, coding="index")
     np.testing.assert_array_equal(dated.features({"day": days}), [[1.0], [0.0]])
     assert Encoding.of({"age": days - days[1]}).names[0].startswith("age=")
-    with pytest.raises(InputError, match="the values of 'a' have no order; give categories"):
+    with pytest.raises(
+        InputError, match="the values of 'a' have no order; give categories"
+    ):
         Encoding.of({"a": [object(), object()]})
 
 
@@ -177,7 +208,9 @@ def test_truth_is_a_number_and_numbers_keep_their_order() -> None:
     table = {"new": [True, False], "shop": [10, 9]}
     encoding = Encoding.of(table, categorical=["shop"])
     assert encoding.names == ("new", "shop=9", "shop=10")
-    np.testing.assert_array_equal(encoding.features(table), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    np.testing.assert_array_equal(
+        encoding.features(table), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    )
 
 
 class _Frame:
@@ -203,7 +236,9 @@ class _Unlike:
 @pytest.mark.parametrize("columns", [["a", "b"], [["a"]], 5, "ab"])
 def test_a_frame_that_lacks_its_columns_is_refused(columns: Any) -> None:
     encoding = Encoding(columns=["a", "b"], categories={})
-    with pytest.raises(InputError, match=r"names a column .* but has none|this is a _Frame; give a"):
+    with pytest.raises(
+        InputError, match=r"names a column .* but has none|this is a _Frame; give a"
+    ):
         encoding.features(_Frame(columns))
 
 
@@ -217,7 +252,9 @@ def test_a_column_of_ids_is_named_by_a_text(ids: Any) -> None:
 @pytest.mark.parametrize("value", [["x"], {}, np.array([1.0, 2.0]), _Unlike(), {1}])
 def test_ids_that_cannot_be_told_apart_are_refused(value: Any) -> None:
     encoding = Encoding(columns=["a"], categories={})
-    with pytest.raises(InputError, match=r"column 'id', row 1: .* is neither number nor category"):
+    with pytest.raises(
+        InputError, match=r"column 'id', row 1: .* is neither number nor category"
+    ):
         encoding.arms({"a": [1.0, 2.0], "id": ["x", value]}, ids="id")
     arms = encoding.arms({"a": [1.0, 2.0], "id": ["x", "y"]}, ids="id")
     with pytest.raises(InputError, match="arm ids must be hashable"):

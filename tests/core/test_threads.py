@@ -15,7 +15,12 @@ import scipy.linalg
 
 from superarm import Arms, Feedback, IndexPolicy, Offer
 from superarm.core import threads
-from superarm.core.threads import LARGE, blas_threads_for, one_blas_thread, pin_blas_threads
+from superarm.core.threads import (
+    LARGE,
+    blas_threads_for,
+    one_blas_thread,
+    pin_blas_threads,
+)
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, StreamingGP
@@ -103,7 +108,9 @@ def test_large_work_keeps_the_users_threads() -> None:
         assert held()
         with blas_threads_for(LARGE):
             assert given()
-            with blas_threads_for(1):  # another thread's, perhaps: the large product is not robbed
+            with blas_threads_for(
+                1
+            ):  # another thread's, perhaps: the large product is not robbed
                 assert given()
             with blas_threads_for(2 * LARGE):
                 assert given()
@@ -120,7 +127,11 @@ def test_an_error_in_large_work_is_over_when_it_is() -> None:
 
 
 def test_the_last_of_several_threads_gives_back() -> None:
-    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+    first_in, second_in, first_out = (
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
     seen = []
 
     @one_blas_thread
@@ -150,7 +161,9 @@ def test_the_last_of_several_threads_gives_back() -> None:
 
 
 def test_many_threads_leave_what_they_found() -> None:
-    gp = FiniteGP(SquaredExponential(lengthscale=0.3), np.linspace(0.0, 1.0, 30)[:, None], 0.1)
+    gp = FiniteGP(
+        SquaredExponential(lengthscale=0.3), np.linspace(0.0, 1.0, 30)[:, None], 0.1
+    )
 
     def work() -> None:
         for _ in range(200):
@@ -177,10 +190,13 @@ def test_what_the_user_sets_during_a_call_stands() -> None:
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
 
-def test_nothing_is_set_where_all_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_set_where_all_have_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sets: list[int] = []
     libraries = [
-        library._replace(get=lambda: 1, set=sets.append) for library in threads._LIMIT.libraries
+        library._replace(get=lambda: 1, set=sets.append)
+        for library in threads._LIMIT.libraries
     ]
     monkeypatch.setattr(threads._LIMIT, "libraries", libraries)
     with blas_threads_for(1), blas_threads_for(LARGE):
@@ -189,7 +205,9 @@ def test_nothing_is_set_where_all_have_one_thread(monkeypatch: pytest.MonkeyPatc
     assert sets == []
 
 
-def test_openmp_builds_are_pinned_but_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openmp_builds_are_pinned_but_not_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sets: list[int] = []
     library = threads._Library(get=lambda: 4, set=sets.append, own_threads=False)
     monkeypatch.setattr(threads._LIMIT, "libraries", [library])
@@ -420,7 +438,9 @@ def test_a_table_is_played_on_one_thread() -> None:
 
     def play() -> list[int]:
         gp = FiniteGP(SquaredExponential(lengthscale=0.3), arms, 0.1)
-        return gp.play_table(np.random.default_rng(5).random((50, 20)), np.full(50, 2.0)).tolist()
+        return gp.play_table(
+            np.random.default_rng(5).random((50, 20)), np.full(50, 2.0)
+        ).tolist()
 
     free = play()
     assert given()

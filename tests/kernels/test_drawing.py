@@ -36,11 +36,11 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     make = DenseRoot.__init__
 
-    def counted(self: Any, kernel: Any, arms: Floats) -> None:
+    def count_text(self: Any, kernel: Any, arms: Floats) -> None:
         sizes.append(len(arms))
         make(self, kernel, arms)
 
-    monkeypatch.setattr(DenseRoot, "__init__", counted)
+    monkeypatch.setattr(DenseRoot, "__init__", count_text)
     monkeypatch.setattr(drawing, "_known", [])
     return sizes
 
@@ -48,7 +48,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def drawn(kernel: Any, count: int = 40) -> Floats:
     gp = FiniteGP(kernel, ARMS[:count], NOISE, form="visited")
     gp.observe(np.arange(5), np.ones(5))
-    return gp.belief(Offer(step=1, arms=Arms.numbered(gp.arms))).sample(np.random.default_rng(3))
+    return gp.belief(Offer(step=1, arms=Arms.numbered(gp.arms))).sample(
+        np.random.default_rng(3)
+    )
 
 
 def test_the_root_is_the_lower_factor() -> None:
@@ -68,7 +70,9 @@ def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
 
 def test_too_many_arms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
-    with pytest.raises(InputError, match=r"up to 10 arms: draw every arm from its own mean"):
+    with pytest.raises(
+        InputError, match=r"up to 10 arms: draw every arm from its own mean"
+    ):
         drawn(Matern(nu=2.5))
     assert drawn(Matern(nu=2.5), 10).shape == (10,)
 
@@ -92,7 +96,9 @@ def test_two_roots_are_kept_and_no_more(made: list[int]) -> None:
     assert len(drawing._known) == 2
 
 
-def test_other_arms_of_the_same_number_have_a_root_of_their_own(made: list[int]) -> None:
+def test_other_arms_of_the_same_number_have_a_root_of_their_own(
+    made: list[int],
+) -> None:
     kernel = Matern(nu=2.5)
     for arms in (ARMS, ARMS[::-1]):
         root = prior_root(kernel, arms, "…").times(np.eye(41)).T
@@ -124,7 +130,9 @@ def test_truth_and_learner_share_one_root(made: list[int]) -> None:
         problem = Navigation(seed=seed, horizon=5, edges=200)
         energies = problem.energies
         model = problem.model
-        gp = FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, form="visited")
+        gp = FiniteGP(
+            model.kernel, model.arms, model.noise_variance, model.mean, form="visited"
+        )
         gp.sample([0, 1], np.random.default_rng(0))
         n = len(energies)
         assert made == [n]
@@ -138,7 +146,9 @@ def test_a_model_that_is_wrong_has_a_root_of_its_own(made: list[int]) -> None:
     model = problem.model
     for _ in range(2):
         _ = problem.energies
-        gp = FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, form="visited")
+        gp = FiniteGP(
+            model.kernel, model.arms, model.noise_variance, model.mean, form="visited"
+        )
         gp.sample([0, 1], np.random.default_rng(0))
         problem = Navigation(seed=1, horizon=5, edges=200, model_lengthscale=2.0)
     assert made == [len(gp.arms)] * 2
@@ -147,8 +157,12 @@ def test_a_model_that_is_wrong_has_a_root_of_its_own(made: list[int]) -> None:
 # --- more arms than a whole covariance has room for -------------------------------------------
 
 NODES = 30
-CHAIN = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(NODES, NODES)).tocsc()
-NUMBERED = np.column_stack([np.arange(NODES), np.random.default_rng(4).standard_normal((NODES, 2))])
+CHAIN = sparse.diags_array(
+    [-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(NODES, NODES)
+).tocsc()
+NUMBERED = np.column_stack(
+    [np.arange(NODES), np.random.default_rng(4).standard_normal((NODES, 2))]
+)
 
 
 def graph(**options: Any) -> GraphMatern:
@@ -165,7 +179,9 @@ SPARSE = {
     "graph": graph(nu=2),
     "rough": graph(nu=4, kappa=2.0, variance=0.3, normalisation="raw"),
     **{name: roads(normalisation=name) for name in ("mean", "unit", "raw")},
-    "two groups": roads() + Linear(columns=(1, 2)) * graph(nu=4) + SquaredExponential(columns=(2,)),
+    "two groups": roads()
+    + Linear(columns=(1, 2)) * graph(nu=4)
+    + SquaredExponential(columns=(2,)),
 }
 
 
@@ -176,7 +192,9 @@ def exact(root: drawing.PriorRoot) -> Floats:
 
 
 @pytest.mark.parametrize("name", SPARSE)
-@pytest.mark.parametrize("arms", [NUMBERED, NUMBERED[[7, 3, 21, 3]]], ids=["all", "some"])
+@pytest.mark.parametrize(
+    "arms", [NUMBERED, NUMBERED[[7, 3, 21, 3]]], ids=["all", "some"]
+)
 def test_sparse_draws_have_the_kernels_covariance(
     name: str, arms: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +205,9 @@ def test_sparse_draws_have_the_kernels_covariance(
     np.testing.assert_allclose(exact(root), K, atol=1e-10 * K.max())
 
 
-@pytest.mark.parametrize("name", [name for name in SPARSE if name not in ("graph", "rough")])
+@pytest.mark.parametrize(
+    "name", [name for name in SPARSE if name not in ("graph", "rough")]
+)
 @pytest.mark.parametrize("most", [1, 4, 12])
 def test_what_features_leave_out_is_told_and_variances_are_exact(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
@@ -230,17 +250,25 @@ def test_kernels_without_a_sparse_form_are_refused(
         "two graphs": lambda: roads() + graph() * graph(nu=4),
         "foreign": lambda: roads() + sk.RBF(0.5),
     }[kind]()
-    with pytest.raises(InputError, match="it is made for up to 10 arms: do something else"):
+    with pytest.raises(
+        InputError, match="it is made for up to 10 arms: do something else"
+    ):
         prior_root(kernel, NUMBERED, "do something else")
 
 
-def test_features_that_leave_too_much_out_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_that_leave_too_much_out_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
     monkeypatch.setattr(drawing, "_MOST_FEATURES", 2)
     kernel = roads()
-    with pytest.raises(InputError, match=r"2 features in its place leave \d+% of a variance out: use"):
+    with pytest.raises(
+        InputError, match=r"2 features in its place leave \d+% of a variance out: use"
+    ):
         prior_root(kernel, NUMBERED, "…")
-    with pytest.raises(InputError, match="nu is 3; draws are made by sparse solves where it is even"):
+    with pytest.raises(
+        InputError, match="nu is 3; draws are made by sparse solves where it is even"
+    ):
         graph(nu=3).draws(np.ones((1, NODES)))
 
 
@@ -271,13 +299,18 @@ def test_joint_draws_of_large_sets_have_the_posteriors_covariance(
 @pytest.mark.parametrize("rush", [0.0, 1.0])
 def test_truths_of_large_networks(rush: float, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Navigation(seed=0, horizon=5, edges=200, rush_hours=rush)
-    assert "truth" not in small.settled
+    assert "truth" not in small.interpretations
     for module in (drawing, navigation):
         monkeypatch.setattr(module, "LARGEST_DRAW", 10)
     monkeypatch.setattr(drawing, "_known", [])
-    one, two = (Navigation(seed=0, horizon=5, edges=200, rush_hours=rush) for _ in range(2))
+    one, two = (
+        Navigation(seed=0, horizon=5, edges=200, rush_hours=rush) for _ in range(2)
+    )
     assert isinstance(one._root, SparseRoot)
-    assert f"off by at most {one._root.tolerance:.1%} of the largest" in one.settled["truth"]
+    assert (
+        f"off by at most {one._root.tolerance:.1%} of the largest"
+        in one.interpretations["truth"]
+    )
     np.testing.assert_array_equal(one.means(one.offer(3)), two.means(two.offer(3)))
     normals = stream(0, "truth", 0).standard_normal((1, one._root.normals))
     expected = one._root.times(normals)[0] + one.model.energies

@@ -29,15 +29,23 @@ def small(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return root @ root.T, rng.standard_normal((2, 5, 4))
 
 
-def by_whole_matrices(K: np.ndarray, block: np.ndarray, epsilon: float, noise: float) -> np.ndarray:
+def by_whole_matrices(
+    K: np.ndarray, block: np.ndarray, epsilon: float, noise: float
+) -> np.ndarray:
     """Eq. 24 of one block, and its derivative, eq. 25."""
     v = np.abs(np.subtract.outer(TIMES, TIMES)) / 2.0
     y, faded = block.ravel(), np.kron((1.0 - epsilon) ** v, K)
     C = faded + noise * np.eye(len(y))
     alpha = np.linalg.solve(C, y)
-    value = -0.5 * y @ alpha - 0.5 * np.linalg.slogdet(C)[1] - 0.5 * len(y) * math.log(2.0 * math.pi)
+    value = (
+        -0.5 * y @ alpha
+        - 0.5 * np.linalg.slogdet(C)[1]
+        - 0.5 * len(y) * math.log(2.0 * math.pi)
+    )
     slope = np.kron(-v * (1.0 - epsilon) ** (v - 1.0), K)
-    return np.array([value, 0.5 * np.trace((np.outer(alpha, alpha) - np.linalg.inv(C)) @ slope)])
+    return np.array(
+        [value, 0.5 * np.trace((np.outer(alpha, alpha) - np.linalg.inv(C)) @ slope)]
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.2, 0.9])
@@ -50,8 +58,12 @@ def test_equations_24_and_25(epsilon: float) -> None:
 
     assert fast(epsilon) == pytest.approx(value, rel=1e-12)
     h = 1e-5 * epsilon
-    assert (fast(epsilon + h) - fast(epsilon - h)) / (2 * h) == pytest.approx(slope, rel=1e-4, abs=1e-4)
-    one = drift_log_likelihood(K, Y[0], epsilon=epsilon, noise_variance=0.3, times=TIMES)
+    assert (fast(epsilon + h) - fast(epsilon - h)) / (2 * h) == pytest.approx(
+        slope, rel=1e-4, abs=1e-4
+    )
+    one = drift_log_likelihood(
+        K, Y[0], epsilon=epsilon, noise_variance=0.3, times=TIMES
+    )
     assert one == pytest.approx(by_whole_matrices(K, Y[0], epsilon, 0.3)[0], rel=1e-12)
 
 
@@ -63,7 +75,9 @@ def test_the_same_as_a_kernel_over_arms_and_time() -> None:
     days = np.repeat([7, 5], 20)
     space = Empirical(covariance=K)
     kernel = space * Temporal(epsilon=0.3, column=1)
-    slow = log_marginal_likelihood(kernel, rows, Y.ravel(), noise_variance=0.3, groups=days)
+    slow = log_marginal_likelihood(
+        kernel, rows, Y.ravel(), noise_variance=0.3, groups=days
+    )
     fast = drift_log_likelihood(K, Y, epsilon=0.3, noise_variance=0.3, times=TIMES)
     assert fast == pytest.approx(slow, rel=1e-12)
     found = fit_drift(K, Y, noise_variance=0.3, times=TIMES)
@@ -71,7 +85,9 @@ def test_the_same_as_a_kernel_over_arms_and_time() -> None:
         kernel, rows, Y.ravel(), noise_variance=0.3, fit_noise=False, groups=days, restarts=2,
         rng=np.random.default_rng(0),
     )  # fmt: skip
-    assert found.log_likelihood == pytest.approx(general.log_marginal_likelihood, abs=1e-6)
+    assert found.log_likelihood == pytest.approx(
+        general.log_marginal_likelihood, abs=1e-6
+    )
     assert found.log_likelihood >= general.log_marginal_likelihood - 1e-9
 
 
@@ -82,14 +98,21 @@ def drawn(epsilon: float, seed: int, locations: int = 20, times: int = 40) -> Dr
     root = np.linalg.cholesky(K + 1e-10 * np.eye(locations))
     fresh = rng.standard_normal((times, locations)) @ root.T
     for step in range(1, times):
-        fresh[step] = math.sqrt(1.0 - epsilon) * fresh[step - 1] + math.sqrt(epsilon) * fresh[step]
+        fresh[step] = (
+            math.sqrt(1.0 - epsilon) * fresh[step - 1]
+            + math.sqrt(epsilon) * fresh[step]
+        )
     readings = fresh + 0.1 * rng.standard_normal(fresh.shape)
     return fit_drift(K, readings, noise_variance=0.01)
 
 
 @pytest.mark.parametrize(
     "epsilon",
-    [pytest.param(0.01, marks=pytest.mark.slow), 0.03, pytest.param(0.1, marks=pytest.mark.slow)],
+    [
+        pytest.param(0.01, marks=pytest.mark.slow),
+        0.03,
+        pytest.param(0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_recovers_the_drift_and_covers_it(epsilon: float) -> None:
     """A fit is off by 6 to 13 %, so that the mean of 50 is off by less than 2 % as a rule.
@@ -98,7 +121,9 @@ def test_recovers_the_drift_and_covers_it(epsilon: float) -> None:
     """
     fits = [drawn(epsilon, seed) for seed in range(50)]
     assert np.mean([fit.epsilon for fit in fits]) == pytest.approx(epsilon, rel=0.05)
-    covered = sum(low <= epsilon <= high for low, high in (fit.interval for fit in fits))
+    covered = sum(
+        low <= epsilon <= high for low, high in (fit.interval for fit in fits)
+    )
     assert covered >= binom.ppf(0.001, 50, 0.95)
 
 
@@ -110,12 +135,16 @@ def test_the_interval_is_the_curvature() -> None:
     assert 1e-4 < fit.epsilon < 0.9
 
     def at(log_epsilon: float) -> float:
-        return drift_log_likelihood(K, Y, epsilon=math.exp(log_epsilon), noise_variance=0.1)
+        return drift_log_likelihood(
+            K, Y, epsilon=math.exp(log_epsilon), noise_variance=0.1
+        )
 
     best, h = math.log(fit.epsilon), 0.03
     curvature = -(at(best + h) - 2.0 * at(best) + at(best - h)) / h**2
     away = 1.959964 / math.sqrt(curvature)
-    np.testing.assert_allclose(np.log(fit.interval), [best - away, best + away], rtol=2e-3)
+    np.testing.assert_allclose(
+        np.log(fit.interval), [best - away, best + away], rtol=2e-3
+    )
 
 
 def test_no_drift_is_the_lower_bound() -> None:
@@ -133,11 +162,16 @@ def test_bad_input() -> None:
         ({"readings": Y[:, :0]}, "equal length"),
         ({"readings": np.where(Y < 0.0, np.nan, Y)}, "finite"),
         ({"covariance": K - 9.0 * np.eye(4)}, "not a covariance"),
-        ({"covariance": SquaredExponential()}, "^covariance must be numbers .*'SquaredExponential'"),
+        (
+            {"covariance": SquaredExponential()},
+            "^covariance must be numbers .*'SquaredExponential'",
+        ),
         ({"noise_variance": 0.0}, "noise_variance"),
         ({"times": [1.0, 2.0, 2.0, 3.0, 4.0]}, "times must rise"),
         ({"bounds": (0.5, 0.1)}, "the lower one comes first"),
         ({"bounds": (0.5, 1.0)}, "both below 1"),
     ):
         with pytest.raises(errors.SuperarmError, match=told):
-            fit_drift(**{"covariance": K, "readings": Y, "noise_variance": 0.1, **change})  # type: ignore[arg-type]
+            fit_drift(
+                **{"covariance": K, "readings": Y, "noise_variance": 0.1, **change}
+            )  # type: ignore[arg-type]

@@ -27,7 +27,9 @@ from superarm.kernels import (
 )
 
 
-def box_points(lower: np.ndarray, upper: np.ndarray, seed: int = 0, n: int = 150) -> np.ndarray:
+def box_points(
+    lower: np.ndarray, upper: np.ndarray, seed: int = 0, n: int = 150
+) -> np.ndarray:
     rng = np.random.default_rng(seed)
     inside = lower + (upper - lower) * rng.random((n, len(lower)))
     corners = np.array(list(itertools.product(*zip(lower, upper, strict=True))))
@@ -48,7 +50,9 @@ def test_rank_of_the_unit_cube() -> None:
     assert form is not None
     assert 200 <= form.rank <= 280
     assert form.error < 3e-13
-    assert_within(SquaredExponential(lengthscale=1.0), form, box_points(np.zeros(3), np.ones(3)))
+    assert_within(
+        SquaredExponential(lengthscale=1.0), form, box_points(np.zeros(3), np.ones(3))
+    )
 
 
 @given(
@@ -84,7 +88,9 @@ def test_one_dimension(lengthscale: float, variance: float) -> None:
 def test_smaller_tolerance_costs_rank() -> None:
     ranks = []
     for tolerance in (1e-3, 1e-6, 1e-9, 1e-13):
-        form = SquaredExponential(lengthscale=0.5).features(np.zeros(2), np.ones(2), tolerance)
+        form = SquaredExponential(lengthscale=0.5).features(
+            np.zeros(2), np.ones(2), tolerance
+        )
         assert form is not None
         assert form.error <= tolerance + 2e-13
         ranks.append(form.rank)
@@ -111,8 +117,15 @@ def test_smaller_tolerance_costs_rank() -> None:
             * Linear(),
             None,
         ),
-        (SquaredExponential(lengthscale=2.0) + Scale(kernel=Polynomial(), factor=1e3), None),
-        (Columns(kernel=SquaredExponential(lengthscale=(1.0, 3.0)), columns=(2, 0)), None),
+        (
+            SquaredExponential(lengthscale=2.0)
+            + Scale(kernel=Polynomial(), factor=1e3),
+            None,
+        ),
+        (
+            Columns(kernel=SquaredExponential(lengthscale=(1.0, 3.0)), columns=(2, 0)),
+            None,
+        ),
     ],
 )
 def test_exact_and_composed_forms(kernel: Kernel, rank: int | None) -> None:
@@ -165,7 +178,10 @@ def test_none_where_there_is_no_form(kernel: Kernel) -> None:
 
 
 def test_none_for_foreign_kernels(sk: Any) -> None:
-    for kernel in (SquaredExponential() * sk.RBF(), Columns(kernel=sk.RBF(), columns=(0,))):
+    for kernel in (
+        SquaredExponential() * sk.RBF(),
+        Columns(kernel=sk.RBF(), columns=(0,)),
+    ):
         assert kernel.features(np.zeros(3), np.ones(3)) is None
 
 
@@ -207,7 +223,9 @@ def test_refuses_points_outside_and_bad_boxes() -> None:
 
 
 def test_maps_can_be_sent_to_other_processes() -> None:
-    form = (SquaredExponential() * Linear() + 2.0 * Constant()).features(np.zeros(2), np.ones(2))
+    form = (SquaredExponential() * Linear() + 2.0 * Constant()).features(
+        np.zeros(2), np.ones(2)
+    )
     assert form is not None
     X = box_points(np.zeros(2), np.ones(2))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(form))(X), form(X))

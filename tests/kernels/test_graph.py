@@ -62,7 +62,9 @@ def test_the_laplacian_of_turns_by_hand() -> None:
     graph = TurnGraph(length=[2.0, 1.0, 3.0], turns=turns)
     np.testing.assert_array_equal(graph.turns, [[0, 1], [1, 2], [2, 0]])
     weights = np.array([2.0 / 2.0, 2.0 / 1.0, 2.0 / 3.0])
-    incidence = np.array([[-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) * weights
+    incidence = (
+        np.array([[-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) * weights
+    )
     np.testing.assert_allclose(graph.incidence().toarray(), incidence)
     np.testing.assert_allclose(graph.laplacian().toarray(), incidence @ incidence.T)
     links = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
@@ -73,20 +75,30 @@ def test_the_laplacian_of_turns_by_hand() -> None:
 @pytest.mark.parametrize("nu", [1, 2, 3, 4, 1.5])
 def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
     matrix = laplacian(150, 200)
-    kernel = GraphMatern(matrix, nu=nu, kappa=1.7, variance=2.5, normalisation=normalisation)
+    kernel = GraphMatern(
+        matrix, nu=nu, kappa=1.7, variance=2.5, normalisation=normalisation
+    )
     expected = 2.5 * dense(matrix, nu, 1.7, normalisation)
     K = kernel(nodes(150))
     scale = np.abs(expected).max()
     np.testing.assert_allclose(K, expected, rtol=0.0, atol=1e-12 * scale)
-    np.testing.assert_allclose(kernel.diag(nodes(150)), np.diagonal(expected), rtol=1e-11)
+    np.testing.assert_allclose(
+        kernel.diag(nodes(150)), np.diagonal(expected), rtol=1e-11
+    )
     assert np.array_equal(K, K.T)
     np.testing.assert_allclose(np.diagonal(K), kernel.diag(nodes(150)), rtol=1e-11)
     assert np.linalg.eigvalsh(K)[0] > -1e-13 * scale
     chosen = np.array([3.0, 149.0, 3.0, 77.0])[:, None]
     at = chosen[:, 0].astype(int)
-    np.testing.assert_allclose(kernel(chosen), expected[np.ix_(at, at)], atol=1e-12 * scale)
-    np.testing.assert_allclose(kernel(chosen, nodes(150)), expected[at], atol=1e-12 * scale)
-    np.testing.assert_allclose(kernel(nodes(150), chosen), expected[:, at], atol=1e-12 * scale)
+    np.testing.assert_allclose(
+        kernel(chosen), expected[np.ix_(at, at)], atol=1e-12 * scale
+    )
+    np.testing.assert_allclose(
+        kernel(chosen, nodes(150)), expected[at], atol=1e-12 * scale
+    )
+    np.testing.assert_allclose(
+        kernel(nodes(150), chosen), expected[:, at], atol=1e-12 * scale
+    )
 
 
 @given(
@@ -106,7 +118,9 @@ def test_selected_inversion_is_the_inverses_diagonal(
     before = A.toarray()
     inverse = np.linalg.inv(before)
     plan = plan_elimination(A)
-    np.testing.assert_allclose(inverse_diagonal(A, plan), np.diagonal(inverse), rtol=1e-11)
+    np.testing.assert_allclose(
+        inverse_diagonal(A, plan), np.diagonal(inverse), rtol=1e-11
+    )
     stepped = inverse_diagonal((A + 1e-20j * eye_array(n)).tocsc(), plan)
     squares = np.einsum("ij,ji->i", inverse, inverse)
     np.testing.assert_allclose(-stepped.imag / 1e-20, squares, rtol=1e-10)
@@ -129,7 +143,9 @@ def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
     weight = np.random.default_rng(1).uniform(0.1, 3.0, len(ends))
     both = np.concatenate([ends, ends[:, ::-1]])
     n = side * side
-    links = coo_array((np.concatenate([weight, weight]), tuple(both.T)), shape=(n, n)).tocsc()
+    links = coo_array(
+        (np.concatenate([weight, weight]), tuple(both.T)), shape=(n, n)
+    ).tocsc()
     degree = np.asarray(links.sum(axis=0)).ravel()
     matrix = csc_array((degree, (np.arange(n), np.arange(n))), shape=(n, n)) - links
     for nu in (1, 2):
@@ -137,7 +153,9 @@ def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
         sample = nodes(n)[:: max(1, n // 50)]
         columns = kernel(sample, nodes(n))
         at = sample[:, 0].astype(int)
-        np.testing.assert_allclose(kernel.diag(sample), columns[np.arange(len(at)), at], rtol=1e-12)
+        np.testing.assert_allclose(
+            kernel.diag(sample), columns[np.arange(len(at)), at], rtol=1e-12
+        )
 
 
 def test_it_takes_any_graph_with_a_laplacian_and_any_sparse_format() -> None:
@@ -149,7 +167,13 @@ def test_it_takes_any_graph_with_a_laplacian_and_any_sparse_format() -> None:
 
     K = GraphMatern(matrix)(nodes(30))
     assert len(GraphMatern(Own())) == 30
-    for other in (Own(), matrix.tocsr(), matrix.tocoo(), csr_matrix(matrix), matrix.todok()):
+    for other in (
+        Own(),
+        matrix.tocsr(),
+        matrix.tocoo(),
+        csr_matrix(matrix),
+        matrix.todok(),
+    ):
         assert np.array_equal(GraphMatern(other)(nodes(30)), K)
 
 
@@ -165,7 +189,9 @@ def test_it_composes_with_kernels_on_other_columns() -> None:
     graph = GraphMatern(matrix, columns=(3,))
     on_features = Matern(nu=2.5, columns=(0, 1, 2))
     kernel = 0.5 * (graph * on_features) + 0.5 * on_features
-    expected = 0.5 * dense(matrix, 2, 1.0, "mean") * on_features(X) + 0.5 * on_features(X)
+    expected = 0.5 * dense(matrix, 2, 1.0, "mean") * on_features(X) + 0.5 * on_features(
+        X
+    )
     np.testing.assert_allclose(kernel(X), expected, atol=1e-13)
     np.testing.assert_allclose(kernel.diag(X), np.diagonal(expected), atol=1e-13)
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-13
@@ -174,17 +200,25 @@ def test_it_composes_with_kernels_on_other_columns() -> None:
 def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
     matrix = laplacian(500, 900)
     plain = GraphMatern(matrix)
-    caching = GraphMatern(matrix, cache_megabytes=500 * 8 * 20 / 1e6)  # room for 20 columns
+    caching = GraphMatern(
+        matrix, cache_megabytes=500 * 8 * 20 / 1e6
+    )  # room for 20 columns
     rng = np.random.default_rng(3)
     everything = nodes(500)
     # To the bit: every column is solved by itself, whatever is asked for beside it.
     for _ in range(30):
-        chosen = rng.choice(60, rng.integers(1, 15), replace=False).astype(float)[:, None]
+        chosen = rng.choice(60, rng.integers(1, 15), replace=False).astype(float)[
+            :, None
+        ]
         assert np.array_equal(caching(chosen, everything), plain(chosen, everything))
         assert np.array_equal(caching(chosen), plain(chosen))
         assert caching._graph._kept.cache_info().currsize <= 20  # type: ignore[union-attr]
-    caching(everything[:50], everything)[:] = np.nan  # what is handed out is the caller's
-    assert np.array_equal(caching(everything[:50], everything), plain(everything[:50], everything))
+    caching(everything[:50], everything)[:] = (
+        np.nan
+    )  # what is handed out is the caller's
+    assert np.array_equal(
+        caching(everything[:50], everything), plain(everything[:50], everything)
+    )
     assert caching._graph._kept.cache_info().currsize == 20  # type: ignore[union-attr]
     assert not plain._graph._kept.cache_info().currsize  # type: ignore[union-attr]
 
@@ -214,7 +248,9 @@ def test_it_can_be_pickled_and_has_a_spec() -> None:
 @pytest.mark.parametrize("value", [-1.0, 20.0, 2.5, np.nan, np.inf])
 def test_only_node_numbers_are_accepted(value: float) -> None:
     kernel = GraphMatern(laplacian(20, 40))
-    with pytest.raises(UnknownArmError, match=r"row 1, column 0 holds .*numbered 0 … 19"):
+    with pytest.raises(
+        UnknownArmError, match=r"row 1, column 0 holds .*numbered 0 … 19"
+    ):
         kernel.diag([[0.0], [value]])
     with pytest.raises(UnknownArmError, match="row 0"):
         kernel([[0.0]], [[value]])
@@ -232,7 +268,12 @@ def test_only_node_numbers_are_accepted(value: float) -> None:
         (csc_array(np.eye(2)), {"kappa": -1.0}, InputError, "kappa"),
         (csc_array(np.eye(2)), {"columns": (0, 1)}, InputError, "the one column"),
         (csc_array(np.eye(2)), {"normalisation": "max"}, InputError, "choose 'mean'"),
-        (csc_array(np.eye(2)), {"cache_megabytes": -1.0}, InputError, "cache_megabytes"),
+        (
+            csc_array(np.eye(2)),
+            {"cache_megabytes": -1.0},
+            InputError,
+            "cache_megabytes",
+        ),
         (eye_array(9000), {"nu": 1.5}, InputError, "An integer nu works at any size"),
     ],
 )
@@ -296,7 +337,9 @@ def test_products_with_all_nodes_need_no_matrix(nu: int, normalisation: str) -> 
         return
     root = kernel.root_times(np.eye(25))
     np.testing.assert_allclose(root @ root.T, K, atol=1e-10)
-    np.testing.assert_allclose(kernel.root_times(values[:, 0]), root @ values[:, 0], atol=1e-10)
+    np.testing.assert_allclose(
+        kernel.root_times(values[:, 0]), root @ values[:, 0], atol=1e-10
+    )
 
 
 def test_products_need_a_whole_nu() -> None:

@@ -37,7 +37,12 @@ from superarm.kernels import (
 )
 from superarm.kernels.base import _sklearn_wrapper
 
-COVARIANCE = ((2.0, 0.5, 0.0, 0.1), (0.5, 1.0, 0.2, 0.0), (0.0, 0.2, 1.5, 0.3), (0.1, 0.0, 0.3, 1.0))
+COVARIANCE = (
+    (2.0, 0.5, 0.0, 0.1),
+    (0.5, 1.0, 0.2, 0.0),
+    (0.0, 0.2, 1.5, 0.3),
+    (0.1, 0.0, 0.3, 1.0),
+)
 
 # Column 0 holds ids 0 … 3, column 1 a time, columns 2 and 3 features.
 KERNELS: dict[str, Kernel] = {
@@ -68,7 +73,8 @@ KERNELS: dict[str, Kernel] = {
     * SquaredExponential(columns=(2, 3))
     * Empirical(covariance=COVARIANCE),
     "scale": Scale(kernel=SquaredExponential(variance_bounds="fixed"), factor=3.0),
-    "fixed": 2.0 * SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed"),
+    "fixed": 2.0
+    * SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed"),
 }
 
 
@@ -117,7 +123,8 @@ def test_gradient_matches_central_differences(kernel: Kernel) -> None:
         step = np.zeros_like(theta)
         step[i] = 1e-5
         numeric = (
-            kernel.clone_with_theta(theta + step)(X) - kernel.clone_with_theta(theta - step)(X)
+            kernel.clone_with_theta(theta + step)(X)
+            - kernel.clone_with_theta(theta - step)(X)
         ) / 2e-5
         np.testing.assert_allclose(gradient[:, :, i], numeric, rtol=2e-6, atol=2e-8)
 
@@ -125,7 +132,9 @@ def test_gradient_matches_central_differences(kernel: Kernel) -> None:
 WITH_IDS = ("empirical", "product")  # in column 0, which has no derivative
 
 
-def slopes(kernel: Kernel, X: np.ndarray, Y: np.ndarray, column: int, step: float) -> np.ndarray:
+def slopes(
+    kernel: Kernel, X: np.ndarray, Y: np.ndarray, column: int, step: float
+) -> np.ndarray:
     """∂k(x, y)/∂x in one column, (n, m), by central differences."""
     apart = np.zeros(X.shape[1])
     apart[column] = step
@@ -155,12 +164,16 @@ def test_input_gradient_matches_central_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["se-ard", "matern-5/2"])
-def test_input_gradient_is_that_of_its_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_gradient_is_that_of_its_blocks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = KERNELS[name]
     X, Y = points(0), points(1, 7)
     weights = np.random.default_rng(2).standard_normal((12, 7))
     at_once = kernel.input_gradient(X, Y, weights, [3, 0])
-    monkeypatch.setattr(stationary, "_BLOCK", 35)  # five rows: two blocks, and one of two rows
+    monkeypatch.setattr(
+        stationary, "_BLOCK", 35
+    )  # five rows: two blocks, and one of two rows
     in_blocks = kernel.input_gradient(X, Y, weights, [3, 0])
     np.testing.assert_allclose(in_blocks, at_once, rtol=1e-12, atol=1e-14)
 
@@ -181,18 +194,27 @@ def test_only_our_own_kernels_have_an_input_gradient() -> None:
 
     X = points()
     weights = np.ones((12, 12))
-    for joined in (Matern() + Foreign(), Matern() * Foreign(), Scale(kernel=Foreign(), factor=2.0)):
+    for joined in (
+        Matern() + Foreign(),
+        Matern() * Foreign(),
+        Scale(kernel=Foreign(), factor=2.0),
+    ):
         assert joined.input_gradient(X, X, weights, [1]) is None
     # A part that does not see the columns that move need not be ours.
     seen = Matern(columns=(1,)) * Columns(kernel=Foreign(), columns=(2, 3))
     expected = Matern(columns=(1,)).input_gradient(X, X, Foreign()(X[:, 2:]), [1])
-    np.testing.assert_allclose(seen.input_gradient(X, X, weights, [1]), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        seen.input_gradient(X, X, weights, [1]), expected, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    ("others", "weights", "columns"), [(3, 12, [1]), (4, 11, [1]), (4, 12, [4]), (4, 12, [-1])]
+    ("others", "weights", "columns"),
+    [(3, 12, [1]), (4, 11, [1]), (4, 12, [4]), (4, 12, [-1])],
 )
-def test_input_gradient_checks_shapes(others: int, weights: int, columns: list[int]) -> None:
+def test_input_gradient_checks_shapes(
+    others: int, weights: int, columns: list[int]
+) -> None:
     X = points()
     with pytest.raises(errors.InputError, match=r"weights|columns"):
         Matern().input_gradient(X, X[:, :others], np.ones((12, weights)), columns)
@@ -226,26 +248,39 @@ def test_positive_semidefinite(seed: int, name: str) -> None:
 
 
 def naive_se(X: np.ndarray, Y: np.ndarray, lengthscale: np.ndarray) -> np.ndarray:
-    return np.array([[math.exp(-0.5 * math.fsum(((x - y) / lengthscale) ** 2)) for y in Y] for x in X])
+    return np.array(
+        [
+            [math.exp(-0.5 * math.fsum(((x - y) / lengthscale) ** 2)) for y in Y]
+            for x in X
+        ]
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e6, 1e12])
 @pytest.mark.parametrize("ratio", [0.02, 0.5, 20.0])
 @pytest.mark.parametrize("width", [1, 3, 7])
-def test_precise_at_every_scale(scale: float, offset: float, ratio: float, width: int) -> None:
+def test_precise_at_every_scale(
+    scale: float, offset: float, ratio: float, width: int
+) -> None:
     rng = np.random.default_rng(5)
     X = (rng.random((20, width)) + offset) * scale
     Y = (rng.random((9, width)) + offset) * scale
     Y[:3] = X[:3]
-    for lengthscale in (ratio * scale, tuple(ratio * scale * (1.0 + 0.1 * j) for j in range(width))):
+    for lengthscale in (
+        ratio * scale,
+        tuple(ratio * scale * (1.0 + 0.1 * j) for j in range(width)),
+    ):
         expected = naive_se(X, Y, np.broadcast_to(lengthscale, width))
         kernel = SquaredExponential(lengthscale=lengthscale)
         np.testing.assert_allclose(kernel(X, Y), expected, rtol=1e-12, atol=1e-300)
         assert (np.diagonal(kernel(X)) == 1.0).all()
         rough = Matern(nu=0.5, lengthscale=lengthscale)(X, Y)
         np.testing.assert_allclose(
-            rough, np.exp(-np.sqrt(-2.0 * np.log(expected + 1e-300))), rtol=1e-6, atol=1e-7
+            rough,
+            np.exp(-np.sqrt(-2.0 * np.log(expected + 1e-300))),
+            rtol=1e-6,
+            atol=1e-7,
         )
         assert (np.diagonal(rough)[:3] == 1.0).all()
 
@@ -262,7 +297,10 @@ def test_precise_at_every_scale(scale: float, offset: float, ratio: float, width
             (Matern(nu=nu, lengthscale=0.6), lambda sk, nu=nu: sk.Matern(0.6, nu=nu))
             for nu in (0.5, 1.5, 2.5, 0.8, 4.2, math.inf)
         ),
-        (RationalQuadratic(alpha=0.4, lengthscale=0.6), lambda sk: sk.RationalQuadratic(0.6, 0.4)),
+        (
+            RationalQuadratic(alpha=0.4, lengthscale=0.6),
+            lambda sk: sk.RationalQuadratic(0.6, 0.4),
+        ),
         (Linear(bias=0.49), lambda sk: sk.DotProduct(0.7)),
         (Polynomial(degree=3, bias=0.49), lambda sk: sk.DotProduct(0.7) ** 3),
         (Constant(variance=2.0), lambda sk: sk.ConstantKernel(2.0)),
@@ -273,7 +311,9 @@ def test_precise_at_every_scale(scale: float, offset: float, ratio: float, width
     ],
     ids=lambda part: str(part) if isinstance(part, Kernel) else "",
 )
-def test_agrees_with_sklearn(ours: Kernel, make_theirs: Callable[[Any], Any], sk: Any) -> None:
+def test_agrees_with_sklearn(
+    ours: Kernel, make_theirs: Callable[[Any], Any], sk: Any
+) -> None:
     theirs = make_theirs(sk)
     rng = np.random.default_rng(2)
     X, Y = rng.random((30, 2)), rng.random((11, 2))
@@ -285,7 +325,9 @@ def test_agrees_with_sklearn(ours: Kernel, make_theirs: Callable[[Any], Any], sk
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
 def test_matern_general_order_joins_the_closed_forms(nu: float) -> None:
     X, Y = np.zeros((1, 1)), np.geomspace(1e-9, 60.0, 300)[:, None]
-    np.testing.assert_allclose(Matern(nu=nu * (1 + 1e-15))(X, Y), Matern(nu=nu)(X, Y), rtol=1e-11)
+    np.testing.assert_allclose(
+        Matern(nu=nu * (1 + 1e-15))(X, Y), Matern(nu=nu)(X, Y), rtol=1e-11
+    )
 
 
 @pytest.mark.parametrize("nu", [0.1, 1.0, 7.3, 60.0, 150.0, 300.0])
@@ -308,7 +350,9 @@ def test_periodic_stays_precise_after_many_periods() -> None:
 
 
 def test_temporal_formula_and_no_drift() -> None:
-    np.testing.assert_allclose(Temporal(epsilon=0.19)([[0.0]], [[2.0]]), 0.81, rtol=1e-14)
+    np.testing.assert_allclose(
+        Temporal(epsilon=0.19)([[0.0]], [[2.0]]), 0.81, rtol=1e-14
+    )
     still = Temporal(epsilon=0.0)
     assert (still(points()) == 1.0).all()
     assert still.theta.shape == (0,)
@@ -316,7 +360,9 @@ def test_temporal_formula_and_no_drift() -> None:
 
 def test_empirical_reads_ids() -> None:
     kernel = Empirical(covariance=np.array(COVARIANCE), column=1)
-    np.testing.assert_array_equal(kernel([[9.0, 0.0]], [[9.0, 1.0], [9.0, 3.0]]), [[0.5, 0.1]])
+    np.testing.assert_array_equal(
+        kernel([[9.0, 0.0]], [[9.0, 1.0], [9.0, 3.0]]), [[0.5, 0.1]]
+    )
 
 
 # --- composition and scikit-learn --------------------------------------------------------
@@ -326,7 +372,12 @@ def test_operators_are_flat_and_keep_order() -> None:
     a, b, c = Matern(), Linear(), Constant()
     assert (a + b + c) == Sum(kernels=(a, b, c))
     assert (a * b * c) == Product(kernels=(a, b, c))
-    assert 2.0 * a == a * 2 == np.float64(2.0) * a == Scale(kernel=a, factor=2.0, factor_bounds="fixed")
+    assert (
+        2.0 * a
+        == a * 2
+        == np.float64(2.0) * a
+        == Scale(kernel=a, factor=2.0, factor_bounds="fixed")
+    )
     with pytest.raises(TypeError):
         a + "b"  # type: ignore[operator]
     with pytest.raises(errors.InputError, match="factor"):
@@ -395,7 +446,9 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -
     assert repr(wrapped) == f"{kernel!r}.as_sklearn()"
     assert wrapped == clone(wrapped)
     assert wrapped.n_dims == len(kernel.theta) == len(wrapped.hyperparameters)
-    np.testing.assert_allclose((wrapped + sk.WhiteKernel(0.5))(X), kernel(X) + 0.5 * np.eye(len(X)))
+    np.testing.assert_allclose(
+        (wrapped + sk.WhiteKernel(0.5))(X), kernel(X) + 0.5 * np.eye(len(X))
+    )
     fixed = regressor(wrapped, alpha=0.1, optimizer=None).fit(X, X[:, 2])
     direct = kernel(X) @ np.linalg.solve(kernel(X) + 0.1 * np.eye(len(X)), X[:, 2])
     np.testing.assert_allclose(fixed.predict(X), direct, rtol=1e-8, atol=1e-10)
@@ -404,10 +457,14 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -
 # --- bad input ---------------------------------------------------------------------------
 
 
-def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_the_pip_line_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _sklearn_wrapper.cache_clear()
     monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
-    with pytest.raises(errors.MissingExtraError, match=r"run: pip install scikit-learn$"):
+    with pytest.raises(
+        errors.MissingExtraError, match=r"run: pip install scikit-learn$"
+    ):
         SquaredExponential().as_sklearn()
 
 
@@ -422,10 +479,22 @@ def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPa
         ),
         (lambda: SquaredExponential(lengthscale=()), errors.ShapeError, "empty"),
         (lambda: SquaredExponential(variance=-1.0), errors.InputError, "variance"),
-        (lambda: SquaredExponential(variance_bounds="free"), errors.InputError, "fixed"),
-        (lambda: SquaredExponential(variance_bounds=(2.0, 1.0)), errors.InputError, "lower"),
+        (
+            lambda: SquaredExponential(variance_bounds="free"),
+            errors.InputError,
+            "fixed",
+        ),
+        (
+            lambda: SquaredExponential(variance_bounds=(2.0, 1.0)),
+            errors.InputError,
+            "lower",
+        ),
         (lambda: SquaredExponential(columns=(0, 0)), errors.InputError, "twice"),
-        (lambda: SquaredExponential(columns=(-1,)), errors.InputError, "whole number of at least 0"),
+        (
+            lambda: SquaredExponential(columns=(-1,)),
+            errors.InputError,
+            "whole number of at least 0",
+        ),
         (
             lambda: SquaredExponential(lengthscale=(1.0, 2.0), columns=(0,)),
             errors.ShapeError,
@@ -435,26 +504,62 @@ def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPa
         (lambda: Linear(bias=-1.0), errors.InputError, "bias"),
         (lambda: Polynomial(degree=0), errors.InputError, "degree"),
         (lambda: Temporal(epsilon=1.0), errors.InputError, "epsilon"),
-        (lambda: Temporal(epsilon=-0.1), errors.InputError, "epsilon is -0.1; .* of at least 0"),
+        (
+            lambda: Temporal(epsilon=-0.1),
+            errors.InputError,
+            "epsilon is -0.1; .* of at least 0",
+        ),
         (lambda: Temporal(epsilon="a"), errors.InputError, "epsilon"),
-        (lambda: Temporal(epsilon_bounds=(0.1, 1.0)), errors.InputError, "epsilon_bounds"),
+        (
+            lambda: Temporal(epsilon_bounds=(0.1, 1.0)),
+            errors.InputError,
+            "epsilon_bounds",
+        ),
         (lambda: Temporal(column=1.5), errors.InputError, "column"),
-        (lambda: Empirical(covariance=[[1.0, 2.0], [2.0, 1.0]]), errors.NotPositiveDefiniteError, "-1"),
-        (lambda: Empirical(covariance=[[1.0, 0.5], [0.2, 1.0]]), errors.InputError, "symmetric"),
+        (
+            lambda: Empirical(covariance=[[1.0, 2.0], [2.0, 1.0]]),
+            errors.NotPositiveDefiniteError,
+            "-1",
+        ),
+        (
+            lambda: Empirical(covariance=[[1.0, 0.5], [0.2, 1.0]]),
+            errors.InputError,
+            "symmetric",
+        ),
         (lambda: Empirical(covariance=[[1.0, 0.5]]), errors.ShapeError, "square"),
-        (lambda: Empirical(covariance=[[math.nan]]), errors.NotFiniteError, "covariance"),
+        (
+            lambda: Empirical(covariance=[[math.nan]]),
+            errors.NotFiniteError,
+            "covariance",
+        ),
         (lambda: Empirical(covariance=[[1.0]])([[1.0]]), errors.UnknownArmError, "id"),
-        (lambda: Empirical(covariance=[[1.0]])([[math.nan]]), errors.UnknownArmError, "id"),
-        (lambda: Empirical(covariance=np.eye(2))([[0.5]]), errors.UnknownArmError, "0.5"),
+        (
+            lambda: Empirical(covariance=[[1.0]])([[math.nan]]),
+            errors.UnknownArmError,
+            "id",
+        ),
+        (
+            lambda: Empirical(covariance=np.eye(2))([[0.5]]),
+            errors.UnknownArmError,
+            "0.5",
+        ),
         (lambda: Sum(kernels=()), errors.InputError, "at least one"),
         (lambda: Sum(kernels=(3.0,)), errors.InputError, "not a kernel"),
         (lambda: Scale(kernel=Matern), errors.InputError, "not a kernel"),
         (lambda: Columns(kernel=Matern(), columns=()), errors.InputError, "empty"),
         (lambda: Matern()([1.0, 2.0]), errors.ShapeError, r"\(n, d\)"),
         (lambda: Matern()([[1.0]], [[1.0, 2.0]]), errors.ShapeError, "same way"),
-        (lambda: Matern(lengthscale=(1.0, 2.0))([[1.0]]), errors.ShapeError, "lengthscale"),
+        (
+            lambda: Matern(lengthscale=(1.0, 2.0))([[1.0]]),
+            errors.ShapeError,
+            "lengthscale",
+        ),
         (lambda: Matern(columns=(3,))([[1.0]]), errors.ShapeError, "columns"),
-        (lambda: Matern()([[1.0]], [[1.0]], eval_gradient=True), errors.InputError, "leave Y out"),
+        (
+            lambda: Matern()([[1.0]], [[1.0]], eval_gradient=True),
+            errors.InputError,
+            "leave Y out",
+        ),
     ],
 )
 def test_errors_advise(make: object, error: type[Exception], words: str) -> None:
@@ -470,14 +575,19 @@ ONE_NUMBER = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str)
+@pytest.mark.parametrize(
+    "values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str
+)
 def test_what_must_be_one_number_is_no_list(values: object) -> None:
     for kind, name in ONE_NUMBER:
         with pytest.raises(
-            errors.InputError, match=rf"(?s){kind.__name__}\.{name} is .* must be a (whole )?number"
+            errors.InputError,
+            match=rf"(?s){kind.__name__}\.{name} is .* must be a (whole )?number",
         ):
             kind(**{name: values})  # type: ignore[arg-type]
-    with pytest.raises(errors.InputError, match=r"(?s)Scale\.factor is .* must be a number"):
+    with pytest.raises(
+        errors.InputError, match=r"(?s)Scale\.factor is .* must be a number"
+    ):
         Scale(kernel=Matern(), factor=values)  # type: ignore[arg-type]
     assert SquaredExponential(variance=np.array(2.0)).variance == 2.0  # type: ignore[arg-type]
 
@@ -505,5 +615,7 @@ def test_import_loads_no_scipy() -> None:
         "import sys, superarm.kernels; "
         "print([m for m in sys.modules if m.partition('.')[0] in ('scipy', 'sklearn')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from superarm.core.errors import InputError
-from superarm.kernels import Constant, Kernel, Matern, Periodic, Scale, SquaredExponential, Temporal
+from superarm.kernels import (
+    Constant,
+    Kernel,
+    Matern,
+    Periodic,
+    Scale,
+    SquaredExponential,
+    Temporal,
+)
 
 DAILY = Temporal(epsilon=0.1) * Periodic(period=24.0, lengthscale=0.8)
 EXACT: list[Kernel] = [
@@ -50,14 +58,22 @@ def test_states_move_on_as_one_and_lengthen_nothing(kernel: Kernel) -> None:
     space = kernel.state_space(1e-6)
     for a, b in ((0.4, 1.1), (3.0, 17.5)):
         together = space.transition(a + b)
-        np.testing.assert_allclose(space.transition(b) @ space.transition(a), together, atol=1e-12)
-        assert space.left(a + b) <= min(space.left(a), space.left(b)) + 1e-12 <= 1.0 + 2e-12
+        np.testing.assert_allclose(
+            space.transition(b) @ space.transition(a), together, atol=1e-12
+        )
+        assert (
+            space.left(a + b)
+            <= min(space.left(a), space.left(b)) + 1e-12
+            <= 1.0 + 2e-12
+        )
 
 
 def test_terms_are_as_many_as_the_tolerance_asks_for() -> None:
     """Σ_j q_j = 1; with c = 1: q = 0.466, 0.416, 0.100, 0.0163, 0.0020, 0.0002, …"""
     daily = Periodic(period=24.0, lengthscale=1.0)
-    sizes = [len(daily.state_space(tolerance).output) for tolerance in (0.5, 0.1, 1e-2, 1e-3)]
+    sizes = [
+        len(daily.state_space(tolerance).output) for tolerance in (0.5, 0.1, 1e-2, 1e-3)
+    ]
     assert sizes == [3, 5, 7, 9]
     assert daily.state_space(1e-3).error == pytest.approx(2.2e-4, rel=0.05)
 
@@ -76,5 +92,7 @@ def test_terms_are_as_many_as_the_tolerance_asks_for() -> None:
     ids=repr,
 )
 def test_others_are_refused(kernel: Kernel) -> None:
-    with pytest.raises(InputError, match="cannot be followed through time; use Temporal"):
+    with pytest.raises(
+        InputError, match="cannot be followed through time; use Temporal"
+    ):
         kernel.state_space()

@@ -63,7 +63,9 @@ def test_every_set_states_origin_and_terms() -> None:
 
 def test_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path / "mine"))
-    with pytest.raises(InputError, match=r"SUPERARM_DATA is .*mine, but there is no such folder"):
+    with pytest.raises(
+        InputError, match=r"SUPERARM_DATA is .*mine, but there is no such folder"
+    ):
         data_files.search_path()
     (tmp_path / "mine").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -102,7 +104,13 @@ def test_missing_data_say_what_to_do(name: str, folder: Path) -> None:
     with pytest.raises(MissingDataError) as caught:
         LOADERS[name]()
     message = str(caught.value)
-    for part in (dataset.files[0], dataset.origin, dataset.terms, "SUPERARM_DATA", str(folder)):
+    for part in (
+        dataset.files[0],
+        dataset.origin,
+        dataset.terms,
+        "SUPERARM_DATA",
+        str(folder),
+    ):
         assert part in message
 
 
@@ -118,8 +126,14 @@ def test_unknown_name() -> None:
     ("text", "message"),
     [
         ("1 2 3\n", "line 1: 3 numbers, but 52"),
-        (" ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " x\n", "line 2: could not convert"),
-        (" ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " nan\n", "line 2: every number"),
+        (
+            " ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " x\n",
+            "line 2: could not convert",
+        ),
+        (
+            " ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " nan\n",
+            "line 2: every number",
+        ),
         (" ".join(["20"] * 52) + "\n", "1 rows, but 14400"),
         ("", "0 rows, but 14400"),
     ],
@@ -208,11 +222,15 @@ def test_damaged_light(folder: Path) -> None:
         datasets.load_cmu_light()
     part = {"sensordata": np.zeros((3, 2))}
     savemat(path, {"data": {"train": part, "test": part, "coords": np.zeros((2, 2))}})
-    with pytest.raises(InputError, match=r"train.sensordata must be a finite array \(601, 41\)"):
+    with pytest.raises(
+        InputError, match=r"train.sensordata must be a finite array \(601, 41\)"
+    ):
         datasets.load_cmu_light()
 
 
-PARTS = [f"{height}m {axis}-wind (m/s)" for height in range(40, 201, 20) for axis in "XY"]
+PARTS = [
+    f"{height}m {axis}-wind (m/s)" for height in range(40, 201, 20) for axis in "XY"
+]
 COLUMNS = ",".join(["Timestamp", "Position", *PARTS]) + "\n"
 WINDS = ",".join(["", "4", *["3", "4"] * 8]) + "\n"
 STAMPS = [
@@ -220,12 +238,18 @@ STAMPS = [
     for day in range(90)
     for hour in range(24)
 ]
-LIDAR = [f"{stamp},135.0,{place % 5}" + WINDS for place, stamp in enumerate(STAMPS[:2148])]
+LIDAR = [
+    f"{stamp},135.0,{place % 5}" + WINDS for place, stamp in enumerate(STAMPS[:2148])
+]
 
 
-def wind_files(folder: Path, lidar: str = "", shapes: str = "", levels: str = "") -> list[Path]:
+def wind_files(
+    folder: Path, lidar: str = "", shapes: str = "", levels: str = ""
+) -> list[Path]:
     """The three files, which are looked for together."""
-    (plain := folder / "wind/era5_levels_10-1600m.txt").write_text(levels, encoding="utf-8")
+    (plain := folder / "wind/era5_levels_10-1600m.txt").write_text(
+        levels, encoding="utf-8"
+    )
     return [
         write_xz(folder / "wind/fgw_lidar_hourly_40-200m.csv.xz", lidar),
         write_xz(folder / "wind/era5_52N4E_2011_clusters_10-500m.yml.xz", shapes),
@@ -237,13 +261,19 @@ def wind_files(folder: Path, lidar: str = "", shapes: str = "", levels: str = ""
     ("text", "message"),
     [
         ("", "line 1: the header has no 100m X-wind"),
-        (COLUMNS.replace(",80m Y", ",81m Y"), r"line 1: the header has no 80m Y-wind \(m/s\)"),
+        (
+            COLUMNS.replace(",80m Y", ",81m Y"),
+            r"line 1: the header has no 80m Y-wind \(m/s\)",
+        ),
         (COLUMNS + LIDAR[0] + "2020-01-01,135\n", "line 3: 2 of 20 entries"),
         (COLUMNS + LIDAR[0].replace("3", "x"), "line 2: could not convert"),
         (COLUMNS + LIDAR[0].replace(",4", ",nan"), "line 2: every number"),
         (COLUMNS + "".join(LIDAR[:-1]), "2147 rows, but 2148"),
         (COLUMNS + "".join([*LIDAR[:-1], "yesterday,135.0,1" + WINDS]), "yesterday"),
-        (COLUMNS + "".join([*LIDAR[:9], LIDAR[7], *LIDAR[9:-1]]), "line 11: it is earlier"),
+        (
+            COLUMNS + "".join([*LIDAR[:9], LIDAR[7], *LIDAR[9:-1]]),
+            "line 11: it is earlier",
+        ),
     ],
 )
 def test_damaged_winds(folder: Path, text: str, message: str) -> None:
@@ -271,9 +301,15 @@ def shapes_text(**changed: Sequence[float]) -> str:
     text = "metadata:\n  name: ERA5\n  altitude_range:\n  - 10\n  - 500\n"
     text += "altitudes:\n" + listed(parts["altitudes"])
     text += "wind_speed_bins:\n  bin_edges:\n" + listed(parts["speeds"])
-    text += "wind_direction_bins:\n  bin_edges:\n" + listed(parts["directions"]) + "profiles:\n"
+    text += (
+        "wind_direction_bins:\n  bin_edges:\n"
+        + listed(parts["directions"])
+        + "profiles:\n"
+    )
     for first in range(0, 400, 50):
-        text += f"- id: {first}\n  u_normalized:\n" + listed(parts["along"][first : first + 50])
+        text += f"- id: {first}\n  u_normalized:\n" + listed(
+            parts["along"][first : first + 50]
+        )
         text += "  v_normalized:\n" + listed(parts["across"][first : first + 50])
     text += "probability_matrix:\n  description: how often\n    (% of all)\n  data:\n"
     for place, number in enumerate(parts["data"]):
@@ -300,20 +336,50 @@ def test_wind_shapes_are_read_from_their_lists(folder: Path) -> None:
     ("shapes", "levels", "message"),
     [
         ("", LEVELS, "altitudes must be 50 finite numbers"),
-        (shapes_text(altitudes=[1.0] * 49), LEVELS, "altitudes must be 50 finite numbers"),
-        (shapes_text(altitudes=[1.0] * 50), LEVELS, "heights and speeds must be above 0 and rise"),
-        (shapes_text(along=[float("nan")] * 400), LEVELS, "u_normalized must be 400 finite numbers"),
-        (shapes_text(along=[0.0] * 400, across=[0.0] * 400), LEVELS, "speeds must be above 0"),
-        (shapes_text(speeds=[1.0] * 51), LEVELS, "heights and speeds must be above 0 and rise"),
+        (
+            shapes_text(altitudes=[1.0] * 49),
+            LEVELS,
+            "altitudes must be 50 finite numbers",
+        ),
+        (
+            shapes_text(altitudes=[1.0] * 50),
+            LEVELS,
+            "heights and speeds must be above 0 and rise",
+        ),
+        (
+            shapes_text(along=[float("nan")] * 400),
+            LEVELS,
+            "u_normalized must be 400 finite numbers",
+        ),
+        (
+            shapes_text(along=[0.0] * 400, across=[0.0] * 400),
+            LEVELS,
+            "speeds must be above 0",
+        ),
+        (
+            shapes_text(speeds=[1.0] * 51),
+            LEVELS,
+            "heights and speeds must be above 0 and rise",
+        ),
         (shapes_text(data=[-1.0] * 4000), LEVELS, "shares 0 or more, not all 0"),
         (shapes_text(data=[0.0] * 4000), LEVELS, "shares 0 or more, not all 0"),
-        (shapes_text().replace("- 490.0", "- low"), LEVELS, "line 55: could not convert"),
+        (
+            shapes_text().replace("- 490.0", "- low"),
+            LEVELS,
+            "line 55: could not convert",
+        ),
         (shapes_text(), LEVELS.replace("250\n", ""), "24 rows, but 25"),
         (shapes_text(), LEVELS.replace("250", "high"), "line 26: could not convert"),
-        (shapes_text(), LEVELS.replace("250", "200"), "heights and speeds must be above 0 and rise"),
+        (
+            shapes_text(),
+            LEVELS.replace("250", "200"),
+            "heights and speeds must be above 0 and rise",
+        ),
     ],
 )
-def test_damaged_wind_shapes(folder: Path, shapes: str, levels: str, message: str) -> None:
+def test_damaged_wind_shapes(
+    folder: Path, shapes: str, levels: str, message: str
+) -> None:
     _, first, second = wind_files(folder, "", shapes, levels)
     with pytest.raises(InputError, match=message) as caught:
         datasets.load_wind_shapes()
@@ -377,7 +443,10 @@ def test_lidar_winds() -> None:
     require("wind-profiles")
     data = datasets.load_lidar_winds()
     assert data.speeds.shape == (2148, len(datasets.LIDAR_HEIGHTS))
-    assert (str(data.hours[0]), str(data.hours[-1])) == ("2020-01-01T00", "2020-03-31T23")
+    assert (str(data.hours[0]), str(data.hours[-1])) == (
+        "2020-01-01T00",
+        "2020-03-31T23",
+    )
     assert len(np.unique(data.hours)) == 2142
     means = data.speeds.mean(axis=0)
     assert (np.diff(means) > 0.0).all()

@@ -31,10 +31,14 @@ SHORT = ["--rounds", "10", "--delay", "0"]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def finished(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """One demo in a pipe, for several tests to look at."""
     here = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([*CALL, *SHORT], cwd=here, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*CALL, *SHORT], cwd=here, capture_output=True, text=True, check=True
+    )
     return here / "demo", done
 
 
@@ -43,7 +47,14 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
     assert len(re.findall(r"^round +\d+/10 ", done.stdout, re.MULTILINE)) == 2
-    for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 10 seeds"):
+    for word in (
+        "gp-ts",
+        "bi-ts",
+        "prior",
+        "fastest",
+        "shortest",
+        "10 trips, 10 seeds",
+    ):
         assert word in done.stdout
     assert "In its last 5 trips, on average over 10 seeds, gp-ts" in done.stdout
     words = " ".join(done.stdout.split())
@@ -67,7 +78,9 @@ def test_quiet_prints_the_result_alone(
 ) -> None:
     _, loud = finished
     call = [*CALL, *SHORT, "-q"]
-    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        call, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     assert loud.stdout.endswith(done.stdout.lstrip("\n"))
     assert done.stdout.count("gp-ts") >= 2
@@ -81,7 +94,12 @@ def test_the_picture_is_whole_and_loads_nothing(
     text = (out / "learning.svg").read_text(encoding="utf-8")
     root = ElementTree.fromstring(text)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert not [name for each in root.iter() for name in each.attrib if name.endswith(("href", "src"))]
+    assert not [
+        name
+        for each in root.iter()
+        for name in each.attrib
+        if name.endswith(("href", "src"))
+    ]
     assert len(text) < 300_000
     assert not re.search(r"url\(|@import|<script|<foreignObject| on\w+=", text)
     assert set(re.findall(r"https?://[^\"' <]+", text)) <= {
@@ -116,15 +134,25 @@ def test_the_documented_picture_is_the_demos_own() -> None:
 
     def structure(text: str) -> tuple[Any, ...]:
         titles = re.findall(r'font-weight="600"[^>]*>([^<]+)<', text)
-        captions = [re.sub(r"[-\d.]+", "#", each) for each in re.findall(r">(round [^<]+)<", text)]
-        return titles, text.count("<animate "), captions, re.findall(r'viewBox="([^"]+)"', text)
+        captions = [
+            re.sub(r"[-\d.]+", "#", each)
+            for each in re.findall(r">(round [^<]+)<", text)
+        ]
+        return (
+            titles,
+            text.count("<animate "),
+            captions,
+            re.findall(r'viewBox="([^"]+)"', text),
+        )
 
     # Another BLAS may round differently and then choose another road; the drawing is the same.
     advice = "run `superarm demo` and copy demo/learning.svg to docs/demo.svg"
     assert structure(drawn) == structure(kept.read_text(encoding="utf-8")), advice
 
 
-def test_every_frame_but_the_last_shows_another_route(learned: tuple[City, list[Frame]]) -> None:
+def test_every_frame_but_the_last_shows_another_route(
+    learned: tuple[City, list[Frame]],
+) -> None:
     """Nothing stands still while trips repeat."""
     _, frames = learned
     chosen = picture._telling_frames(frames)
@@ -152,7 +180,16 @@ def test_a_second_demo_replaces_the_first(
     )
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
     summary = json.loads(done.stdout)
-    keys = ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "not_judged", "out"]
+    keys = [
+        "experiment",
+        "rounds",
+        "seeds",
+        "metrics",
+        "rows",
+        "claims",
+        "not_judged",
+        "out",
+    ]
     keys += ["trips", "conclusion"]
     assert list(summary) == keys
     assert [row["energy_wh"] for row in summary["trips"]] == sorted(
@@ -181,7 +218,9 @@ def test_only_demos_are_replaced(tmp_path: Path) -> None:
     assert sorted(out.rglob("*")) == before
     (out / "learning.svg").touch()
     spec = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    (out / "run.json").write_text(json.dumps({**spec, "experiment": "mine"}), encoding="utf-8")
+    (out / "run.json").write_text(
+        json.dumps({**spec, "experiment": "mine"}), encoding="utf-8"
+    )
     with pytest.raises(ConflictError):
         demo._make_room(out)
     (out / "run.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -224,7 +263,9 @@ def test_files_that_are_no_run(spec: str | None, tmp_path: Path) -> None:
 def test_conflict_exits_3(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "notes.txt").touch()
-    done = subprocess.run([*CALL, *SHORT, "--json"], cwd=tmp_path, capture_output=True, check=False)
+    done = subprocess.run(
+        [*CALL, *SHORT, "--json"], cwd=tmp_path, capture_output=True, check=False
+    )
     assert (done.returncode, done.stdout) == (3, b"")
     assert b"Traceback" not in done.stderr
 
@@ -246,23 +287,33 @@ def plain(text: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("width", "height"), [(20, 10), (40, 24), (58, 24), (60, 24), (80, 24), (120, 40), (300, 80)]
+    ("width", "height"),
+    [(20, 10), (40, 24), (58, 24), (60, 24), (80, 24), (120, 40), (300, 80)],
 )
 def test_the_live_display_fits(
-    width: int, height: int, learned: tuple[City, list[Frame]], monkeypatch: pytest.MonkeyPatch
+    width: int,
+    height: int,
+    learned: tuple[City, list[Frame]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     city, frames = learned
     stream = StringIO()
     console = Console(
-        file=stream, force_terminal=True, width=width, height=height, color_system="truecolor"
+        file=stream,
+        force_terminal=True,
+        width=width,
+        height=height,
+        color_system="truecolor",
     )
     console.print(Screen(city, 25, width, height).draw(frames[0]))
     lines = plain(stream.getvalue()).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) <= height
     text = "\n".join(lines)
-    assert text.count("◆") == 1 + (width >= 59)  # the goal, and the legend where there is room
+    assert text.count("◆") == 1 + (
+        width >= 59
+    )  # the goal, and the legend where there is room
     assert "trip 1 of 25" in text
     assert sum(0x2800 < ord(sign) < 0x2900 for sign in text) > 4 * height
     assert ("tried: once, often" in text) == (width >= 59)
@@ -282,7 +333,9 @@ def test_dots_follow_the_roads(learned: tuple[City, list[Frame]]) -> None:
     low, span = city.roads.points.min(axis=0), np.ptp(city.roads.points, axis=0)
     scale = (np.array([119, 119]) / span).min()
     for edge in range(0, len(city.roads), 97):
-        dots = canvas._dots[canvas._offsets[edge] : canvas._offsets[edge + 1]].astype(float)
+        dots = canvas._dots[canvas._offsets[edge] : canvas._offsets[edge + 1]].astype(
+            float
+        )
         course = (city.roads.course(edge) - low) * scale + (119 - span * scale) / 2.0
         course[:, 1] = 119 - course[:, 1]
         for point in course:
@@ -319,7 +372,11 @@ def outcome(times: int = 5, **energies: list[float]) -> Outcome:
     given = {"gp-ts": [100.0, 101.0], "bi-ts": [110.0, 112.0], "prior": [120.0, 122.0]}
     given |= {"fastest": [200.0, 204.0], **energies}
     rows = [
-        Row(policy=name, energy=np.array(values * times), regret=10.0 * np.array(values * times))
+        Row(
+            policy=name,
+            energy=np.array(values * times),
+            regret=10.0 * np.array(values * times),
+        )
         for name, values in given.items()
     ]
     return Outcome(rows=tuple(rows), latest=20, rounds=50, first_seed=0)
@@ -361,7 +418,11 @@ def test_savings_need_something_to_save_from() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
     "width",
-    [80, pytest.param(60, marks=pytest.mark.slow), pytest.param(120, marks=pytest.mark.slow)],
+    [
+        80,
+        pytest.param(60, marks=pytest.mark.slow),
+        pytest.param(120, marks=pytest.mark.slow),
+    ],
 )
 def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:
     code, output = in_terminal([*CALL, *SHORT], width, tmp_path)
@@ -378,7 +439,9 @@ def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 @pytest.mark.slow
-def test_a_terminal_without_colours_gets_plain_lines(variable: dict[str, str], tmp_path: Path) -> None:
+def test_a_terminal_without_colours_gets_plain_lines(
+    variable: dict[str, str], tmp_path: Path
+) -> None:
     code, output = in_terminal([*CALL, *SHORT], 80, tmp_path, variable)
     assert code == 0, output
     assert "◆" not in output
@@ -396,13 +459,25 @@ def in_terminal(
 
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    env: dict[str, Any] = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-    env["PYTHONIOENCODING"] = "utf-8"  # a terminal that has the signs, whatever the locale here
+    env: dict[str, Any] = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+    }
+    env["PYTHONIOENCODING"] = (
+        "utf-8"  # a terminal that has the signs, whatever the locale here
+    )
     for variable in ("COLUMNS", "LINES", "NO_COLOR", "CI"):
         env.pop(variable, None)
     env |= variables or {}
     process = subprocess.Popen(
-        command, cwd=cwd, env=env, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        close_fds=True,
     )
     os.close(theirs)
     parts = []

@@ -28,13 +28,27 @@ def make_run(
     still: bool = False,
 ) -> Run:
     """Three seeds of regret t^0.5 times the policy's place; none at all when ``still``."""
-    spec = {"experiment": "tests/two", "title": "A title " * 15, "rounds": rounds, "first_seed": 0}
-    write_spec(directory, spec | {"seeds": 3, "policies": list(policies), "settings": list(settings)})
+    spec = {
+        "experiment": "tests/two",
+        "title": "A title " * 15,
+        "rounds": rounds,
+        "first_seed": 0,
+    }
+    write_spec(
+        directory,
+        spec | {"seeds": 3, "policies": list(policies), "settings": list(settings)},
+    )
     steps = np.sqrt(np.arange(rounds + 1.0))
     for index in range(len(settings)):
         for place, policy in enumerate(policies):
             for seed in range(3):
-                regret = np.diff(steps) * (place + 1) * (seed + 1) * (index + 1) * (not still)
+                regret = (
+                    np.diff(steps)
+                    * (place + 1)
+                    * (seed + 1)
+                    * (index + 1)
+                    * (not still)
+                )
                 write_trace(
                     directory,
                     Trace(
@@ -50,7 +64,9 @@ def make_run(
 
 def drawn(run: Run, about: str, place: int = 0, **options: Any) -> Any:
     """One of the run's charts as a figure."""
-    return plotting.draw_picture(run_charts(run, **options)[about][place], run.title, [run.experiment])
+    return plotting.draw_picture(
+        run_charts(run, **options)[about][place], run.title, [run.experiment]
+    )
 
 
 def texts(figure: Any) -> list[str]:
@@ -82,17 +98,28 @@ def test_bands_are_standard_errors_or_deviations(tmp_path: Path) -> None:
     assert heights["stderr"] == pytest.approx(totals.std(ddof=1) / 3**0.5)
 
 
-def test_growth_labels_hold_the_slope_and_bounds_their_policys_colour(tmp_path: Path) -> None:
-    bound = Bound("theory", np.array([1.0, 2.0, 900.0]), np.array([0.0, 3.0, 300.0]), "")
-    figure = drawn(make_run(tmp_path), "growth", bounds=RegretBounds({"gp-ucb": bound}, {}))
-    assert any(label.startswith("igp-ucb") and "t⁰·⁵⁰" in label for label in texts(figure))
+def test_growth_labels_hold_the_slope_and_bounds_their_policys_colour(
+    tmp_path: Path,
+) -> None:
+    bound = Bound(
+        "theory", np.array([1.0, 2.0, 900.0]), np.array([0.0, 3.0, 300.0]), ""
+    )
+    figure = drawn(
+        make_run(tmp_path), "growth", bounds=RegretBounds({"gp-ucb": bound}, {})
+    )
+    assert any(
+        label.startswith("igp-ucb") and "t⁰·⁵⁰" in label for label in texts(figure)
+    )
     (line,) = (
         line
         for line in figure.axes[0].lines
-        if line.get_xdata()[-1] == 900.0 == bound.rounds[-1] and len(line.get_xdata()) == 2
+        if line.get_xdata()[-1] == 900.0 == bound.rounds[-1]
+        and len(line.get_xdata()) == 2
     )
     assert line.get_color() == PALETTE[1]
-    np.testing.assert_array_equal(line.get_ydata(), [3.0, 300.0])  # zero has no place on a log axis
+    np.testing.assert_array_equal(
+        line.get_ydata(), [3.0, 300.0]
+    )  # zero has no place on a log axis
 
 
 def test_seconds_have_units(tmp_path: Path) -> None:
@@ -115,7 +142,9 @@ def test_labels_do_not_overlap(tmp_path: Path) -> None:
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert len(boxes) == 10
-    assert not [1 for i, box in enumerate(boxes) for other in boxes[:i] if box.overlaps(other)]
+    assert not [
+        1 for i, box in enumerate(boxes) for other in boxes[:i] if box.overlaps(other)
+    ]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 40])
@@ -125,7 +154,9 @@ def test_runs_without_regret_or_with_few_rounds(tmp_path: Path, rounds: int) -> 
         figure = drawn(run, about)
         figure.canvas.draw()
         assert run.experiment in " ".join(texts(figure))
-    written = " ".join(texts(drawn(run, "seconds")))  # times are never zero: every policy has its line
+    written = " ".join(
+        texts(drawn(run, "seconds"))
+    )  # times are never zero: every policy has its line
     assert all(policy.replace("$", r"\$") in written for policy in run.policies)
 
 
@@ -138,7 +169,10 @@ def test_equal_figures_give_equal_bytes_and_leave_no_trace(tmp_path: Path) -> No
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
     assert b"<dc:date>" not in one[1].read_bytes()
     assert dict(matplotlib.rcParams) == before
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert (
+        "matplotlib.pyplot" not in sys.modules
+        or not sys.modules["matplotlib.pyplot"].get_fignums()
+    )
 
 
 def test_a_users_settings_do_not_change_figures(tmp_path: Path) -> None:
@@ -153,7 +187,9 @@ def test_without_matplotlib_the_pip_line_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path)
-    for name in [each for each in sys.modules if each.partition(".")[0] == "matplotlib"]:
+    for name in [
+        each for each in sys.modules if each.partition(".")[0] == "matplotlib"
+    ]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'matplotlib>="):
         drawn(run, "regret")
@@ -195,7 +231,9 @@ def test_an_axis_that_holds_no_round_number_is_drawn(tmp_path: Path) -> None:
 # --- lengths, ratios and times ---------------------------------------------------------------
 
 
-def write_run(directory: Path, totals: dict[str, Any], rounds: int, **extra: Any) -> None:
+def write_run(
+    directory: Path, totals: dict[str, Any], rounds: int, **extra: Any
+) -> None:
     """Two seeds, the second with twice the totals of the first; rewards are half of the regret."""
     spec = {"experiment": "tests/long", "rounds": rounds, "first_seed": 0, "seeds": 2}
     write_spec(directory, spec | {"policies": list(totals), "settings": [{}], **extra})
@@ -209,13 +247,18 @@ def write_run(directory: Path, totals: dict[str, Any], rounds: int, **extra: Any
 
 def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
     """A policy that was run again for T = 2 and 3 has the totals of those runs, the other its own."""
-    write_run(tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3])
+    write_run(
+        tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3]
+    )
     write_run(tmp_path / "horizons" / "2", {"known": [1, 5]}, 2)
     write_run(tmp_path / "horizons" / "3", {"known": [1, 2, 7]}, 3)
     (picture,) = run_charts(Run.load(tmp_path))["horizons"]
     found = {series.label: series for series in picture.panels[0].series}
     assert list(found) == ["long  12", "known  18"]
-    for label, expected in (("long  12", [3.0, 6.0, 12.0]), ("known  18", [7.5, 10.5, 18.0])):
+    for label, expected in (
+        ("long  12", [3.0, 6.0, 12.0]),
+        ("known  18", [7.5, 10.5, 18.0]),
+    ):
         np.testing.assert_array_equal(found[label].x, [2, 3, 4])
         np.testing.assert_allclose(found[label].y, expected)
     assert picture.caption.startswith(
@@ -244,7 +287,9 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
     assert [picture.name for picture in pictures] == ["share", "plain", "rate"]
     best, mine = pictures[2].panels[0].series
     assert (best.label, mine.label) == ("best  2", "mine  1")
-    np.testing.assert_allclose(mine.y, [0.75, 3.0 * 0.75 / 2.0, 4.0 * 0.75 / 3.0])  # of 1 and 2 times
+    np.testing.assert_allclose(
+        mine.y, [0.75, 3.0 * 0.75 / 2.0, 4.0 * 0.75 / 3.0]
+    )  # of 1 and 2 times
     assert pictures[2].panels[0].y_label == "rate"
     assert pictures[2].panels[0].y_range()[0] == 0.0  # unlike ratios
     for picture in pictures[:2]:
@@ -254,8 +299,12 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
         assert picture.panels[0].y_label.endswith(", relative to best")
 
 
-@pytest.mark.parametrize(("power", "told"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")])
-def test_labels_tell_how_time_grows_where_it_does(power: float, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("power", "told"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
+)
+def test_labels_tell_how_time_grows_where_it_does(
+    power: float, told: str, tmp_path: Path
+) -> None:
     """Times ∝ t^p over the last half; in the first half they are ten times as long."""
     write_spec(
         tmp_path,
@@ -263,9 +312,13 @@ def test_labels_tell_how_time_grows_where_it_does(power: float, told: str, tmp_p
         | {"policies": ["mine"], "settings": [{}]},
     )
     rounds = np.arange(1, 101)
-    seconds = (1e-4 * rounds**power * np.where(rounds < 50, 10.0, 1.0)).astype(np.float32)
+    seconds = (1e-4 * rounds**power * np.where(rounds < 50, 10.0, 1.0)).astype(
+        np.float32
+    )
     where: dict[str, Any] = {"policy": "mine", "setting_index": 0, "seed": 0}
-    write_trace(tmp_path, Trace(series={"regret": np.ones(100)}, seconds=seconds, **where))
+    write_trace(
+        tmp_path, Trace(series={"regret": np.ones(100)}, seconds=seconds, **where)
+    )
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     assert picture is not None
     label = picture.panels[0].series[0].label

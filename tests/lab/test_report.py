@@ -70,30 +70,44 @@ def make_run(
     **extra: Any,
 ) -> Run:
     """A run whose k-th policy has regret t^(0.4 + k/10)."""
-    spec = {"experiment": "tests/one", "title": "A test", "rounds": rounds, "first_seed": 0}
-    spec |= {"seeds": seeds, "policies": list(policies), "settings": list(settings), "version": "0.1.0"}
+    spec = {
+        "experiment": "tests/one",
+        "title": "A test",
+        "rounds": rounds,
+        "first_seed": 0,
+    }
+    spec |= {
+        "seeds": seeds,
+        "policies": list(policies),
+        "settings": list(settings),
+        "version": "0.1.0",
+    }
     write_spec(directory, spec | extra)
     rng = np.random.default_rng(7)
     steps = np.arange(1, rounds + 1)
     for index in range(len(settings)):
         for place, policy in enumerate(policies):
             for seed in range(seeds):
-                total = (index + 1.0) * steps ** (0.4 + place / 10) * rng.uniform(0.9, 1.1)
+                total = (
+                    (index + 1.0) * steps ** (0.4 + place / 10) * rng.uniform(0.9, 1.1)
+                )
                 trace = Trace(
                     policy=policy,
                     setting_index=index,
                     seed=seed,
                     series={"regret": np.diff(total, prepend=0.0)},
-                    seconds=rng.uniform(1e-5, 2e-5, rounds).astype(np.float32) if seconds else None,
+                    seconds=rng.uniform(1e-5, 2e-5, rounds).astype(np.float32)
+                    if seconds
+                    else None,
                 )
                 write_trace(directory, trace)
     return Run.load(directory)
 
 
 def written(run: Run, directory: Path, **options: Any) -> str:
-    return reports.write_report(run, CLAIMS, directory / "report.html", **options).path.read_text(
-        "utf-8"
-    )
+    return reports.write_report(
+        run, CLAIMS, directory / "report.html", **options
+    ).path.read_text("utf-8")
 
 
 def test_contents_and_accessibility(tmp_path: Path) -> None:
@@ -109,7 +123,10 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
     assert ("html", {"lang": "en"}) in checker.tags
     charts = [attributes for tag, attributes in checker.tags if tag == "svg"]
     assert len(charts) == 3
-    assert all(chart["role"] == "img" and len(chart["aria-label"] or "") > 20 for chart in charts)
+    assert all(
+        chart["role"] == "img" and len(chart["aria-label"] or "") > 20
+        for chart in charts
+    )
     for wanted in (
         *(
             "A test",
@@ -119,7 +136,13 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
             "3 seeds cannot rank policies",
             "✓ holds",
         ),
-        *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
+        *(
+            "✗ does not hold",
+            "{&quot;seconds&quot;: 3.5}",
+            "delta",
+            "1 % of the range",
+            "0.1.0",
+        ),
         *(
             "matern",
             "What was settled",
@@ -135,7 +158,13 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
 def test_nothing_is_loaded_and_no_script_runs(tmp_path: Path) -> None:
     text = written(make_run(tmp_path), tmp_path)
     checker = Checker(text)
-    assert not {tag for tag, _ in checker.tags} & {"script", "link", "iframe", "img", "object"}
+    assert not {tag for tag, _ in checker.tags} & {
+        "script",
+        "link",
+        "iframe",
+        "img",
+        "object",
+    }
     assert "default-src 'none'" in text
     assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert "url(" not in text
@@ -159,13 +188,23 @@ def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
     for path in (report.path, index):
         tags = Checker(path.read_text("utf-8")).tags
         assert "script" not in {tag for tag, _ in tags}
-        assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+        assert not [
+            name
+            for _, attributes in tags
+            for name in attributes
+            if name.startswith("on")
+        ]
 
 
 def test_sweeps_and_many_settings(tmp_path: Path) -> None:
-    settings = tuple({"k": k, "kernel": name} for name in ("se", "matern") for k in (1, 2, 5))
+    settings = tuple(
+        {"k": k, "kernel": name} for name in ("se", "matern") for k in (1, 2, 5)
+    )
     run = make_run(tmp_path, settings=settings)
-    assert [panel.fixed for panel in sweeps(run)] == [{"kernel": "se"}, {"kernel": "matern"}]
+    assert [panel.fixed for panel in sweeps(run)] == [
+        {"kernel": "se"},
+        {"kernel": "matern"},
+    ]
     by_kernel = sweeps(run, "kernel")  # texts, in the order of the settings
     assert [panel.values for panel in by_kernel] == [["se", "matern"]] * 3
     assert [panel.fixed for panel in by_kernel] == [{"k": 1}, {"k": 2}, {"k": 5}]
@@ -180,13 +219,20 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
 
 def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", settled=[{"data": "a city, synthetic data"}])
-    report = reports.write_report(run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25))
+    report = reports.write_report(
+        run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25)
+    )
     index = reports.write_index([report], tmp_path / "index.html")
     for path in (report.path, index):
         text = path.read_text("utf-8")
         assert '<p class="banner">Synthetic data: a city.</p>' in text
-        assert "Smaller than the full experiment: 60 of 1,000 rounds, 3 of 25 seeds." in text
-    full = reports.write_report(make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3))
+        assert (
+            "Smaller than the full experiment: 60 of 1,000 rounds, 3 of 25 seeds."
+            in text
+        )
+    full = reports.write_report(
+        make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3)
+    )
     text = full.path.read_text("utf-8")
     assert "Reduced" not in text
     assert 'class="banner"' not in text
@@ -196,10 +242,13 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
 def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
     totals = {"a": (9.0, 11.0), "b": (10.0, 10.2), "c": (50.0, 51.0)}
     _write_totals(tmp_path, {policy: values * 2 for policy, values in totals.items()})
-    claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
+    claims = [
+        {"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}
+    ]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
     assert (
-        report.headline == "Lowest mean regret, not separated by 4 seeds: a, 10.0 ± 0.6; b, 10.1 ± 0.1."
+        report.headline
+        == "Lowest mean regret, not separated by 4 seeds: a, 10.0 ± 0.6; b, 10.1 ± 0.1."
     )
     text = report.path.read_text("utf-8")
     assert "? undecided" in text
@@ -212,7 +261,10 @@ def _write_totals(directory: Path, totals: dict[str, tuple[float, ...]]) -> None
     for policy, values in totals.items():
         for seed, total in enumerate(values):
             series = {"regret": np.full(60, total / 60)}
-            write_trace(directory, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+            write_trace(
+                directory,
+                Trace(policy=policy, setting_index=0, seed=seed, series=series),
+            )
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
@@ -235,7 +287,9 @@ def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_man
         (9, "Lowest mean regret, not separated by 5 seeds: a"),
     ):
         out = tmp_path / str(rivals)
-        _write_totals(out, {"a": best, **{f"b-{number}": leads for number in range(rivals)}})
+        _write_totals(
+            out, {"a": best, **{f"b-{number}": leads for number in range(rivals)}}
+        )
         report = reports.write_report(Run.load(out), [], out / "r.html")
         assert report.headline.startswith(headline)
 
@@ -243,7 +297,9 @@ def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_man
 def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
-        settings=tuple({"xi": xi, "igp-ucb.delta": 0.1, "depth": 1} for xi in (0.01, 0.1)),
+        settings=tuple(
+            {"xi": xi, "igp-ucb.delta": 0.1, "depth": 1} for xi in (0.01, 0.1)
+        ),
         parameters={
             "problem": {"name": "landscape", "k": 3},
             "policies": {
@@ -259,7 +315,9 @@ def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> N
     for key, values in (("xi", "0.01, 0.1"), ("igp-ucb.delta", "0.1"), ("depth", "1")):
         assert f'<tr><th scope="row">{key}</th><td>{values}</td></tr>' in text
     assert '<tr><th scope="row">k</th><td>3</td></tr>' in text
-    assert "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
+    assert (
+        "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
+    )
 
 
 @pytest.mark.parametrize("name", ["drifting-function", "of somebody's own"])
@@ -270,8 +328,14 @@ def test_a_policy_keeps_an_option_that_is_called_like_a_swept_key_of_the_problem
         tmp_path,
         settings=({"epsilon": 0.01}, {"epsilon": 0.03}),
         parameters={
-            "problem": {"name": name, **({} if name == "drifting-function" else {"epsilon": 0.1})},
-            "policies": {"igp-ucb": {}, "gp-ucb": {"policy": "tv-gp-ucb", "epsilon": 0.0}},
+            "problem": {
+                "name": name,
+                **({} if name == "drifting-function" else {"epsilon": 0.1}),
+            },
+            "policies": {
+                "igp-ucb": {},
+                "gp-ucb": {"policy": "tv-gp-ucb", "epsilon": 0.0},
+            },
         },
     )
     text = written(run, tmp_path)
@@ -286,11 +350,17 @@ def test_every_policy_has_a_bound_or_a_reason(tmp_path: Path) -> None:
     first, *others = run.policies
     bound = Bound("A bound", rounds, rounds - 1.0, "assumes <much>")
     missing = {policy: f"no bound because of {policy}" for policy in others}
-    text = written(run, tmp_path, bounds=RegretBounds({first: bound}, missing, "Taken for granted."))
+    text = written(
+        run,
+        tmp_path,
+        bounds=RegretBounds({first: bound}, missing, "Taken for granted."),
+    )
     assert text.count(">A bound</text>") == 1  # in the chart of the first setting alone
     assert text.count('<td class="number">59</td><td>assumes &lt;much&gt;.</td>') == 1
     for policy in others:
-        assert f'<td class="number">–</td><td>no bound because of {policy}.</td>' in text
+        assert (
+            f'<td class="number">–</td><td>no bound because of {policy}.</td>' in text
+        )
     assert "Bounds from theory, for k = 1" in text
     assert "Taken for granted." in text
     bare = written(run, tmp_path, bounds=RegretBounds({}, {first: "no", **missing}))
@@ -307,15 +377,21 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     assert f">igp-ucb  {readable_seconds(mean)}" in text
     assert f'<td class="number">{readable_seconds(mean)}</td>' in text
     single = make_run(tmp_path / "one", rounds=1)
-    assert single.seconds_per_round("gp-ucb") == pytest.approx(single.seconds("gp-ucb").mean())
+    assert single.seconds_per_round("gp-ucb") == pytest.approx(
+        single.seconds("gp-ucb").mean()
+    )
 
 
 @pytest.mark.parametrize(("power", "told"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
-def test_time_labels_tell_of_growth_alone(power: float, told: str, tmp_path: Path) -> None:
+def test_time_labels_tell_of_growth_alone(
+    power: float, told: str, tmp_path: Path
+) -> None:
     make_run(tmp_path, ("mine",), rounds=100, seeds=1)
     seconds = (1e-5 * np.arange(1.0, 101.0) ** power).astype(np.float32)
     series = {"regret": np.ones(100)}
-    trace = Trace(policy="mine", setting_index=0, seed=0, series=series, seconds=seconds)
+    trace = Trace(
+        policy="mine", setting_index=0, seed=0, series=series, seconds=seconds
+    )
     write_trace(tmp_path, trace)
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     mean = readable_seconds(float(seconds[1:].mean(dtype=float)))
@@ -336,9 +412,15 @@ def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
 
 
 def test_index_links_reports_and_joins_claims(tmp_path: Path) -> None:
-    first = reports.write_report(make_run(tmp_path / "a b"), CLAIMS, tmp_path / "a b" / "report.html")
-    second = reports.write_report(make_run(tmp_path / "c"), [], tmp_path / "c" / "report.html")
-    text = reports.write_index([first, second], tmp_path / "index.html").read_text("utf-8")
+    first = reports.write_report(
+        make_run(tmp_path / "a b"), CLAIMS, tmp_path / "a b" / "report.html"
+    )
+    second = reports.write_report(
+        make_run(tmp_path / "c"), [], tmp_path / "c" / "report.html"
+    )
+    text = reports.write_index([first, second], tmp_path / "index.html").read_text(
+        "utf-8"
+    )
     links = {attributes["href"] for tag, attributes in Checker(text).tags if tag == "a"}
     assert links == {"a%20b/report.html", "c/report.html"}
     assert "2 experiments; 2 claims: 1 holds, 1 does not hold" in text
@@ -352,7 +434,9 @@ def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_size_run_gives_a_small_page(tmp_path: Path) -> None:
-    run = make_run(tmp_path, tuple(f"policy-{i}" for i in range(7)), rounds=30_000, seeds=25)
+    run = make_run(
+        tmp_path, tuple(f"policy-{i}" for i in range(7)), rounds=30_000, seeds=25
+    )
     text = written(run, tmp_path)
     assert len(text) < 300_000
 
@@ -378,9 +462,9 @@ def test_charts_with_nothing_to_draw() -> None:
 
 
 def test_numbers_for_reading() -> None:
-    assert [significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, -1.6371e9, float("nan"))] == [
-        *("0", "−12,300", "100", "10⁻⁹", "−1.64·10⁹", "–")
-    ]
+    assert [
+        significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, -1.6371e9, float("nan"))
+    ] == [*("0", "−12,300", "100", "10⁻⁹", "−1.64·10⁹", "–")]
     assert [readable_seconds(x) for x in (2.5, 0.0031, 4.2e-5, 3e-8)] == [
         *("2.5 s", "3.1 ms", "42 µs", "30 ns")
     ]
@@ -404,7 +488,10 @@ def test_colours_are_stable_and_distinct() -> None:
     many = [f"p{i}" for i in range(24)]
     assert len(set(policy_styles(many).values())) == 24
     assert len(policy_styles([*many, "one more"])) == 25
-    alone, together = policy_styles(["gp-ts"]), policy_styles(["mine", "gp-ucb", "gp-ts", "igp-ucb"])
+    alone, together = (
+        policy_styles(["gp-ts"]),
+        policy_styles(["mine", "gp-ucb", "gp-ts", "igp-ucb"]),
+    )
     assert alone["gp-ts"] == together["gp-ts"]
 
 
@@ -424,8 +511,20 @@ def test_thinning_keeps_both_ends() -> None:
 
 def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
     rows = [
-        {"policy": "igp-ucb", "metric": "<ratio>", "setting": {}, "mean": 0.5, "stderr": 0.01},
-        {"policy": "nobody", "metric": "<ratio>", "setting": {}, "mean": 0.7, "stderr": 0.01},
+        {
+            "policy": "igp-ucb",
+            "metric": "<ratio>",
+            "setting": {},
+            "mean": 0.5,
+            "stderr": 0.01,
+        },
+        {
+            "policy": "nobody",
+            "metric": "<ratio>",
+            "setting": {},
+            "mean": 0.7,
+            "stderr": 0.01,
+        },
         {
             "policy": "gp-ucb",
             "metric": "over_nothing",
@@ -436,7 +535,10 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
     ]
     text = written(make_run(tmp_path), tmp_path, further=rows)
     assert '&lt;ratio&gt;</th><th scope="col" class="number">over nothing</th>' in text
-    assert 'igp-ucb</th><td class="number">0.500 ± 0.010</td><td class="number">–</td>' in text
+    assert (
+        'igp-ucb</th><td class="number">0.500 ± 0.010</td><td class="number">–</td>'
+        in text
+    )
     assert '<td class="number">–</td><td>horizon = 9</td>' in text
     assert "nobody" not in text
     assert "Further results" not in written(make_run(tmp_path / "b"), tmp_path)

@@ -18,7 +18,9 @@ from superarm.core.errors import InputError
 from superarm.movement import Coupling, PointMetric, Tree, TreeCoupling, frt_tree
 
 EPS = float(np.finfo(np.float64).eps)
-compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+compiled = pytest.mark.skipif(
+    find_spec("numba") is None, reason="numba is not installed"
+)
 BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
 seeds = st.integers(0, 2**32 - 1)
 
@@ -39,7 +41,9 @@ def any_tree(n: int, seed: int) -> Tree:
         if size == 1:
             leaves.append(vertex)
             continue
-        cuts = source.choice(np.arange(1, size), size=source.integers(1, size), replace=False)
+        cuts = source.choice(
+            np.arange(1, size), size=source.integers(1, size), replace=False
+        )
         for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
             parent.append(vertex)
             weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
@@ -49,16 +53,22 @@ def any_tree(n: int, seed: int) -> Tree:
 
 def trees(most: int) -> st.SearchStrategy[Tree]:
     sizes = st.integers(1, most)
-    return st.one_of(st.builds(drawn_tree, sizes, seeds), st.builds(any_tree, sizes, seeds))
+    return st.one_of(
+        st.builds(drawn_tree, sizes, seeds), st.builds(any_tree, sizes, seeds)
+    )
 
 
 def two_distributions(n: int, seed: int) -> tuple[Floats, Floats]:
     """Smooth ones, ones with many zeros, certain ones, and equal ones."""
     source, found = rng(seed), []
     for kind in source.integers(0, 4, size=2):
-        shares = source.dirichlet(np.full(n, 0.2 + kind)) * (source.random(n) < 0.3 + 0.3 * kind)
+        shares = source.dirichlet(np.full(n, 0.2 + kind)) * (
+            source.random(n) < 0.3 + 0.3 * kind
+        )
         shares[source.integers(n)] += 0.1
-        found.append(np.eye(n)[source.integers(n)] if kind == 3 else shares / shares.sum())
+        found.append(
+            np.eye(n)[source.integers(n)] if kind == 3 else shares / shares.sum()
+        )
     return (found[0], found[0].copy()) if seed % 7 == 0 else (found[0], found[1])
 
 
@@ -86,11 +96,15 @@ def test_couplings_have_their_marginals_and_the_least_cost(
     np.testing.assert_allclose(joint.sum(axis=0), after, rtol=0.0, atol=allowed)
     assert (plan.mass > 0.0).all()
     assert len(plan.mass) <= 2 * n, "at most n that stay, and n that move"
-    assert len({*zip(plan.source.tolist(), plan.target.tolist(), strict=True)}) == len(plan.mass)
+    assert len({*zip(plan.source.tolist(), plan.target.tolist(), strict=True)}) == len(
+        plan.mass
+    )
     np.testing.assert_array_equal(np.diag(joint), np.minimum(before, after))
     least = tree.distance(before, after)  # eq. 21
     scale = float(tree.distances.max())
-    assert plan.cost(tree.distances) == pytest.approx(least, rel=0.0, abs=allowed * scale)
+    assert plan.cost(tree.distances) == pytest.approx(
+        least, rel=0.0, abs=allowed * scale
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -102,16 +116,23 @@ def test_no_coupling_costs_less(backend: Backend, tree: Tree, seed: int) -> None
     before, after = two_distributions(n, seed)
     plan = TreeCoupling(tree, backend=backend).between(before, after)
     rows, columns = np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))
-    marginals = {"A_eq": np.vstack([rows, columns]), "b_eq": np.concatenate([before, after])}
+    marginals = {
+        "A_eq": np.vstack([rows, columns]),
+        "b_eq": np.concatenate([before, after]),
+    }
     cheapest = linprog(tree.distances.ravel(), **marginals, method="highs").fun
     scale = float(tree.distances.max())
-    assert plan.cost(tree.distances) == pytest.approx(cheapest, rel=0.0, abs=1e-6 * scale)
+    assert plan.cost(tree.distances) == pytest.approx(
+        cheapest, rel=0.0, abs=1e-6 * scale
+    )
 
 
 @compiled
 @given(tree=trees(30), seed=seeds)
 def test_compiled_couplings_have_the_same_bits(tree: Tree, seed: int) -> None:
-    plain, fast = (TreeCoupling(tree, backend=backend) for backend in ("numpy", "numba"))
+    plain, fast = (
+        TreeCoupling(tree, backend=backend) for backend in ("numpy", "numba")
+    )
     given_ = two_distributions(len(tree), seed)
     for one, other in zip(plain.between(*given_), fast.between(*given_), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -127,12 +148,18 @@ def test_the_cost_is_that_of_any_table() -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 0)
-    coupling, (before, after) = TreeCoupling(tree, backend=backend), two_distributions(9, 1)
+    coupling, (before, after) = (
+        TreeCoupling(tree, backend=backend),
+        two_distributions(9, 1),
+    )
     kept, plan = (before.copy(), after.copy()), coupling.between(before, after)
     np.testing.assert_array_equal(before, kept[0])
     np.testing.assert_array_equal(after, kept[1])
     before.flags.writeable = after.flags.writeable = False
-    for given_ in ((before, after), (np.repeat(before, 2)[::2], np.repeat(after, 3)[::3])):
+    for given_ in (
+        (before, after),
+        (np.repeat(before, 2)[::2], np.repeat(after, 3)[::3]),
+    ):
         for one, other in zip(coupling.between(*given_), plan, strict=True):
             np.testing.assert_array_equal(one, other)
 
@@ -151,7 +178,11 @@ def test_rows_are_probabilities_given_an_action(tree: Tree, seed: int) -> None:
         assert len(set(targets.tolist())) == len(targets)
         assert (probabilities > 0.0).all()
         assert probabilities.sum() == pytest.approx(1.0, abs=4 * n * EPS)
-        slow = joint[action] / joint[action].sum() if joint[action].any() else joint.sum(axis=0)
+        slow = (
+            joint[action] / joint[action].sum()
+            if joint[action].any()
+            else joint.sum(axis=0)
+        )
         dense = np.zeros(n)
         dense[targets] = probabilities
         np.testing.assert_allclose(dense, slow, rtol=1e-12, atol=8 * n * EPS)
@@ -202,7 +233,9 @@ def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
     row, source, count = plan.row(6), rng(0), 20_000
     drawn = [coupling.lead(plan, 6, source) for _ in range(count)]
     told = dict(drawn)
-    assert told == pytest.approx(dict(zip(row.targets.tolist(), row.probabilities, strict=True)))
+    assert told == pytest.approx(
+        dict(zip(row.targets.tolist(), row.probabilities, strict=True))
+    )
     assert told == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
     actions = np.array([action for action, _ in drawn])
     allowed = np.sqrt(np.log(2 * 4 / 1e-9) / (2 * count))
@@ -226,13 +259,26 @@ class Fixed(np.random.Generator):
 
 @pytest.mark.parametrize(
     ("number", "action"),
-    [(0.0, 3), (0.24, 3), (0.25, 1), (0.49, 1), (0.5, 8), (0.999, 8), (1.0 - 2**-53, 8)],
+    [
+        (0.0, 3),
+        (0.24, 3),
+        (0.25, 1),
+        (0.49, 1),
+        (0.5, 8),
+        (0.999, 8),
+        (1.0 - 2**-53, 8),
+    ],
 )
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_each_action_has_its_piece_of_the_line(backend: Backend, number: float, action: int) -> None:
+def test_each_action_has_its_piece_of_the_line(
+    backend: Backend, number: float, action: int
+) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([3, 1, 8], [0.125, 0.125, 0.25])
-    assert coupling.lead(plan, 6, Fixed(number)) == (action, {3: 0.25, 1: 0.25, 8: 0.5}[action])
+    assert coupling.lead(plan, 6, Fixed(number)) == (
+        action,
+        {3: 0.25, 1: 0.25, 8: 0.5}[action],
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -241,25 +287,35 @@ def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> Non
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of(list(range(count)), [0.1] * count)
     action, probability = coupling.lead(plan, 6, Fixed(1.0 - 2**-53))
-    assert action >= count - 2, "the last; or, where the sum is a hair above 1, that before it"
+    assert action >= count - 2, (
+        "the last; or, where the sum is a hair above 1, that before it"
+    )
     assert probability == pytest.approx(1.0 / count)
 
 
 @compiled
 @given(tree=trees(20), seed=seeds)
-def test_compiled_draws_are_the_same_from_the_same_numbers(tree: Tree, seed: int) -> None:
+def test_compiled_draws_are_the_same_from_the_same_numbers(
+    tree: Tree, seed: int
+) -> None:
     """Also of an action without mass: what is drawn does not depend on whether numba is installed."""
     n, given_ = len(tree), two_distributions(len(tree), seed)
     drawn = []
     for backend in ("numpy", "numba"):
         coupling, source = TreeCoupling(tree, backend=backend), rng(seed)
         plan = coupling.between(*given_)
-        drawn.append([coupling.lead(plan, action, source) for action in (*range(-1, n), -1)])
-        assert source.random() == rng(seed).random(n + 3)[-1], "one number for each draw"
+        drawn.append(
+            [coupling.lead(plan, action, source) for action in (*range(-1, n), -1)]
+        )
+        assert source.random() == rng(seed).random(n + 3)[-1], (
+            "one number for each draw"
+        )
     assert drawn[0] == drawn[1]
     for action, (found, probability) in zip((*range(-1, n), -1), drawn[0], strict=True):
         targets, probabilities = plan.row(action)
-        assert probability == pytest.approx(probabilities[targets == found][0], rel=1e-12)
+        assert probability == pytest.approx(
+            probabilities[targets == found][0], rel=1e-12
+        )
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -292,4 +348,7 @@ def test_senseless_settings_are_refused() -> None:
 def test_one_action_stays(backend: Backend) -> None:
     plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
     assert plan.cost(np.zeros((1, 1))) == 0.0
-    assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (0, 1.0)
+    assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (
+        0,
+        1.0,
+    )

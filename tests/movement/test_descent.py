@@ -20,7 +20,9 @@ from superarm.core.errors import InfeasibleError, InputError, UnknownArmError
 from superarm.movement import PointMetric, Tree, TreeDescent, frt_tree
 
 EPS = float(np.finfo(np.float64).eps)
-compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+compiled = pytest.mark.skipif(
+    find_spec("numba") is None, reason="numba is not installed"
+)
 BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(2, 12)
@@ -42,7 +44,9 @@ def any_tree(n: int, seed: int) -> Tree:
         if size == 1:
             leaves.append(vertex)
             continue
-        cuts = source.choice(np.arange(1, size), size=source.integers(1, size), replace=False)
+        cuts = source.choice(
+            np.arange(1, size), size=source.integers(1, size), replace=False
+        )
         for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
             parent.append(vertex)
             weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
@@ -50,7 +54,9 @@ def any_tree(n: int, seed: int) -> Tree:
     return Tree(parent=parent, weight=weight, leaf=source.permutation(leaves))  # type: ignore[arg-type]
 
 
-trees = st.one_of(st.builds(drawn_tree, sizes, seeds), st.builds(any_tree, sizes, seeds))
+trees = st.one_of(
+    st.builds(drawn_tree, sizes, seeds), st.builds(any_tree, sizes, seeds)
+)
 
 
 def families(tree: Tree) -> Iterator[tuple[int, Ints]]:
@@ -65,7 +71,9 @@ def some_q(tree: Tree, seed: int) -> Floats:
     """Conditional probabilities, of which some are 0."""
     source, q = rng(seed), np.ones(len(tree.parent))
     for _, children in families(tree):
-        shares = source.exponential(size=len(children)) * (source.random(len(children)) < 0.7)
+        shares = source.exponential(size=len(children)) * (
+            source.random(len(children)) < 0.7
+        )
         shares[source.integers(len(children))] += 0.1
         q[children] = shares / shares.sum()
     return q
@@ -74,14 +82,21 @@ def some_q(tree: Tree, seed: int) -> Floats:
 class Part:
     """What eq. 25 says of the children of one vertex, and the problem of eq. 10 that they pose."""
 
-    def __init__(self, tree: Tree, children: Ints, kappa: float, q: Floats, costs: Floats) -> None:
+    def __init__(
+        self, tree: Tree, children: Ints, kappa: float, q: Floats, costs: Floats
+    ) -> None:
         leaves = [_leaves(tree, int(child)) for child in children]
         theta = np.array(leaves) / sum(leaves)
         eta = 1.0 + np.log(1.0 / theta)
         self.delta = theta / eta
         self.rate = kappa * eta / tree.weight[children]
-        lowest = costs[children].min()  # a constant changes no optimum, but may swallow digits
-        self.q, self.costs = q[children], costs[children] - (lowest if np.isfinite(lowest) else 0.0)
+        lowest = costs[
+            children
+        ].min()  # a constant changes no optimum, but may swallow digits
+        self.q, self.costs = (
+            q[children],
+            costs[children] - (lowest if np.isfinite(lowest) else 0.0),
+        )
 
     def objective(self, p: Floats) -> float:
         """D(p‖q) + ⟨p, c⟩, with the divergence as it is written below eq. 26."""
@@ -101,7 +116,9 @@ def _leaves(tree: Tree, vertex: int) -> int:
     return sum(_leaves(tree, int(child)) for child in children) if len(children) else 1
 
 
-def parts(descent: TreeDescent, q: Floats, costs: Floats, after: Floats) -> Iterator[tuple[Part, Ints]]:
+def parts(
+    descent: TreeDescent, q: Floats, costs: Floats, after: Floats
+) -> Iterator[tuple[Part, Ints]]:
     """The problem at each vertex, where a child costs what its own children do on average after it."""
     tree = descent.tree
     c = np.zeros(len(q))
@@ -109,7 +126,9 @@ def parts(descent: TreeDescent, q: Floats, costs: Floats, after: Floats) -> Iter
     for vertex, children in families(tree):
         yield Part(tree, children, descent.kappa, q, c), children
         with np.errstate(invalid="ignore"):
-            c[vertex] = np.nansum(after[children] * c[children])  # what is gone may cost ∞
+            c[vertex] = np.nansum(
+                after[children] * c[children]
+            )  # what is gone may cost ∞
 
 
 def slow_step(descent: TreeDescent, q: Floats, costs: Floats) -> Floats:
@@ -119,8 +138,12 @@ def slow_step(descent: TreeDescent, q: Floats, costs: Floats) -> Floats:
         if np.isinf(part.costs).all():
             after[children] = part.q
             continue
-        full = np.min(part.costs + np.log((1.0 + part.delta) / (part.q + part.delta)) / part.rate)
-        low = np.min(part.costs + np.log(part.delta / (part.q + part.delta)) / part.rate)
+        full = np.min(
+            part.costs + np.log((1.0 + part.delta) / (part.q + part.delta)) / part.rate
+        )
+        low = np.min(
+            part.costs + np.log(part.delta / (part.q + part.delta)) / part.rate
+        )
         for _ in range(200):
             b = 0.5 * (low + full)
             if np.maximum(part.unclipped(b), 0.0).sum() < 1.0:
@@ -140,7 +163,9 @@ def assert_probabilities(tree: Tree, q: Floats) -> None:
         assert q[children].sum() == pytest.approx(1.0, abs=2 * len(children) * EPS)
 
 
-def largest_fault(descent: TreeDescent, q: Floats, costs: Floats, after: Floats) -> float:
+def largest_fault(
+    descent: TreeDescent, q: Floats, costs: Floats, after: Floats
+) -> float:
     """By how much the conditions of an optimum (eq. 27) are missed, as a share of what they compare.
 
     Where there is mass, c + ln((q′ + δ)/(q + δ))/rate is the same number b; elsewhere it is at least b.
@@ -161,20 +186,33 @@ def largest_fault(descent: TreeDescent, q: Floats, costs: Floats, after: Floats)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@given(tree=trees, seed=seeds, kappa=st.sampled_from([1.0, 3.0]), size=st.sampled_from([0.1, 1.0, 9.0]))
-def test_a_step_is_optimal(backend: Backend, tree: Tree, seed: int, kappa: float, size: float) -> None:
+@given(
+    tree=trees,
+    seed=seeds,
+    kappa=st.sampled_from([1.0, 3.0]),
+    size=st.sampled_from([0.1, 1.0, 9.0]),
+)
+def test_a_step_is_optimal(
+    backend: Backend, tree: Tree, seed: int, kappa: float, size: float
+) -> None:
     descent, q = TreeDescent(tree, kappa=kappa, backend=backend), some_q(tree, seed)
     costs = size * rng(seed).normal(size=len(tree))
     after = descent.step(q, costs)
     assert_probabilities(tree, after)
     assert largest_fault(descent, q, costs, after) < 1e-12
-    np.testing.assert_allclose(after, slow_step(descent, q, costs), rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        after, slow_step(descent, q, costs), rtol=0.0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@given(tree=st.one_of(st.builds(drawn_tree, st.integers(2, 7), seeds), trees), seed=seeds)
+@given(
+    tree=st.one_of(st.builds(drawn_tree, st.integers(2, 7), seeds), trees), seed=seeds
+)
 @settings(max_examples=30)
-def test_a_general_solver_finds_nothing_better(backend: Backend, tree: Tree, seed: int) -> None:
+def test_a_general_solver_finds_nothing_better(
+    backend: Backend, tree: Tree, seed: int
+) -> None:
     """Eq. 10. D is strongly convex: what is ‖x‖ from its optimum is worse by m‖x‖²/2 or more."""
     descent, q = TreeDescent(tree, backend=backend), some_q(tree, seed)
     costs = rng(seed).normal(size=len(tree)) * tree.weight.max()
@@ -195,13 +233,17 @@ def test_a_general_solver_finds_nothing_better(backend: Backend, tree: Tree, see
         assert distance < 1e-4
         worse = (part.objective(other) - part.objective(after[children])) / unit
         strength = float(np.min(1.0 / (part.rate * (1.0 + part.delta)))) / unit
-        assert worse >= 0.5 * strength * distance**2 - 1e-13 * (1.0 + abs(part.objective(other)) / unit)
+        assert worse >= 0.5 * strength * distance**2 - 1e-13 * (
+            1.0 + abs(part.objective(other)) / unit
+        )
 
 
 def projected_gradient(part: Part) -> Floats:
     """Appendix D.1: α ≥ 0 follows its gradient, and b sees to it that the sum is 1."""
     alpha, total = np.zeros_like(part.q), 1.0 + part.delta.sum()
-    step = 1.0 / (part.rate.max() * total)  # p has no steeper slope, as (q + δ) exp(…) ≤ total
+    step = 1.0 / (
+        part.rate.max() * total
+    )  # p has no steeper slope, as (q + δ) exp(…) ≤ total
     for _ in range(20_000):
         heights = part.costs - alpha - np.log(part.q + part.delta) / part.rate
         b = brentq(
@@ -221,7 +263,9 @@ def projected_gradient(part: Part) -> Floats:
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [drawn_tree, any_tree])
-def test_a_step_is_what_projected_gradients_lead_to(backend: Backend, make: Any) -> None:
+def test_a_step_is_what_projected_gradients_lead_to(
+    backend: Backend, make: Any
+) -> None:
     emptied = 0
     for seed in range(4):
         tree = make(6, seed)
@@ -229,16 +273,24 @@ def test_a_step_is_what_projected_gradients_lead_to(backend: Backend, make: Any)
         costs = 1.5 * tree.weight.max() * rng(seed).random(len(tree))
         after = descent.step(q, costs)
         for part, children in parts(descent, q, costs, after):
-            np.testing.assert_allclose(after[children], projected_gradient(part), atol=1e-9)
+            np.testing.assert_allclose(
+                after[children], projected_gradient(part), atol=1e-9
+            )
             emptied += int((after[children] == 0.0).sum())
     assert emptied > 0, "of no child was α above 0"
 
 
 @compiled
-@given(tree=trees, seed=seeds, kappa=st.sampled_from([1.0, 10.0]), blocked=st.booleans())
-def test_compiled_steps_equal_plain_ones(tree: Tree, seed: int, kappa: float, blocked: bool) -> None:
+@given(
+    tree=trees, seed=seeds, kappa=st.sampled_from([1.0, 10.0]), blocked=st.booleans()
+)
+def test_compiled_steps_equal_plain_ones(
+    tree: Tree, seed: int, kappa: float, blocked: bool
+) -> None:
     source = rng(seed)
-    plain, fast = (TreeDescent(tree, kappa=kappa, backend=b) for b in ("numpy", "numba"))
+    plain, fast = (
+        TreeDescent(tree, kappa=kappa, backend=b) for b in ("numpy", "numba")
+    )
     q = some_q(tree, seed)
     for _ in range(10):
         costs = source.exponential(size=len(tree)) * 10.0 ** source.integers(-3, 4)
@@ -250,7 +302,9 @@ def test_compiled_steps_equal_plain_ones(tree: Tree, seed: int, kappa: float, bl
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-12)
         masses = plain.distribution(one), fast.distribution(other)
         # A product over the levels of factors of at most 1: their errors add up.
-        np.testing.assert_allclose(*masses, rtol=0.0, atol=1e-12 * max(1, len(tree.levels)))
+        np.testing.assert_allclose(
+            *masses, rtol=0.0, atol=1e-12 * max(1, len(tree.levels))
+        )
         if available is not None:  # exactly 0, by a margin that no rounding takes
             assert not any(mass[~available].any() for mass in masses)
         q = one
@@ -261,14 +315,22 @@ def test_compiled_steps_equal_plain_ones(tree: Tree, seed: int, kappa: float, bl
 @settings(max_examples=50)
 def test_a_constant_changes_nothing(backend: Backend, tree: Tree, seed: int) -> None:
     descent, q = TreeDescent(tree, backend=backend), some_q(tree, seed)
-    costs = rng(seed).integers(0, 1024, size=len(tree)) / 1024.0  # so that sums are exact
+    costs = (
+        rng(seed).integers(0, 1024, size=len(tree)) / 1024.0
+    )  # so that sums are exact
     after = descent.step(q, costs)
-    fastest = float((np.diff(np.sort(costs)).max(initial=0.0) + 1.0) * descent._rate.max())
+    fastest = float(
+        (np.diff(np.sort(costs)).max(initial=0.0) + 1.0) * descent._rate.max()
+    )
     for constant in (-1024.0, 1.0, 2.0**20):
         # At inner vertices, costs of this size are off by half a rounding per level.
         allowed = 1e-13 + 4 * len(tree.levels) * abs(constant) * EPS * fastest
-        np.testing.assert_allclose(descent.step(q, costs + constant), after, rtol=0.0, atol=allowed)
-    np.testing.assert_allclose(descent.step(q, np.full(len(tree), 3.0)), q, rtol=0.0, atol=1e-14)
+        np.testing.assert_allclose(
+            descent.step(q, costs + constant), after, rtol=0.0, atol=allowed
+        )
+    np.testing.assert_allclose(
+        descent.step(q, np.full(len(tree), 3.0)), q, rtol=0.0, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -276,10 +338,14 @@ def test_kappa_multiplies_costs(backend: Backend) -> None:
     for seed in range(10):
         tree, costs = drawn_tree(9, seed), 0.05 * rng(seed).normal(size=9)
         q = some_q(tree, seed)
-        plain, eager = (TreeDescent(tree, kappa=kappa, backend=backend) for kappa in (1.0, 4.0))
+        plain, eager = (
+            TreeDescent(tree, kappa=kappa, backend=backend) for kappa in (1.0, 4.0)
+        )
         # 4 is a power of two: nothing is rounded otherwise.
         np.testing.assert_array_equal(eager.step(q, costs), plain.step(q, 4.0 * costs))
-        paid = [each.distribution(each.step(q, costs)) @ costs for each in (plain, eager)]
+        paid = [
+            each.distribution(each.step(q, costs)) @ costs for each in (plain, eager)
+        ]
         assert paid[1] < paid[0] < plain.distribution(q) @ costs
 
 
@@ -287,7 +353,10 @@ def test_kappa_multiplies_costs(backend: Backend) -> None:
 def test_units_change_nothing(backend: Backend) -> None:
     """Distances and costs in another unit: a power of two, so that the bits are the same."""
     tree, costs = drawn_tree(9, 0), rng(0).normal(size=9)
-    q, after = some_q(tree, 0), TreeDescent(tree, backend=backend).step(some_q(tree, 0), costs)
+    q, after = (
+        some_q(tree, 0),
+        TreeDescent(tree, backend=backend).step(some_q(tree, 0), costs),
+    )
     for unit in (2.0**-300, 2.0**-30, 2.0**30, 2.0**300):
         other = Tree(parent=tree.parent, weight=unit * tree.weight, leaf=tree.leaf)
         moved = TreeDescent(other, backend=backend).step(q, unit * costs)
@@ -297,7 +366,11 @@ def test_units_change_nothing(backend: Backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 1)
-    descent, q, costs = TreeDescent(tree, backend=backend), some_q(tree, 1), rng(1).normal(size=9)
+    descent, q, costs = (
+        TreeDescent(tree, backend=backend),
+        some_q(tree, 1),
+        rng(1).normal(size=9),
+    )
     kept, after = (q.copy(), costs.copy()), descent.step(q, costs)
     np.testing.assert_array_equal(q, kept[0])
     np.testing.assert_array_equal(costs, kept[1])
@@ -319,7 +392,11 @@ SIZES = [1e-100, 1e-30, 1e-9, 1e-3, 1e3, 1e6, 1e9, 1e16, 1e30, 1e99]
 def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> None:
     for seed, make in ((0, drawn_tree), (1, any_tree), (2, drawn_tree)):
         tree = make(12, seed)
-        descent, q, source = TreeDescent(tree, backend=backend), some_q(tree, seed), rng(seed)
+        descent, q, source = (
+            TreeDescent(tree, backend=backend),
+            some_q(tree, seed),
+            rng(seed),
+        )
         for _ in range(5):
             costs = size * source.normal(size=12)
             after = descent.step(q, costs)
@@ -327,25 +404,35 @@ def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> 
             assert largest_fault(descent, q, costs, after) < 1e-12
             slow = slow_step(descent, q, costs)
             np.testing.assert_allclose(after, slow, rtol=0.0, atol=1e-12)
-            assert descent.distribution(after).sum() == pytest.approx(1.0, abs=100 * EPS)
+            assert descent.distribution(after).sum() == pytest.approx(
+                1.0, abs=100 * EPS
+            )
             q = after
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_very_large_costs_leave_the_cheapest_action_and_tiny_ones_leave_all(backend: Backend) -> None:
+def test_very_large_costs_leave_the_cheapest_action_and_tiny_ones_leave_all(
+    backend: Backend,
+) -> None:
     for seed in range(5):
         tree, costs = drawn_tree(12, seed), rng(seed).normal(size=12)
         descent, q = TreeDescent(tree, backend=backend), some_q(tree, seed)
         cheapest = np.eye(12)[costs.argmin()]
         for size in (1e9, 1e50, 1e99):
-            np.testing.assert_array_equal(descent.distribution(descent.step(q, size * costs)), cheapest)
+            np.testing.assert_array_equal(
+                descent.distribution(descent.step(q, size * costs)), cheapest
+            )
         for size in (1e-20, 1e-50, 1e-100):
-            np.testing.assert_allclose(descent.step(q, size * costs), q, rtol=0.0, atol=20 * EPS)
+            np.testing.assert_allclose(
+                descent.step(q, size * costs), q, rtol=0.0, atol=20 * EPS
+            )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
-    between = PointMetric(points=np.array([[0.0], [1e-9], [3e-9], [1.0], [1e6], [1e6 + 1e-9]]))
+    between = PointMetric(
+        points=np.array([[0.0], [1e-9], [3e-9], [1.0], [1e6], [1e6 + 1e-9]])
+    )
     for seed in range(5):
         tree, source = frt_tree(between, rng(seed)), rng(seed)
         for kappa in (1.0, 1e6, 1e100):
@@ -379,7 +466,11 @@ def test_a_long_walk_keeps_probabilities(backend: Backend) -> None:
 def test_unavailable_actions_are_infinitely_dear(
     backend: Backend, tree: Tree, seed: int, size: float
 ) -> None:
-    descent, q, source = TreeDescent(tree, backend=backend), some_q(tree, seed), rng(seed)
+    descent, q, source = (
+        TreeDescent(tree, backend=backend),
+        some_q(tree, seed),
+        rng(seed),
+    )
     available = source.random(len(tree)) < 0.5
     available[source.integers(len(tree))] = True
     costs = size * source.normal(size=len(tree))
@@ -392,17 +483,26 @@ def test_unavailable_actions_are_infinitely_dear(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(
-    tree=trees, seed=seeds, size=st.sampled_from(SIZES), constant=st.sampled_from([0.0, -1.0, 1.0, 8.0])
+    tree=trees,
+    seed=seeds,
+    size=st.sampled_from(SIZES),
+    constant=st.sampled_from([0.0, -1.0, 1.0, 8.0]),
 )
 def test_the_mass_of_unavailable_actions_is_exactly_0(
     backend: Backend, tree: Tree, seed: int, size: float, constant: float
 ) -> None:
-    descent, q, source = TreeDescent(tree, backend=backend), some_q(tree, seed), rng(seed)
+    descent, q, source = (
+        TreeDescent(tree, backend=backend),
+        some_q(tree, seed),
+        rng(seed),
+    )
     for _ in range(5):
         available = source.random(len(tree)) < 0.5
         available[source.integers(len(tree))] = True
         # Few different costs: a difference of one rounding must not keep anything alive.
-        costs = size * (constant + source.integers(0, 3, size=len(tree)) * source.choice([EPS, 1.0]))
+        costs = size * (
+            constant + source.integers(0, 3, size=len(tree)) * source.choice([EPS, 1.0])
+        )
         q = descent.step(q, costs, available)
         assert_probabilities(tree, q)
         np.testing.assert_array_equal(descent.distribution(q)[~available], 0.0)
@@ -432,7 +532,13 @@ def test_mass_comes_back_to_what_is_available_again(backend: Backend) -> None:
 def test_senseless_masks_are_refused() -> None:
     descent = TreeDescent(drawn_tree(4, 0))
     q = descent.at(0)
-    for mask in ([True] * 3, [1, 0, 1, 1], np.ones((4, 1), dtype=bool), ["a"] * 4, True):
+    for mask in (
+        [True] * 3,
+        [1, 0, 1, 1],
+        np.ones((4, 1), dtype=bool),
+        ["a"] * 4,
+        True,
+    ):
         with pytest.raises(InputError, match="available"):
             descent.step(q, np.ones(4), mask)  # type: ignore[arg-type]
     with pytest.raises(InfeasibleError, match="no action is available"):
@@ -455,11 +561,15 @@ def line_up(tree: Tree, action: int) -> list[int]:
 def test_a_distribution_is_the_product_of_the_way_down(tree: Tree, seed: int) -> None:
     """[ramesh2022movement, eqs. 8 and 11]"""
     descent, q = TreeDescent(tree), some_q(tree, seed)
-    slow = [np.prod([q[v] for v in line_up(tree, action)]) for action in range(len(tree))]
+    slow = [
+        np.prod([q[v] for v in line_up(tree, action)]) for action in range(len(tree))
+    ]
     np.testing.assert_allclose(descent.distribution(q), slow, rtol=2 * len(tree) * EPS)
     z = tree.masses(descent.distribution(q))
     for vertex, children in families(tree):
-        np.testing.assert_allclose(z[children], z[vertex] * q[children], rtol=0.0, atol=50 * EPS)
+        np.testing.assert_allclose(
+            z[children], z[vertex] * q[children], rtol=0.0, atol=50 * EPS
+        )
 
 
 @given(tree=trees)
@@ -468,7 +578,9 @@ def test_being_somewhere_for_certain(tree: Tree) -> None:
     descent = TreeDescent(tree)
     for action in range(len(tree)):
         q, way = descent.at(action), line_up(tree, action)
-        np.testing.assert_array_equal(descent.distribution(q), np.eye(len(tree))[action])
+        np.testing.assert_array_equal(
+            descent.distribution(q), np.eye(len(tree))[action]
+        )
         for vertex, children in families(tree):
             if vertex == 0 or vertex in way:
                 np.testing.assert_array_equal(q[children], np.isin(children, way))
@@ -479,7 +591,9 @@ def test_being_somewhere_for_certain(tree: Tree) -> None:
 
 def test_weights_of_the_potential_are_those_of_the_paper() -> None:
     """[ramesh2022movement, eq. 25]: θ, η and δ of two children with 1 and 3 actions."""
-    tree = Tree(parent=[-1, 0, 0, 1, 1, 1], weight=[0, 2, 2, 1, 1, 1], leaf=[2, 3, 4, 5])  # type: ignore[arg-type]
+    tree = Tree(
+        parent=[-1, 0, 0, 1, 1, 1], weight=[0, 2, 2, 1, 1, 1], leaf=[2, 3, 4, 5]
+    )  # type: ignore[arg-type]
     descent = TreeDescent(tree, kappa=2.0)
     np.testing.assert_allclose(descent.theta[1:3], [0.75, 0.25])
     np.testing.assert_allclose(descent.theta[3:], 1 / 3)
@@ -489,7 +603,9 @@ def test_weights_of_the_potential_are_those_of_the_paper() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_one_action_stays_where_it_is(backend: Backend) -> None:
-    descent = TreeDescent(frt_tree(PointMetric(points=np.zeros((1, 1))), rng(0)), backend=backend)
+    descent = TreeDescent(
+        frt_tree(PointMetric(points=np.zeros((1, 1))), rng(0)), backend=backend
+    )
     q = descent.at(0)
     np.testing.assert_array_equal(q, [1.0])
     for costs in ([5.0], [-1e99]):
@@ -525,7 +641,9 @@ def test_senseless_settings_are_refused() -> None:
     with pytest.raises(InputError, match="tree"):
         TreeDescent(tree.distances)  # type: ignore[arg-type]
     descent = TreeDescent(tree)
-    with pytest.raises(UnknownArmError, match="action is 3; the tree has actions 0 to 2"):
+    with pytest.raises(
+        UnknownArmError, match="action is 3; the tree has actions 0 to 2"
+    ):
         descent.at(3)
     for action in (-1, 0.5, True, "0", None):
         with pytest.raises(InputError, match="action"):
@@ -545,7 +663,11 @@ def test_without_numba_plain_loops_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_probabilities_of_another_tree_are_refused() -> None:
     small, large = (
-        TreeDescent(frt_tree(PointMetric(points=np.arange(n)[:, None]), np.random.default_rng(0)))
+        TreeDescent(
+            frt_tree(
+                PointMetric(points=np.arange(n)[:, None]), np.random.default_rng(0)
+            )
+        )
         for n in (2, 9)
     )
     q = large.at(3)
@@ -553,4 +675,6 @@ def test_probabilities_of_another_tree_are_refused() -> None:
         for ask in (large.distribution, lambda q: large.step(q, np.zeros(9))):
             with pytest.raises(InputError, match="q"):
                 ask(wrong)
-    np.testing.assert_array_equal(large.step(q.tolist(), np.zeros(9)), large.step(q, np.zeros(9)))
+    np.testing.assert_array_equal(
+        large.step(q.tolist(), np.zeros(9)), large.step(q, np.zeros(9))
+    )

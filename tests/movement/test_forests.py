@@ -33,7 +33,9 @@ from superarm.movement import (
 )
 
 EPS = float(np.finfo(np.float64).eps)
-compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+compiled = pytest.mark.skipif(
+    find_spec("numba") is None, reason="numba is not installed"
+)
 BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
 seeds = st.integers(0, 2**32 - 1)
 
@@ -57,7 +59,9 @@ def same(one: Move, other: Move) -> bool:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_move_leaves_what_it_is_given(backend: Backend) -> None:
     metric = plane(7, 0)
-    forest = Forest(metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend)
+    forest = Forest(
+        metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend
+    )
     stand, costs = forest.begin(3, walk=1), rng(1).random(7)
     kept = (stand.q.copy(), costs.copy())
     first = forest.move(stand, costs, rng(2))
@@ -68,7 +72,9 @@ def test_a_move_leaves_what_it_is_given(backend: Backend) -> None:
     stand.q.flags.writeable = costs.flags.writeable = False
     assert same(first, forest.move(stand, costs, rng(2)))
     other = Forest(metric, forest.trees, backend=backend)
-    assert same(first, other.move(stand, costs, rng(2))), "nothing is remembered but in the stand"
+    assert same(first, other.move(stand, costs, rng(2))), (
+        "nothing is remembered but in the stand"
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -89,7 +95,9 @@ def test_a_move_is_a_step_a_coupling_and_a_draw(backend: Backend) -> None:
         np.testing.assert_array_equal(move.distribution, descent.distribution(q))
         assert move.distance == plan.cost(metric.distances)
         targets, probabilities = plan.row(stand.action)
-        at = np.searchsorted(np.cumsum(probabilities[:-1]), rng(turn).random(), side="right")
+        at = np.searchsorted(
+            np.cumsum(probabilities[:-1]), rng(turn).random(), side="right"
+        )
         assert move.stand.action == targets[at]
         assert move.probability == pytest.approx(probabilities[at], rel=1e-12)
         assert available[move.stand.action]
@@ -125,10 +133,15 @@ def test_stretch_is_a_mean_of_ratios() -> None:
     slow = []
     for tree in forest.trees:
         pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
-        slow.append(sum(tree.distances[i, j] / metric.distances[i, j] for i, j in pairs) / len(pairs))
+        slow.append(
+            sum(tree.distances[i, j] / metric.distances[i, j] for i, j in pairs)
+            / len(pairs)
+        )
     np.testing.assert_allclose(forest.stretch(), slow, rtol=1e-13)
     assert (forest.stretch() >= 1.0).all()
-    equal = Forest.grown(MatrixMetric(distances=1.0 - np.eye(4)), rng(0), trees=2, tau=3.0)
+    equal = Forest.grown(
+        MatrixMetric(distances=1.0 - np.eye(4)), rng(0), trees=2, tau=3.0
+    )
     np.testing.assert_allclose(equal.stretch(), 6.0, rtol=1e-13)
 
 
@@ -158,7 +171,9 @@ def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
             walked[len(moves) - 1] += metric.distances[before, stand.action]
     surprise = np.log(2 * 2 * rounds / 1e-9)
     largest = metric.distances.max()
-    for turn, move in enumerate(moves):  # distributions and distances are the same in every walk
+    for turn, move in enumerate(
+        moves
+    ):  # distributions and distances are the same in every walk
         expected = count * move.distribution
         np.testing.assert_array_equal(seen[turn, expected == 0.0], 0.0)
         few = expected < 25.0
@@ -198,14 +213,19 @@ def test_probabilities_are_those_of_the_draws(backend: Backend) -> None:
 
 @given(seed=seeds, n=st.integers(2, 8), kappa=st.sampled_from([1.0, 5.0]))
 @settings(max_examples=40)
-def test_no_walk_beats_the_optimum_and_trees_never_move_less(seed: int, n: int, kappa: float) -> None:
+def test_no_walk_beats_the_optimum_and_trees_never_move_less(
+    seed: int, n: int, kappa: float
+) -> None:
     metric, source = plane(n, seed), rng(seed)
     forest = Forest.grown(metric, source, trees=1, kappa=kappa)
     tree, stand, paid = forest.trees[0], forest.begin(0), 0.0
     here, table = np.eye(n)[0], source.exponential(size=(15, n))
     for costs in table:
         move = forest.move(stand, costs, source)
-        assert move.distance <= tree.distance(here, move.distribution) * (1.0 + 1e-9) + 1e-13
+        assert (
+            move.distance
+            <= tree.distance(here, move.distribution) * (1.0 + 1e-9) + 1e-13
+        )
         paid += float(costs @ move.distribution) + move.distance
         here, stand = move.distribution, move.stand
     assert paid >= offline_optimum(table, metric, start=0).total * (1.0 - 1e-9)
@@ -260,7 +280,9 @@ def test_senseless_walks_are_refused() -> None:
         forest.move(stand, [1.0, 2.0, 3.0], rng(0), [True, False])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rng"):
         forest.move(stand, [1.0, 2.0, 3.0], 7)  # type: ignore[arg-type]
-    with pytest.raises(UnknownArmError, match="action is 3; the tree has actions 0 to 2"):
+    with pytest.raises(
+        UnknownArmError, match="action is 3; the tree has actions 0 to 2"
+    ):
         forest.begin(3)
     for action in (-1, 1.5, True):
         with pytest.raises(InputError, match="action"):
@@ -273,7 +295,9 @@ def test_senseless_walks_are_refused() -> None:
 def test_senseless_forests_are_refused() -> None:
     metric = plane(3, 0)
     tree = frt_tree(metric, rng(0))
-    with pytest.raises(InputError, match="one or more trees over the metric's 3 actions"):
+    with pytest.raises(
+        InputError, match="one or more trees over the metric's 3 actions"
+    ):
         Forest(metric, [])
     with pytest.raises(InputError, match="over the metric's 4 actions"):
         Forest(plane(4, 0), [tree])
@@ -334,15 +358,25 @@ def test_the_optimum_is_the_best_of_all_ways(
 def test_of_equally_good_ways_one_is_given() -> None:
     metric = MatrixMetric(distances=1.0 - np.eye(3))
     way = offline_optimum(np.zeros((4, 3)), metric, start=2)
-    assert (way.actions.tolist(), way.total) == ([2, 2, 2, 2], 0.0), "nobody moves for nothing"
+    assert (way.actions.tolist(), way.total) == ([2, 2, 2, 2], 0.0), (
+        "nobody moves for nothing"
+    )
     tie = offline_optimum([[1.0, 0.0, 0.0]], metric, start=0)
     assert tie.total == 1.0
-    assert tie.actions.tolist() == offline_optimum([[1.0, 0.0, 0.0]], metric, start=0).actions.tolist()
+    assert (
+        tie.actions.tolist()
+        == offline_optimum([[1.0, 0.0, 0.0]], metric, start=0).actions.tolist()
+    )
 
 
 def test_no_rounds_cost_nothing() -> None:
     way = offline_optimum(np.zeros((0, 3)), plane(3, 0), start=1)
-    assert (len(way.actions), len(way.service), len(way.movement), way.total) == (0, 0, 0, 0.0)
+    assert (len(way.actions), len(way.service), len(way.movement), way.total) == (
+        0,
+        0,
+        0,
+        0.0,
+    )
 
 
 def test_senseless_requests_are_refused() -> None:
@@ -358,7 +392,9 @@ def test_senseless_requests_are_refused() -> None:
     for costs, error in wrong:
         with pytest.raises(error, match="costs"):
             offline_optimum(costs, metric, start=0)
-    with pytest.raises(UnknownArmError, match="start is 3; the metric has actions 0 to 2"):
+    with pytest.raises(
+        UnknownArmError, match="start is 3; the metric has actions 0 to 2"
+    ):
         offline_optimum([[1.0, 2.0, 3.0]], metric, start=3)
     for start in (-1, 0.0, True, None):
         with pytest.raises(InputError, match="start"):
@@ -373,4 +409,6 @@ def test_a_stand_is_plain_data() -> None:
     stand = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).stand
     copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))
     for seed in range(5):
-        assert same(*(forest.move(each, np.ones(5), rng(seed)) for each in (stand, copy)))
+        assert same(
+            *(forest.move(each, np.ones(5), rng(seed)) for each in (stand, copy))
+        )

@@ -70,16 +70,39 @@ def changed(**entries: float) -> Floats:
     [
         (changed(_12=-1.0, _21=-1.0), "from action 1 to 2 is -1, which is negative"),
         (changed(_31=-2.0), "from action 3 to 1 is -2, which is negative"),
-        (changed(_22=0.5), "from action 2 to 2 is 0.5, which is not 0, though it is the same action"),
-        (changed(_31=2.5), "from action 1 to 3 is 2, which is different on the way back, 2.5;"),
-        (changed(_03=3.0 * (1 + 3e-9)), "from action 0 to 3 is 3, which is different on the way back"),
-        (changed(_23=0.0, _32=0.0), "from action 2 to 3 is 0, which is 0, though they are different"),
-        (changed(_23=0.0), "from action 2 to 3 is 0, which is different on the way back"),
-        (changed(_02=2.5, _20=2.5), "from action 0 to 2 is 2.5, which is longer than a detour"),
-        (changed(_13=9.0, _31=9.0), "from action 1 to 3 is 9, which is longer than a detour"),
+        (
+            changed(_22=0.5),
+            "from action 2 to 2 is 0.5, which is not 0, though it is the same action",
+        ),
+        (
+            changed(_31=2.5),
+            "from action 1 to 3 is 2, which is different on the way back, 2.5;",
+        ),
+        (
+            changed(_03=3.0 * (1 + 3e-9)),
+            "from action 0 to 3 is 3, which is different on the way back",
+        ),
+        (
+            changed(_23=0.0, _32=0.0),
+            "from action 2 to 3 is 0, which is 0, though they are different",
+        ),
+        (
+            changed(_23=0.0),
+            "from action 2 to 3 is 0, which is different on the way back",
+        ),
+        (
+            changed(_02=2.5, _20=2.5),
+            "from action 0 to 2 is 2.5, which is longer than a detour",
+        ),
+        (
+            changed(_13=9.0, _31=9.0),
+            "from action 1 to 3 is 9, which is longer than a detour",
+        ),
     ],
 )
-def test_what_is_no_metric_is_refused_by_the_actions_at_fault(table: Floats, told: str) -> None:
+def test_what_is_no_metric_is_refused_by_the_actions_at_fault(
+    table: Floats, told: str
+) -> None:
     with pytest.raises(InputError, match=told):
         MatrixMetric(distances=table)
     with pytest.raises(InputError, match=told):
@@ -97,8 +120,12 @@ def test_what_is_not_finite_is_refused_by_its_place(value: float) -> None:
         shortest_path_metric([[0.0, value], [0.0, 0.0]])
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (0, 0), (1, 0), (0, 3), (4,), (2, 2, 2)])
-def test_tables_that_are_not_square_or_are_empty_are_refused(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(2, 3), (3, 2), (0, 0), (1, 0), (0, 3), (4,), (2, 2, 2)]
+)
+def test_tables_that_are_not_square_or_are_empty_are_refused(
+    shape: tuple[int, ...],
+) -> None:
     with pytest.raises(ShapeError):
         MatrixMetric(distances=np.zeros(shape))
 
@@ -125,7 +152,9 @@ def test_masked_tables_are_refused() -> None:
             make()
 
 
-@pytest.mark.parametrize("wrong", ["abc", [["a", "b"], ["c", "d"]], [[1.0, 2.0], [3.0]], None])
+@pytest.mark.parametrize(
+    "wrong", ["abc", [["a", "b"], ["c", "d"]], [[1.0, 2.0], [3.0]], None]
+)
 def test_what_holds_no_numbers_is_refused(wrong: Any) -> None:
     for make in (
         lambda: MatrixMetric(distances=wrong),
@@ -148,7 +177,9 @@ def test_distances_are_refused_that_cannot_be_worked_with(size: float) -> None:
 
 def test_points_in_one_place_are_refused_by_name() -> None:
     for distance in ("euclidean", "manhattan", "chebyshev"):
-        with pytest.raises(InputError, match=r"from action 1 to 3 is 0, .* make them one"):
+        with pytest.raises(
+            InputError, match=r"from action 1 to 3 is 0, .* make them one"
+        ):
             PointMetric(points=[[0, 0], [1, 2], [3, 3], [1, 2]], distance=distance)  # type: ignore[arg-type]
 
 
@@ -163,12 +194,16 @@ def test_senseless_words_and_scales_are_refused() -> None:
 @pytest.mark.parametrize("unit", [1e-90, 1e-12, 1e-9, 1.0, 1e90])
 def test_what_is_refused_does_not_depend_on_the_unit(unit: float) -> None:
     """Of a dense table, scipy takes what is below 1e-8 for no link at all."""
-    np.testing.assert_array_equal(MatrixMetric(distances=unit * line(4)).distances, unit * line(4))
+    np.testing.assert_array_equal(
+        MatrixMetric(distances=unit * line(4)).distances, unit * line(4)
+    )
     with pytest.raises(InputError, match=r"from action 0 to 2 .* longer than a detour"):
         MatrixMetric(distances=unit * changed(_02=2.001, _20=2.001))
     with pytest.raises(InputError, match=r"from action 0 to 1 .* way back"):
         MatrixMetric(distances=unit * changed(_10=1.001))
-    mended = MatrixMetric(distances=unit * changed(_02=9.0, _20=7.0), repair=True).distances
+    mended = MatrixMetric(
+        distances=unit * changed(_02=9.0, _20=7.0), repair=True
+    ).distances
     np.testing.assert_allclose(mended, unit * line(4), rtol=1e-12)
 
 
@@ -182,7 +217,9 @@ def test_small_distances_are_checked_beside_large_ones() -> None:
         wrong[place, other] = 1e-4
         if told == "longer than a detour":
             wrong[other, place] = 1e-4
-        with pytest.raises(InputError, match=f"from action {place} to {other} .* {told}"):
+        with pytest.raises(
+            InputError, match=f"from action {place} to {other} .* {told}"
+        ):
             MatrixMetric(distances=wrong)
 
 
@@ -214,13 +251,17 @@ def test_repair_gives_the_largest_metric_below_the_means(table: Floats) -> None:
     np.testing.assert_allclose(repaired, shortest(means), rtol=ROUNDING)
     np.testing.assert_array_equal(MatrixMetric(distances=repaired).distances, repaired)
     again = MatrixMetric(distances=repaired, repair=True).distances
-    np.testing.assert_array_equal(again, repaired, err_msg="what is a metric was repaired")
+    np.testing.assert_array_equal(
+        again, repaired, err_msg="what is a metric was repaired"
+    )
 
 
 def test_repair_takes_means_and_detours() -> None:
     table = [[0.0, 1.0, 9.0], [3.0, 0.0, 4.0], [9.0, 4.0, 0.0]]
     repaired = MatrixMetric(distances=table, repair=True).distances  # type: ignore[arg-type]
-    np.testing.assert_array_equal(repaired, [[0.0, 2.0, 6.0], [2.0, 0.0, 4.0], [6.0, 4.0, 0.0]])
+    np.testing.assert_array_equal(
+        repaired, [[0.0, 2.0, 6.0], [2.0, 0.0, 4.0], [6.0, 4.0, 0.0]]
+    )
 
 
 def test_repair_mends_no_other_fault() -> None:
@@ -267,9 +308,15 @@ def test_one_action_is_a_metric() -> None:
 # --- points, things and graphs -------------------------------------------------------------------
 
 SLOW = {
-    "euclidean": lambda one, other: sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5,
-    "manhattan": lambda one, other: sum(abs(a - b) for a, b in zip(one, other, strict=True)),
-    "chebyshev": lambda one, other: max(abs(a - b) for a, b in zip(one, other, strict=True)),
+    "euclidean": lambda one, other: (
+        sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5
+    ),
+    "manhattan": lambda one, other: sum(
+        abs(a - b) for a, b in zip(one, other, strict=True)
+    ),
+    "chebyshev": lambda one, other: max(
+        abs(a - b) for a, b in zip(one, other, strict=True)
+    ),
 }
 
 
@@ -300,12 +347,20 @@ def test_things_of_any_kind_have_distances() -> None:
     np.testing.assert_array_equal(metric_between(iter(words), edits).distances, table)
 
 
-@given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 8), unit=st.sampled_from([1e-12, 1.0, 1e12]))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(2, 8),
+    unit=st.sampled_from([1e-12, 1.0, 1e12]),
+)
 @settings(max_examples=60)
 def test_shortest_paths_equal_a_slow_loop(seed: int, n: int, unit: float) -> None:
     source = rng(seed)
-    links = np.where(source.random((n, n)) < 0.3, source.uniform(1.0, 9.0, size=(n, n)), 0.0)
-    links[np.arange(n - 1), np.arange(1, n)] = source.uniform(1.0, 9.0, size=n - 1)  # one way through
+    links = np.where(
+        source.random((n, n)) < 0.3, source.uniform(1.0, 9.0, size=(n, n)), 0.0
+    )
+    links[np.arange(n - 1), np.arange(1, n)] = source.uniform(
+        1.0, 9.0, size=n - 1
+    )  # one way through
     links = unit * links[np.ix_(*[source.permutation(n)] * 2)]
     both = np.where(links > 0.0, links, np.inf)
     both = np.minimum(both, both.T)
@@ -319,22 +374,35 @@ def test_shortest_paths_equal_a_slow_loop(seed: int, n: int, unit: float) -> Non
 def test_graphs_in_two_pieces_are_refused_by_name() -> None:
     links = np.zeros((5, 5))
     links[0, 1] = links[3, 2] = links[4, 3] = 1.0
-    with pytest.raises(InputError, match=r"from action 0 to 2 is inf, .* no way leads there"):
+    with pytest.raises(
+        InputError, match=r"from action 0 to 2 is inf, .* no way leads there"
+    ):
         shortest_path_metric(links)
     links[1, 4] = 2.0
     assert shortest_path_metric(links).distances[0, 2] == 5.0
 
 
 def test_senseless_links_are_refused() -> None:
-    nowhere = csr_array((np.array([0.0, 1.0]), (np.array([0, 1]), np.array([1, 2]))), shape=(3, 3))
-    for links in (-line(3), np.ones((2, 3)), [1.0, 2.0], csr_array(np.ones((2, 3))), nowhere):
+    nowhere = csr_array(
+        (np.array([0.0, 1.0]), (np.array([0, 1]), np.array([1, 2]))), shape=(3, 3)
+    )
+    for links in (
+        -line(3),
+        np.ones((2, 3)),
+        [1.0, 2.0],
+        csr_array(np.ones((2, 3))),
+        nowhere,
+    ):
         with pytest.raises(InputError, match="links"):
             shortest_path_metric(links)
 
 
 def test_a_bad_link_is_named() -> None:
     links = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    for length, told in ((-1.0, "link from 1 to 2 is -1"), (np.nan, "link from 1 to 2 is nan")):
+    for length, told in (
+        (-1.0, "link from 1 to 2 is -1"),
+        (np.nan, "link from 1 to 2 is nan"),
+    ):
         links[1, 2] = length
         with pytest.raises(InputError, match=told):
             shortest_path_metric(csr_array(links))
@@ -344,7 +412,9 @@ def test_a_bad_link_is_named() -> None:
 
 @pytest.mark.parametrize("distance", [1e-200, 1e200])
 def test_a_distance_out_of_range_is_named(distance: float) -> None:
-    with pytest.raises(InputError, match=r"from action 0 to 2 is 1e[-+]200; .* choose units"):
+    with pytest.raises(
+        InputError, match=r"from action 0 to 2 is 1e[-+]200; .* choose units"
+    ):
         MatrixMetric(distances=changed(_02=distance, _20=distance), repair=True)
 
 
@@ -363,7 +433,10 @@ def test_points_too_far_apart_are_named() -> None:
     "metric",
     [
         MatrixMetric(distances=line(3)),
-        MatrixMetric(distances=rng(2).uniform(0.1, 1.0, size=(12, 12)) * (1 - np.eye(12)), repair=True),
+        MatrixMetric(
+            distances=rng(2).uniform(0.1, 1.0, size=(12, 12)) * (1 - np.eye(12)),
+            repair=True,
+        ),
         PointMetric(points=rng(3).normal(size=(5, 2)), scale=0.3, distance="manhattan"),
         PointMetric(points=np.arange(3.0)[:, None]),
     ],
@@ -385,4 +458,6 @@ def test_metrics_have_specs(metric: ActionMetric) -> None:
 def test_specs_of_metrics_are_checked() -> None:
     assert registry.names("metric") == ["matrix", "points"]
     with pytest.raises(InputError, match="longer than a detour"):
-        registry.build("metric", {"name": "matrix", "distances": changed(_03=4.0, _30=4.0)})
+        registry.build(
+            "metric", {"name": "matrix", "distances": changed(_03=4.0, _30=4.0)}
+        )

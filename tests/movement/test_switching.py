@@ -57,13 +57,19 @@ class TestSwitchByWeight(SwitchingCostContract):
 
 
 def test_distances_are_euclidean_and_to_the_nearest() -> None:
-    np.testing.assert_allclose(Distance(scale=2.0).costs(after([0])), [0.0, 10.0, 6.0, 2.0])
+    np.testing.assert_allclose(
+        Distance(scale=2.0).costs(after([0])), [0.0, 10.0, 6.0, 2.0]
+    )
     np.testing.assert_allclose(Distance().costs(after([0, 1])), [0.0, 0.0, 3.0, 1.0])
-    np.testing.assert_allclose(Distance(columns=(1,)).costs(after([2])), [0.0, 4.0, 0.0, 1.0])
+    np.testing.assert_allclose(
+        Distance(columns=(1,)).costs(after([2])), [0.0, 4.0, 0.0, 1.0]
+    )
 
 
 def test_switching_costs_what_it_says() -> None:
-    np.testing.assert_array_equal(Switch(cost=0.5).costs(after([2, 0])), [0.0, 0.5, 0.0, 0.5])
+    np.testing.assert_array_equal(
+        Switch(cost=0.5).costs(after([2, 0])), [0.0, 0.5, 0.0, 0.5]
+    )
     weighed = Switch(cost=0.5, weights=[1.0, 4.0, 2.0, 0.0])
     np.testing.assert_array_equal(weighed.costs(after((0,))), [0.0, 2.0, 1.0, 0.0])
     np.testing.assert_array_equal(weighed.costs(after(())), [0.5, 2.0, 1.0, 0.0])
@@ -79,7 +85,10 @@ def test_which_metric_switching_is() -> None:
     """Over all sets of four arms: what is entered, half of what differs, and no cheap detours."""
     weights = np.array([1.0, 4.0, 2.0, 0.5])
     sets = [set(each) for size in range(5) for each in combinations(range(4), size)]
-    for switch, w in ((Switch(cost=3.0), np.ones(4)), (Switch(cost=3.0, weights=weights), weights)):
+    for switch, w in (
+        (Switch(cost=3.0), np.ones(4)),
+        (Switch(cost=3.0, weights=weights), weights),
+    ):
 
         def weight(arms: set[int], w: Floats = w) -> float:
             return 3.0 * float(w[list(arms)].sum())
@@ -88,9 +97,14 @@ def test_which_metric_switching_is() -> None:
         for i, one in enumerate(sets):
             for j, other in enumerate(sets):
                 assert cost[i][j] == weight(other - one)
-                half, more = 0.5 * weight(one ^ other), 0.5 * (weight(other) - weight(one))
+                half, more = (
+                    0.5 * weight(one ^ other),
+                    0.5 * (weight(other) - weight(one)),
+                )
                 assert cost[i][j] == half + more, "so that a sum over rounds telescopes"
-                assert all(cost[i][j] <= cost[i][k] + cost[k][j] for k in range(len(sets)))
+                assert all(
+                    cost[i][j] <= cost[i][k] + cost[k][j] for k in range(len(sets))
+                )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +176,11 @@ def test_a_policy_minds_what_it_costs_to_move() -> None:
 
 
 def chosen(
-    oracle: Oracle, values: Floats, structure: object, before: Iterable[int], switch: Switch
+    oracle: Oracle,
+    values: Floats,
+    structure: object,
+    before: Iterable[int],
+    switch: Switch,
 ) -> Decision:
     """What is chosen where the desirabilities are ``values``."""
     n = len(values)
@@ -178,7 +196,11 @@ def chosen(
 
 
 def check_best(
-    oracle: Oracle, values: Floats, structure: object, feasible: list[tuple[int, ...]], seed: int
+    oracle: Oracle,
+    values: Floats,
+    structure: object,
+    feasible: list[tuple[int, ...]],
+    seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
     before = feasible[rng.integers(len(feasible))]
@@ -213,11 +235,15 @@ def test_routes(seed: int) -> None:
     rng, n = np.random.default_rng(seed + 1), 6
     turns = (rng.random((n, n)) < 0.5) & ~np.eye(n, dtype=bool)
     turns[0, 1] = turns[1, n - 1] = True  # there is a route
-    inner = (way for size in range(n - 1) for way in permutations(range(1, n - 1), size))
+    inner = (
+        way for size in range(n - 1) for way in permutations(range(1, n - 1), size)
+    )
     routes = [(0, *way, n - 1) for way in inner]
     routes = [each for each in routes if turns[each[:-1], each[1:]].all()]
     oracle = ShortestPath(successors=csr_array(turns.astype(float)))
-    check_best(oracle, -rng.exponential(size=n), Trip(start=0, goal=n - 1), routes, seed)
+    check_best(
+        oracle, -rng.exponential(size=n), Trip(start=0, goal=n - 1), routes, seed
+    )
 
 
 @given(SEEDS, st.sampled_from([(None, False), (2, False), (2, True)]))
@@ -234,7 +260,11 @@ def test_matchings(seed: int, limit: tuple[int | None, bool]) -> None:
     ]
     structure = Pairs(left=left, right=right)
     check_best(
-        Matching(pairs=pairs, exactly=exactly), rng.standard_normal(9), structure, feasible, seed
+        Matching(pairs=pairs, exactly=exactly),
+        rng.standard_normal(9),
+        structure,
+        feasible,
+        seed,
     )
 
 
@@ -244,7 +274,9 @@ def test_numbers_that_only_rank_arms_have_no_costs_subtracted() -> None:
         "oracle": TopK(k=2),
         "switching": Switch(),
     }
-    with pytest.raises(InputError, match="costs of switching are subtracted: use scale='linear'"):
+    with pytest.raises(
+        InputError, match="costs of switching are subtracted: use scale='linear'"
+    ):
         IndexPolicy(rule=ExpectedImprovement(), **parts)
     IndexPolicy(rule=ExpectedImprovement(scale="linear"), **parts)
 
@@ -252,9 +284,14 @@ def test_numbers_that_only_rank_arms_have_no_costs_subtracted() -> None:
 def test_a_slate_of_sensors_changes_less_where_changing_it_costs() -> None:
     world = temperature_series(seed=0, horizon=60, source="synthetic", k=5)
     spread = float(np.sqrt(world.model.kernel.diag(world.model.arms).mean()))
-    slates = {"free": None, "dear": Switch(cost=spread), "barred": Switch(cost=1e3 * spread)}
+    slates = {
+        "free": None,
+        "dear": Switch(cost=spread),
+        "barred": Switch(cost=1e3 * spread),
+    }
     policies = {
-        name: composed(world.model, rule=Thompson(), switching=cost) for name, cost in slates.items()
+        name: composed(world.model, rule=Thompson(), switching=cost)
+        for name, cost in slates.items()
     }
     new = {}
     for name, run in simulate(world, policies, rounds=60, seed=0).items():

@@ -39,8 +39,12 @@ def make_metric(kind: str, n: int, seed: int) -> ActionMetric:
     if kind == "equal":
         return MatrixMetric(distances=source.uniform(1e-3, 1e3) * (1.0 - np.eye(n)))
     if kind == "spread":  # from 1e-9 to 1e6, on a line
-        return PointMetric(points=np.cumsum(10.0 ** source.uniform(-9.0, 6.0, size=n))[:, None])
-    links = np.where(source.random((n, n)) < 0.3, source.uniform(0.1, 2.0, size=(n, n)), 0.0)
+        return PointMetric(
+            points=np.cumsum(10.0 ** source.uniform(-9.0, 6.0, size=n))[:, None]
+        )
+    links = np.where(
+        source.random((n, n)) < 0.3, source.uniform(0.1, 2.0, size=(n, n)), 0.0
+    )
     links[np.arange(n - 1), np.arange(1, n)] = source.uniform(0.1, 2.0, size=n - 1)
     return shortest_path_metric(links)
 
@@ -56,7 +60,9 @@ def random_tree(n: int, seed: int) -> Tree:
         if size == 1:
             leaves.append(vertex)
             continue
-        cuts = source.choice(np.arange(1, size), size=source.integers(1, size), replace=False)
+        cuts = source.choice(
+            np.arange(1, size), size=source.integers(1, size), replace=False
+        )
         for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
             parent.append(vertex)
             weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
@@ -88,7 +94,10 @@ def slow_frt(distances: Floats, order: Any, beta: float, tau: float) -> Floats:
         if len(groups) == 1:
             return split(members, level - 1)
         below = [split(group, level - 1) for group in groups.values()]
-        below = [{a: d + unit * tau ** (level + 1) for a, d in each.items()} for each in below]
+        below = [
+            {a: d + unit * tau ** (level + 1) for a, d in each.items()}
+            for each in below
+        ]
         for one, other in combinations(below, 2):
             for a, up in one.items():
                 for b, down in other.items():
@@ -138,15 +147,21 @@ def test_trees_equal_slow_ones(tau: float, metric: ActionMetric, seed: int) -> N
 @pytest.mark.parametrize("tau", TAUS)
 @given(metric=metrics, seed=seeds)
 @settings(max_examples=40)
-def test_trees_are_separated_and_shorten_nothing(tau: float, metric: ActionMetric, seed: int) -> None:
+def test_trees_are_separated_and_shorten_nothing(
+    tau: float, metric: ActionMetric, seed: int
+) -> None:
     tree = frt_tree(metric, rng(seed), tau=tau)
     n = len(metric)
     assert len(tree) == n
     assert len(tree.parent) <= 2 * n - 1, "each inner vertex has two or more children"
     assert (tree.distances >= metric.distances).all()  # eq. 14
     inner = np.flatnonzero(tree.parent > 0)
-    assert (tree.weight[inner] * tau <= tree.weight[tree.parent[inner]] * (1.0 + 4 * EPS)).all()
-    for vertex in range(1, len(tree.parent)):  # clusters: within 2βτ^{i−1}, where τ^{i+1} is above
+    assert (
+        tree.weight[inner] * tau <= tree.weight[tree.parent[inner]] * (1.0 + 4 * EPS)
+    ).all()
+    for vertex in range(
+        1, len(tree.parent)
+    ):  # clusters: within 2βτ^{i−1}, where τ^{i+1} is above
         members = sorted(below(tree, vertex))
         widest = metric.distances[np.ix_(members, members)].max()
         assert widest <= 2.0 * tree.weight[vertex] / tau * (1.0 + 8 * EPS)
@@ -154,7 +169,11 @@ def test_trees_are_separated_and_shorten_nothing(tau: float, metric: ActionMetri
 
 def test_one_action_is_its_own_tree() -> None:
     tree = frt_tree(PointMetric(points=np.zeros((1, 2))), rng(0))
-    assert (tree.parent.tolist(), tree.weight.tolist(), tree.leaf.tolist()) == ([-1], [0.0], [0])
+    assert (tree.parent.tolist(), tree.weight.tolist(), tree.leaf.tolist()) == (
+        [-1],
+        [0.0],
+        [0],
+    )
     assert tree.levels == []
     np.testing.assert_array_equal(tree.distances, [[0.0]])
     assert tree.distance(np.ones(1), np.ones(1)) == 0.0
@@ -163,7 +182,9 @@ def test_one_action_is_its_own_tree() -> None:
 @pytest.mark.parametrize("tau", TAUS)
 def test_two_actions_are_two_edges_apart(tau: float) -> None:
     for seed in range(5):
-        tree = frt_tree(PointMetric(points=np.array([[0.0], [0.3]])), rng(seed), tau=tau)
+        tree = frt_tree(
+            PointMetric(points=np.array([[0.0], [0.3]])), rng(seed), tau=tau
+        )
         assert tree.parent.tolist() == [-1, 0, 0]
         assert tree.weight.tolist() == [0.0, 0.3 * tau, 0.3 * tau]
         assert sorted(tree.leaf.tolist()) == [1, 2]
@@ -172,7 +193,9 @@ def test_two_actions_are_two_edges_apart(tau: float) -> None:
 def test_equal_distances_make_a_star() -> None:
     tree = frt_tree(MatrixMetric(distances=0.7 * (1.0 - np.eye(9))), rng(0), tau=3.0)
     assert tree.parent.tolist() == [-1] + [0] * 9
-    np.testing.assert_allclose(tree.distances, 6.0 * 0.7 * (1.0 - np.eye(9)), rtol=4 * EPS)
+    np.testing.assert_allclose(
+        tree.distances, 6.0 * 0.7 * (1.0 - np.eye(9)), rtol=4 * EPS
+    )
 
 
 @pytest.mark.slow
@@ -187,7 +210,9 @@ def test_distances_may_differ_by_fifteen_orders_and_more(tau: float) -> None:
             assert (tree.distances >= between).all()
             # Neither is longer than the theorem's worst: separated at the top of its own scale, whose
             # edges weigh τ^top, at most τ times the distance, and those below it less and less.
-            assert (tree.distances <= 2.0 * tau**2 / (tau - 1.0) * between * (1.0 + 1e-9)).all()
+            assert (
+                tree.distances <= 2.0 * tau**2 / (tau - 1.0) * between * (1.0 + 1e-9)
+            ).all()
 
 
 def test_the_same_generator_grows_the_same_tree() -> None:
@@ -202,7 +227,9 @@ def test_more_actions_than_are_compared_at_a_time() -> None:
     metric = PointMetric(points=rng(0).normal(size=(700, 2)))
     tree = frt_tree(metric, rng(1))
     source = rng(1)
-    slow = slow_frt(metric.distances, source.permutation(700), 2.0 ** source.random(), 2.0)
+    slow = slow_frt(
+        metric.distances, source.permutation(700), 2.0 ** source.random(), 2.0
+    )
     np.testing.assert_allclose(tree.distances, slow, rtol=1e-12)
 
 
@@ -241,7 +268,10 @@ def mean_bounds(distances: Floats, tau: float) -> tuple[Floats, Floats]:
     n, C = len(distances), 2.0 * tau / (tau - 1.0)
     first, second = np.zeros((n, n)), np.zeros((n, n))
     for x, y in combinations(range(n), 2):
-        ends = sorted((min(a, b), max(a, b)) for a, b in zip(distances[x], distances[y], strict=True))
+        ends = sorted(
+            (min(a, b), max(a, b))
+            for a, b in zip(distances[x], distances[y], strict=True)
+        )
         for k, (m, M) in enumerate(ends, 1):
             first[x, y] += C * tau**2 / np.log(tau) * (M - m) / k
             second[x, y] += (C * tau**2) ** 2 / (2.0 * np.log(tau)) * (M**2 - m**2) / k
@@ -249,7 +279,9 @@ def mean_bounds(distances: Floats, tau: float) -> tuple[Floats, Floats]:
 
 
 def theorem(n: int, tau: float) -> float:
-    return float(2.0 * tau**3 / ((tau - 1.0) * np.log(tau)) * np.sum(1.0 / np.arange(1, n + 1)))
+    return float(
+        2.0 * tau**3 / ((tau - 1.0) * np.log(tau)) * np.sum(1.0 / np.arange(1, n + 1))
+    )
 
 
 def expected(distances: Floats, tau: float) -> tuple[Floats, Floats, float]:
@@ -274,7 +306,9 @@ def expected(distances: Floats, tau: float) -> tuple[Floats, Floats, float]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("tau", TAUS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_average_distances_grow_by_no_more_than_the_theorem_says(kind: str, tau: float) -> None:
+def test_on_average_distances_grow_by_no_more_than_the_theorem_says(
+    kind: str, tau: float
+) -> None:
     for seed, n in ((0, 3), (1, 4), (2, 5)):
         own = make_metric(kind, n, seed).distances
         (mean, second, _), bounds = expected(own, tau), mean_bounds(own, tau)
@@ -290,7 +324,9 @@ def slack(variance: Floats, largest: float, count: int, chances: int) -> Floats:
     For all of ``chances`` such means at once, with probability 1 − 1e-9.
     """
     surprise = np.log(2.0 * chances / 1e-9)
-    return np.sqrt(2.0 * variance * surprise / count) + largest * surprise / (3.0 * count)
+    return np.sqrt(2.0 * variance * surprise / count) + largest * surprise / (
+        3.0 * count
+    )
 
 
 @pytest.mark.thorough
@@ -299,7 +335,10 @@ def test_drawn_trees_have_the_expected_distances(tau: float) -> None:
     """That orders and radii are drawn as they should be: for few actions, the mean is known."""
     own, count = make_metric("graph", 4, 1).distances, 500
     source = rng(3)
-    trees = [frt_tree(MatrixMetric(distances=own), source, tau=tau).distances for _ in range(count)]
+    trees = [
+        frt_tree(MatrixMetric(distances=own), source, tau=tau).distances
+        for _ in range(count)
+    ]
     mean, second, largest = expected(own, tau)
     assert np.max(trees) == pytest.approx(largest)
     off = np.abs(np.mean(trees, axis=0) - mean)
@@ -326,7 +365,9 @@ trees = st.builds(random_tree, st.integers(1, 12), seeds)
 
 @given(tree=trees)
 def test_distances_equal_a_slow_walk(tree: Tree) -> None:
-    np.testing.assert_allclose(tree.distances, slow_distances(tree), rtol=4 * len(tree) * EPS)
+    np.testing.assert_allclose(
+        tree.distances, slow_distances(tree), rtol=4 * len(tree) * EPS
+    )
     np.testing.assert_array_equal(tree.distances, tree.distances.T)
 
 
@@ -364,11 +405,15 @@ def cheapest_transport(one: Floats, other: Floats, distances: Floats) -> float:
 
 @given(tree=st.builds(random_tree, st.integers(2, 7), seeds), seed=seeds)
 @settings(max_examples=40)
-def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(tree: Tree, seed: int) -> None:
+def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(
+    tree: Tree, seed: int
+) -> None:
     """[ramesh2022movement, eqs. 19 and 21]; the solver keeps its constraints to 1e-7."""
     one, other = rng(seed).dirichlet(np.full(len(tree), 0.3), size=2)
     cheapest = cheapest_transport(one, other, slow_distances(tree))
-    assert tree.distance(one, other) == pytest.approx(cheapest, abs=1e-6 * tree.distances.max())
+    assert tree.distance(one, other) == pytest.approx(
+        cheapest, abs=1e-6 * tree.distances.max()
+    )
     assert tree.distance(one, other) == tree.distance(other, one)
     assert tree.distance(one, one) == 0.0
 
@@ -448,12 +493,16 @@ def test_a_metric_of_ones_own_that_is_none_is_refused() -> None:
 
         distances = np.array([[0.0, 1.0, 99.0], [1.0, 0.0, 1.0], [99.0, 1.0, 0.0]])
 
-    seed = next(each for each in range(99) if rng(each).permutation(3)[0] == 1)  # 1 reaches both
+    seed = next(
+        each for each in range(99) if rng(each).permutation(3)[0] == 1
+    )  # 1 reaches both
     with pytest.raises(InputError, match="some detour is shorter; MatrixMetric"):
         frt_tree(Own(), rng(seed))
 
 
 def test_a_tree_that_was_drawn_keeps_no_table_of_distances() -> None:
     """A forest over thousands of actions would hold one of n² numbers for each tree."""
-    tree = frt_tree(PointMetric(points=np.arange(5.0)[:, None]), np.random.default_rng(0))
+    tree = frt_tree(
+        PointMetric(points=np.arange(5.0)[:, None]), np.random.default_rng(0)
+    )
     assert "distances" not in vars(tree)

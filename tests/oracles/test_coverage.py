@@ -67,7 +67,9 @@ def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
     best = max(reached(pairs, p, four) for four in combinations(nodes.tolist(), k))
     assert value >= guarantee.alpha * best - 1e-12
     assert guarantee.alpha > 1.0 - 1.0 / math.e
-    assert value == pytest.approx(reached(pairs, p, plain_greedy(pairs, p, k)), abs=1e-12)
+    assert value == pytest.approx(
+        reached(pairs, p, plain_greedy(pairs, p, k)), abs=1e-12
+    )
     if k in (1, len(nodes)):
         assert guarantee == EXACT
         assert value == pytest.approx(best)
@@ -76,7 +78,8 @@ def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
 def test_greedy_where_it_is_not_optimal() -> None:
     """Node 2 looks best alone and is of no use beside the other two."""
     pairs = Pairs(
-        left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]), right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4])
+        left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]),
+        right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4]),
     )
     chosen = GreedyCoverage(k=2).select(np.ones(10), pairs, rng())
     assert reached(pairs, np.ones(10), chosen.action) == 5.0
@@ -101,7 +104,9 @@ def test_greedy_asks_again_after_every_node() -> None:
     def only_last(chosen: Ints) -> Floats:
         return np.where(pairs.left == pairs.left.max(), 1.0, 0.0)
 
-    second = GreedyCoverage(k=2).select(np.where(pairs.left == 10, 0.5, 0.0), pairs, rng(), only_last)
+    second = GreedyCoverage(k=2).select(
+        np.where(pairs.left == 10, 0.5, 0.0), pairs, rng(), only_last
+    )
     assert second.action == (10, int(pairs.left.max()))
 
 
@@ -118,7 +123,9 @@ def test_what_makes_no_sense_is_refused(make: Any) -> None:
         with pytest.raises(InputError, match=r"desirability\[0\]"):
             make(k=2).select(np.concatenate([[wrong], p[1:]]), pairs, rng())
     with pytest.raises(InputError, match="no arms"):
-        make(k=1).select(p[:0], Pairs(left=p[:0].astype(int), right=p[:0].astype(int)), rng())
+        make(k=1).select(
+            p[:0], Pairs(left=p[:0].astype(int), right=p[:0].astype(int)), rng()
+        )
     with pytest.raises(InputError, match="k is 0"):
         make(k=0)
 
@@ -135,7 +142,9 @@ def spread(source: Ints, target: Ints, p: Floats, n: int, seeds_: Any) -> float:
         while frontier:
             hit = [
                 b
-                for a, b, on in zip(source.tolist(), target.tolist(), works, strict=True)
+                for a, b, on in zip(
+                    source.tolist(), target.tolist(), works, strict=True
+                )
                 if on and a in frontier
             ]
             frontier = set(hit) - active
@@ -144,7 +153,10 @@ def spread(source: Ints, target: Ints, p: Floats, n: int, seeds_: Any) -> float:
     return expected
 
 
-CASCADE = Pairs(left=np.array([0, 0, 1, 2, 3, 3, 4, 5, 5]), right=np.array([1, 2, 3, 3, 4, 0, 5, 4, 6]))
+CASCADE = Pairs(
+    left=np.array([0, 0, 1, 2, 3, 3, 4, 5, 5]),
+    right=np.array([1, 2, 3, 3, 4, 0, 5, 4, 6]),
+)
 CHANCE = np.array([0.5, 0.3, 0.7, 0.2, 0.4, 0.1, 0.9, 0.3, 0.6])
 
 
@@ -159,7 +171,9 @@ def test_random_sets_are_those_that_reach_a_random_node() -> None:
     for node in range(n):
         expected = spread(CASCADE.left, CASCADE.right, CHANCE, n, [node]) / n
         # Five standard deviations of a binomial share.
-        assert abs(found[node] - expected) <= 5.0 * math.sqrt(expected * (1.0 - expected) / count)
+        assert abs(found[node] - expected) <= 5.0 * math.sqrt(
+            expected * (1.0 - expected) / count
+        )
 
 
 def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +197,9 @@ def test_nodes_cover_most_sets(seed: int, k: int) -> None:
     for _ in range(k):
         left = [each for each in members if not each.intersection(slow)]
         counts = {
-            node: sum(node in each for each in left) for node in range(candidates) if node not in slow
+            node: sum(node in each for each in left)
+            for node in range(candidates)
+            if node not in slow
         }
         slow.append(max(counts, key=lambda node: (counts[node], -node)))
     assert chosen == slow
@@ -212,14 +228,19 @@ def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
     if two_sided:
         trap, halves = [*range(6), *range(10, 16)], [*range(20)]
         left = [0] * 12 + [1] * 10 + [2] * 10 + [*range(3, 23)]
-        pairs = Pairs(left=np.array(left), right=np.array([*trap, *halves, *range(20, 40)]))
+        pairs = Pairs(
+            left=np.array(left), right=np.array([*trap, *halves, *range(20, 40)])
+        )
         p, n, nodes = np.repeat([0.95, 0.05], [32, 20]), 63, range(23)
         values = {pair: covered(pairs, p, pair) for pair in combinations(nodes, 2)}
         assert max(values, key=lambda pair: values[pair]) == (1, 2)
         assert 0 in GreedyCoverage(k=2).select(p, pairs, rng()).action
     else:
         # A chain of nine nodes, and beside it links that hardly ever work.
-        pairs = Pairs(left=np.arange(18) + (np.arange(18) > 7), right=np.append(np.arange(1, 9), GONE))
+        pairs = Pairs(
+            left=np.arange(18) + (np.arange(18) > 7),
+            right=np.append(np.arange(1, 9), GONE),
+        )
         p, n = np.repeat([0.95, 0.01], [8, 10]), 29
         values = {
             pair: sum(
@@ -233,7 +254,10 @@ def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
     for seed in range(calls):
         action, positions, guarantee = oracle.select(p, pairs, rng(seed))
         failed += values[tuple(sorted(action))] < guarantee.alpha * best
-        assert sorted(positions.tolist()) == np.flatnonzero(np.isin(pairs.left, action)).tolist()
+        assert (
+            sorted(positions.tolist())
+            == np.flatnonzero(np.isin(pairs.left, action)).tolist()
+        )
     assert guarantee.alpha == pytest.approx(1.0 - 1.0 / math.e - 0.2)
     assert guarantee.probability == pytest.approx(1.0 - 3.0 / n)
     poor = np.mean([value < guarantee.alpha * best for value in values.values()])
@@ -247,7 +271,9 @@ def test_tim_finds_what_greedy_finds_where_it_is_clear() -> None:
     """Two hubs far above the rest: with so many sets no draw hides them."""
     draw = rng(5)
     left = np.concatenate([np.zeros(30), np.ones(30), np.arange(2, 40)]).astype(int)
-    right = np.concatenate([np.arange(30), np.arange(30, 60), draw.integers(0, 60, 38)]).astype(int)
+    right = np.concatenate(
+        [np.arange(30), np.arange(30, 60), draw.integers(0, 60, 38)]
+    ).astype(int)
     pairs, p = Pairs(left=left, right=right), np.full(98, 0.5)
     for seed in range(5):
         assert set(TIM(k=2).select(p, pairs, rng(seed)).action) == {0, 1}
@@ -260,21 +286,33 @@ def test_how_many_sets_by_hand(ell: float, monkeypatch: pytest.MonkeyPatch) -> N
     counts: list[int] = []
     import superarm.oracles.coverage as module
 
-    def counted(graph: Any, count: int, chance: Any) -> Any:
+    def count_text(graph: Any, count: int, chance: Any) -> Any:
         counts.append(count)
         return draw_sets(graph, count, chance)
 
-    monkeypatch.setattr(module, "draw_sets", counted)
+    monkeypatch.setattr(module, "draw_sets", count_text)
     n, k, epsilon = 8, 2, 0.5
-    pairs = Pairs(left=np.arange(8), right=(np.arange(8) + 1) % 8)  # a ring that carries everything
+    pairs = Pairs(
+        left=np.arange(8), right=(np.arange(8) + 1) % 8
+    )  # a ring that carries everything
     TIM(k=k, epsilon=epsilon, ell=ell, two_sided=False).select(np.ones(8), pairs, rng())
     first = (6 * ell * math.log(n) + 6 * math.log(math.log2(n))) * 2
-    kpt = n * (1 - (1 - 1.0) ** k) / 2  # every set holds all nodes, into which all links lead
+    kpt = (
+        n * (1 - (1 - 1.0) ** k) / 2
+    )  # every set holds all nodes, into which all links lead
     finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
     second = (2 + finer) * ell * n * math.log(n) / finer**2 / kpt
     plus = max(kpt, n / (1 + finer))
-    third = (8 + 2 * epsilon) * n * (ell * math.log(n) + math.log(math.comb(n, k)) + math.log(2))
-    assert counts == [math.ceil(first), math.ceil(second), math.ceil(third / epsilon**2 / plus)]
+    third = (
+        (8 + 2 * epsilon)
+        * n
+        * (ell * math.log(n) + math.log(math.comb(n, k)) + math.log(2))
+    )
+    assert counts == [
+        math.ceil(first),
+        math.ceil(second),
+        math.ceil(third / epsilon**2 / plus),
+    ]
 
 
 def test_too_many_sets_are_refused() -> None:
@@ -283,7 +321,9 @@ def test_too_many_sets_are_refused() -> None:
         TIM(k=3, epsilon=0.001).select(np.zeros(2000), pairs, rng())
 
 
-def test_a_dense_cascade_is_drawn_within_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dense_cascade_is_drawn_within_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """All links work, so that every set holds all nodes: as many sets at once as links allow."""
     source, target = np.divmod(np.arange(40**2), 40)
     graph = _Cascade.of(source, target, np.ones(1600), 40)
@@ -302,7 +342,9 @@ def test_a_dense_cascade_is_drawn_within_memory(monkeypatch: pytest.MonkeyPatch)
     assert sets.members.reshape(50, 40).sum(axis=1).tolist() == [780] * 50
 
 
-def test_sparse_cascades_are_drawn_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_cascades_are_drawn_many_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No link works, so that every set looks at one node's links alone."""
     source, target = np.divmod(np.arange(40**2), 40)
     graph = _Cascade.of(source, target, np.zeros(1600), 40)
@@ -316,7 +358,15 @@ def test_sparse_cascades_are_drawn_many_at_once(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(coverage.np, "cumsum", measured)
     sets = draw_sets(graph, 1000, np.random.default_rng(0))
-    assert steps == [16, 32, 64, 128, 256, 256, 248]  # twice as many, while a quarter is enough
+    assert steps == [
+        16,
+        32,
+        64,
+        128,
+        256,
+        256,
+        248,
+    ]  # twice as many, while a quarter is enough
     assert len(sets.members) == 1000
 
 
@@ -329,7 +379,9 @@ def test_a_graph_of_one_node() -> None:
 def test_worthless_nodes_are_chosen_once_each() -> None:
     """Where nothing can be gained, asking again must not give the same node twice."""
     pairs = Pairs(left=np.array([0, 1, 2]), right=np.array([0, 1, 2]))
-    chosen = GreedyCoverage(k=3).select(np.zeros(3), pairs, rng(), lambda _: np.zeros(3))
+    chosen = GreedyCoverage(k=3).select(
+        np.zeros(3), pairs, rng(), lambda _: np.zeros(3)
+    )
     assert sorted(chosen.action) == [0, 1, 2]
 
 
@@ -340,7 +392,9 @@ def test_new_scores_are_chances_too() -> None:
     def rescore(_: Ints) -> Floats:
         return np.array([1.0, 0.6, 0.6, 5.0])
 
-    chosen = GreedyCoverage(k=2).select(np.array([1.0, 0.0, 0.0, 0.0]), pairs, rng(), rescore)
+    chosen = GreedyCoverage(k=2).select(
+        np.array([1.0, 0.0, 0.0, 0.0]), pairs, rng(), rescore
+    )
     assert chosen.action == (0, 1)
 
 
@@ -361,7 +415,9 @@ def test_the_guarantee_by_hand(
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_the_bound_on_the_optimum_by_hand(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_on_the_optimum_by_hand(
+    k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """64 nodes that two links of 128 enter, none of which works: κ = 1 − (1 − 2/128)ᵏ for every set.
 
     That is 0.0310 for k = 2, below 2⁻⁵, so that all five rounds of Algorithm 2 fail and KPT* = 1; and
@@ -370,14 +426,18 @@ def test_the_bound_on_the_optimum_by_hand(k: int, monkeypatch: pytest.MonkeyPatc
     counts: list[int] = []
     import superarm.oracles.coverage as module
 
-    def counted(graph: Any, count: int, chance: Any) -> Any:
+    def count_text(graph: Any, count: int, chance: Any) -> Any:
         counts.append(count)
         return draw_sets(graph, count, chance)
 
-    monkeypatch.setattr(module, "draw_sets", counted)
+    monkeypatch.setattr(module, "draw_sets", count_text)
     n, ell, epsilon, nodes = 64, 2.0, 1.0, np.arange(64)
-    pairs = Pairs(left=np.tile(nodes, 2), right=np.concatenate([nodes + 1, nodes + 2]) % 64)
-    TIM(k=k, epsilon=epsilon, ell=ell, two_sided=False).select(np.zeros(128), pairs, rng())
+    pairs = Pairs(
+        left=np.tile(nodes, 2), right=np.concatenate([nodes + 1, nodes + 2]) % 64
+    )
+    TIM(k=k, epsilon=epsilon, ell=ell, two_sided=False).select(
+        np.zeros(128), pairs, rng()
+    )
     expected = [(6 * ell * math.log(n) + 6 * math.log(6)) * 2**i for i in range(1, 6)]
     least = 1.0 if k == 2 else n * (1 - (63 / 64) ** 3) / 2
     finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
@@ -385,8 +445,12 @@ def test_the_bound_on_the_optimum_by_hand(k: int, monkeypatch: pytest.MonkeyPatc
     assert counts[:-1] == [math.ceil(each) for each in expected]
 
 
-def test_sets_that_hold_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = _Cascade.of(np.arange(8), (np.arange(8) + 1) % 8, np.zeros(8), 8)  # one node in each
+def test_sets_that_hold_too_many_nodes_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = _Cascade.of(
+        np.arange(8), (np.arange(8) + 1) % 8, np.zeros(8), 8
+    )  # one node in each
     monkeypatch.setattr("superarm.oracles.coverage._MOST_MEMBERS", 50)
     assert draw_sets(graph, 50, rng()).size == 50
     with pytest.raises(InputError, match="more than 50 nodes; raise epsilon"):

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from superarm.core import Floats, Guarantee, Oracle
 from superarm.core.errors import InfeasibleError, InputError, ShapeError
 from superarm.kernels import Matern
-from superarm.oracles import CallableOracle, Groups, GroupTopK, Knapsack, Matching, TopK, Weights
+from superarm.oracles import (
+    CallableOracle,
+    Groups,
+    GroupTopK,
+    Knapsack,
+    Matching,
+    TopK,
+    Weights,
+)
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
 from superarm.rules import ExpectedImprovement, ProbabilityOfImprovement
@@ -38,11 +46,17 @@ class TestGroupTopK(OracleContract):
         return GroupTopK(k=self.k)
 
     def structure(self, n: int) -> object:
-        return GROUPS if n == 7 else Groups(of_arm=np.zeros(n, dtype=int), limits=np.array([n]))
+        return (
+            GROUPS
+            if n == 7
+            else Groups(of_arm=np.zeros(n, dtype=int), limits=np.array([n]))
+        )
 
     def feasible(self, n: int, structure: object) -> Any:
         for arms in combinations(range(7), self.k):
-            if (np.bincount(GROUPS.of_arm[list(arms)], minlength=4) <= GROUPS.limits).all():
+            if (
+                np.bincount(GROUPS.of_arm[list(arms)], minlength=4) <= GROUPS.limits
+            ).all():
                 yield arms
 
 
@@ -72,11 +86,15 @@ class TestDenseKnapsack(TestKnapsack):
 @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans())
 def test_knapsacks_keep_their_guarantee(seed: int, n: int, whole: bool) -> None:
     draw = rng(seed)
-    weights = draw.integers(1, 12, n).astype(float) if whole else draw.uniform(0.1, 9.0, n)
+    weights = (
+        draw.integers(1, 12, n).astype(float) if whole else draw.uniform(0.1, 9.0, n)
+    )
     worth, budget = draw.normal(0.5, 1.0, n), float(draw.uniform(0.0, 20.0))
     structure = Weights(of_arm=weights, budget=budget)
     best = max(
-        float(worth[list(arms)].sum()) for arms in subsets(n) if weights[list(arms)].sum() <= budget
+        float(worth[list(arms)].sum())
+        for arms in subsets(n)
+        if weights[list(arms)].sum() <= budget
     )
     for method in ("auto", "density"):
         _, chosen, guarantee = Knapsack(method=method).select(worth, structure, rng())  # type: ignore[arg-type]
@@ -104,7 +122,9 @@ def test_half_of_the_optimum_is_what_density_may_give() -> None:
         ([5.0, 5.0, 1.0], [5.0, 4.9, 0.5], [0, 1]),
     ],
 )
-def test_density_by_hand(weights: list[float], worth: list[float], expected: list[int]) -> None:
+def test_density_by_hand(
+    weights: list[float], worth: list[float], expected: list[int]
+) -> None:
     structure = Weights(of_arm=np.array(weights), budget=10.0)
     chosen = Knapsack(method="density").select(np.array(worth), structure, rng())
     assert chosen.positions.tolist() == expected
@@ -112,10 +132,16 @@ def test_density_by_hand(weights: list[float], worth: list[float], expected: lis
 
 def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three arms and budgets 0 to 9 are 30 cells."""
-    structure, worth = Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0), np.array([5.0, 5.0, 4.1])
+    structure, worth = (
+        Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0),
+        np.array([5.0, 5.0, 4.1]),
+    )
     monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 30)
     for method in ("auto", "exact"):
-        assert Knapsack(method=method).select(worth, structure, rng()).guarantee.alpha == 1.0  # type: ignore[arg-type]
+        assert (
+            Knapsack(method=method).select(worth, structure, rng()).guarantee.alpha
+            == 1.0
+        )  # type: ignore[arg-type]
     monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 29)
     assert Knapsack().select(worth, structure, rng()).guarantee.alpha == 0.5
     with pytest.raises(InputError, match="and at most 29 for arms × budget"):
@@ -130,9 +156,14 @@ def test_ties_go_to_the_arm_offered_first() -> None:
 
 def test_a_group_without_room_is_never_asked_for() -> None:
     """Also where the best arm belongs to it, and desirabilities are asked for anew."""
-    groups, worth = Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])), np.array([9.0, 1, 2])
+    groups, worth = (
+        Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])),
+        np.array([9.0, 1, 2]),
+    )
     for rescore in (None, lambda _: worth):
-        assert GroupTopK(k=2).select(worth, groups, rng(), rescore).positions.tolist() == [2, 1]
+        assert GroupTopK(k=2).select(
+            worth, groups, rng(), rescore
+        ).positions.tolist() == [2, 1]
 
 
 def test_the_knapsack_of_a_large_budget() -> None:
@@ -208,15 +239,24 @@ def test_a_wrong_answer_names_the_function(answer: Any, told: str) -> None:
         return answer
 
     with pytest.raises((InputError, InfeasibleError), match=told):
-        CallableOracle(function=wrong).select(np.array([1.0, 1, -np.inf, 1, 1]), None, rng())
+        CallableOracle(function=wrong).select(
+            np.array([1.0, 1, -np.inf, 1, 1]), None, rng()
+        )
 
 
 def test_functions_may_need_chance_and_promise_less() -> None:
-    def one(desirability: Floats, structure: object, chance: np.random.Generator) -> Any:
+    def one(
+        desirability: Floats, structure: object, chance: np.random.Generator
+    ) -> Any:
         return [int(chance.integers(len(desirability)))]
 
-    oracle = CallableOracle(function=one, guarantee=Guarantee(0.5, 0.9), deterministic=False)
-    found = {int(oracle.select(np.ones(4), None, rng(seed)).positions[0]) for seed in range(30)}
+    oracle = CallableOracle(
+        function=one, guarantee=Guarantee(0.5, 0.9), deterministic=False
+    )
+    found = {
+        int(oracle.select(np.ones(4), None, rng(seed)).positions[0])
+        for seed in range(30)
+    }
     assert found == {0, 1, 2, 3}
     assert oracle.select(np.ones(4), None, rng()).guarantee == Guarantee(0.5, 0.9)
     for wrong, told in (
@@ -240,7 +280,9 @@ def test_a_function_cannot_write_into_what_it_is_given() -> None:
     CallableOracle(function=careless).select(given, None, rng())
     assert given.tolist() == [1.0, -np.inf]
     with pytest.raises(ValueError, match="read-only"):
-        CallableOracle(function=lambda worth, _: worth.sort()).select(given, None, rng())
+        CallableOracle(function=lambda worth, _: worth.sort()).select(
+            given, None, rng()
+        )
 
 
 def test_what_a_function_raises_names_it() -> None:
@@ -257,7 +299,9 @@ def test_what_a_function_raises_names_it() -> None:
         "in fails(desirability, structure), the function of a CallableOracle"
     ]
     with pytest.raises(TypeError) as caught_arity:
-        CallableOracle(function=fails, deterministic=False).select(np.ones(2), None, rng())
+        CallableOracle(function=fails, deterministic=False).select(
+            np.ones(2), None, rng()
+        )
     assert "in fails(desirability, structure, rng)" in caught_arity.value.__notes__[0]
     with pytest.raises(KeyboardInterrupt):
         CallableOracle(function=stops).select(np.ones(2), None, rng())
@@ -284,12 +328,17 @@ def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
 
 
 @pytest.mark.parametrize(("of_arm", "limits"), [([0, 1], [1, 1]), ([0, 1, 0], [2, 1])])
-def test_rescored_to_nothing_is_infeasible(of_arm: list[int], limits: list[int]) -> None:
+def test_rescored_to_nothing_is_infeasible(
+    of_arm: list[int], limits: list[int]
+) -> None:
     groups = Groups(of_arm=np.array(of_arm), limits=np.array(limits))
     n = len(of_arm)
     with pytest.raises(InfeasibleError, match="after 1 of 2 arms"):
         GroupTopK(k=2).select(
-            np.arange(n) * 1.0, groups, np.random.default_rng(0), rescore=lambda _: np.full(n, -np.inf)
+            np.arange(n) * 1.0,
+            groups,
+            np.random.default_rng(0),
+            rescore=lambda _: np.full(n, -np.inf),
         )
 
 
@@ -298,7 +347,9 @@ def test_a_budget_too_large_for_a_table_is_packed_by_density() -> None:
     found = Knapsack().select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
     assert (found.positions.tolist(), found.guarantee.alpha) == ([1], 0.5)
     with pytest.raises(InputError, match=r"a budget of at most 10,000,000"):
-        Knapsack(method="exact").select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
+        Knapsack(method="exact").select(
+            np.array([1.0, 2.0]), heavy, np.random.default_rng(0)
+        )
 
 
 def test_sums_that_overflow_are_refused() -> None:

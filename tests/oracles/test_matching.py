@@ -16,7 +16,9 @@ from superarm.core.graphs import Pairs
 from superarm.oracles import Matching
 from superarm.testing import OracleContract
 
-SQUARE = Pairs(left=np.array([0, 0, 0, 1, 1, 4, 4]), right=np.array([0, 1, 5, 0, 1, 1, 5]))
+SQUARE = Pairs(
+    left=np.array([0, 0, 0, 1, 1, 4, 4]), right=np.array([0, 1, 5, 0, 1, 1, 5])
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -111,9 +113,13 @@ def test_it_equals_networkx_on_larger_ones() -> None:
         cells = draw.permutation(20 * 30)[:150]
         pairs, worth = Pairs(left=cells // 30, right=cells % 30), draw.random(150)
         graph = networkx.Graph()
-        for u, v, w in zip(pairs.left.tolist(), pairs.right.tolist(), worth.tolist(), strict=True):
+        for u, v, w in zip(
+            pairs.left.tolist(), pairs.right.tolist(), worth.tolist(), strict=True
+        ):
             graph.add_edge(("left", u), ("right", v), weight=w)
-        theirs = sum(graph[u][v]["weight"] for u, v in networkx.max_weight_matching(graph))
+        theirs = sum(
+            graph[u][v]["weight"] for u, v in networkx.max_weight_matching(graph)
+        )
         chosen = Matching().select(worth, pairs, rng()).positions
         assert float(worth[chosen].sum()) == pytest.approx(theirs)
 
@@ -122,7 +128,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     worth: Floats = np.ones(7)
     with pytest.raises(InputError, match=r"Matching needs Pairs\(left=…, right=…\)"):
         Matching().select(worth, None, rng())
-    with pytest.raises(ShapeError, match="3 arms are on offer, but the structure is for 7"):
+    with pytest.raises(
+        ShapeError, match="3 arms are on offer, but the structure is for 7"
+    ):
         Matching().select(worth[:3], SQUARE, rng())
     with pytest.raises(InputError, match="give pairs as well"):
         Matching(exactly=True)
@@ -150,8 +158,12 @@ def test_where_no_pair_is_worth_it_nothing_is_chosen() -> None:
 
 def test_a_table_larger_than_memory_is_refused() -> None:
     apart = np.arange(30_000)
-    with pytest.raises(InputError, match="30000 × 30000 nodes make a table that is too large"):
-        Matching().select(np.ones(30_000), Pairs(left=apart, right=apart), np.random.default_rng(0))
+    with pytest.raises(
+        InputError, match="30000 × 30000 nodes make a table that is too large"
+    ):
+        Matching().select(
+            np.ones(30_000), Pairs(left=apart, right=apart), np.random.default_rng(0)
+        )
 
 
 def test_pairs_keep_their_own_copy() -> None:

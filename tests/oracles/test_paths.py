@@ -12,13 +12,30 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from superarm.core import Floats, Ints, Oracle
-from superarm.core.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    ShapeError,
+    UnknownArmError,
+)
 from superarm.oracles import ShortestPath, Trip
 from superarm.testing import OracleContract
 
 RNG = np.random.default_rng(0)
 # 0 → 6 with many ways; 5 leads nowhere.
-TURNS = [(0, 1), (0, 2), (1, 3), (2, 3), (1, 4), (3, 4), (4, 2), (3, 6), (4, 6), (2, 5), (6, 0)]
+TURNS = [
+    (0, 1),
+    (0, 2),
+    (1, 3),
+    (2, 3),
+    (1, 4),
+    (3, 4),
+    (4, 2),
+    (3, 6),
+    (4, 6),
+    (2, 5),
+    (6, 0),
+]
 
 
 def graph_of(turns: Iterable[tuple[int, int]], n: int) -> csr_array:
@@ -26,7 +43,9 @@ def graph_of(turns: Iterable[tuple[int, int]], n: int) -> csr_array:
     return csr_array((np.ones(len(first)), (first, second)), shape=(n, n))
 
 
-def simple_paths(turns: Iterable[tuple[int, int]], start: int, goal: int) -> list[list[int]]:
+def simple_paths(
+    turns: Iterable[tuple[int, int]], start: int, goal: int
+) -> list[list[int]]:
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
     graph = nx.DiGraph()
     graph.add_edges_from(turns)
@@ -54,9 +73,14 @@ class TestShortestPath(OracleContract):
 
 
 def select(
-    scores: Floats, turns: Iterable[tuple[int, int]], trip: Trip, on_no_path: str = "error"
+    scores: Floats,
+    turns: Iterable[tuple[int, int]],
+    trip: Trip,
+    on_no_path: str = "error",
 ) -> Ints:
-    oracle = ShortestPath(successors=graph_of(turns, len(scores)), on_no_path=on_no_path)  # type: ignore[arg-type]
+    oracle = ShortestPath(
+        successors=graph_of(turns, len(scores)), on_no_path=on_no_path
+    )  # type: ignore[arg-type]
     return oracle.select(scores, trip, RNG).positions
 
 
@@ -67,14 +91,18 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
     """The bounded search gives the routes of the whole one, and where it can it looks at less."""
     monkeypatch.setattr("superarm.oracles.paths._LARGE", 0)
     rng, n = np.random.default_rng(digits), 60
-    graph = graph_of({(int(i), int(j)) for i, j in rng.integers(n, size=(240, 2)) if i != j}, n)
+    graph = graph_of(
+        {(int(i), int(j)) for i, j in rng.integers(n, size=(240, 2)) if i != j}, n
+    )
     asked = ShortestPath(successors=graph, on_no_path="empty")
     bounds: list[float] = []
     search = ShortestPath._search
     monkeypatch.setattr(
         ShortestPath,
         "_search",
-        lambda self, weights, trip, bound: bounds.append(bound) or search(self, weights, trip, bound),
+        lambda self, weights, trip, bound: (
+            bounds.append(bound) or search(self, weights, trip, bound)
+        ),
     )
     for round_ in range(200):
         trip = Trip(
@@ -86,13 +114,18 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
         costs = np.where(rng.random(n) < 0.05, np.inf, np.round(rng.random(n), digits))
         costs[: trip.goal + 1] = 0.5
         fresh = ShortestPath(successors=graph, on_no_path="empty")
-        assert asked.select(-costs, trip, RNG).action == fresh.select(-costs, trip, RNG).action
+        assert (
+            asked.select(-costs, trip, RNG).action
+            == fresh.select(-costs, trip, RNG).action
+        )
     assert sum(bound < np.inf for bound in bounds) > 50
 
 
 def test_of_equal_routes_a_bounded_search_does_not_choose() -> None:
     """Which of them is found may depend on what else was looked at, by the version of scipy."""
-    oracle = ShortestPath(successors=graph_of([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], 5))
+    oracle = ShortestPath(
+        successors=graph_of([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], 5)
+    )
     trip, costs = Trip(start=0, goal=4), np.array([0.0, 1.0, 1.0, 1.0, 1.0])
     weights = costs[oracle.successors.indices]
     assert oracle._search(weights, trip, 3.0) is None
@@ -106,7 +139,9 @@ def test_of_equal_routes_a_bounded_search_does_not_choose() -> None:
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7))
 def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
     rng = np.random.default_rng(seed)
-    turns = [(i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density]
+    turns = [
+        (i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density
+    ]
     costs = np.round(rng.random(n), 1)  # with ties and zeros
     closed = rng.random(n) < 0.2
     scores = np.where(closed, -np.inf, -costs)
@@ -116,7 +151,9 @@ def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
     rows = np.repeat(np.arange(n), np.diff(graph.indptr))
     away = {(int(rows[at]), int(graph.indices[at])) for at in shut}
     open_turns = [turn for turn in turns if turn not in away]
-    open_paths = [path for path in simple_paths(open_turns, start, goal) if not closed[path].any()]
+    open_paths = [
+        path for path in simple_paths(open_turns, start, goal) if not closed[path].any()
+    ]
     oracle = ShortestPath(successors=graph, on_no_path="empty")
     found = oracle.select(scores, Trip(start=start, goal=goal, closed_turns=shut), rng)
     if not open_paths:
@@ -131,10 +168,14 @@ def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
 
 @settings(max_examples=80)
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7), st.booleans())
-def test_no_route_is_cheaper_where_turns_cost(n: int, seed: int, density: float, again: bool) -> None:
+def test_no_route_is_cheaper_where_turns_cost(
+    n: int, seed: int, density: float, again: bool
+) -> None:
     """Also when it is asked again, with other costs: the search then stops at the last route's cost."""
     rng = np.random.default_rng(seed)
-    turns = [(i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density]
+    turns = [
+        (i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density
+    ]
     start, goal = (int(end) for end in rng.integers(n, size=2))
     graph = graph_of(turns, n)
     rows = np.repeat(np.arange(n), np.diff(graph.indptr))
@@ -142,20 +183,30 @@ def test_no_route_is_cheaper_where_turns_cost(n: int, seed: int, density: float,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("superarm.oracles.paths._LARGE", 0)
         for _ in range(1 + again):
-            costs, of_turns = np.round(rng.random(n), 1), np.round(2.0 * rng.random(graph.nnz), 1)
+            costs, of_turns = (
+                np.round(rng.random(n), 1),
+                np.round(2.0 * rng.random(graph.nnz), 1),
+            )
             cost = dict(
-                zip(zip(rows.tolist(), graph.indices.tolist(), strict=True), of_turns, strict=True)
+                zip(
+                    zip(rows.tolist(), graph.indices.tolist(), strict=True),
+                    of_turns,
+                    strict=True,
+                )
             )
             trip = Trip(start=start, goal=goal, turn_costs=of_turns)
             found = oracle.select(-costs, trip, rng).positions.tolist()
             totals = {
-                tuple(path): costs[path].sum() + sum(cost[turn] for turn in pairwise(path))
+                tuple(path): costs[path].sum()
+                + sum(cost[turn] for turn in pairwise(path))
                 for path in simple_paths(turns, start, goal)
             }
             if not totals:
                 assert found == []
                 continue
-            assert totals[tuple(found)] == pytest.approx(min(totals.values()), abs=1e-12)
+            assert totals[tuple(found)] == pytest.approx(
+                min(totals.values()), abs=1e-12
+            )
 
 
 def test_a_turn_that_costs_much_is_gone_around() -> None:
@@ -192,7 +243,11 @@ def test_turns_without_costs_change_nothing() -> None:
 
 
 def test_zero_costs_are_roads_and_not_gaps() -> None:
-    assert select(np.zeros(3), [(0, 1), (1, 2)], Trip(start=0, goal=2)).tolist() == [0, 1, 2]
+    assert select(np.zeros(3), [(0, 1), (1, 2)], Trip(start=0, goal=2)).tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 def test_start_and_goal_may_be_one() -> None:
@@ -229,10 +284,14 @@ def test_what_can_not_be_routed_is_refused() -> None:
         [1.0, 1.0],
         np.ones(2, int),
     ):
-        with pytest.raises(InputError, match="turn_costs must be an array of 2 numbers"):
+        with pytest.raises(
+            InputError, match="turn_costs must be an array of 2 numbers"
+        ):
             select(-np.ones(3), turns, Trip(start=0, goal=2, turn_costs=wrong))  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="2 arms are on offer, but the graph has 3"):
-        ShortestPath(successors=graph_of(turns, 3)).select(-np.ones(2), Trip(start=0, goal=1), RNG)
+        ShortestPath(successors=graph_of(turns, 3)).select(
+            -np.ones(2), Trip(start=0, goal=1), RNG
+        )
     with pytest.raises(InputError, match="square sparse matrix"):
         ShortestPath(successors=np.ones((2, 2)))
     with pytest.raises(InputError, match="on_no_path"):

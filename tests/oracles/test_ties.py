@@ -23,7 +23,9 @@ def slowly(desirability: Floats, k: int) -> list[int]:
     chosen = []
     for _ in range(k):
         highest = max(left.values())
-        arm = next(arm for arm, value in left.items() if value >= highest - TIE * abs(highest))
+        arm = next(
+            arm for arm, value in left.items() if value >= highest - TIE * abs(highest)
+        )
         chosen.append(arm)
         del left[arm]
     return chosen
@@ -58,9 +60,13 @@ def test_zero_ties_with_zero_alone() -> None:
     st.lists(st.integers(0, 3), min_size=12, max_size=12),
     st.integers(1, 12),
 )
-def test_the_order_is_that_of_choosing_one_by_one(steps: list[int], coarse: list[int], k: int) -> None:
+def test_the_order_is_that_of_choosing_one_by_one(
+    steps: list[int], coarse: list[int], k: int
+) -> None:
     # Steps of 0.3 of the limit: chains whose ends do not tie, next to values that are far apart.
-    values = np.array([1.0 + c + 0.3 * TIE * s for s, c in zip(steps, coarse, strict=False)])
+    values = np.array(
+        [1.0 + c + 0.3 * TIE * s for s, c in zip(steps, coarse, strict=False)]
+    )
     k = min(k, len(values))
     expected = slowly(values, k)
     assert best_first(values, k)[:k].tolist() == expected
@@ -75,7 +81,9 @@ def test_arms_that_are_not_available_come_last() -> None:
 
 def test_arm_by_arm_and_group_by_group() -> None:
     values = np.array([0.5, 2.0, 2.0 + 1e-13, 2.0 + 2e-13])
-    chosen = one_by_one(2, values, lambda _: values, lambda _: np.zeros(4, dtype=np.bool_))
+    chosen = one_by_one(
+        2, values, lambda _: values, lambda _: np.zeros(4, dtype=np.bool_)
+    )
     assert chosen.tolist() == [1, 2]
     groups = Groups(of_arm=[0, 0, 0, 1], limits=[1, 1])
     assert GroupTopK(k=2).select(values, groups, RNG).positions.tolist() == [1, 3]
@@ -97,7 +105,9 @@ def test_compiled_rounds_break_ties_in_the_same_way() -> None:
 def test_arms_that_mirror_each_other_are_chosen_by_position() -> None:
     # The arms left and right of the one observed are worth the same, but for rounding.
     arms = np.array([[0.5 + 0.1], [0.5], [0.5 - 0.1]])
-    gp = FiniteGP(SquaredExponential(lengthscale=0.3), arms, noise_variance=0.01, backend="numpy")
+    gp = FiniteGP(
+        SquaredExponential(lengthscale=0.3), arms, noise_variance=0.01, backend="numpy"
+    )
     gp.observe([1], [-1.0])
     from superarm.core import Arms
 

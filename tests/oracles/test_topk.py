@@ -24,28 +24,40 @@ scores = st.lists(
 
 @settings(max_examples=200)
 @given(scores, st.integers(1, 4))
-def test_top_k_equals_brute_force_and_ties_go_to_the_first(values: list[float], k: int) -> None:
+def test_top_k_equals_brute_force_and_ties_go_to_the_first(
+    values: list[float], k: int
+) -> None:
     desirability = np.array(values)
     if np.count_nonzero(desirability > -np.inf) < k:
         with pytest.raises(InfeasibleError):
             TopK(k=k).select(desirability, None, RNG)
         return
     chosen = TopK(k=k).select(desirability, None, RNG).positions
-    best = max(float(desirability[list(each)].sum()) for each in combinations(range(len(values)), k))
+    best = max(
+        float(desirability[list(each)].sum())
+        for each in combinations(range(len(values)), k)
+    )
     assert desirability[chosen].sum() == pytest.approx(best, rel=1e-12)
-    assert chosen.tolist() == sorted(range(len(values)), key=lambda arm: -desirability[arm])[:k]
+    assert (
+        chosen.tolist()
+        == sorted(range(len(values)), key=lambda arm: -desirability[arm])[:k]
+    )
     assert chosen.dtype == np.intp
 
 
 def test_too_few_arms_are_counted_in_the_message() -> None:
-    with pytest.raises(InfeasibleError, match="k = 3 arms are to be chosen, but only 2 of 2"):
+    with pytest.raises(
+        InfeasibleError, match="k = 3 arms are to be chosen, but only 2 of 2"
+    ):
         TopK(k=3).select(np.zeros(2), None, RNG)
     with pytest.raises(InfeasibleError, match="only 1 of 3"):
         TopK(k=2).select(np.array([-np.inf, 0.0, -np.inf]), None, RNG)
     with pytest.raises(InfeasibleError, match="only 0 of 1"):
         TopK().select(np.array([-np.inf]), None, RNG)
     with pytest.raises(InfeasibleError, match="only 1 of 2"):
-        TopK(k=2).select(np.array([0.0, -np.inf]), None, RNG, rescore=lambda chosen: np.zeros(2))
+        TopK(k=2).select(
+            np.array([0.0, -np.inf]), None, RNG, rescore=lambda chosen: np.zeros(2)
+        )
 
 
 @pytest.mark.parametrize("k", [1, 2])

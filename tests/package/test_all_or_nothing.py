@@ -21,7 +21,12 @@ from superarm.posteriors import DriftingGP, Separate, StreamingGP
 from superarm.roads.posterior import RoadGP
 from superarm.roads.posterior.log import Trips
 from superarm.rules import UCB, Fixed, Thompson
-from superarm.testing.helpers import Interrupt, interrupted, interrupted_after, unchanged
+from superarm.testing.helpers import (
+    Interrupt,
+    interrupted,
+    interrupted_after,
+    unchanged,
+)
 
 ROUGH = Matern(nu=1.5, lengthscale=0.4)
 FEATURES = np.random.default_rng(0).random((12, 2))
@@ -39,12 +44,16 @@ def test_where_one_learner_refuses_none_has_learned() -> None:
         gp.observe([[0.1, 0.1, 2.0], [0.2, 0.2, 3.0], [0.3, 0.3, 1.0]], [0.0, 0.0, 0.0])
     assert gp.count == 5
     again = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
-    np.testing.assert_allclose(again.predict(rows).mean, gp.predict(rows).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        again.predict(rows).mean, gp.predict(rows).mean, atol=1e-12
+    )
 
 
 def road_keys(*edges: int) -> Any:
     count = len(edges)
-    return np.column_stack([edges, np.ones((count, 6)), np.zeros(count), np.zeros(count)])
+    return np.column_stack(
+        [edges, np.ones((count, 6)), np.zeros(count), np.zeros(count)]
+    )
 
 
 def trip(keys: Any, rewards: Any) -> Trips:
@@ -55,7 +64,14 @@ def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     gp = RoadGP(ROADS, np.ones(8))
     gp.observe(road_keys(0, 1), [1.0, 1.2])
     keys = road_keys(2, 3, 4, 5)
-    both = Trips(keys, np.arange(4), np.ones(4), np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4, bool))
+    both = Trips(
+        keys,
+        np.arange(4),
+        np.ones(4),
+        np.array([0, 0, 1, 1]),
+        np.zeros(4),
+        np.zeros(4, bool),
+    )
     taken = RoadGP._take
     calls = []
 
@@ -108,7 +124,9 @@ def policy_of(posterior: Any, rule: Any) -> IndexPolicy:
     return IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=2), stepwise=True)
 
 
-def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again() -> None:
+def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again() -> (
+    None
+):
     gp = RoadGP(ROADS, np.ones(8), refit=4)
     policy = policy_of(gp, UCB(schedule=Fixed(value=1.0)))
     rng, arms = np.random.default_rng(0), Arms.numbered(road_keys(*range(8)))
@@ -131,7 +149,9 @@ def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again()
     assert gp.count == learned == 8
 
 
-@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()], ids=["ucb", "thompson"])
+@pytest.mark.parametrize(
+    "rule", [UCB(schedule=Fixed(value=2.0)), Thompson()], ids=["ucb", "thompson"]
+)
 def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
     policy = policy_of(StreamingGP(ROUGH, 0.1), rule)
     arms, done, errors = Arms.numbered(FEATURES), threading.Event(), []
@@ -142,7 +162,9 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
             offer = Offer(step=step, arms=arms)
             decision = policy.decide(offer, rng)
             policy.commit(decision)
-            feedback = Feedback(positions=decision.positions, rewards=rng.standard_normal(2))
+            feedback = Feedback(
+                positions=decision.positions, rewards=rng.standard_normal(2)
+            )
             policy.learn(offer, decision, feedback, rng)
         done.set()
 
@@ -179,14 +201,18 @@ def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
         def desirability(self, belief: Any, step: int, rng: Any) -> Any:
             if type(self).taught < 1:
                 type(self).taught += 1
-                thread = threading.Thread(target=lambda: gp.observe(FEATURES[:1], [1.0]))
+                thread = threading.Thread(
+                    target=lambda: gp.observe(FEATURES[:1], [1.0])
+                )
                 thread.start()
                 thread.join()
             return super().desirability(belief, step, rng)
 
     gp = StreamingGP(ROUGH, 0.1)
     policy = policy_of(gp, Teaching())
-    decision = policy.decide(Offer(step=1, arms=Arms.numbered(FEATURES)), np.random.default_rng(0))
+    decision = policy.decide(
+        Offer(step=1, arms=Arms.numbered(FEATURES)), np.random.default_rng(0)
+    )
     assert len(decision.positions) == 2
     assert gp.count == 1
     belief = gp.belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
@@ -213,42 +239,70 @@ def of_time(count: int) -> Any:
 SMOOTH = SquaredExponential(lengthscale=1.0)
 DRIFT = Temporal(epsilon=0.1)
 COMMITTED = {
-    "folded": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="folded"), of_time(40)),
+    "folded": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="folded"), of_time(40)
+    ),
     "visited": lambda: taught(
         DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(20)
     ),
     # The next reward is added to G with those that are beside it.
-    "added": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(31)),
+    "added": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(31)
+    ),
     # The next reward comes after a checkpoint.
-    "checkpoint": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(64)),
-    "factored": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(7)),
-    "kalman": lambda: taught(DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(20)),
+    "checkpoint": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(64)
+    ),
+    "factored": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(7)
+    ),
+    "kalman": lambda: taught(
+        DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT), of_time(20)
+    ),
     "cholesky": lambda: taught(StreamingGP(ROUGH, 0.1), FEATURES),
-    "finite-rank": lambda: taught(StreamingGP(SMOOTH, 0.1, form="finite-rank"), FEATURES),
+    "finite-rank": lambda: taught(
+        StreamingGP(SMOOTH, 0.1, form="finite-rank"), FEATURES
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "rewards"), [*((name, 1) for name in COMMITTED), ("folded", 2)])
-def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(name: str, rewards: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "rewards"), [*((name, 1) for name in COMMITTED), ("folded", 2)]
+)
+def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(
+    name: str, rewards: int
+) -> None:
     """Also within the few instructions that adopt it."""
     posterior = COMMITTED[name]()
     fixed = isinstance(posterior, DriftingGP)
     last = posterior.remembered.arms[-1, 1] if fixed else 0.0
-    keys = np.array([[3.0, last + 1.0], [4.0, last + 1.0]]) if fixed else FEATURES[[3, 4]] + 0.01
-    asked = np.column_stack([np.arange(12), np.full(12, last + 2.0)]) if fixed else FEATURES
+    keys = (
+        np.array([[3.0, last + 1.0], [4.0, last + 1.0]])
+        if fixed
+        else FEATURES[[3, 4]] + 0.01
+    )
+    asked = (
+        np.column_stack([np.arange(12), np.full(12, last + 2.0)]) if fixed else FEATURES
+    )
     values = np.array([0.7, -0.4])
-    twin, count, before = copy.deepcopy(posterior), posterior.count, posterior.predict(asked)
+    twin, count, before = (
+        copy.deepcopy(posterior),
+        posterior.count,
+        posterior.predict(asked),
+    )
     twin.observe(keys[:rewards], values[:rewards])
     after, call, stopped = twin.predict(asked), 0, True
     while stopped:
         call += 1
         again = copy.deepcopy(posterior)
-        with interrupted_after(call, "superarm.posteriors") as counted:
+        with interrupted_after(call, "superarm.posteriors") as count_text:
             again.observe(keys[:rewards], values[:rewards])
-        stopped = counted[0] == call
+        stopped = count_text[0] == call
         if again.count == count:
             np.testing.assert_array_equal(again.predict(asked), before)
-            again.observe(keys[:rewards], values[:rewards])  # what was begun does no harm
+            again.observe(
+                keys[:rewards], values[:rewards]
+            )  # what was begun does no harm
         found = again.predict(asked)
         np.testing.assert_allclose(found, after, rtol=0.0, atol=1e-12)
         assert (again.count, again.version) == (twin.count, twin.version)

@@ -18,7 +18,12 @@ from superarm.core.errors import (
     StateError,
 )
 from superarm.core.inputs import as_number
-from superarm.core.states import load_state, save_state, state_from_bytes, state_to_bytes
+from superarm.core.states import (
+    load_state,
+    save_state,
+    state_from_bytes,
+    state_to_bytes,
+)
 from superarm.kernels import Columns, Matern, Periodic, SquaredExponential
 from superarm.lab.experiments import load_experiment
 from superarm.oracles import TopK
@@ -48,7 +53,10 @@ def test_what_is_not_plain_numbers_is_refused(rewards: Any) -> None:
 
 
 def test_masks_are_not_dropped() -> None:
-    one, two = np.ma.array([1.0], mask=[True]), np.ma.array([1.0, 9.0], mask=[False, True])
+    one, two = (
+        np.ma.array([1.0], mask=[True]),
+        np.ma.array([1.0, 9.0], mask=[False, True]),
+    )
     row = np.ma.array([0], mask=[True])
     fixed = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
     stream = StreamingGP(SMOOTH, 0.1)
@@ -58,7 +66,9 @@ def test_masks_are_not_dropped() -> None:
         lambda: fixed.observe([0, 1], two),
         lambda: fixed.predict(row),
         lambda: fixed.observe([0], [1.0], one),
-        lambda: fixed.play_table(np.ma.array(np.ones((2, 2)), mask=np.eye(2)), np.ones(2)),
+        lambda: fixed.play_table(
+            np.ma.array(np.ones((2, 2)), mask=np.eye(2)), np.ones(2)
+        ),
         lambda: fixed.play_table(np.ones((2, 2)), two),
         lambda: fixed.play_table([two, two], np.ones(2)),
         lambda: stream.observe([one], [1.0]),
@@ -72,7 +82,9 @@ def test_masks_are_not_dropped() -> None:
     assert fixed.count == 1
 
 
-@pytest.mark.parametrize("number", ["1.5", b"1.5", np.bytes_(b"1.5"), None, True, [1.5]])
+@pytest.mark.parametrize(
+    "number", ["1.5", b"1.5", np.bytes_(b"1.5"), None, True, [1.5]]
+)
 def test_text_is_no_number(number: Any) -> None:
     with pytest.raises(InputError, match="it must be a number"):
         as_number(number, "it")
@@ -158,7 +170,10 @@ def test_noise_too_small_or_large_to_divide_by_is_refused(noise: float) -> None:
 
 
 def changed(state: State, **entries: Any) -> State:
-    scalars = {**state.scalars, **{k: v for k, v in entries.items() if k in state.scalars}}
+    scalars = {
+        **state.scalars,
+        **{k: v for k, v in entries.items() if k in state.scalars},
+    }
     arrays = {**state.arrays, **{k: v for k, v in entries.items() if k in state.arrays}}
     return State(kind=state.kind, schema=state.schema, scalars=scalars, arrays=arrays)
 
@@ -189,7 +204,9 @@ def test_damaged_states_of_streams_are_refused(damage: dict[str, Any]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["finite", "independent"])
-def test_damaged_states_of_fixed_arms_are_refused(kind: str, damage: dict[str, Any]) -> None:
+def test_damaged_states_of_fixed_arms_are_refused(
+    kind: str, damage: dict[str, Any]
+) -> None:
     posterior: Any = (
         FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
         if kind == "finite"
@@ -205,8 +222,15 @@ def test_states_are_files_without_pickles(tmp_path: Any) -> None:
     gp.observe([[0.0], [1.0]], [1.0, 2.0])
     save_state(gp.state(), tmp_path / "gp.state")
     again = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
-    np.testing.assert_allclose(again.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12)
-    for rubbish in (b"", b"PK\x03\x04", b"\x80\x04N.", state_to_bytes(gp.state())[:200]):
+    np.testing.assert_allclose(
+        again.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12
+    )
+    for rubbish in (
+        b"",
+        b"PK\x03\x04",
+        b"\x80\x04N.",
+        state_to_bytes(gp.state())[:200],
+    ):
         with pytest.raises(StateError, match="saved state"):
             state_from_bytes(rubbish)
     with pytest.raises(StateError, match="cannot be read"):
@@ -220,7 +244,9 @@ def test_rescored_desirabilities_are_checked() -> None:
     with pytest.raises(NotFiniteError):
         TopK(k=2).select(values, None, RNG, lambda chosen: np.full(3, np.nan))
     asked: list[int] = []
-    TopK(k=2).select(values, None, RNG, lambda chosen: asked.append(len(chosen)) or values)
+    TopK(k=2).select(
+        values, None, RNG, lambda chosen: asked.append(len(chosen)) or values
+    )
     assert asked == [1]  # no question after the last choice
 
 
@@ -237,7 +263,9 @@ def test_a_rule_must_score_every_arm() -> None:
         def desirability(self, belief: Any, step: int, rng: Any) -> Any:
             return belief.mean[:-1]
 
-    policy = IndexPolicy(posterior=StreamingGP(SMOOTH, 0.1), rule=Short(), oracle=TopK())
+    policy = IndexPolicy(
+        posterior=StreamingGP(SMOOTH, 0.1), rule=Short(), oracle=TopK()
+    )
     with pytest.raises(ShapeError, match="Short returned"):
         policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), RNG)
 
@@ -274,7 +302,9 @@ def test_read_only_tables_are_played() -> None:
 
 @pytest.mark.parametrize("kernel", [SquaredExponential, Matern, Periodic])
 @pytest.mark.parametrize("lengthscale", [1e-200, 1e300])
-def test_lengthscales_whose_squares_fit_no_float_are_refused(kernel: Any, lengthscale: float) -> None:
+def test_lengthscales_whose_squares_fit_no_float_are_refused(
+    kernel: Any, lengthscale: float
+) -> None:
     with pytest.raises(InputError, match="choose units"):
         kernel(lengthscale=lengthscale)
 

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FIELDS = {"case", "ours_s", "peer", "peer_s", "ratio", "max_abs_diff", "ours_cpu_s", "peer_cpu_s"}
+FIELDS = {
+    "case",
+    "ours_s",
+    "peer",
+    "peer_s",
+    "ratio",
+    "max_abs_diff",
+    "ours_cpu_s",
+    "peer_cpu_s",
+}
 KEYS = {"suite", "rows", "growth", "limits", "facts", "targets", "skipped", "machine"}
 
 
@@ -52,17 +61,23 @@ def test_streaming_agrees_with_every_peer() -> None:
     for row in found["rows"]:
         assert row["max_abs_diff"] <= 1e-9, row
     assert {"ours-cholesky", "ours-finite-rank"} <= found["growth"].keys()
-    assert {"dtrsm_s", "exp_s", "sum_s", "ours_over_limit", "gemm_gflops"} <= found["limits"].keys()
+    assert {"dtrsm_s", "exp_s", "sum_s", "ours_over_limit", "gemm_gflops"} <= found[
+        "limits"
+    ].keys()
     if os.environ.get("SUPERARM_REQUIRE", "0") not in ("", "0"):
         assert not found["skipped"]
 
 
 @pytest.mark.slow
-def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_peer_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "sklearn.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     found = results("streaming")
-    assert any("scikit-learn" in line and "not here" in line for line in found["skipped"])
+    assert any(
+        "scikit-learn" in line and "not here" in line for line in found["skipped"]
+    )
     assert not any("scikit-learn" in row["peer"] for row in found["rows"])
 
 
@@ -102,9 +117,15 @@ def test_network_agrees_with_full_covariances_and_fresh_solves() -> None:
 def test_combinatorial_agrees_with_its_peers() -> None:
     found = results("combinatorial")
     compared = {row["peer"] for row in found["rows"]}
-    assert {"SciPy, linear_sum_assignment", "its sampling alone", "plain O'CLOK-UCB"} <= compared
+    assert {
+        "SciPy, linear_sum_assignment",
+        "its sampling alone",
+        "plain O'CLOK-UCB",
+    } <= compared
     assert "numpy by hand" in compared
-    assert len(found["skipped"]) + len({peer for peer in compared if "SGPR" in peer}) == 2
+    assert (
+        len(found["skipped"]) + len({peer for peer in compared if "SGPR" in peer}) == 2
+    )
     for row in found["rows"]:
         assert (row["max_abs_diff"] or 0.0) <= 1e-6, row
     assert sum("std over the exact one" in name for name in found["facts"]) == 4
@@ -133,10 +154,14 @@ def test_movement_agrees_with_its_peers() -> None:
     found = results("movement")
     compared = {row["peer"] for row in found["rows"]}
     assert "SciPy, per vertex" in compared
-    assert ("POT, exact" in compared) != any(each.startswith("ot:") for each in found["skipped"])
+    assert ("POT, exact" in compared) != any(
+        each.startswith("ot:") for each in found["skipped"]
+    )
     for row in found["rows"]:
         assert row["max_abs_diff"] <= 1e-9, row
-    assert {"FRT, seconds against n", "whole step, seconds against n"} == found["growth"].keys()
+    assert {"FRT, seconds against n", "whole step, seconds against n"} == found[
+        "growth"
+    ].keys()
 
 
 @pytest.mark.slow
@@ -170,7 +195,10 @@ def test_startup_reports_what_help_loads() -> None:
 def test_the_readme_shows_what_is_stored(suite: str) -> None:
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
-    assert bench(suite, "--markdown", "--stored", f"bench/results/{suite}.json").strip() == shown
+    assert (
+        bench(suite, "--markdown", "--stored", f"bench/results/{suite}.json").strip()
+        == shown
+    )
 
 
 @pytest.mark.slow

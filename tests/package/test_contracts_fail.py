@@ -43,7 +43,10 @@ from superarm.testing import (
 )
 
 FEATURES = np.random.default_rng(0).random((8, 2))
-SMOOTH, ROUGH = SquaredExponential(lengthscale=0.6, variance=1.7), Matern(nu=1.5, lengthscale=0.5)
+SMOOTH, ROUGH = (
+    SquaredExponential(lengthscale=0.6, variance=1.7),
+    Matern(nu=1.5, lengthscale=0.5),
+)
 
 
 class Wrong(Matern):
@@ -68,8 +71,15 @@ class Forgetful(StreamingGP):
         self.information_gain += 1.0
         return super().predict(*arguments, **options)
 
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Any = None) -> None:
-        super().observe(arms, np.nan_to_num(np.asarray(rewards, dtype=np.float64)), noise_variance, rng)
+    def observe(
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Any = None
+    ) -> None:
+        super().observe(
+            arms,
+            np.nan_to_num(np.asarray(rewards, dtype=np.float64)),
+            noise_variance,
+            rng,
+        )
 
     def _draw(self, keys: Any, rng: np.random.Generator, size: int) -> Floats:
         return 1.5 * super()._draw(keys, rng, size)
@@ -88,7 +98,9 @@ class WrongPosterior(PosteriorContract):
 
 class WrongBelief(BeliefContract):
     def make_belief(self) -> Belief:
-        return Forgetful(SMOOTH, 0.05).belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
+        return Forgetful(SMOOTH, 0.05).belief(
+            Offer(step=1, arms=Arms.numbered(FEATURES))
+        )
 
 
 class Hopeful:
@@ -96,7 +108,9 @@ class Hopeful:
 
     deterministic = True
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         return belief.mean + rng.random(len(belief.mean))
 
     def width(self, step: int, gamma: Any) -> float:
@@ -116,7 +130,9 @@ class WrongSchedule(ScheduleContract):
 class Careless(TopK):
     """Chooses what is not available, and the worst."""
 
-    def select(self, desirability: Floats, structure: object, rng: Any, rescore: Any = None) -> Any:
+    def select(
+        self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
+    ) -> Any:
         return super().select(-np.maximum(desirability, -9.0), structure, rng)
 
 

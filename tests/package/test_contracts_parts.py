@@ -73,7 +73,9 @@ def named(parts: Iterable[str]) -> list[Any]:
 
     def missing(name: str) -> list[pytest.MarkDecorator]:
         return [
-            pytest.mark.skipif(find_spec(module) is None, reason=f"{word} is not installed")
+            pytest.mark.skipif(
+                find_spec(module) is None, reason=f"{word} is not installed"
+            )
             for word, module in NEEDED.items()
             if word in name
         ]
@@ -93,7 +95,9 @@ COVARIANCE = ((2.0, 0.5, 0.1), (0.5, 1.0, 0.2), (0.1, 0.2, 1.5))
 # Column 0 holds ids 0 … 2, column 1 a time, column 2 a feature.
 KERNELS: dict[str, Covariance] = {
     "squared-exponential": SquaredExponential(lengthscale=0.5, variance=2.0),
-    "squared-exponential, columns": SquaredExponential(lengthscale=(0.5, 0.7), columns=(2, 1)),
+    "squared-exponential, columns": SquaredExponential(
+        lengthscale=(0.5, 0.7), columns=(2, 1)
+    ),
     "matern 1/2": Matern(nu=0.5, lengthscale=0.6),
     "matern 5/2": Matern(nu=2.5, lengthscale=0.6),
     "matern 1.2": Matern(nu=1.2, lengthscale=0.6),
@@ -104,20 +108,28 @@ KERNELS: dict[str, Covariance] = {
     "constant": Constant(variance=2.0),
     "empirical": Empirical(covariance=COVARIANCE),
     "temporal": Temporal(epsilon=0.1, column=1),
-    "graph-matern": GraphMatern(csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])),
+    "graph-matern": GraphMatern(
+        csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
+    ),
     "columns": Columns(kernel=Matern() + Linear(), columns=(2, 1)),
     "sum": Matern(columns=(1, 2)) + Linear(),
-    "product": Temporal(column=1) * Empirical(covariance=COVARIANCE) * Matern(columns=(2,)),
+    "product": Temporal(column=1)
+    * Empirical(covariance=COVARIANCE)
+    * Matern(columns=(2,)),
     "scale": Scale(kernel=Matern(variance_bounds="fixed"), factor=3.0),
 }
 
 
 def test_every_registered_kernel_is_here() -> None:
     tried = {
-        registry.spec_of(kernel)["name"] for kernel in KERNELS.values() if isinstance(kernel, Kernel)
+        registry.spec_of(kernel)["name"]
+        for kernel in KERNELS.values()
+        if isinstance(kernel, Kernel)
     }
     assert tried == set(registry.names("kernel"))
-    assert all(issubclass(type(kernel), kernels.Covariance) for kernel in KERNELS.values())
+    assert all(
+        issubclass(type(kernel), kernels.Covariance) for kernel in KERNELS.values()
+    )
 
 
 class TestKernels(KernelContract):
@@ -139,9 +151,14 @@ class TestKernels(KernelContract):
 
 N = 8
 FEATURES = np.random.default_rng(0).random((N, 2))
-SMOOTH, ROUGH = SquaredExponential(lengthscale=0.6, variance=1.7), Matern(nu=1.5, lengthscale=0.5)
+SMOOTH, ROUGH = (
+    SquaredExponential(lengthscale=0.6, variance=1.7),
+    Matern(nu=1.5, lengthscale=0.5),
+)
 MEANS = np.linspace(-1.0, 1.0, N)
-FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(
+    epsilon=0.1, column=2
+)
 POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming auto": lambda: StreamingGP(SMOOTH, 0.05, 0.3),
     "streaming cholesky": lambda: StreamingGP(ROUGH, 0.05, form="cholesky"),
@@ -150,8 +167,12 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming scikit-learn": lambda: StreamingGP(foreign_kernel(), 0.05),
     "streaming large": lambda: StreamingGP(1e12 * SMOOTH, 1e10),
     "streaming small": lambda: StreamingGP(1e-12 * SMOOTH, 1e-14, form="finite-rank"),
-    "finite root numpy": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numpy"),
-    "finite root numba": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numba"),
+    "finite root numpy": lambda: FiniteGP(
+        SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numpy"
+    ),
+    "finite root numba": lambda: FiniteGP(
+        SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numba"
+    ),
     "finite visited": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="visited"),
     "finite scikit-learn": lambda: FiniteGP(foreign_kernel(), FEATURES, 0.05),
     "finite large": lambda: FiniteGP(1e12 * ROUGH, FEATURES, 1e10, form="visited"),
@@ -159,7 +180,9 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, N), 0.05, MEANS),
     # All arms inducing, all observations in every batch: then one natural step is exact.
     "inducing": lambda: InducingGP(ROUGH, 0.05, 0.3, jitter=1e-13),
-    "drifting": lambda: DriftingGP(ROUGH, FEATURES, 0.05, 0.3, drift=Temporal(epsilon=0.1)),
+    "drifting": lambda: DriftingGP(
+        ROUGH, FEATURES, 0.05, 0.3, drift=Temporal(epsilon=0.1)
+    ),
     "streaming forgetting": lambda: StreamingGP(FADING, 0.05, timed=True, forget=1e-9),
     "resetting": lambda: Resetting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), block=7),
     "resetting drifting": lambda: Resetting(DriftingGP(ROUGH, FEATURES, 0.05), block=7),
@@ -167,12 +190,20 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "change-detecting": lambda: ChangeDetecting(
         FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), run_length=1e99
     ),
-    "change-detecting streaming": lambda: ChangeDetecting(StreamingGP(ROUGH, 0.05), run_length=1e99),
+    "change-detecting streaming": lambda: ChangeDetecting(
+        StreamingGP(ROUGH, 0.05), run_length=1e99
+    ),
     "refitting": lambda: Refitting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS)),
     "refitting drifting": lambda: Refitting(DriftingGP(ROUGH, FEATURES, 0.05)),
-    "variational": lambda: SparseVariational(ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0),
-    "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),
-    "independent features": lambda: IndependentGaussian(np.ones(N), 0.05, arms=FEATURES),
+    "variational": lambda: SparseVariational(
+        ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0
+    ),
+    "variational smooth": lambda: SparseVariational(
+        SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0
+    ),
+    "independent features": lambda: IndependentGaussian(
+        np.ones(N), 0.05, arms=FEATURES
+    ),
     "roads": lambda: road_gp(),  # noqa: PLW0108
     "separate": lambda: Separate(StreamingGP(ROUGH, 0.05, 0.3), column=0),
     "separate roads": lambda: Separate(road_gp(), column=8),
@@ -186,14 +217,18 @@ def road_gp() -> RoadGP:
     kernel = GraphMatern(csc_array(2.0 * np.eye(N) - ring), nu=2)
     tiny = {"noise_per_time": 1e-4, "noise_share": 1e-4}
     scales = RoadScales(near=20.0, own=15.0, trip=(1e-4,) * 5, noise=3.0, **tiny)
-    return RoadGP(kernel, np.linspace(0.0, 9.0, N), scales=scales, refit=0, outliers="keep")
+    return RoadGP(
+        kernel, np.linspace(0.0, 9.0, N), scales=scales, refit=0, outliers="keep"
+    )
 
 
 def arms_of(name: str) -> Floats:
     """Arms that the posterior of this name knows."""
     if "roads" in name:
         terms = np.random.default_rng(1).uniform(0.1, 1.0, (N, 4))
-        return np.column_stack([np.arange(N), MEANS, terms, np.ones(N), np.zeros(N), np.arange(N) % 2])
+        return np.column_stack(
+            [np.arange(N), MEANS, terms, np.ones(N), np.zeros(N), np.arange(N) % 2]
+        )
     if name == "separate":
         return np.column_stack([np.arange(N) % 3, FEATURES])
     return FEATURES
@@ -245,7 +280,9 @@ class TestBeliefs(BeliefContract):
         scale = float(posterior.belief(offer).std.max())
         keys = posterior.keys(offer)[[0, 1, 2, 2, 5]]
         posterior.observe(
-            keys, scale * np.array([1.0, 0.5, -0.3, 0.4, 0.2]), rng=np.random.default_rng(0)
+            keys,
+            scale * np.array([1.0, 0.5, -0.3, 0.4, 0.2]),
+            rng=np.random.default_rng(0),
         )
         belief: Belief = posterior.belief(offer)
         return belief
@@ -255,7 +292,9 @@ class TestConditionedBelief(BeliefContract):
     def make_belief(self) -> Belief:
         posterior = StreamingGP(SMOOTH, 0.05)
         posterior.observe(FEATURES[:3], [0.1, 0.2, 0.7])
-        return posterior.belief(Offer(step=1, arms=Arms.numbered(FEATURES))).condition(np.array([4, 5]))
+        return posterior.belief(Offer(step=1, arms=Arms.numbered(FEATURES))).condition(
+            np.array([4, 5])
+        )
 
 
 # --- rules and schedules -------------------------------------------------------------------
@@ -295,13 +334,19 @@ RULES: list[dict[str, Any]] = [
     {"name": "greedy"},
     {"name": "random"},
     {"name": "rectified", "rule": {"name": "thompson"}},
-    {"name": "rectified", "rule": {"name": "ucb", "schedule": FIXED}, "spread": "posterior"},
+    {
+        "name": "rectified",
+        "rule": {"name": "ucb", "schedule": FIXED},
+        "spread": "posterior",
+    },
     {"name": "rectified", "rule": {"name": "greedy"}, "spread": "none"},
 ]
 
 
 def label(spec: dict[str, Any]) -> str:
-    return " ".join(str(value) for value in spec.values() if not isinstance(value, dict))
+    return " ".join(
+        str(value) for value in spec.values() if not isinstance(value, dict)
+    )
 
 
 def test_every_registered_rule_and_schedule_is_here() -> None:
@@ -346,10 +391,17 @@ class BestRun:
     deterministic = True
 
     def select(
-        self, desirability: Floats, structure: object, rng: np.random.Generator, rescore: Any = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Any = None,
     ) -> Selection:
         check_desirability(desirability)
-        runs = [np.array(run, dtype=np.intp) for run in intervals(len(desirability), structure)]
+        runs = [
+            np.array(run, dtype=np.intp)
+            for run in intervals(len(desirability), structure)
+        ]
         best = max(runs, key=lambda run: float(desirability[run].sum()))
         if desirability[best].min() == -np.inf:
             raise InfeasibleError("no arm is available")

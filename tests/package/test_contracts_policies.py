@@ -20,7 +20,9 @@ FIXED = {"family": "schedule", "name": "fixed", "value": 2.0}
 
 
 def label(spec: dict[str, Any]) -> str:
-    return " ".join(str(value) for value in spec.values() if not isinstance(value, dict))
+    return " ".join(
+        str(value) for value in spec.values() if not isinstance(value, dict)
+    )
 
 
 # --- problems ------------------------------------------------------------------------------
@@ -37,7 +39,13 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "crowdsourcing", "source": "synthetic"},
     {"name": "codependency", "pool": 300, "arrivals": 30},
     {"name": "channels"},
-    {"name": "movies", "source": "synthetic", "oracle": "greedy", "films": 15, "viewers": 40},
+    {
+        "name": "movies",
+        "source": "synthetic",
+        "oracle": "greedy",
+        "films": 15,
+        "viewers": 40,
+    },
     {"name": "landscape", "side": 8},
     {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2},
     {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4},
@@ -85,7 +93,14 @@ FLEET = {"name": "fleet", "edges": 200, "least_metres": 300.0, "vehicles": 3}
 DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
 MOVING = {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4}
 KNOWING = {"benchmark", "genie", "minc-known", "md-known", "offline"}
-NOT_LEARNING = {"random", "prior", "known-cost", "informed", "stationary", *KNOWING - {"md-known"}}
+NOT_LEARNING = {
+    "random",
+    "prior",
+    "known-cost",
+    "informed",
+    "stationary",
+    *KNOWING - {"md-known"},
+}
 FLEETS = {"route-cautious", "informed"}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
 GREEDY = {"name": "greedy"}
@@ -98,7 +113,15 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 for each in registry.names("policy")
                 if "model" in registry.parameters_of("policy", each)
             }
-            - {"composed", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb", "gp-md"}
+            - {
+                "composed",
+                "random",
+                "route-rule",
+                "known-cost",
+                "tv-gp-ucb",
+                "r-gp-ucb",
+                "gp-md",
+            }
             - FLEETS
             - KNOWING
             - ROUTES
@@ -137,7 +160,10 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     ({"name": "genie"}, FIXED_ARMS),
     ({"name": "rexp3", "block": 6}, {**DRIFTING, "k": 1}),
-    ({"name": "r-gp-ucb", "block": 3, "in_block": True}, {"name": "drifting-function", "side": 5}),
+    (
+        {"name": "r-gp-ucb", "block": 3, "in_block": True},
+        {"name": "drifting-function", "side": 5},
+    ),
     *(
         (spec, MOVING)
         for spec in (
@@ -159,14 +185,26 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "gp-greedy"}, CHANGING),
     ({"name": "gp-ts", "scaled": False}, CHANGING),
     ({"name": "gp-ei"}, CHANGING),
-    ({"name": "composed", "rule": {"name": "ucb", "schedule": FIXED}, "stepwise": True}, CHANGING),
-    ({"name": "composed", "rule": {"name": "thompson"}, "posterior": "independent"}, FIXED_ARMS),
+    (
+        {
+            "name": "composed",
+            "rule": {"name": "ucb", "schedule": FIXED},
+            "stepwise": True,
+        },
+        CHANGING,
+    ),
+    (
+        {"name": "composed", "rule": {"name": "thompson"}, "posterior": "independent"},
+        FIXED_ARMS,
+    ),
 ]
 
 
 class TestPolicies(PolicyContract):
     @pytest.fixture(
-        autouse=True, params=POLICIES, ids=lambda pair: f"{label(pair[0])}, {pair[1]['name']}"
+        autouse=True,
+        params=POLICIES,
+        ids=lambda pair: f"{label(pair[0])}, {pair[1]['name']}",
     )
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.spec, problem = request.param
@@ -175,7 +213,9 @@ class TestPolicies(PolicyContract):
 
     def make_policy(self) -> Policy:
         given = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
-        made: Policy = registry.build("policy", self.spec, model=self.problem.model, **given)
+        made: Policy = registry.build(
+            "policy", self.spec, model=self.problem.model, **given
+        )
         return made
 
     def make_offer(self, step: int) -> Offer:
@@ -196,4 +236,6 @@ class TestCostPolicy(PolicyContract):
         )
 
     def make_offer(self, step: int) -> Offer:
-        return Offer(step=step, arms=Arms.numbered(np.random.default_rng(step).random((6, 2))))
+        return Offer(
+            step=step, arms=Arms.numbered(np.random.default_rng(step).random((6, 2)))
+        )

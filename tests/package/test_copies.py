@@ -18,11 +18,16 @@ from superarm.oracles import TopK
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
 
-WAYS = {"pickle": lambda part: pickle.loads(pickle.dumps(part)), "deepcopy": copy.deepcopy}
+WAYS = {
+    "pickle": lambda part: pickle.loads(pickle.dumps(part)),
+    "deepcopy": copy.deepcopy,
+}
 ways = pytest.mark.parametrize("again", WAYS.values(), ids=WAYS)
 Again = Callable[[Any], Any]
 FLEETS = ["route-cautious", "informed"]  # which are for fleets alone
-ROADS = [name for name in names("policy") if name.startswith("route-") and name not in FLEETS]
+ROADS = [
+    name for name in names("policy") if name.startswith("route-") and name not in FLEETS
+]
 ROADS += ["prior", "known-cost"]
 OPTIONS = {"route-rule": {"rule": {"name": "greedy"}}, "known-cost": {"cost": "length"}}
 ARRAYS = ("junctions", "tail", "head", "length", "speed", "connections")
@@ -63,8 +68,13 @@ def test_networks_and_line_graphs(city: RoadNetwork, again: Again) -> None:
 def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
     assert again(Vehicle(mass=2000.0)) == Vehicle(mass=2000.0)
     nodes = np.arange(12.0)[:, None]
-    for kernel in (GraphMatern(city.line_graph()), GraphMatern(city.line_graph(), nu=1.5)):
-        expected = kernel(nodes)  # and what it has computed so far goes with it, or is made anew
+    for kernel in (
+        GraphMatern(city.line_graph()),
+        GraphMatern(city.line_graph(), nu=1.5),
+    ):
+        expected = kernel(
+            nodes
+        )  # and what it has computed so far goes with it, or is made anew
         np.testing.assert_allclose(again(kernel)(nodes), expected, rtol=1e-12)
     top = TopK(k=2)
     values = np.array([1.0, 3.0, 2.0])
@@ -77,17 +87,26 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
         again(model.oracle).select(weights, trip, rng).positions,
         model.oracle.select(weights, trip, rng).positions,
     )
-    np.testing.assert_array_equal(again(model.kernel)(model.arms), model.kernel(model.arms))
+    np.testing.assert_array_equal(
+        again(model.kernel)(model.arms), model.kernel(model.arms)
+    )
 
 
 @ways
-@pytest.mark.parametrize("name", ["navigation", "landscape", "gp-function", "crowdsourcing"])
+@pytest.mark.parametrize(
+    "name", ["navigation", "landscape", "gp-function", "crowdsourcing"]
+)
 def test_problems(name: str, again: Again) -> None:
-    options: dict[str, Any] = {"crowdsourcing": {"source": "synthetic"}, "gp-function": {"arms": 20}}
+    options: dict[str, Any] = {
+        "crowdsourcing": {"source": "synthetic"},
+        "gp-function": {"arms": 20},
+    }
     world = (
         road_world()
         if name == "navigation"
-        else build("problem", {"name": name, **options.get(name, {})}, seed=1, horizon=10)
+        else build(
+            "problem", {"name": name, **options.get(name, {})}, seed=1, horizon=10
+        )
     )
     other = again(world)
     for step in (1, 2, 7):
@@ -108,7 +127,9 @@ def test_road_policies_go_on_as_they_were(name: str, again: Again) -> None:
         if step == 4:
             policies.append(again(policy))
         offer = world.offer(step)
-        decisions = [each.decide(offer, np.random.default_rng(step)) for each in policies]
+        decisions = [
+            each.decide(offer, np.random.default_rng(step)) for each in policies
+        ]
         for each, decision in zip(policies, decisions, strict=True):
             np.testing.assert_array_equal(decision.positions, decisions[0].positions)
             each.commit(decision)
@@ -149,10 +170,16 @@ def test_policies_of_fleets_go_on_as_they_were(name: str, again: Again) -> None:
         if step == 4:
             policies.append(again(policy))
         offer = world.offer(step)
-        decisions = [each.decide(offer, np.random.default_rng(step)) for each in policies]
+        decisions = [
+            each.decide(offer, np.random.default_rng(step)) for each in policies
+        ]
         for each, decision in zip(policies, decisions, strict=True):
             np.testing.assert_array_equal(decision.positions, decisions[0].positions)
             each.commit(decision)
-            seen = world.feedback(offer, decision, world.noise(offer, np.random.default_rng(0)))
-            each.learn(offer, decision, replace(seen, delays=None), np.random.default_rng(step))
+            seen = world.feedback(
+                offer, decision, world.noise(offer, np.random.default_rng(0))
+            )
+            each.learn(
+                offer, decision, replace(seen, delays=None), np.random.default_rng(step)
+            )
     assert len(policies) == 2

@@ -50,14 +50,24 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
         Block(page, found[1], found[2], text[: found.start()].count("\n") + 1)
-        for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        for found in re.finditer(
+            r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+        )
     ]
 
 
 @contextlib.contextmanager
 def own_registry() -> Iterator[None]:
     """What is registered inside is forgotten afterwards: other tests count the parts."""
-    for family in ("kernel", "gain", "posterior", "rule", "oracle", "policy", "problem"):
+    for family in (
+        "kernel",
+        "gain",
+        "posterior",
+        "rule",
+        "oracle",
+        "policy",
+        "problem",
+    ):
         registry.names(family)  # loads the packages, so that they are not forgotten too
     parts = {family: dict(members) for family, members in registry._parts.items()}
     known = dict(registry._names)
@@ -80,7 +90,9 @@ def run_python(page: Path) -> tuple[dict[str, Any], str]:
     with own_registry(), contextlib.redirect_stdout(printed):
         for block in blocks(page):
             if block.language == "python":
-                code = "\n" * block.line + block.text  # errors then show the page's own lines
+                code = (
+                    "\n" * block.line + block.text
+                )  # errors then show the page's own lines
                 exec(compile(code, str(page), "exec", dont_inherit=True), namespace)
     return namespace, printed.getvalue()
 
@@ -103,7 +115,9 @@ def test_the_readmes_python_runs_and_finds_the_best_arms() -> None:
     found = re.fullmatch(r"chosen (\[.*\]) best (\[.*\])\n", printed)
     assert found is not None, printed
     chosen, best = map(ast.literal_eval, found.groups())
-    assert len(set(chosen) & set(best)) >= 2, "after 100 rounds it should know the best arms"
+    assert len(set(chosen) & set(best)) >= 2, (
+        "after 100 rounds it should know the best arms"
+    )
 
 
 @pytest.mark.slow
@@ -113,9 +127,13 @@ def test_the_guides_python_and_its_commands_run(
     monkeypatch.chdir(tmp_path)  # a log is written, which the commands then read
     _, printed = run_python(DOCS / "guide.md")
     shown = [line for block, line in shown_commands() if block.page.name == "guide.md"]
-    learned, routed = (invoke(shlex.split(line)[1:]).stdout for line in shown if " --net city " in line)
+    learned, routed = (
+        invoke(shlex.split(line)[1:]).stdout for line in shown if " --net city " in line
+    )
     assert "learned from 120 trips; 120 trips in all, on 273 of 2006 edges\n" in learned
-    assert re.search(r"^battery: 16000 Wh at the start, 15\d{3} Wh at arrival", routed, re.MULTILINE)
+    assert re.search(
+        r"^battery: 16000 Wh at the start, 15\d{3} Wh at arrival", routed, re.MULTILINE
+    )
     assert "cups\n('sugar', 'milk=cow', 'milk=oat')\n" in printed
     assert "cholesky 0.0\n" in printed
     *_, alarms, paid, traced, fleet = printed.splitlines()
@@ -145,7 +163,9 @@ def test_the_skeletons_keep_their_contracts(name: str, test: str) -> None:
 def test_every_protocol_has_a_skeleton_with_its_contract() -> None:
     import superarm.testing as contracts
 
-    wanted = {name for name in dir(contracts) if name.endswith("Contract")} - {"BeliefContract"}
+    wanted = {name for name in dir(contracts) if name.endswith("Contract")} - {
+        "BeliefContract"
+    }
     used = {base.__name__ for name, _ in CONTRACTS for base in EXTENDING[name].__mro__}
     assert wanted <= used
 
@@ -183,9 +203,24 @@ def invoke(arguments: list[str]) -> Result:
     return result
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
-def test_the_example_experiments_run_and_their_claims_hold(path: Path, tmp_path: Path) -> None:
-    result = invoke(["run", str(path), "--jobs", "1", "-q", "--json", "--out", str(tmp_path / "run")])
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name
+)
+def test_the_example_experiments_run_and_their_claims_hold(
+    path: Path, tmp_path: Path
+) -> None:
+    result = invoke(
+        [
+            "run",
+            str(path),
+            "--jobs",
+            "1",
+            "-q",
+            "--json",
+            "--out",
+            str(tmp_path / "run"),
+        ]
+    )
     summary = json.loads(result.stdout)
     assert summary["claims"]
     assert all(claim["holds"] for claim in summary["claims"])
@@ -207,7 +242,9 @@ COMMANDS = dict(walk(superarm, "superarm"))
 def section(name: str) -> str:
     """The part of docs/cli.md under a command's own heading."""
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
-    found = re.search(rf"^#+ {re.escape(name)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^#+ {re.escape(name)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL
+    )
     assert found is not None, f"docs/cli.md has no section '{name}'"
     return found[1]
 
@@ -215,13 +252,21 @@ def section(name: str) -> str:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_documented(name: str) -> None:
     everywhere = section("Options that every command takes")
-    own = section(name) if name != "superarm" else (DOCS / "cli.md").read_text(encoding="utf-8")
+    own = (
+        section(name)
+        if name != "superarm"
+        else (DOCS / "cli.md").read_text(encoding="utf-8")
+    )
     # As the group would make it: a command keeps the help option of its first context.
-    context = click.Context(COMMANDS[name], parent=click.Context(superarm, **superarm.context_settings))
+    context = click.Context(
+        COMMANDS[name], parent=click.Context(superarm, **superarm.context_settings)
+    )
     for parameter in COMMANDS[name].get_params(context):
         if isinstance(parameter, click.Option):
             for option in parameter.opts:
-                assert f"`{option}" in own + everywhere, f"{name} {option} is not in docs/cli.md"
+                assert f"`{option}" in own + everywhere, (
+                    f"{name} {option} is not in docs/cli.md"
+                )
 
 
 def options_of(name: str) -> set[str]:
@@ -232,7 +277,9 @@ def options_of(name: str) -> set[str]:
 def test_no_option_is_documented_that_does_not_exist(name: str) -> None:
     text = section(name)
     rows = set(re.findall(r"^\| `(--[a-z-]+)", text, re.MULTILINE))
-    assert rows <= options_of(name), "the table lists options that the command does not take"
+    assert rows <= options_of(name), (
+        "the table lists options that the command does not take"
+    )
     anywhere = set().union(*map(options_of, COMMANDS)) | {"--help"}
     assert set(re.findall(r"`(--[a-z-]+)", text)) <= anywhere
 
@@ -269,7 +316,9 @@ def same_shape(shown: Any, real: Any, where: str = "$") -> None:
     if isinstance(shown, dict):
         assert isinstance(real, dict), where
         open_ended = where.endswith(".setting")
-        assert open_ended or set(shown) == set(real), f"{where}: {set(shown) ^ set(real)}"
+        assert open_ended or set(shown) == set(real), (
+            f"{where}: {set(shown) ^ set(real)}"
+        )
         for key in set(shown) & set(real):
             same_shape(shown[key], real[key], f"{where}.{key}")
     elif isinstance(shown, list):
@@ -323,7 +372,9 @@ def check_files(directory: Path) -> None:
 def test_every_check_of_a_claim_is_documented() -> None:
     from superarm.lab.experiments import claims
 
-    rows = re.findall(r"^\| `([a-z-]+)` \| .* \| .* \|$", section("Claims"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| .* \| .* \|$", section("Claims"), re.MULTILINE
+    )
     assert sorted(rows) == sorted(claims._CHECKS)
 
 
@@ -332,7 +383,10 @@ def test_every_check_of_a_claim_is_documented() -> None:
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -343,7 +397,9 @@ def test_links_lead_somewhere(page: Path) -> None:
         file, _, anchor = target.partition("#")
         path = (page.parent / file).resolve() if file else page
         assert path.exists(), f"{page.name} links to {target}"
-        assert path.is_relative_to(ROOT), f"{page.name} links to {target}, outside the project"
+        assert path.is_relative_to(ROOT), (
+            f"{page.name} links to {target}, outside the project"
+        )
         if anchor and path.suffix == ".md":
             assert anchor in anchors(path), f"{page.name} links to {target}"
 
@@ -375,7 +431,9 @@ def test_the_architecture_shows_the_import_contracts_as_they_are() -> None:
     assert floors in shown
 
 
-CODE_NAME = re.compile(r"`(kernels|rules|oracles|posteriors|policies|problems|theory)\.(\w+)`")
+CODE_NAME = re.compile(
+    r"`(kernels|rules|oracles|posteriors|policies|problems|theory)\.(\w+)`"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -383,7 +441,9 @@ def test_names_of_code_exist(page: Path) -> None:
     """Rooms of a wing are named without it: ``theory.…`` is in ``superarm.lab``."""
     rooms = {path.removesuffix("/").replace("/", ".") for path in package_folders()}
     for package, name in CODE_NAME.findall(page.read_text(encoding="utf-8")):
-        places = [f"superarm.{room}" for room in rooms if room.rpartition(".")[2] == package]
+        places = [
+            f"superarm.{room}" for room in rooms if room.rpartition(".")[2] == package
+        ]
         found = any(hasattr(importlib.import_module(place), name) for place in places)
         assert found, f"{page.name}: {package}.{name} does not exist"
 
@@ -399,7 +459,9 @@ def test_the_papers_page_names_every_experiment() -> None:
 
 def test_every_extra_is_in_the_readme() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    table = re.findall(
+        r"^\| `(\w+)` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
     assert sorted(table) == sorted(settings["project"]["optional-dependencies"])
 
 

@@ -28,7 +28,9 @@ def test_the_prior_mean_is_part_of_what_is_learned() -> None:
     plain.observe(keys, rewards - level[keys[:, 0].astype(int)])
     for time in (0.5, 3.0, 9.0):
         asked = np.column_stack([np.arange(25), np.full(25, time)])
-        np.testing.assert_allclose(gp.predict(asked).mean, level + plain.predict(asked).mean)
+        np.testing.assert_allclose(
+            gp.predict(asked).mean, level + plain.predict(asked).mean
+        )
     now = gp.predict([[3, 4.0], [7, 4.0]]).mean
     assert gp.incumbent == pytest.approx(now.max())
 
@@ -53,7 +55,9 @@ def test_the_past_while_the_form_changes() -> None:
             each.observe([[row, step]], [np.sin(step)])
     assert gp.form == "folded"
     asked = [[5, -1.0], [600, 50.0]]  # the first of them before all that was seen
-    np.testing.assert_allclose(gp.predict(asked).mean, same.predict(asked).mean, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(asked).mean, same.predict(asked).mean, atol=1e-9
+    )
     assert gp.state().scalar("steps") == 220
 
 
@@ -71,7 +75,9 @@ def test_what_is_left_out_is_relative_to_all_of_the_variance() -> None:
 
 
 def test_what_was_left_out_fades_and_adds_up() -> None:
-    gp = DriftingGP(SquaredExponential(), LINE, NOISE, drift=Temporal(epsilon=0.05), form="folded")
+    gp = DriftingGP(
+        SquaredExponential(), LINE, NOISE, drift=Temporal(epsilon=0.05), form="folded"
+    )
     for step in range(400):
         gp.observe([[37 * step % 700, step]], [1.0])
     left_out = gp.tolerance
@@ -83,7 +89,9 @@ def test_what_was_left_out_fades_and_adds_up() -> None:
 @pytest.mark.parametrize("nu", [0.5, 1.5])
 def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
     """After twenty lengthscales; what is known then has faded by far more than 1e-6 itself."""
-    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Matern(nu=nu, lengthscale=5.0), form="folded")
+    gp = DriftingGP(
+        ROUGH, ARMS, NOISE, drift=Matern(nu=nu, lengthscale=5.0), form="folded"
+    )
     gp.observe([[0, 1.0]], [1.0])
     gp._form.error = 1e-13
     gp.observe([[1, 101.0]], [1.0])
@@ -92,7 +100,11 @@ def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
 
 def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
     gp = DriftingGP(
-        SquaredExponential(lengthscale=0.1), LINE, NOISE, drift=Temporal(epsilon=0.0), form="folded"
+        SquaredExponential(lengthscale=0.1),
+        LINE,
+        NOISE,
+        drift=Temporal(epsilon=0.0),
+        form="folded",
     )
     for step in range(700):
         gp.observe([[37 * step % 700, step]], [1.0])
@@ -115,7 +127,11 @@ def test_nothing_is_forgotten_that_is_not_negligible() -> None:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_late_feedback_after_little_noise_keeps_the_form(restart: bool) -> None:
-    gp = DriftingGP(Matern(nu=0.5, lengthscale=0.05), np.random.default_rng(0).random((600, 2)), NOISE)
+    gp = DriftingGP(
+        Matern(nu=0.5, lengthscale=0.05),
+        np.random.default_rng(0).random((600, 2)),
+        NOISE,
+    )
     gp.observe([[0, 1.0]], [1.0])
     gp.observe([[1, 3.0]], [1.0], [1e-7])
     assert gp.form == "folded"
@@ -129,7 +145,9 @@ def test_a_large_state_of_time_leaves_room_for_fewer_features() -> None:
     arms = np.random.default_rng(0).random((300, 2))
     short, smooth = Matern(nu=0.5, lengthscale=0.05), Matern(nu=1.5, lengthscale=9.0)
     assert DriftingGP(short, arms, NOISE).form == "kalman"
-    assert DriftingGP(short, arms, NOISE, drift=smooth).form == "visited"  # 2 · 300 > 512
+    assert (
+        DriftingGP(short, arms, NOISE, drift=smooth).form == "visited"
+    )  # 2 · 300 > 512
 
 
 def test_information_after_forgetting_and_a_restart() -> None:
@@ -147,7 +165,9 @@ def test_information_after_forgetting_and_a_restart() -> None:
 def test_a_restored_form_turns_at_the_same_round(form: Any) -> None:
     wanted = "auto" if form == "visited" else form
     kernel = (
-        Matern(nu=0.5, lengthscale=0.05) if form == "visited" else SquaredExponential(lengthscale=0.1)
+        Matern(nu=0.5, lengthscale=0.05)
+        if form == "visited"
+        else SquaredExponential(lengthscale=0.1)
     )
     arms = np.random.default_rng(0).random((1400, 2)) if form == "visited" else LINE
     gp = DriftingGP(kernel, arms, NOISE, drift=Temporal(epsilon=0.001), form=wanted)
@@ -172,9 +192,15 @@ def test_the_least_noise_of_each_form() -> None:
     """Relative to the variance: 1e-2 (visited), 1e4 errors of a feature (kalman)."""
     axis, short = np.linspace(0.0, 1.0, 24), Matern(nu=0.5, lengthscale=0.05)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    assert [DriftingGP(short, grid, noise).form for noise in (2e-2, 5e-3)] == ["visited", "folded"]
+    assert [DriftingGP(short, grid, noise).form for noise in (2e-2, 5e-3)] == [
+        "visited",
+        "folded",
+    ]
     smooth = SquaredExponential(lengthscale=0.3)
-    assert [DriftingGP(smooth, grid, noise).form for noise in (1e-8, 1e-11)] == ["kalman", "folded"]
+    assert [DriftingGP(smooth, grid, noise).form for noise in (1e-8, 1e-11)] == [
+        "kalman",
+        "folded",
+    ]
     large = Matern(nu=0.5, lengthscale=30.0, variance=1e6)
     assert DriftingGP(smooth, grid, 1e-5, drift=large).form == "folded"
     assert DriftingGP(1e6 * smooth, grid, 1e-5).form == "folded"
@@ -186,7 +212,9 @@ def test_the_tolerance_counts_features_and_the_state_of_time() -> None:
     assert gp.form == "kalman"
     assert 0.0 < gp.tolerance <= 1e-12
     daily = Periodic(period=24.0, lengthscale=1.0)
-    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=daily, form="visited", time_tolerance=1e-3)
+    gp = DriftingGP(
+        ROUGH, ARMS, NOISE, drift=daily, form="visited", time_tolerance=1e-3
+    )
     assert gp.tolerance == pytest.approx(2.0 * daily.state_space(1e-3).error)
 
 
@@ -206,8 +234,12 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     keys = np.column_stack([rows.ravel(), np.tile(np.arange(100.0), 3)])
     whole.observe(keys, rewards.ravel())
     asked = np.column_stack([np.arange(25), np.full(25, 101.0)])
-    np.testing.assert_allclose(gp.predict(asked).mean, whole.predict(asked).mean, atol=1e-9)
-    np.testing.assert_allclose(gp.predict(asked).std, whole.predict(asked).std, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        gp.predict(asked).std, whole.predict(asked).std, atol=1e-9
+    )
     assert gp.information_gain == pytest.approx(whole.information_gain)
     again = DriftingGP.from_state(gp.state())
     assert again.state().scalars == gp.state().scalars
@@ -219,16 +251,22 @@ def test_answers_about_the_past_are_not_kept_for_too_long() -> None:
     gp.predict([[0, 2.0]])
     gp.observe([[0, 6.0]], [-3.0])
     fresh.observe([[0, 1.0], [1, 5.0], [0, 6.0]], [1.0, 2.0, -3.0])
-    np.testing.assert_allclose(gp.predict([[0, 2.0]]).mean, fresh.predict([[0, 2.0]]).mean)
+    np.testing.assert_allclose(
+        gp.predict([[0, 2.0]]).mean, fresh.predict([[0, 2.0]]).mean
+    )
 
 
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_several_that_fail_change_nothing(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_that_fail_change_nothing(
+    form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe([[0, 1.0]], [1.0])
     before = gp.predict([[0, 4.0], [1, 4.0]])
     monkeypatch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):  # the first is alone at its time, and learned before
+    with pytest.raises(
+        ZeroDivisionError
+    ):  # the first is alone at its time, and learned before
         gp.observe([[1, 2.0], [2, 3.0], [3, 3.0]], [5.0] * 3)
     np.testing.assert_array_equal(gp.predict([[0, 4.0], [1, 4.0]]), before)
 
@@ -245,7 +283,10 @@ def test_draws_of_one_moment_of_the_past(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.5), form=form)
     gp.observe([[0, 1.0], [5, 30.0]], [1.0, 1.0])
     asked = [[0, 1.0], [1, 1.0]]
-    draws, std = gp.sample(asked, np.random.default_rng(0), size=4000), gp.predict(asked).std
+    draws, std = (
+        gp.sample(asked, np.random.default_rng(0), size=4000),
+        gp.predict(asked).std,
+    )
     np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.08)
 
 
@@ -255,7 +296,10 @@ def test_draws_of_one_moment_of_the_past(form: Any) -> None:
 def test_errors_of_sums_add_up() -> None:
     from superarm.kernels.state_space import added
 
-    parts = [Periodic(period=period, lengthscale=1.0).state_space(1e-2) for period in (24.0, 7.0)]
+    parts = [
+        Periodic(period=period, lengthscale=1.0).state_space(1e-2)
+        for period in (24.0, 7.0)
+    ]
     assert added(parts).error == pytest.approx(parts[0].error + parts[1].error)
 
 
@@ -297,7 +341,8 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
     from superarm.posteriors import ChangeDetecting, FiniteGP
 
     gps = [
-        ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE), run_length=50.0, scale=2.0) for _ in range(2)
+        ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE), run_length=50.0, scale=2.0)
+        for _ in range(2)
     ]
     keys = np.column_stack([np.arange(40) % 6, np.arange(1, 41)])
     rewards = np.where(np.arange(40) < 18, 1.0, -3.0)
@@ -306,7 +351,10 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
             gp.observe(keys[part], rewards[part])
     assert gps[0].alarms == gps[1].alarms != ()
     assert gps[1].information_gain == pytest.approx(gps[0].information_gain)
-    calm, alone = ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE)), FiniteGP(ROUGH, ARMS[:6], NOISE)
+    calm, alone = (
+        ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE)),
+        FiniteGP(ROUGH, ARMS[:6], NOISE),
+    )
     calm.observe(keys[:9], np.zeros(9))
     alone.observe(keys[:9, 0], np.zeros(9))
     assert calm.information_gain == pytest.approx(alone.information_gain)
@@ -315,7 +363,9 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
 def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
     from superarm.posteriors import ChangeDetecting, FiniteGP
 
-    gp = ChangeDetecting(FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01))
+    gp = ChangeDetecting(
+        FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01)
+    )
     for step in range(1, 40):
         gp.observe([[0, step]], [1.0 if step < 30 else -1.0])
     assert gp.alarms[-1].since == 30
@@ -340,7 +390,9 @@ def test_the_noise_may_grow_ten_thousandfold() -> None:
     from superarm.posteriors import Refitting, StreamingGP
 
     gp = Refitting(StreamingGP(SquaredExponential(), 1e-4), every=60)
-    gp.observe(np.linspace(0.0, 3.0, 60)[:, None], np.random.default_rng(0).standard_normal(60))
+    gp.observe(
+        np.linspace(0.0, 3.0, 60)[:, None], np.random.default_rng(0).standard_normal(60)
+    )
     assert 0.1 < gp.fitted["noise_variance"] <= 1.0
     assert gp.noise_std == pytest.approx(np.sqrt(gp.noise_variance))
 
@@ -360,18 +412,24 @@ def test_one_that_draws_inside_draws() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_all_is_factorised_anew_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_factorised_anew_only_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from superarm.posteriors import StreamingGP
     from superarm.posteriors.streaming.forms import CholeskyForm
 
     kernel = SquaredExponential(columns=(0,)) * Temporal(epsilon=0.5, column=1)
-    gp, fit, sizes = StreamingGP(kernel, NOISE, timed=True, forget=1e-6), CholeskyForm.fitted_to, []
+    gp, fit, sizes = (
+        StreamingGP(kernel, NOISE, timed=True, forget=1e-6),
+        CholeskyForm.fitted_to,
+        [],
+    )
 
-    def counted(kernel: Any, data: Any, residual: Any) -> Any:
+    def count_text(kernel: Any, data: Any, residual: Any) -> Any:
         sizes.append(len(residual))
         return fit(kernel, data, residual)
 
-    monkeypatch.setattr(CholeskyForm, "fitted_to", counted)
+    monkeypatch.setattr(CholeskyForm, "fitted_to", count_text)
     for step in range(200):
         gp.observe([[0.1 * (step % 7), step]], [1.0])
     assert 0 < len(sizes) <= 12  # the window is 39.9, and a third must be old
@@ -388,8 +446,13 @@ def test_the_block_by_cross_validation_of_costs() -> None:
 
     model = traffic_series(seed=0, horizon=30, source="synthetic").model
     model = dataclasses.replace(model, past=model.past[:2, :10])
-    costs = dataclasses.replace(model, past=-model.past, mean=-model.mean, direction="minimize")
-    assert r_gp_ucb(costs, block="learned").settled == r_gp_ucb(model, block="learned").settled
+    costs = dataclasses.replace(
+        model, past=-model.past, mean=-model.mean, direction="minimize"
+    )
+    assert (
+        r_gp_ucb(costs, block="learned").interpretations
+        == r_gp_ucb(model, block="learned").interpretations
+    )
 
 
 def test_in_round_1_the_genie_of_costs_plays_the_least_prior_mean() -> None:
@@ -398,7 +461,8 @@ def test_in_round_1_the_genie_of_costs_plays_the_least_prior_mean() -> None:
     from superarm.policies.scores import LastTruth
 
     world: Any = SimpleNamespace(
-        model=SimpleNamespace(arms=LINE[:3], mean=np.array([2.0, 1.0, 3.0])), direction="minimize"
+        model=SimpleNamespace(arms=LINE[:3], mean=np.array([2.0, 1.0, 3.0])),
+        direction="minimize",
     )
     offer = Offer(step=1, arms=Arms.numbered(LINE[:3]))
     found = LastTruth(problem=world).desirability(offer, np.random.default_rng(0))
@@ -430,7 +494,12 @@ def test_rush_hours_by_hand() -> None:
     from superarm.roads.problems.conditions import RushHours
     from superarm.roads.problems.navigation import Navigation
 
-    options: dict[str, Any] = {"seed": 3, "horizon": 60, "network": "city", "edges": 300}
+    options: dict[str, Any] = {
+        "seed": 3,
+        "horizon": 60,
+        "network": "city",
+        "edges": 300,
+    }
     world = Navigation(**options, rush_hours=2.0, day_to_day=0.2)
     std, n = 0.25 * float(np.std(world.model.energies)), len(world.graph)
     draws = [
@@ -443,23 +512,38 @@ def test_rush_hours_by_hand() -> None:
     world.means(world.offer(12))  # later rounds first
     fast = std * world.graph.speed / world.graph.speed.max()
     added = world.means(world.offer(10)) - world.energies
-    np.testing.assert_allclose(added, 2.0 * RushHours.rush(10) * (fast + mood), atol=1e-9)
-    assert RushHours.rush(10) == pytest.approx(np.exp(-0.5 / 2.25) + np.exp(-0.5 * 16.0))
-    assert RushHours.rush(19) == pytest.approx(np.exp(-0.5 / 4.0) + np.exp(-0.5 * (10 / 1.5) ** 2))
+    np.testing.assert_allclose(
+        added, 2.0 * RushHours.rush(10) * (fast + mood), atol=1e-9
+    )
+    assert RushHours.rush(10) == pytest.approx(
+        np.exp(-0.5 / 2.25) + np.exp(-0.5 * 16.0)
+    )
+    assert RushHours.rush(19) == pytest.approx(
+        np.exp(-0.5 / 4.0) + np.exp(-0.5 * (10 / 1.5) ** 2)
+    )
 
 
 def test_costs_of_one_hour_are_not_those_of_another() -> None:
     from superarm.roads.problems.navigation import Navigation
 
-    options: dict[str, Any] = {"seed": 3, "horizon": 60, "network": "city", "edges": 300}
-    world, other = (Navigation(**options, rush_hours=2.0, day_to_day=0.1) for _ in range(2))
+    options: dict[str, Any] = {
+        "seed": 3,
+        "horizon": 60,
+        "network": "city",
+        "edges": 300,
+    }
+    world, other = (
+        Navigation(**options, rush_hours=2.0, day_to_day=0.1) for _ in range(2)
+    )
     early = world.scores(world.offer(1))
     rush = world.scores(world.offer(9))
     np.testing.assert_array_equal(rush, other.scores(other.offer(9)))
     assert np.abs(rush - early).max() > 1.0
     drift = world.model.drift  # half of it lasts, half comes back every day
     found = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
-    assert found == pytest.approx([1.0, 0.5 + 0.5 * 0.9**6 * np.exp(-2.0), 0.5 + 0.5 * 0.9**12])
+    assert found == pytest.approx(
+        [1.0, 0.5 + 0.5 * 0.9**6 * np.exp(-2.0), 0.5 + 0.5 * 0.9**12]
+    )
 
 
 # --- theory ---------------------------------------------------------------------------
@@ -472,6 +556,11 @@ def test_blocks_that_no_round_fills_are_not_asked_about() -> None:
         assert t <= 10
         return float(t)
 
-    options: dict[str, Any] = {"epsilon": 0.01, "arms": 9, "noise_variance": 0.1, "delta": 0.1}
+    options: dict[str, Any] = {
+        "epsilon": 0.01,
+        "arms": 9,
+        "noise_variance": 0.1,
+        "delta": 0.1,
+    }
     found = regret_bound_r_gp_ucb([5, 10], gamma, block=20, **options)
     assert np.isfinite(found).all()

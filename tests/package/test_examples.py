@@ -13,7 +13,9 @@ TOYS = ("moving", "regions", "drifting", "late", "covering", "json_policy")
 
 
 def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", EXAMPLES / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,7 +26,7 @@ def load(name: str) -> Any:
 @pytest.mark.parametrize("name", TOYS)
 def test_toys_are_short(name: str) -> None:
     lines = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()
-    assert sum(bool(line.strip()) for line in lines) < 40
+    assert sum(bool(line.strip()) for line in lines) < 50
 
 
 def test_minding_the_way_pays() -> None:

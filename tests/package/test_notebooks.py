@@ -38,8 +38,12 @@ def test_notebooks_are_stored_without_outputs(path: Path) -> None:
 @pytest.mark.slow
 def test_notebooks_run(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    script = tmp_path / f"{path.stem}.py"  # worker processes and errors then find the code
-    code = ["".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "code"]
+    script = (
+        tmp_path / f"{path.stem}.py"
+    )  # worker processes and errors then find the code
+    code = [
+        "".join(cell["source"]) for cell in cells(path) if cell["cell_type"] == "code"
+    ]
     script.write_text("\n\n".join(code), encoding="utf-8")
     environment = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(

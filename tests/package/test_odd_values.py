@@ -108,7 +108,9 @@ def foreign(call: Callable[[], Any]) -> str | None:
 
 
 def with_each_replaced(
-    call: Callable[..., Any], arguments: Mapping[str, Any], names: list[str] | None = None
+    call: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    names: list[str] | None = None,
 ) -> Iterator[str]:
     """What goes wrong when one argument at a time is odd."""
     for name in arguments if names is None else names:
@@ -121,9 +123,13 @@ def with_each_replaced(
 
 
 def parameters(part: Any) -> dict[str, Any]:
-    if isinstance(part, registry.Described):
+    if isinstance(part, registry.HasParameters):
         return dict(part.parameters())
-    return {each.name: getattr(part, each.name) for each in dataclasses.fields(part) if each.init}
+    return {
+        each.name: getattr(part, each.name)
+        for each in dataclasses.fields(part)
+        if each.init
+    }
 
 
 # --- parts that are made of odd values -----------------------------------------------------
@@ -149,7 +155,12 @@ SPECS: dict[str, list[dict[str, Any]]] = {
         {"name": "gp-ts", "norm_bound": 1.0, "noise_bound": 0.1},
         {"name": "gp-ucb-agnostic", "norm_bound": 1.0},
         {"name": "kernel-ucb", "eta": 1.0},
-        {"name": "ridge-ucb", "norm_bound": 1.0, "noise_bound": 0.1, "regularisation": 0.5},
+        {
+            "name": "ridge-ucb",
+            "norm_bound": 1.0,
+            "noise_bound": 0.1,
+            "regularisation": 0.5,
+        },
         {"name": "gp-ucb-finite", "arms": 10},
         {"name": "oclok-ucb", "most_arms": 150},
         {"name": "gp-ucb-bayesian", "arms": 3, "scale": 0.5},
@@ -194,7 +205,9 @@ PARTS: dict[str, Callable[[], Any]] = {
     "change-detecting": lambda: ChangeDetecting(StreamingGP(ROUGH, 0.1)),
     "refitting": lambda: Refitting(StreamingGP(ROUGH, 0.1)),
     "separate": lambda: Separate(StreamingGP(ROUGH, 0.1), column=0),
-    "roads": lambda: RoadGP(GraphMatern(SparseGraph.of(LAPLACIAN)), np.ones(N), refit=0),
+    "roads": lambda: RoadGP(
+        GraphMatern(SparseGraph.of(LAPLACIAN)), np.ones(N), refit=0
+    ),
     "top-k": lambda: TopK(k=2),
     "group-top-k": lambda: GroupTopK(k=2),
     "knapsack": Knapsack,
@@ -205,13 +218,17 @@ PARTS: dict[str, Callable[[], Any]] = {
     "matrix": lambda: MatrixMetric(distances=1.0 - np.eye(N)),
     "distance": Distance,
     "switch": lambda: Switch(cost=1.0),
-    "grid": lambda: GrowingGrid(norm_bound=1.0, lipschitz=1.0, lower=[0.0, 0.0], side=1.0),
+    "grid": lambda: GrowingGrid(
+        norm_bound=1.0, lipschitz=1.0, lower=[0.0, 0.0], side=1.0
+    ),
     "turns": lambda: TurnGraph(length=np.ones(3), turns=[[0, 1], [1, 2]]),  # type: ignore[arg-type]
     "sparse": lambda: SparseGraph.of(LAPLACIAN),
     "vehicle": Vehicle,
     "scales": RoadScales,
     "pairs": lambda: Pairs(left=np.arange(N) // 2, right=np.arange(N) % 2),
-    "groups": lambda: Groups(of_arm=np.arange(N) // 2, limits=np.ones(3, dtype=np.intp)),
+    "groups": lambda: Groups(
+        of_arm=np.arange(N) // 2, limits=np.ones(3, dtype=np.intp)
+    ),
     "weights": lambda: Weights(of_arm=np.ones(N), budget=2.0),
     "trip": lambda: Trip(start=0, goal=2),
     "index": lambda: policy_of(StreamingGP(ROUGH, 0.1)),
@@ -228,7 +245,9 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 
 def policy_of(posterior: Any) -> IndexPolicy:
-    return IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=2))
+    return IndexPolicy(
+        posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=2)
+    )
 
 
 MADE: list[tuple[str, Callable[[], Any]]] = [
@@ -238,7 +257,9 @@ MADE: list[tuple[str, Callable[[], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [make for _, make in MADE], ids=[name for name, _ in MADE])
+@pytest.mark.parametrize(
+    "make", [make for _, make in MADE], ids=[name for name, _ in MADE]
+)
 def test_parts_made_of_odd_values(make: Callable[[], Any]) -> None:
     part = make()
     assert list(with_each_replaced(type(part), parameters(part))) == []
@@ -248,11 +269,25 @@ def test_parts_made_of_odd_values(make: Callable[[], Any]) -> None:
 
 
 def features_of(name: str) -> Any:
-    return ROAD_KEYS if name == "roads" else np.round(FEATURES) if name == "separate" else FEATURES
+    return (
+        ROAD_KEYS
+        if name == "roads"
+        else np.round(FEATURES)
+        if name == "separate"
+        else FEATURES
+    )
 
 
 POSTERIORS = [
-    *("streaming", "finite", "visited", "independent", "inducing", "variational", "drifting"),
+    *(
+        "streaming",
+        "finite",
+        "visited",
+        "independent",
+        "inducing",
+        "variational",
+        "drifting",
+    ),
     *("resetting", "change-detecting", "refitting", "separate", "roads"),
 ]
 
@@ -321,11 +356,17 @@ def oracle_named(name: str) -> Any:
 @pytest.mark.parametrize("name", registry.names("oracle"))
 def test_oracles_asked_odd_things(name: str) -> None:
     oracle, structure = oracle_named(name)
-    values = np.linspace(-0.9, -0.1, N) if name == "shortest-path" else np.linspace(0.1, 0.9, N)
+    values = (
+        np.linspace(-0.9, -0.1, N)
+        if name == "shortest-path"
+        else np.linspace(0.1, 0.9, N)
+    )
     given = {"desirability": values, "structure": structure, "rng": rng()}
     problems = list(with_each_replaced(oracle.select, given))
     for label, make in {**ODD, "too few numbers": lambda: values[:-1]}.items():
-        problem = foreign(lambda make=make: oracle.select(**given, rescore=lambda _: make()))  # type: ignore[misc]
+        problem = foreign(
+            lambda make=make: oracle.select(**given, rescore=lambda _: make())
+        )  # type: ignore[misc]
         if problem is not None:
             problems.append(f"rescore gives {label}: {problem}")
     assert problems == []
@@ -338,11 +379,15 @@ def test_policies_asked_odd_things(name: str) -> None:
     policy = PARTS[name]()
     decision = policy.decide(OFFER, rng())
     policy.commit(decision)
-    feedback = Feedback(positions=decision.positions, rewards=np.ones(len(decision.positions)))
+    feedback = Feedback(
+        positions=decision.positions, rewards=np.ones(len(decision.positions))
+    )
     given = {"offer": OFFER, "decision": decision, "feedback": feedback, "rng": rng()}
     names = ["offer", "decision", "feedback"]
     problems = [
-        *with_each_replaced(policy.decide, {"offer": Offer(step=2, arms=ARMS), "rng": rng()}),
+        *with_each_replaced(
+            policy.decide, {"offer": Offer(step=2, arms=ARMS), "rng": rng()}
+        ),
         *with_each_replaced(policy.commit, {"decision": decision}),
         *with_each_replaced(policy.learn, given, names),
     ]
@@ -350,10 +395,19 @@ def test_policies_asked_odd_things(name: str) -> None:
 
 
 def test_records_made_of_odd_values() -> None:
-    offer: dict[str, Any] = {"step": 1, "arms": ARMS, "time": 1.0, "available": np.ones(N, bool)}
+    offer: dict[str, Any] = {
+        "step": 1,
+        "arms": ARMS,
+        "time": 1.0,
+        "available": np.ones(N, bool),
+    }
     decision: dict[str, Any] = {"step": 1, "action": 0, "positions": np.array([0])}
     decision |= {"propensity": 1.0, "carry": None}
-    feedback: dict[str, Any] = {"positions": [0], "rewards": [1.0], "noise_variance": [1.0]}
+    feedback: dict[str, Any] = {
+        "positions": [0],
+        "rewards": [1.0],
+        "noise_variance": [1.0],
+    }
     feedback |= {"delays": [0], "sums": [0]}
     problems = [
         *with_each_replaced(Arms, {"ids": range(N), "features": FEATURES}),

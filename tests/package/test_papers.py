@@ -57,7 +57,9 @@ def rows_of(title: str) -> list[Row]:
     _, _, section = PAGE.partition(f"\n## {title}\n")
     section = section.partition("\n## ")[0]
     lines = section.splitlines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("| in the paper |"))
+    first = next(
+        place for place, line in enumerate(lines) if line.startswith("| in the paper |")
+    )
     rows = []
     for line in lines[first + 2 :]:
         if not line.startswith("|"):
@@ -80,7 +82,10 @@ def numbers(text: str) -> list[str]:
         elif first[-1].isalpha():
             stem = first[:-1]
             assert last[:-1] == stem, part
-            found += [f"{stem}{chr(code)}" for code in range(ord(first[-1]), ord(last[-1]) + 1)]
+            found += [
+                f"{stem}{chr(code)}"
+                for code in range(ord(first[-1]), ord(last[-1]) + 1)
+            ]
         else:
             stem, last_stem = (re.sub(r"\d+$", "", end) for end in (first, last))
             assert stem == last_stem, part
@@ -106,13 +111,24 @@ def numbered(path: Path) -> tuple[str, Counter[tuple[str, str]]]:
     title = data.pop("title")
     assert set(data) <= set(KINDS.values())
     found = Counter(
-        (kind, number) for kind, parts in data.items() for number in numbers(", ".join(parts))
+        (kind, number)
+        for kind, parts in data.items()
+        for number in numbers(", ".join(parts))
     )
     return title, found
 
 
 def test_ranges_are_expanded() -> None:
-    assert numbers("1–3, 6a–6b, A.8–A.9, 3.2 (i)") == ["1", "2", "3", "6a", "6b", "A.8", "A.9", "3.2"]
+    assert numbers("1–3, 6a–6b, A.8–A.9, 3.2 (i)") == [
+        "1",
+        "2",
+        "3",
+        "6a",
+        "6b",
+        "A.8",
+        "A.9",
+        "3.2",
+    ]
     assert items_of("eqs. 2, 3; Algorithm 1") == Counter(
         [("eq.", "2"), ("eq.", "3"), ("Algorithm", "1")]
     )
@@ -167,5 +183,9 @@ def test_the_counts_are_those_of_the_rows() -> None:
         statuses = Counter(row.status for row in rows)
         counts = [len(expected), len(rows), *(statuses[status] for status in STATUSES)]
         cells = [title, *map(str, counts)]
-        found = [split_cells(line) for line in PAGE.splitlines() if line.startswith(f"| {title} |")]
+        found = [
+            split_cells(line)
+            for line in PAGE.splitlines()
+            if line.startswith(f"| {title} |")
+        ]
         assert cells in found, f"write | {' | '.join(cells)} |"

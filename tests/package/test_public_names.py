@@ -85,16 +85,23 @@ def test_posteriors_work_as_documented() -> None:
         mean, std = prediction[:2]
         assert prediction._fields[:2] == ("mean", "std")
         assert (mean.shape, std.shape) == ((5,), (5,))
-        assert posterior.predict(arms, return_std=False, return_cov=True)[-1].shape == (5, 5)
+        assert posterior.predict(arms, return_std=False, return_cov=True)[-1].shape == (
+            5,
+            5,
+        )
         assert posterior.sample(arms, rng, 3).shape == (3, 5)
-    assert np.allclose(streaming.predict(points).mean, finite.predict(np.arange(5)).mean)
+    assert np.allclose(
+        streaming.predict(points).mean, finite.predict(np.arange(5)).mean
+    )
     assert SquaredExponential(lengthscale=0.2, variance=1.0)(points).shape == (5, 5)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_exported_names_are_there(package: str) -> None:
     module = importlib.import_module(package)
-    exported = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    exported = getattr(module, "__all__", None) or [
+        n for n in vars(module) if not n.startswith("_")
+    ]
     assert exported
     for name in exported:
         assert getattr(module, name) is not None
@@ -106,8 +113,14 @@ def test_lazy_names_are_those_declared() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         superarm.nope  # noqa: B018
     source = Path(superarm.__file__).read_text(encoding="utf-8")
-    folders = {each.parent.name for each in Path(superarm.__file__).parent.glob("*/__init__.py")}
-    for name in {*superarm._HOMES, *folders} - {"cli", "demo"}:  # type checkers see what users see
+    folders = {
+        each.parent.name
+        for each in Path(superarm.__file__).parent.glob("*/__init__.py")
+    }
+    for name in {*superarm._HOMES, *folders} - {
+        "cli",
+        "demo",
+    }:  # type checkers see what users see
         assert f" {name} as {name}" in source
     declared = set(re.findall(r"from \. import (\w+) as", source))
     assert declared == {*superarm._ROOMS} - {"cli"}
@@ -119,14 +132,18 @@ def test_modules_are_found_when_they_are_asked_for() -> None:
         "print(sa.kernels.Matern(nu=2.5, lengthscale=0.3).nu, 'superarm.kernels' in before, "
         "{'kernels', 'lab', 'Offer'} <= set(dir(sa)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["2.5", "False", "True"]
 
 
 # --- docs/cli.md -------------------------------------------------------------------------
 
 
-def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+def commands(
+    group: click.Group, prefix: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
     for name, command in sorted(group.commands.items()):
         if isinstance(command, click.Group):
             yield from commands(command, (*prefix, name))
@@ -148,9 +165,9 @@ def test_every_command_and_option_is_documented(name: str, page: str) -> None:
     assert f"superarm {name}" in page
     for parameter in DOCUMENTED[name].params:
         if isinstance(parameter, click.Option):
-            assert any(re.search(rf"(?<![\w-]){o}(?![\w-])", page) for o in parameter.opts), (
-                parameter.opts
-            )
+            assert any(
+                re.search(rf"(?<![\w-]){o}(?![\w-])", page) for o in parameter.opts
+            ), parameter.opts
 
 
 def test_exit_codes_are_documented(page: str) -> None:
@@ -160,7 +177,12 @@ def test_exit_codes_are_documented(page: str) -> None:
 
 
 def test_nothing_is_documented_that_is_not_there(page: str) -> None:
-    known = {option for command in DOCUMENTED.values() for p in command.params for option in p.opts}
+    known = {
+        option
+        for command in DOCUMENTED.values()
+        for p in command.params
+        for option in p.opts
+    }
     known |= {"--help", "--version"}
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page))
     assert mentioned <= known

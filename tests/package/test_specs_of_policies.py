@@ -17,13 +17,23 @@ from superarm.core.errors import InputError, SpecError, StateError
 from superarm.core.graphs import SparseGraph, TurnGraph
 from superarm.core.registry import build, names, parameters_of, spec_of
 from superarm.core.serialization import from_json, to_json
-from superarm.core.states import load_state, save_state, state_from_bytes, state_to_bytes
+from superarm.core.states import (
+    load_state,
+    save_state,
+    state_from_bytes,
+    state_to_bytes,
+)
 from superarm.kernels import GraphMatern, Matern, SquaredExponential
 from superarm.lab.simulation import simulate
 from superarm.models import ByNumber, Model, World
 from superarm.oracles import ShortestPath, TopK, Trip
 from superarm.policies import GrowingGrid, KnownCosts, ScorePolicy, Uniform
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.roads.energy import RoadEnergy, Vehicle
 from superarm.roads.models import RoadModel
 from superarm.roads.networks import generate_city
@@ -69,7 +79,9 @@ def cases(problem: str) -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_every_published_policy_decides_the_same_when_it_is_made_from_json(problem: str) -> None:
+def test_every_published_policy_decides_the_same_when_it_is_made_from_json(
+    problem: str,
+) -> None:
     world = build("problem", {"name": problem, **PROBLEMS[problem]}, seed=1, horizon=10)
     made, refused = 0, 0
     assert isinstance(world, World)
@@ -92,7 +104,10 @@ def test_every_published_policy_decides_the_same_when_it_is_made_from_json(probl
 def test_policies_on_roads_whose_conditions_change() -> None:
     problem = {"name": "navigation", "edges": 300, "conditions": ["load"]}
     world = build("problem", problem, seed=1, horizon=10)
-    for spec in ({"name": "route-ts"}, {"name": "route-ucb", "posterior": "variational"}):
+    for spec in (
+        {"name": "route-ts"},
+        {"name": "route-ucb", "posterior": "variational"},
+    ):
         policy = build("policy", spec, model=world.model)
         again = build("policy", through_json(spec_of(policy)))
         assert played(world, again) == played(world, policy)
@@ -109,12 +124,20 @@ def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
 
 def test_policies_for_roads_say_that_they_need_them() -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
-    for name, options in (("route-ucb", {}), ("prior", {}), ("known-cost", {"cost": "length"})):
+    for name, options in (
+        ("route-ucb", {}),
+        ("prior", {}),
+        ("known-cost", {"cost": "length"}),
+    ):
         with pytest.raises(InputError, match="needs a RoadModel, not a Model"):
             build("policy", {"name": name, **options}, model=world.model)
-    roads = build("problem", {"name": "navigation", "edges": 300}, seed=1, horizon=10).model
+    roads = build(
+        "problem", {"name": "navigation", "edges": 300}, seed=1, horizon=10
+    ).model
     assert isinstance(roads, RoadModel)
-    assert not {"reduction", "costs", "numbered", "fingerprint"} & set(Model.__dataclass_fields__)
+    assert not {"reduction", "costs", "numbered", "fingerprint"} & set(
+        Model.__dataclass_fields__
+    )
 
 
 # --- parts ---------------------------------------------------------------------------------
@@ -131,9 +154,15 @@ PARTS: list[tuple[str, Any]] = [
     ("oracle", ShortestPath(successors=RING, on_no_path="empty")),
     ("oracle", ShortestPath(successors=RING.successors)),
     ("mean", ByNumber(values=[1.0, -2.0], column=1)),
-    ("mean", RoadEnergy(vehicle=Vehicle(mass=2e3), length=[9.0], speed=[3.0], rise=[-1.0])),
+    (
+        "mean",
+        RoadEnergy(vehicle=Vehicle(mass=2e3), length=[9.0], speed=[3.0], rise=[-1.0]),
+    ),
     ("rule", Rectified(rule=Greedy(), reduction=[0.1, 0.2])),
-    ("posterior", StreamingGP(SE, 0.1, ByNumber(values=[3.0]), form="cholesky", timed=True)),
+    (
+        "posterior",
+        StreamingGP(SE, 0.1, ByNumber(values=[3.0]), form="cholesky", timed=True),
+    ),
     ("posterior", FiniteGP(SE, ARMS, 0.1, np.arange(7.0))),
     ("posterior", FiniteGP(SE, ARMS, 0.1, 0.5, form="visited", backend="numpy")),
     ("posterior", IndependentGaussian(np.ones(7), 0.1, 2.0, arms=ARMS)),
@@ -145,7 +174,9 @@ PARTS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("family", "part"), PARTS, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    ("family", "part"), PARTS, ids=lambda each: type(each).__name__
+)
 def test_parts_are_what_their_specs_say(family: str, part: Any) -> None:
     spec = spec_of(part)
     again = build(family, through_json(spec))
@@ -196,10 +227,16 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         (lambda: ByNumber(values=[1.0], column=-1), "of at least 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "numbered 0 … 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[-1.0]])), "numbered 0 … 0"),
-        (lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]), "a Vehicle"),
+        (
+            lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]),
+            "a Vehicle",
+        ),
         (lambda: ScorePolicy(score=len, oracle=TopK()), "score is"),
         (lambda: ScorePolicy(score=Uniform(), oracle=None), "oracle is"),
-        (lambda: GrowingGrid(norm_bound=-1, lipschitz=1, lower=[0], side=1), "norm_bound is -1"),
+        (
+            lambda: GrowingGrid(norm_bound=-1, lipschitz=1, lower=[0], side=1),
+            "norm_bound is -1",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
@@ -207,7 +244,9 @@ def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
         make()
 
 
-@pytest.mark.parametrize("kernel", ["se", {"name": "matern"}, SquaredExponential, None, 3.0])
+@pytest.mark.parametrize(
+    "kernel", ["se", {"name": "matern"}, SquaredExponential, None, 3.0]
+)
 def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
     for make in (
         lambda: StreamingGP(kernel=kernel, noise_variance=0.1),
@@ -219,7 +258,9 @@ def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
 
 
 def test_specs_that_nothing_can_be_built_from() -> None:
-    with pytest.raises(SpecError, match=r"the rule is of type mine\.Rule, which has no spec"):
+    with pytest.raises(
+        SpecError, match=r"the rule is of type mine\.Rule, which has no spec"
+    ):
         build("rule", {"foreign": "mine.Rule"})
     deep: Any = {"name": "scale", "factor": 1.0}
     for _ in range(5000):
@@ -265,13 +306,21 @@ def taught(**changes: Any) -> IndexPolicy:
             "posterior.kernel is 'matern' here and 'squared-exponential' in the state",
         ),
         ({"rule": Thompson()}, "rule is 'thompson' here and 'ucb' in the state"),
-        ({"rule": UCB(schedule=Fixed(value=3.0))}, "rule.schedule.value is 3.0 here and 2.0"),
+        (
+            {"rule": UCB(schedule=Fixed(value=3.0))},
+            "rule.schedule.value is 3.0 here and 2.0",
+        ),
         ({"oracle": TopK(k=1)}, "oracle.k is 1 here and 2 in the state"),
-        ({"direction": "minimize"}, "direction is 'minimize' here and 'maximize' in the state"),
+        (
+            {"direction": "minimize"},
+            "direction is 'minimize' here and 'maximize' in the state",
+        ),
         ({"stepwise": True}, "stepwise is True here and False in the state"),
     ],
 )
-def test_a_state_of_another_policy_is_refused_in_words(changes: Any, message: str) -> None:
+def test_a_state_of_another_policy_is_refused_in_words(
+    changes: Any, message: str
+) -> None:
     state = state_from_bytes(state_to_bytes(taught().state()))
     with pytest.raises(StateError, match=message):
         taught(**changes).restored(state)
@@ -289,7 +338,10 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
             FiniteGP(SquaredExponential(lengthscale=0.5), ARMS, 0.1),
             "kernel.lengthscale is 0.5 here and 0.2",
         ),
-        (FiniteGP(SE, moved, 0.1), r"arms\[2, 0\] is 0.58\d* here and 0.33\d* in the state"),
+        (
+            FiniteGP(SE, moved, 0.1),
+            r"arms\[2, 0\] is 0.58\d* here and 0.33\d* in the state",
+        ),
         (FiniteGP(SE, ARMS[:5], 0.1), r"arms is float64 of shape \(5, 1\) here and"),
         (FiniteGP(SE, ARMS, 0.1, form="visited"), "form is 'visited' here and 'root'"),
     ]
@@ -300,7 +352,10 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
     np.testing.assert_allclose(again.predict([0, 6]).mean, gp.predict([0, 6]).mean)
     with pytest.raises(StateError, match="it has no spec"):
         gp.restored(replace(state, spec=None))
-    for spec in ({"name": "finite", "arms": ARMS}, {"name": "finite", "kernel": {"name": "no"}}):
+    for spec in (
+        {"name": "finite", "arms": ARMS},
+        {"name": "finite", "kernel": {"name": "no"}},
+    ):
         with pytest.raises(StateError, match="is damaged"):
             FiniteGP.from_state(replace(state, spec=spec))
 
@@ -310,7 +365,9 @@ def test_a_policy_comes_back_from_its_file_alone(tmp_path: Path) -> None:
     policy.save(path)
     again = superarm.load(path)
     offer = Offer(step=2, arms=Arms.numbered(ARMS))
-    ours, theirs = (each.decide(offer, np.random.default_rng(0)) for each in (policy, again))
+    ours, theirs = (
+        each.decide(offer, np.random.default_rng(0)) for each in (policy, again)
+    )
     assert ours.positions.tolist() == theirs.positions.tolist()
     np.testing.assert_allclose(theirs.mean, ours.mean)
     assert state_to_bytes(again.state()) == path.read_bytes()
@@ -326,7 +383,9 @@ def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
     again = superarm.load(tmp_path / "a.npz")
     assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
     other = build("policy", {**spec, "delta": 0.2}, model=world.model)
-    with pytest.raises(StateError, match=r"rule\.schedule\.delta is 0\.2 here and 0\.1"):
+    with pytest.raises(
+        StateError, match=r"rule\.schedule\.delta is 0\.2 here and 0\.1"
+    ):
         other.restored(policy.state())
 
 
@@ -350,11 +409,17 @@ def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
     policy = taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01))
     policy.save(tmp_path / "a.npz")
     state = load_state(tmp_path / "a.npz")
-    assert taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01)).restored(state).version == 1
-    with pytest.raises(StateError, match=r"kernel is 'sklearn.*Matern' here and 'sklearn.*RBF' in"):
+    assert (
+        taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01)).restored(state).version
+        == 1
+    )
+    with pytest.raises(
+        StateError, match=r"kernel is 'sklearn.*Matern' here and 'sklearn.*RBF' in"
+    ):
         taught(posterior=StreamingGP(sklearn.Matern(), 0.01)).restored(state)
     with pytest.raises(
-        StateError, match=r"posterior.kernel of .* has type sklearn.*RBF, which cannot be saved"
+        StateError,
+        match=r"posterior.kernel of .* has type sklearn.*RBF, which cannot be saved",
     ):
         superarm.load(tmp_path / "a.npz")
     with pytest.raises(StateError, match="pass it: from_state"):
@@ -365,7 +430,10 @@ def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
         assert again.kernel is kernel
         with pytest.raises(StateError, match="pass it: from_state"):
             StreamingGP.from_state(mixed.state())
-        assert StreamingGP.from_state(mixed.state(), kernel=kernel, mean=Slope()).count == 0
+        assert (
+            StreamingGP.from_state(mixed.state(), kernel=kernel, mean=Slope()).count
+            == 0
+        )
     nameless = taught(oracle=Nameless(k=1))
     assert nameless.restored(nameless.state()).version == 1
 
@@ -390,6 +458,9 @@ def test_states_that_describe_no_policy(tmp_path: Path) -> None:
 def test_arrays_lie_in_a_file_once() -> None:
     gp = FiniteGP(SE, np.random.default_rng(0).random((500, 4)), 0.1)
     policy = IndexPolicy(posterior=gp, rule=Greedy(), oracle=TopK())
-    alone, together = len(state_to_bytes(gp.state())), len(state_to_bytes(policy.state()))
+    alone, together = (
+        len(state_to_bytes(gp.state())),
+        len(state_to_bytes(policy.state())),
+    )
     assert gp.arms.nbytes == 16_000 < alone
     assert together < alone + 8_000

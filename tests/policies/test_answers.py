@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm import Arms, Decision, Feedback, IndexPolicy, Offer, State, from_json, to_json
+from superarm import (
+    Arms,
+    Decision,
+    Feedback,
+    IndexPolicy,
+    Offer,
+    State,
+    from_json,
+    to_json,
+)
 from superarm.core import Selection
 from superarm.core.errors import InfeasibleError, InputError, StateError
 from superarm.kernels import SquaredExponential
@@ -57,7 +66,18 @@ class Costs:
         1.0,
         None,
     ],
-    ids=["nan", "negative", "short", "2-d", "one", "masked", "text", "list", "number", "none"],
+    ids=[
+        "nan",
+        "negative",
+        "short",
+        "2-d",
+        "one",
+        "masked",
+        "text",
+        "list",
+        "number",
+        "none",
+    ],
 )
 def test_costs_are_one_number_per_arm_and_0_or_more(costs: Any) -> None:
     with pytest.raises(InputError, match=r"Costs (returned|gives)"):
@@ -67,7 +87,9 @@ def test_costs_are_one_number_per_arm_and_0_or_more(costs: Any) -> None:
 def test_an_infinite_cost_bars_an_arm() -> None:
     costs = np.array([np.inf] * 4 + [0.0, 5.0])
     offer = Offer(step=1, arms=ARMS)
-    assert sorted(policy(switching=Costs(costs)).decide(offer, RNG).positions.tolist()) == [4, 5]
+    assert sorted(
+        policy(switching=Costs(costs)).decide(offer, RNG).positions.tolist()
+    ) == [4, 5]
     with pytest.raises(InfeasibleError):
         policy(switching=Costs(np.full(6, np.inf))).decide(offer, RNG)
 
@@ -96,14 +118,29 @@ class Chooses:
         Selection(None, 3),  # type: ignore[arg-type]
         Selection(None, np.array([0])),
     ],
-    ids=["none", "pair", "6", "-1", "twice", "floats", "2-d", "bools", "number", "closed"],
+    ids=[
+        "none",
+        "pair",
+        "6",
+        "-1",
+        "twice",
+        "floats",
+        "2-d",
+        "bools",
+        "number",
+        "closed",
+    ],
 )
 @pytest.mark.parametrize("scores", [False, True])
-def test_a_selection_is_of_different_arms_that_are_available(answer: Any, scores: bool) -> None:
+def test_a_selection_is_of_different_arms_that_are_available(
+    answer: Any, scores: bool
+) -> None:
     oracle = Chooses(answer)
     available = np.array([False] + [True] * 5)
     offer = Offer(step=1, arms=ARMS, available=available)
-    chooser = ScorePolicy(score=Uniform(), oracle=oracle) if scores else policy(oracle=oracle)
+    chooser = (
+        ScorePolicy(score=Uniform(), oracle=oracle) if scores else policy(oracle=oracle)
+    )
     with pytest.raises(InputError, match=r"Chooses|twice"):
         chooser.decide(offer, RNG)
 
@@ -119,7 +156,8 @@ class Scores:
 
 
 @pytest.mark.parametrize(
-    "answer", [None, [1.0] * 6, np.ones(5), np.array(["a"] * 6), np.ones(6) * 1j, np.ma.ones(6)]
+    "answer",
+    [None, [1.0] * 6, np.ones(5), np.array(["a"] * 6), np.ones(6) * 1j, np.ma.ones(6)],
 )
 def test_a_rule_gives_one_number_per_arm(answer: Any) -> None:
     with pytest.raises(InputError, match="Scores returned"):
@@ -155,7 +193,9 @@ def test_what_is_no_offer_or_decision_is_refused() -> None:
         policy().commit(unknown)
 
 
-@pytest.mark.parametrize("positions", [[0.0], [True], [[0]], [-1], [6], ["a"], [10**30]])
+@pytest.mark.parametrize(
+    "positions", [[0.0], [True], [[0]], [-1], [6], ["a"], [10**30]]
+)
 def test_beliefs_and_forecasts_are_of_arms_on_offer(positions: Any) -> None:
     offer = Offer(step=1, arms=ARMS)
     with pytest.raises(InputError, match="positions"):
@@ -179,7 +219,9 @@ def test_a_carry_that_was_changed_is_refused_where_it_is_taken(keys: Any) -> Non
     chooser, offer = policy(), Offer(step=1, arms=ARMS)
     decision = chooser.decide(offer, RNG)
     arrays = {"positions": decision.positions, "keys": keys}
-    changed = replace(decision, carry=State(kind="chosen-arms", schema=1, arrays=arrays))
+    changed = replace(
+        decision, carry=State(kind="chosen-arms", schema=1, arrays=arrays)
+    )
     with pytest.raises(InputError):
         chooser.commit(changed)
     assert not chooser.awaits
@@ -193,7 +235,9 @@ def test_a_carry_that_went_through_json_is_taken(stream: bool) -> None:
     decision: Decision = from_json(to_json(chooser.decide(offer, RNG)))
     chooser.commit(decision)
     assert chooser.awaits
-    chooser.learn(offer, decision, Feedback(positions=decision.positions, rewards=[1.0, 1.0]), RNG)
+    chooser.learn(
+        offer, decision, Feedback(positions=decision.positions, rewards=[1.0, 1.0]), RNG
+    )
     assert not chooser.awaits
 
 

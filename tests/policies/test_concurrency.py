@@ -28,8 +28,14 @@ ARMS = Arms.numbered(FEATURES)
 
 def make_policy(kind: str) -> IndexPolicy:
     kernel = SquaredExponential(lengthscale=0.2)
-    posterior = FiniteGP(kernel, FEATURES, 0.1) if kind == "finite" else StreamingGP(kernel, 0.1)
-    return IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2))
+    posterior = (
+        FiniteGP(kernel, FEATURES, 0.1)
+        if kind == "finite"
+        else StreamingGP(kernel, 0.1)
+    )
+    return IndexPolicy(
+        posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2)
+    )
 
 
 def rounds(policy: IndexPolicy, steps: range) -> list[tuple[Offer, Decision, Feedback]]:
@@ -38,7 +44,9 @@ def rounds(policy: IndexPolicy, steps: range) -> list[tuple[Offer, Decision, Fee
         offer = Offer(step=step, arms=ARMS)
         decision = policy.decide(offer, np.random.default_rng(step))
         rewards = np.sin(3.0 * FEATURES[decision.positions, 0] + step)
-        played.append((offer, decision, Feedback(positions=decision.positions, rewards=rewards)))
+        played.append(
+            (offer, decision, Feedback(positions=decision.positions, rewards=rewards))
+        )
     return played
 
 
@@ -50,10 +58,14 @@ def test_many_threads_learn_what_one_would() -> None:
             alone.commit(decision)
             alone.learn(offer, decision, feedback, np.random.default_rng(0))
 
-        def work(lesson: tuple[Offer, Decision, Feedback], policy: IndexPolicy = shared) -> int:
+        def work(
+            lesson: tuple[Offer, Decision, Feedback], policy: IndexPolicy = shared
+        ) -> int:
             offer, decision, feedback = lesson
             policy.commit(decision)
-            policy.decide(Offer(step=1000 + offer.step, arms=ARMS), np.random.default_rng(0))
+            policy.decide(
+                Offer(step=1000 + offer.step, arms=ARMS), np.random.default_rng(0)
+            )
             policy.learn(offer, decision, feedback, np.random.default_rng(0))
             refused = 0
             try:
@@ -70,7 +82,9 @@ def test_many_threads_learn_what_one_would() -> None:
         assert not shared.awaits
         offer = Offer(step=2000, arms=ARMS)
         # Another order of observations: what is known differs by rounding alone.
-        for ours, theirs in zip(alone.beliefs(offer), shared.beliefs(offer), strict=True):
+        for ours, theirs in zip(
+            alone.beliefs(offer), shared.beliefs(offer), strict=True
+        ):
             assert ours is not None
             assert theirs is not None
             np.testing.assert_allclose(theirs, ours, atol=1e-9)
@@ -83,10 +97,12 @@ def test_copies_have_a_lock_of_their_own() -> None:
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
     for again in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
         assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
-        with policy._turns, ThreadPoolExecutor(max_workers=1) as pool:
+        with policy._lock, ThreadPoolExecutor(max_workers=1) as pool:
             ((offer, decision, feedback),) = rounds(again, range(9, 10))
             pool.submit(again.commit, decision).result(timeout=60)
-            learned = pool.submit(again.learn, offer, decision, feedback, np.random.default_rng(0))
+            learned = pool.submit(
+                again.learn, offer, decision, feedback, np.random.default_rng(0)
+            )
             learned.result(timeout=60)
         assert again.version == policy.version + 1
 
@@ -95,7 +111,9 @@ def test_copies_have_a_lock_of_their_own() -> None:
     "way", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
 )
 @pytest.mark.parametrize("kind", ["finite", "streaming"])
-def test_copies_beside_threads_that_decide_and_learn(kind: str, way: Callable[[Any], Any]) -> None:
+def test_copies_beside_threads_that_decide_and_learn(
+    kind: str, way: Callable[[Any], Any]
+) -> None:
     """What a copy has learned and what it knows to have learned are of one moment."""
     policy, done = make_policy(kind), threading.Event()
     errors: list[BaseException] = []
@@ -119,7 +137,9 @@ def test_copies_beside_threads_that_decide_and_learn(kind: str, way: Callable[[A
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in (learn, decide)]
+    threads = [
+        threading.Thread(target=guarded, args=(work,)) for work in (learn, decide)
+    ]
     for thread in threads:
         thread.start()
     try:

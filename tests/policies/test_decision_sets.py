@@ -37,7 +37,9 @@ def policy(mask: Any) -> IndexPolicy:
 def test_a_closed_arm_stays_closed() -> None:
     arms = Arms.numbered(np.arange(3.0)[:, None])
     offer = Offer(step=1, arms=arms, available=np.array([False, False, True]))
-    decided = policy(np.array([True, False, True])).decide(offer, np.random.default_rng(0))
+    decided = policy(np.array([True, False, True])).decide(
+        offer, np.random.default_rng(0)
+    )
     assert decided.positions.tolist() == [2]
 
 

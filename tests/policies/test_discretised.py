@@ -36,8 +36,12 @@ def test_every_arm_is_near_a_kept_one(low: float, high: float, dimension: int) -
     assert 0 < kept(grid, points, 1).sum() < len(points)
     for step in (1, 2, 3):
         near = points[kept(grid, points, step)]
-        distances = np.abs(points[:, None, :] - near[None, :, :]).sum(axis=2).min(axis=1)
-        assert 1.0 * 2.0 * distances.max() <= 1.0 / step**2 + 1e-12  # B L ‖x − [x]_t‖₁ ≤ 1/t²
+        distances = (
+            np.abs(points[:, None, :] - near[None, :, :]).sum(axis=2).min(axis=1)
+        )
+        assert (
+            1.0 * 2.0 * distances.max() <= 1.0 / step**2 + 1e-12
+        )  # B L ‖x − [x]_t‖₁ ≤ 1/t²
 
 
 @pytest.mark.parametrize(("low", "high"), BOXES)
@@ -91,7 +95,9 @@ def test_gp_ts_on_shifted_arms(shift: float) -> None:
         noise_bound=0.1,
         gain={"name": "constant", "value": 1.0},
     )
-    policy = build("policy", {"name": "gp-ts", "decision_set": "discretised"}, model=model)
+    policy = build(
+        "policy", {"name": "gp-ts", "decision_set": "discretised"}, model=model
+    )
     some = kept(policy.decision_set, points, 1)
     assert 1 < some.sum() < 30
     offer, rng = Offer(step=1, arms=Arms.numbered(points)), np.random.default_rng(0)

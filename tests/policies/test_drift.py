@@ -43,13 +43,21 @@ def test_choices_by_whole_matrices(kernel: str) -> None:
         rewards = _rewards(world, chosen)
         for t in range(1, 30):
             first = 8 * (t // 8) if name == "r" else 0
-            rows, times, epsilon = chosen[first:t], np.arange(first, t), 0.1 if name == "tv" else 0.0
+            rows, times, epsilon = (
+                chosen[first:t],
+                np.arange(first, t),
+                0.1 if name == "tv" else 0.0,
+            )
             apart = np.abs(np.subtract.outer(times, times))
-            K = model.kernel(arms[rows]) * (1 - epsilon) ** (apart / 2) + 0.01 * np.eye(len(rows))
+            K = model.kernel(arms[rows]) * (1 - epsilon) ** (apart / 2) + 0.01 * np.eye(
+                len(rows)
+            )
             k = model.kernel(arms, arms[rows]) * (1 - epsilon) ** ((t - times) / 2)
             mean = k @ np.linalg.solve(K, rewards[first:t])
             variance = 1.0 - np.einsum("ij,ji->i", k, np.linalg.solve(K, k.T))
-            index = mean + math.sqrt(0.8 * math.log(4.0 * (t + 1))) * np.sqrt(np.maximum(variance, 0.0))
+            index = mean + math.sqrt(0.8 * math.log(4.0 * (t + 1))) * np.sqrt(
+                np.maximum(variance, 0.0)
+            )
             assert index[chosen[t]] == pytest.approx(index.max(), abs=1e-7)
 
 
@@ -68,7 +76,9 @@ def _rewards(world: DriftingFunction, chosen: np.ndarray) -> np.ndarray:
 def test_blocks_by_hand() -> None:
     """12 · 0.01^{−1/4} = 37.9; c = 6/(5 + 6), 24 · 0.01^{−1/(4 − 6/11)} = 91.0."""
     smooth = DriftingFunction(seed=0, horizon=500, side=3, epsilon=0.01).model
-    rough = DriftingFunction(seed=0, horizon=500, side=3, epsilon=0.01, kernel="matern").model
+    rough = DriftingFunction(
+        seed=0, horizon=500, side=3, epsilon=0.01, kernel="matern"
+    ).model
     assert block_length(smooth, 0.01) == 38
     assert block_length(rough, 0.01) == math.ceil(24.0 * 0.01 ** (-11.0 / 38.0)) == 92
     assert block_length(smooth, 1e-9) == 500 == block_length(rough, 0.0)
@@ -97,13 +107,17 @@ def test_the_block_by_cross_validation() -> None:
                 world, readings=days[day], start=np.ones(50, dtype=bool), model=told
             )
             mine = {"r": r_gp_ucb(told, block=block, c1=0.2, c2=0.4)}
-            total += simulate(left_out, mine, rounds=20, seed=0)["r"].series["regret"].sum()
+            total += (
+                simulate(left_out, mine, rounds=20, seed=0)["r"].series["regret"].sum()
+            )
         found[block] = total / 60
     best = min(found, key=lambda block: found[block])
     assert policy.posterior.block == best  # type: ignore[attr-defined]
-    assert policy.settled.startswith(f"N = {best}, chosen by cross-validation: each of 3 past days")
+    assert policy.interpretations.startswith(
+        f"N = {best}, chosen by cross-validation: each of 3 past days"
+    )
     for block, regret in found.items():
-        assert f"{block}: {regret:.3g}" in policy.settled
+        assert f"{block}: {regret:.3g}" in policy.interpretations
     assert found[30] == found[144]  # longer than a day
 
     for past in (None, model.past[:1]):
@@ -114,13 +128,15 @@ def test_the_block_by_cross_validation() -> None:
             r_gp_ucb(dataclasses.replace(model, past=past), block="learned")
     with pytest.raises(InputError, match="block is 'best'; choose"):
         r_gp_ucb(model, block="best")
-    assert not r_gp_ucb(model, block=3).settled
+    assert not r_gp_ucb(model, block=3).interpretations
 
 
 def test_the_step_within_a_block() -> None:
     model = DriftingFunction(seed=0, horizon=30, side=3, epsilon=0.1).model
     policy = r_gp_ucb(model, block=8, in_block=True)
-    assert policy.rule == UCB(schedule=InBlock(schedule=LogarithmicUCB(c1=0.8, c2=4.0), block=8))
+    assert policy.rule == UCB(
+        schedule=InBlock(schedule=LogarithmicUCB(c1=0.8, c2=4.0), block=8)
+    )
 
 
 def test_drift_must_be_known() -> None:
@@ -142,7 +158,9 @@ def test_a_truth_that_drifts_as_the_paper_says() -> None:
     # 6,384 numbers that hardly know of each other: five standard errors of a mean square.
     count = fresh.size
     assert abs(np.mean(fresh**2) - 1.0) < 5.0 * math.sqrt(2.0 / count)
-    assert abs(np.mean(truths**2) - 1.0) < 5.0 * math.sqrt(2.0 / count * 9.0)  # 9 rounds are one
+    assert abs(np.mean(truths**2) - 1.0) < 5.0 * math.sqrt(
+        2.0 / count * 9.0
+    )  # 9 rounds are one
     assert abs(np.mean(fresh * truths[:-1])) < 5.0 / math.sqrt(count)
     shorter = DriftingFunction(seed=3, horizon=5, side=4, epsilon=0.2, lengthscale=0.05)
     np.testing.assert_array_equal(shorter.means(shorter.offer(5)), truths[4])
@@ -154,7 +172,10 @@ def test_a_truth_that_drifts_as_the_paper_says() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"name": "gp-ts", "scaled": False}, {"name": "drifting-function", "side": 6, "k": 3}),
+        (
+            {"name": "gp-ts", "scaled": False},
+            {"name": "drifting-function", "side": 6, "k": 3},
+        ),
         ({"name": "gp-bucb"}, {"name": "drifting-function", "side": 6, "k": 3}),
         ({"name": "gp-ucb-bayesian"}, {"name": "drifting-function", "side": 6}),
         ({"name": "route-ts"}, {"name": "navigation", "edges": 300}),
@@ -162,13 +183,19 @@ def test_a_truth_that_drifts_as_the_paper_says() -> None:
     ],
     ids=lambda spec: spec["name"],
 )
-def test_any_rule_over_the_drifting_posterior(spec: dict[str, Any], problem: dict[str, Any]) -> None:
+def test_any_rule_over_the_drifting_posterior(
+    spec: dict[str, Any], problem: dict[str, Any]
+) -> None:
     """What it believes is what DriftingGP makes of the same data, and its state goes on alike."""
     world = build("problem", problem, seed=2, horizon=12)
     model = replace(world.model, drift=Temporal(epsilon=0.2))
     policy = build("policy", {**spec, "posterior": "drifting"}, model=model)
     plain = DriftingGP(
-        model.kernel, model.arms, model.noise_variance, model.mean, drift=Temporal(epsilon=0.2)
+        model.kernel,
+        model.arms,
+        model.noise_variance,
+        model.mean,
+        drift=Temporal(epsilon=0.2),
     )
     for step in range(1, 9):
         rng, offer = np.random.default_rng(step), world.offer(step)
@@ -190,15 +217,24 @@ def test_any_rule_over_the_drifting_posterior(spec: dict[str, Any], problem: dic
 def test_the_drift_of_the_model_counts() -> None:
     """What a learner assumes is stated by the problem, and the truth stays as it is."""
     options: dict[str, Any] = {"seed": 1, "horizon": 5, "side": 4, "epsilon": 0.1}
-    true, told = DriftingFunction(**options), DriftingFunction(**options, assumed_epsilon=0.5)
+    true, told = (
+        DriftingFunction(**options),
+        DriftingFunction(**options, assumed_epsilon=0.5),
+    )
     for step in (1, 5):
-        np.testing.assert_array_equal(true.means(true.offer(step)), told.means(told.offer(step)))
+        np.testing.assert_array_equal(
+            true.means(true.offer(step)), told.means(told.offer(step))
+        )
     for model, epsilon in ((true.model, 0.1), (told.model, 0.5)):
         assert model.drift == Temporal(epsilon=epsilon)
-        assert _drift(tv_gp_ucb(model)) == _drift(build("policy", _BUCB, model=model)) == model.drift
+        assert (
+            _drift(tv_gp_ucb(model))
+            == _drift(build("policy", _BUCB, model=model))
+            == model.drift
+        )
     assert _drift(tv_gp_ucb(told.model, epsilon=0.0)) == Temporal(epsilon=0.0)
-    assert "assume" not in true.settled["truth"]
-    assert told.settled["truth"].endswith("; learners assume ε = 0.5")
+    assert "assume" not in true.interpretations["truth"]
+    assert told.interpretations["truth"].endswith("; learners assume ε = 0.5")
     with pytest.raises(InputError, match="assumed_epsilon is 2"):
         DriftingFunction(**options, assumed_epsilon=2)
 
@@ -216,11 +252,19 @@ def _drift(policy: IndexPolicy) -> object:
 
 def test_the_genie_plays_the_best_arms_of_the_round_before() -> None:
     world = DriftingFunction(seed=0, horizon=20, side=6, epsilon=0.3, k=2)
-    trace = simulate(world, {"genie": genie(world.model, problem=world)}, rounds=20, seed=0)["genie"]
-    assert trace.choices[0].tolist() == [0, 1]  # the prior mean is 0 everywhere: the first arms
+    trace = simulate(
+        world, {"genie": genie(world.model, problem=world)}, rounds=20, seed=0
+    )["genie"]
+    assert trace.choices[0].tolist() == [
+        0,
+        1,
+    ]  # the prior mean is 0 everywhere: the first arms
     for step in range(2, 21):
         before = world.means(world.offer(step - 1))
-        assert trace.choices[step - 1].tolist() == np.argsort(-before, kind="stable")[:2].tolist()
+        assert (
+            trace.choices[step - 1].tolist()
+            == np.argsort(-before, kind="stable")[:2].tolist()
+        )
     assert trace.propensities is None  # all are 1
 
 
@@ -230,17 +274,23 @@ def test_in_round_1_the_genie_knows_the_prior_mean_alone() -> None:
     means = (np.arange(9.0), lambda rows: rows[:, 0] + 2.0 * rows[:, 1], 1.5)
     for mean, best in zip(means, (8, 8, 0), strict=True):
         object.__setattr__(world, "model", replace(world.model, mean=mean))
-        assert genie(world.model, problem=world).decide(offer, rng).positions.tolist() == [best]
+        assert genie(world.model, problem=world).decide(
+            offer, rng
+        ).positions.tolist() == [best]
 
 
 def test_the_genie_where_nothing_drifts_and_where_arms_change() -> None:
     """A problem that is played as a table: round 1 is not the others."""
     fixed = build("problem", {"name": "gp-function", "arms": 30}, seed=4, horizon=10)
-    trace = simulate(fixed, {"it": genie(fixed.model, problem=fixed)}, rounds=10, seed=4)["it"]
+    trace = simulate(
+        fixed, {"it": genie(fixed.model, problem=fixed)}, rounds=10, seed=4
+    )["it"]
     best = int(np.argmax(fixed.means(fixed.offer(1))))
     assert best != 0
     assert trace.choices[:, 0].tolist() == [0] + [best] * 9
-    changing = build("problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=5)
+    changing = build(
+        "problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=5
+    )
     with pytest.raises(InputError, match="fixed arms"):
         genie(changing.model, problem=changing)
 
@@ -256,9 +306,14 @@ def test_the_genie_is_a_line_below_tv_gp_ucb() -> None:
     differences, regrets = [], []
     for seed in range(30):
         world = DriftingFunction(seed=seed, horizon=60, side=10, epsilon=0.1)
-        policies = {"tv": tv_gp_ucb(world.model), "genie": genie(world.model, problem=world)}
+        policies = {
+            "tv": tv_gp_ucb(world.model),
+            "genie": genie(world.model, problem=world),
+        }
         traces = simulate(world, policies, rounds=60, seed=seed)
-        tv, least = (traces[name].series["regret"][1:].sum() for name in ("tv", "genie"))
+        tv, least = (
+            traces[name].series["regret"][1:].sum() for name in ("tv", "genie")
+        )
         differences.append(tv - least)
         regrets.append(least)
         assert least >= 0.0
@@ -271,12 +326,19 @@ def test_whoever_does_not_know_of_the_drift_says_so() -> None:
     """In the report, under its name: "auto" is an exact posterior of rewards that stay."""
     model = DriftingFunction(seed=0, horizon=5, side=5).model
     for posterior in ("auto", "finite", "streaming"):
-        policy = build("policy", {"name": "gp-greedy", "posterior": posterior}, model=model)
+        policy = build(
+            "policy", {"name": "gp-greedy", "posterior": posterior}, model=model
+        )
         for each in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
-            assert "does not know how rewards drift" in each.settled
+            assert "does not know how rewards drift" in each.interpretations
     knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
     still = build("policy", {"name": "gp-bucb"}, model=replace(model, drift=None))
-    assert knowing.settled == still.settled == tv_gp_ucb(model).settled == ""
+    assert (
+        knowing.interpretations
+        == still.interpretations
+        == tv_gp_ucb(model).interpretations
+        == ""
+    )
 
 
 def test_tv_gp_ucb_by_cholesky_factors_is_the_same_algorithm() -> None:
@@ -305,7 +367,9 @@ def test_tv_gp_ucb_by_cholesky_factors_is_the_same_algorithm() -> None:
         ({"arms": None}, "fixed arms"),
     ],
 )
-def test_cholesky_factors_need_a_drift_and_fixed_arms(changes: dict[str, Any], message: str) -> None:
+def test_cholesky_factors_need_a_drift_and_fixed_arms(
+    changes: dict[str, Any], message: str
+) -> None:
     model = DriftingFunction(seed=0, horizon=5, side=6).model
     with pytest.raises(InputError, match=message):
         tv_gp_ucb(replace(model, **changes), form="cholesky")

@@ -26,7 +26,10 @@ def offer(step: int, features: Any = FEATURES, **more: Any) -> Offer:
 
 
 def model(**changes: Any) -> Model:
-    given: dict[str, Any] = {"kernel": SquaredExponential(variance=4.0), "noise_variance": 0.1}
+    given: dict[str, Any] = {
+        "kernel": SquaredExponential(variance=4.0),
+        "noise_variance": 0.1,
+    }
     given |= {"oracle": TopK(k=1), "horizon": 500, "arms": FEATURES}
     return Model(**given | changes)
 
@@ -56,7 +59,9 @@ def test_it_equals_exp3_with_resets_written_down(block: int, direction: Any) -> 
         np.testing.assert_allclose(policy.probabilities(given), p, rtol=1e-12)
         decision = policy.decide(given, np.random.default_rng(step))
         [arm] = decision.positions.tolist()
-        assert arm == int(np.random.default_rng(step).choice(K, p=policy.probabilities(given)))
+        assert arm == int(
+            np.random.default_rng(step).choice(K, p=policy.probabilities(given))
+        )
         assert decision.propensity == pytest.approx(p[arm], rel=1e-12)
         reward = float(rng.normal(arm, 3.0))
         teach(policy, given, decision, reward)
@@ -69,7 +74,9 @@ def test_blocks_and_scales_by_hand() -> None:
     """(4 ln 4)^{1/3} · 500^{2/3} = 111.4; γ = √(4 ln 4/(1.71828 · 112)); means 0 … 3, deviation 2."""
     policy = rexp3(model(mean=np.arange(4.0)))
     assert policy.block == 112
-    assert policy.gamma == pytest.approx(math.sqrt(4.0 * math.log(4.0) / (1.718281828 * 112.0)))
+    assert policy.gamma == pytest.approx(
+        math.sqrt(4.0 * math.log(4.0) / (1.718281828 * 112.0))
+    )
     assert (policy.low, policy.high) == (-6.0, 9.0)
     assert rexp3(model(), variation=8.0).block == 28  # 111.4/8^{2/3} = 27.8
     given = rexp3(model(mean=lambda rows: rows[:, 0]), block=9, low=-1.0, high=2.5)
@@ -78,11 +85,15 @@ def test_blocks_and_scales_by_hand() -> None:
     assert rexp3(model(direction="minimize")).direction == "minimize"
     one = rexp3(model(arms=FEATURES[:1]))
     assert (one.block, one.gamma) == (1, 0.0)  # nothing to explore
-    assert one.decide(offer(1, FEATURES[:1]), np.random.default_rng(0)).propensity == 1.0
+    assert (
+        one.decide(offer(1, FEATURES[:1]), np.random.default_rng(0)).propensity == 1.0
+    )
 
 
 def test_what_it_cannot_play_is_refused_with_advice() -> None:
-    with pytest.raises(InputError, match=r"one arm a round, but the oracle is TopK\(k=2\).*'cc-mab'"):
+    with pytest.raises(
+        InputError, match=r"one arm a round, but the oracle is TopK\(k=2\).*'cc-mab'"
+    ):
         rexp3(model(oracle=TopK(k=2)))
     with pytest.raises(InputError, match="needs fixed arms"):
         rexp3(model(arms=None))
@@ -90,7 +101,12 @@ def test_what_it_cannot_play_is_refused_with_advice() -> None:
         rexp3(model(), low=1.0, high=1.0)
     with pytest.raises(InputError, match="variation is 0"):
         rexp3(model(), variation=0.0)
-    for name, value in (("variation", 1e-320), ("low", -1e308), ("high", 1e308), ("block", 10**400)):
+    for name, value in (
+        ("variation", 1e-320),
+        ("low", -1e308),
+        ("high", 1e308),
+        ("block", 10**400),
+    ):
         with pytest.raises(InputError, match=f"^{name} is "):
             rexp3(model(), **{name: value})
     roads = build("problem", {"name": "navigation", "edges": 300}, seed=0, horizon=5)
@@ -105,15 +121,23 @@ def test_arms_that_are_not_there_have_no_probability() -> None:
     available = np.array([True, False, True, True])
     part = policy.probabilities(offer(2, available=available))
     np.testing.assert_allclose(part, np.where(available, whole, 0.0) / (1.0 - whole[1]))
-    rows = policy.probabilities(offer(2, FEATURES[[3, 2]]))  # some of them, in another order
+    rows = policy.probabilities(
+        offer(2, FEATURES[[3, 2]])
+    )  # some of them, in another order
     np.testing.assert_allclose(rows, whole[[3, 2]] / whole[[3, 2]].sum())
     chosen = {
-        int(policy.decide(offer(2, available=available), np.random.default_rng(seed)).positions[0])
+        int(
+            policy.decide(
+                offer(2, available=available), np.random.default_rng(seed)
+            ).positions[0]
+        )
         for seed in range(100)
     }
     assert chosen == {0, 2, 3}
     with pytest.raises(InfeasibleError):
-        policy.decide(offer(2, available=np.zeros(4, dtype=bool)), np.random.default_rng(0))
+        policy.decide(
+            offer(2, available=np.zeros(4, dtype=bool)), np.random.default_rng(0)
+        )
 
 
 def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
@@ -126,7 +150,9 @@ def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
     first, second = (policy.probabilities(offer(5 - 1)) for policy in policies)
     np.testing.assert_allclose(first, second, rtol=1e-12)
     late, policy = played(6, 1, 0.25), policies[0]
-    np.testing.assert_array_equal(policy.probabilities(offer(6)), np.full(4, 0.25))  # a new block
+    np.testing.assert_array_equal(
+        policy.probabilities(offer(6)), np.full(4, 0.25)
+    )  # a new block
     teach(policy, offer(9), played(9, 1, 0.25), 1.0)
     before = policy.probabilities(offer(10))
     teach(policy, offer(6), late, 1.0)
@@ -134,7 +160,9 @@ def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
     np.testing.assert_array_equal(policy.probabilities(offer(10)), before)
     with pytest.raises(ConflictError, match="learned already"):
         teach(policy, offer(6), late, 1.0)
-    np.testing.assert_array_equal(policy.probabilities(offer(3)), np.full(4, 0.25))  # it is gone
+    np.testing.assert_array_equal(
+        policy.probabilities(offer(3)), np.full(4, 0.25)
+    )  # it is gone
 
 
 def test_nothing_overflows_in_long_blocks() -> None:
@@ -164,15 +192,20 @@ def test_decisions_of_other_policies_are_refused(decision: Decision) -> None:
 
 
 @pytest.mark.parametrize(
-    "weights", [[-1.0, 0, 0, 0], [51.0, 0, 0, 0], [np.nan, 0, 0, 0], [0.0, 0, 0], [[0.0] * 4]]
+    "weights",
+    [[-1.0, 0, 0, 0], [51.0, 0, 0, 0], [np.nan, 0, 0, 0], [0.0, 0, 0], [[0.0] * 4]],
 )
 def test_weights_that_no_rewards_give_are_damage(weights: Any) -> None:
     policy = Exp3(arms=FEATURES, block=50, low=0.0, high=1.0)
     teach(policy, offer(1), played(1, 2, 0.25), 1.0)
     state = policy.state()
-    np.testing.assert_array_equal(loaded(state).probabilities(offer(2)), policy.probabilities(offer(2)))
+    np.testing.assert_array_equal(
+        loaded(state).probabilities(offer(2)), policy.probabilities(offer(2))
+    )
     with pytest.raises(StateError, match="damaged"):
-        policy.restored(replace(state, arrays={"log_weights": np.array(weights, dtype=float)}))
+        policy.restored(
+            replace(state, arrays={"log_weights": np.array(weights, dtype=float)})
+        )
     for name in ("version", "ignored", "number"):
         with pytest.raises(StateError, match="damaged"):
             policy.restored(replace(state, scalars={**state.scalars, name: -1}))

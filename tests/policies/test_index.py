@@ -10,15 +10,39 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Decision, Direction, Feedback, Offer
-from superarm.core.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    NotFiniteError,
+    UnknownArmError,
+)
 from superarm.kernels import Matern, SquaredExponential
 from superarm.lab.problems import FiniteProblem, landscape
 from superarm.models import Model
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, Uniform, oclok_ucb, random
+from superarm.policies import (
+    IndexPolicy,
+    KnownCosts,
+    ScorePolicy,
+    Uniform,
+    oclok_ucb,
+    random,
+)
 from superarm.policies.scores import Truth
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.rules import UCB, ExpectedImprovement, Fixed, Greedy, ProbabilityOfImprovement, Thompson
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    SparseVariational,
+    StreamingGP,
+)
+from superarm.rules import (
+    UCB,
+    ExpectedImprovement,
+    Fixed,
+    Greedy,
+    ProbabilityOfImprovement,
+    Thompson,
+)
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 FEATURES = np.random.default_rng(0).random((12, 2))
@@ -46,7 +70,12 @@ def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
         noise = 0.1 * rng(1000 + step).standard_normal(len(arms))
         rewards = sign * (truth + noise)[decision.positions]
         policy.commit(decision)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng())
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng(),
+        )
         chosen.append(decision.positions.tolist())
     return chosen
 
@@ -67,7 +96,9 @@ def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
     ],
     ids=lambda rule: type(rule).__name__,
 )
-def test_minimising_costs_is_maximising_minus_costs(kind: str, stepwise: bool, rule: Any) -> None:
+def test_minimising_costs_is_maximising_minus_costs(
+    kind: str, stepwise: bool, rule: Any
+) -> None:
     def make(direction: Direction) -> IndexPolicy:
         return IndexPolicy(
             posterior=posterior(kind),
@@ -82,7 +113,10 @@ def test_minimising_costs_is_maximising_minus_costs(kind: str, stepwise: bool, r
 
 def test_decisions_keep_the_users_sign() -> None:
     policy = IndexPolicy(
-        posterior=StreamingGP(KERNEL, 0.05), rule=Greedy(), oracle=TopK(), direction="minimize"
+        posterior=StreamingGP(KERNEL, 0.05),
+        rule=Greedy(),
+        oracle=TopK(),
+        direction="minimize",
     )
     offer = Offer(step=1, arms=Arms(ids=["a", "b"], features=[[0.0], [5.0]]))
     policy.posterior.observe([[0.0], [5.0]], [-3.0, 2.0])
@@ -130,7 +164,9 @@ def test_only_available_arms_are_chosen(stepwise: bool) -> None:
 
 
 def test_more_arms_than_on_offer_cannot_be_chosen() -> None:
-    policy = IndexPolicy(posterior=StreamingGP(KERNEL, 0.05), rule=Greedy(), oracle=TopK(k=3))
+    policy = IndexPolicy(
+        posterior=StreamingGP(KERNEL, 0.05), rule=Greedy(), oracle=TopK(k=3)
+    )
     with pytest.raises(InfeasibleError, match="only 2 of 2"):
         policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), rng())
 
@@ -138,11 +174,18 @@ def test_more_arms_than_on_offer_cannot_be_chosen() -> None:
 @pytest.mark.parametrize("observed", [0, 3])
 def test_an_empty_offer_is_refused(observed: int) -> None:
     empty = Offer(step=1, arms=Arms(ids=[], features=np.empty((0, 2))))
-    rules: list[Any] = [Greedy(), UCB(schedule=Fixed(value=1.0)), Thompson(), ExpectedImprovement()]
+    rules: list[Any] = [
+        Greedy(),
+        UCB(schedule=Fixed(value=1.0)),
+        Thompson(),
+        ExpectedImprovement(),
+    ]
     for rule in rules:
         for kind in ("streaming", "finite"):
             policy = IndexPolicy(posterior=posterior(kind), rule=rule, oracle=TopK())
-            keys = policy.posterior.keys(Offer(step=1, arms=Arms.numbered(FEATURES)))[:observed]
+            keys = policy.posterior.keys(Offer(step=1, arms=Arms.numbered(FEATURES)))[
+                :observed
+            ]
             policy.posterior.observe(keys, np.zeros(observed))
             with pytest.raises(InputError, match="no arms"):
                 policy.decide(empty, rng())
@@ -155,8 +198,12 @@ def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))
     decision = policy.decide(offer, rng())
     for positions in ([12], [-1], [0, 40]):
-        feedback = Feedback(positions=np.array(positions), rewards=np.zeros(len(positions)))
-        with pytest.raises(UnknownArmError, match="which was not chosen in step 1: positions"):
+        feedback = Feedback(
+            positions=np.array(positions), rewards=np.zeros(len(positions))
+        )
+        with pytest.raises(
+            UnknownArmError, match="which was not chosen in step 1: positions"
+        ):
             policy.learn(offer, decision, feedback, rng())
     assert policy.version == 0
 
@@ -171,7 +218,9 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
     choices = {}
     for stepwise in (False, True):
         model: Any = (
-            StreamingGP(KERNEL, 0.01) if kind == "streaming" else FiniteGP(KERNEL, features, 0.01)
+            StreamingGP(KERNEL, 0.01)
+            if kind == "streaming"
+            else FiniteGP(KERNEL, features, 0.01)
         )
         policy = IndexPolicy(
             posterior=model,
@@ -182,7 +231,9 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
         arms = Arms.numbered(features)
         # A hint that the left side is good: not enough to know arms 0 and 1 well.
         model.observe(model.keys(Offer(step=1, arms=arms))[[3]], [0.4], [0.5])
-        choices[stepwise] = set(policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist())
+        choices[stepwise] = set(
+            policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist()
+        )
     assert choices[False] == {0, 1}
     assert 2 in choices[True]
     assert len(choices[True] & {0, 1}) == 1
@@ -194,7 +245,13 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
 def test_oclok_ucb_is_its_formula() -> None:
     """μ + √(2 ln(M π² t² / (3δ))) σ, with μ and σ worked out from two observations."""
     kernel, noise, delta, most = Matern(nu=1.5, lengthscale=0.5), 0.04, 0.05, 7
-    model = Model(kernel=kernel, noise_variance=noise, oracle=TopK(k=2), horizon=100, most_arms=most)
+    model = Model(
+        kernel=kernel,
+        noise_variance=noise,
+        oracle=TopK(k=2),
+        horizon=100,
+        most_arms=most,
+    )
     policy = oclok_ucb(model, delta=delta)
     X, y = np.array([[0.1], [0.6]]), np.array([0.5, -0.2])
     policy.posterior.observe(X, y)
@@ -216,7 +273,9 @@ def test_oclok_ucb_is_its_formula() -> None:
     decision = policy.decide(Offer(step=step, arms=Arms.numbered(asked)), rng())
     order = np.argsort(-np.array(expected))[:2]
     assert decision.positions.tolist() == order.tolist()
-    np.testing.assert_allclose(decision.desirability, np.array(expected)[order], rtol=1e-10)
+    np.testing.assert_allclose(
+        decision.desirability, np.array(expected)[order], rtol=1e-10
+    )
     assert policy.deterministic
 
 
@@ -234,16 +293,22 @@ def test_score_policies_mask_and_check_too() -> None:
         KnownCosts(costs=np.full(12, np.nan))
     unseen = Feedback(positions=np.array([3]), rewards=np.zeros(1))
     with pytest.raises(UnknownArmError, match="was not chosen"):
-        policy.learn(Offer(step=1, arms=arms, available=available), masked, unseen, rng())
+        policy.learn(
+            Offer(step=1, arms=arms, available=available), masked, unseen, rng()
+        )
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> None:
     made = landscape(seed=1, horizon=5, side=4)
     model = replace(made.model, direction=direction)
-    world = FiniteProblem(arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=model)
+    world = FiniteProblem(
+        arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=model
+    )
     offer = world.offer(1)
-    chosen = ScorePolicy(score=Truth(problem=world), oracle=model.oracle).decide(offer, rng())
+    chosen = ScorePolicy(score=Truth(problem=world), oracle=model.oracle).decide(
+        offer, rng()
+    )
     assert world.value(offer, chosen) == world.best(offer).value
 
 
@@ -258,7 +323,9 @@ class Elsewhere:
 
     deterministic = True
 
-    def select(self, desirability: Any, structure: Any, rng: Any, rescore: Any = None) -> Any:
+    def select(
+        self, desirability: Any, structure: Any, rng: Any, rescore: Any = None
+    ) -> Any:
         return TopK(k=2).select(desirability, structure, rng)
 
 
@@ -271,8 +338,12 @@ def test_propensities_are_said_where_they_are_known() -> None:
     def told(policy: Any, offer: Offer) -> float | None:
         return policy.decide(offer, rng()).propensity
 
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), offer) == 1.0 / math.comb(12, 2)
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), some) == 1.0 / math.comb(5, 2)
+    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), offer) == 1.0 / math.comb(
+        12, 2
+    )
+    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), some) == 1.0 / math.comb(
+        5, 2
+    )
     assert told(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
     assert told(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
     assert told(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
@@ -291,7 +362,9 @@ def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:
     one = ScorePolicy(score=costs, oracle=TopK()).play_table(offer, table, rng)
     assert one is not None
     assert one.tolist() == [11, 11, 11]
-    assert ScorePolicy(score=costs, oracle=TopK(k=2)).play_table(offer, table, rng) is None
+    assert (
+        ScorePolicy(score=costs, oracle=TopK(k=2)).play_table(offer, table, rng) is None
+    )
 
 
 def test_chance_chooses_every_super_arm_alike() -> None:
@@ -322,16 +395,23 @@ def test_decisions_that_name_no_arm_of_the_offer_are_refused() -> None:
 
 def test_what_never_comes_is_not_awaited_for_ever() -> None:
     policy = IndexPolicy(
-        posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2), most_pending=5
+        posterior=posterior("streaming"),
+        rule=Greedy(),
+        oracle=TopK(k=2),
+        most_pending=5,
     )
     for step in range(1, 41):
-        policy.commit(policy.decide(Offer(step=step, arms=Arms.numbered(FEATURES)), rng()))
+        policy.commit(
+            policy.decide(Offer(step=step, arms=Arms.numbered(FEATURES)), rng())
+        )
     awaited = policy.state().part("ledger").parts
     assert sorted(map(int, awaited)) == [36, 37, 38, 39, 40]
 
 
 def test_the_noise_of_a_reward_is_heeded() -> None:
-    policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
+    policy = IndexPolicy(
+        posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
+    )
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))
     decision = policy.decide(offer, rng())
     policy.commit(decision)
@@ -347,7 +427,9 @@ def test_the_noise_of_a_reward_is_heeded() -> None:
     )
     expected = posterior("streaming")
     expected.observe(FEATURES[decision.positions], [1.0, -1.0], [0.01, 4.0])
-    for ours, theirs in zip(policy.beliefs(offer), expected.predict(FEATURES), strict=True):
+    for ours, theirs in zip(
+        policy.beliefs(offer), expected.predict(FEATURES), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
@@ -360,7 +442,9 @@ def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
 
 
 def test_versions_count_what_was_learned() -> None:
-    policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
+    policy = IndexPolicy(
+        posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
+    )
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))
     first: Decision = policy.decide(offer, rng())
     feedback = Feedback(positions=first.positions[:1], rewards=np.array([0.5]))

@@ -41,7 +41,9 @@ def taken(policy: IndexPolicy, step: int) -> tuple[Offer, Decision]:
 
 def feedback_of(decision: Decision, count: int | None = None) -> Feedback:
     positions = decision.positions[:count]
-    return Feedback(positions=positions, rewards=np.sin(5.0 * ARMS.features[positions, 0]))
+    return Feedback(
+        positions=positions, rewards=np.sin(5.0 * ARMS.features[positions, 0])
+    )
 
 
 @given(st.lists(st.integers(1, 60), unique=True))
@@ -60,7 +62,9 @@ def test_steps_are_a_set(numbers: list[int]) -> None:
     assert [number for number in range(70) if number in again] == sorted(known)
 
 
-@pytest.mark.parametrize("value", [[[1], [1]], [[3, 2], [4, 3]], [[1, 2], [2, 3]], [[1.0], [2]]])
+@pytest.mark.parametrize(
+    "value", [[[1], [1]], [[3, 2], [4, 3]], [[1, 2], [2, 3]], [[1.0], [2]]]
+)
 def test_steps_that_do_not_rise_are_refused(value: Any) -> None:
     with pytest.raises(StateError, match="do not rise"):
         Steps.from_lists(value)
@@ -83,10 +87,17 @@ def test_the_last_step_is_known_however_much_is_open() -> None:
     assert Ledger(most_pending=0).restored(ledger.state()).last == 9
 
 
-def test_what_is_never_seen_whole_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_never_seen_whole_does_not_pile_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("superarm.policies.ledger._MOST_OPEN", 3)
-    ledger, part = Ledger(most_pending=0), Feedback(positions=np.array([0]), rewards=np.zeros(1))
-    decisions = [Decision(step=step, action=None, positions=np.arange(2)) for step in range(1, 9)]
+    ledger, part = (
+        Ledger(most_pending=0),
+        Feedback(positions=np.array([0]), rewards=np.zeros(1)),
+    )
+    decisions = [
+        Decision(step=step, action=None, positions=np.arange(2)) for step in range(1, 9)
+    ]
     for decision in decisions:
         ledger.note(decision, part)
     assert [step for step, _ in ledger.state().scalars["heard"]] == [6, 7, 8]
@@ -100,7 +111,9 @@ def test_what_is_chosen_and_not_seen_is_pending() -> None:
     policy = make_policy()
     first_offer, first = taken(policy, 1)
     second_offer, second = taken(policy, 2)
-    assert set(first.positions.tolist()).isdisjoint(second.positions.tolist())  # they spread out
+    assert set(first.positions.tolist()).isdisjoint(
+        second.positions.tolist()
+    )  # they spread out
     expected = ARMS.features[np.concatenate([first.positions, second.positions])]
     np.testing.assert_array_equal(policy._ledger.pending(), expected)
     policy.learn(first_offer, first, feedback_of(first, 2), np.random.default_rng(0))
@@ -166,7 +179,9 @@ def test_what_is_awaited_survives_bytes() -> None:
     with pytest.raises(ConflictError, match="learned already"):
         again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     next_offer = Offer(step=6, arms=ARMS)
-    ours, theirs = (each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again))
+    ours, theirs = (
+        each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again)
+    )
     np.testing.assert_array_equal(ours.positions, theirs.positions)
 
 
@@ -193,7 +208,10 @@ def test_what_was_heard_in_part_counts_as_the_last_step() -> None:
 def test_a_carry_of_another_policy_is_refused() -> None:
     policy = make_policy()
     decision = Decision(
-        step=1, action=(), positions=np.array([0]), carry=State(kind="altitude", schema=1)
+        step=1,
+        action=(),
+        positions=np.array([0]),
+        carry=State(kind="altitude", schema=1),
     )
     with pytest.raises(InputError, match="another policy"):
         policy.commit(decision)
@@ -219,7 +237,9 @@ def test_damaged_ledgers_are_refused(scalars: Any) -> None:
 def test_ledgers_of_another_kind_are_refused(kind: str, schema: int) -> None:
     scalars = {"closed": [[], []], "heard": []}
     with pytest.raises(StateError, match="Ledger reads 'ledger' of schema 1"):
-        Ledger(most_pending=4).restored(State(kind=kind, schema=schema, scalars=scalars))
+        Ledger(most_pending=4).restored(
+            State(kind=kind, schema=schema, scalars=scalars)
+        )
 
 
 def test_a_table_is_noted_as_learned() -> None:
@@ -237,7 +257,9 @@ def test_a_table_is_noted_as_learned() -> None:
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     assert policy._ledger.last == 24
     for step, free in ((5, False), (24, False), (25, True)):
-        again = policy.play_table(Offer(step=step, arms=ARMS), table, np.random.default_rng)
+        again = policy.play_table(
+            Offer(step=step, arms=ARMS), table, np.random.default_rng
+        )
         assert (again is not None) == free
 
 
@@ -248,7 +270,12 @@ def test_the_last_round_of_a_state() -> None:
     for step in (1, 2, 4):
         offer, decision = taken(policy, step)
         if step < 4:
-            policy.learn(offer, decision, feedback_of(decision, 4 - step), np.random.default_rng(0))
+            policy.learn(
+                offer,
+                decision,
+                feedback_of(decision, 4 - step),
+                np.random.default_rng(0),
+            )
     assert (policy.last_step, last_step(policy.state())) == (2, 4)
     policy.note_steps([2**50])
     assert (policy.last_step, last_step(policy.state())) == (2**50, 4)
@@ -263,7 +290,9 @@ def test_what_was_not_committed_is_not_learned() -> None:
     rng = np.random.default_rng(0)
     decision = policy.decide(offer, rng)
     before = state_to_bytes(policy.state())
-    with pytest.raises(ConflictError, match=r"step 1 was not committed; call policy\.commit"):
+    with pytest.raises(
+        ConflictError, match=r"step 1 was not committed; call policy\.commit"
+    ):
         policy.learn(offer, decision, feedback_of(decision), rng)
     assert state_to_bytes(policy.state()) == before
     policy.commit(decision)
@@ -277,7 +306,9 @@ def test_what_another_decision_chose_is_not_learned() -> None:
     offer, decision = taken(policy, 1)
     others = np.setdiff1d(np.arange(12), decision.positions)[:2]
     carried = State(
-        kind="chosen-arms", schema=1, arrays={"positions": others, "keys": ARMS.features[others]}
+        kind="chosen-arms",
+        schema=1,
+        arrays={"positions": others, "keys": ARMS.features[others]},
     )
     other = Decision(step=1, action=others, positions=others, carry=carried)
     with pytest.raises(ConflictError, match="pass the decision that was committed"):
@@ -308,8 +339,12 @@ def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
     offer, decision = taken(policy, 7)
     state = policy.state()
     ledger = state.part("ledger")
-    scalars = {name: value for name, value in ledger.scalars.items() if name != "committed"}
-    old = replace(state, parts={**state.parts, "ledger": replace(ledger, scalars=scalars)})
+    scalars = {
+        name: value for name, value in ledger.scalars.items() if name != "committed"
+    }
+    old = replace(
+        state, parts={**state.parts, "ledger": replace(ledger, scalars=scalars)}
+    )
     again = policy.restored(old)
     again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     assert again.posterior.count == 2

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer, Posterior
-from superarm.core.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.core.errors import (
+    ConflictError,
+    InputError,
+    ShapeError,
+    StateError,
+    UnknownArmError,
+)
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.lab.problems import DriftingFunction, MovementField
@@ -22,7 +28,13 @@ from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.policies.movement import TreeIndexPolicy, TreeWalker
-from superarm.posteriors import ChangeDetecting, Refitting, Resetting, Separate, StreamingGP
+from superarm.posteriors import (
+    ChangeDetecting,
+    Refitting,
+    Resetting,
+    Separate,
+    StreamingGP,
+)
 from superarm.rules import UCB, Fixed
 
 
@@ -65,7 +77,9 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         if forest is None:
             forest = Forest.grown(problem.metric, mine, trees=3, kappa=1.5)
         if offer.begins:
-            stand = forest.begin(int(np.asarray(offer.previous_action)[0]), (step - 1) // 5)
+            stand = forest.begin(
+                int(np.asarray(offer.previous_action)[0]), (step - 1) // 5
+            )
             X_old, y_old = X, y
         at_once = update == "step" or (update == "first" and step <= 5)
         if at_once:
@@ -74,7 +88,9 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         K = model.kernel(X_old, X_old) + model.noise_variance * np.eye(len(X_old))
         k = model.kernel(arms, X_old)
         mean = model.mean + k @ np.linalg.solve(K, y_old - model.mean)
-        variance = model.kernel.diag(arms) - np.sum(k * np.linalg.solve(K, k.T).T, axis=1)
+        variance = model.kernel.diag(arms) - np.sum(
+            k * np.linalg.solve(K, k.T).T, axis=1
+        )
         lcb = mean - 2.0 * np.sqrt(variance)
         move = forest.move(stand, lcb, mine, from_action=at_once)
         stand = move.stand
@@ -84,8 +100,12 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         assert decision.desirability == pytest.approx(-lcb[stand.action], abs=1e-8)
         assert decision.mean == pytest.approx(mean[stand.action], abs=1e-8)
         assert decision.std == pytest.approx(np.sqrt(variance[stand.action]), abs=1e-6)
-        assert decision.carry.scalars["distance"] == pytest.approx(move.distance, abs=1e-6)
-        np.testing.assert_allclose(decision.carry.arrays["distribution"], move.distribution, atol=1e-6)
+        assert decision.carry.scalars["distance"] == pytest.approx(
+            move.distance, abs=1e-6
+        )
+        np.testing.assert_allclose(
+            decision.carry.arrays["distribution"], move.distribution, atol=1e-6
+        )
         noise = problem.noise(offer, np.random.default_rng(step))
         X = np.vstack([X, arms[stand.action]])
         y = np.append(y, problem.means(offer)[stand.action] + noise[stand.action])
@@ -129,7 +149,10 @@ def test_propensities_are_true() -> None:
             seen[action] = seen.get(action, 0) + 1
         assert sum(said.values()) <= 1.0 + 1e-9
         for action, p in said.items():  # five standard errors: once in a million
-            assert abs(seen[action] / draws - p) < 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-12
+            assert (
+                abs(seen[action] / draws - p)
+                < 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-12
+            )
 
 
 def test_expected_costs_are_those_of_the_distribution() -> None:
@@ -143,13 +166,17 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
         # The same tree for all: only what is drawn on it differs.
         policy._walk = Walk(forest, -1, forest.begin(None), 0)
         rng = np.random.default_rng((1, walk))
-        for place, (offer, decision) in enumerate(played(policy, problem, range(1, rounds + 1), rng)):
+        for place, (offer, decision) in enumerate(
+            played(policy, problem, range(1, rounds + 1), rng)
+        ):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
             told = problem.metrics(offer, decision, feedback)
             paid[walk, place] = told["total_cost"]
             expected[walk, place] = told["expected_total_cost"]
     # Expectations do not depend on what is drawn (eqs. 16 to 18): with known costs all walks agree.
-    np.testing.assert_allclose(expected, expected[0] + np.zeros_like(expected), atol=1e-12)
+    np.testing.assert_allclose(
+        expected, expected[0] + np.zeros_like(expected), atol=1e-12
+    )
     error = paid.std(axis=0, ddof=1) / np.sqrt(walks)
     assert (np.abs(paid.mean(axis=0) - expected[0]) < 5.0 * error + 1e-9).all()
 
@@ -209,7 +236,10 @@ def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
     for place in (6, 0, 3):  # in any order
         decision = decisions[place]
         policy.learn(
-            offers[place], decision, Feedback(positions=decision.positions, rewards=np.ones(1)), rng
+            offers[place],
+            decision,
+            Feedback(positions=decision.positions, rewards=np.ones(1)),
+            rng,
         )
     assert policy.posterior.count == 0
     begins = policy.decide(offers[10], rng)
@@ -232,14 +262,18 @@ def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
         assert decision.positions.tolist() == [move.stand.action]
         assert decision.propensity == move.probability
     chosen = [
-        policy.decide(problem.offer(3).after(np.array([at])), np.random.default_rng(1)).positions[0]
+        policy.decide(
+            problem.offer(3).after(np.array([at])), np.random.default_rng(1)
+        ).positions[0]
         for at in range(9)
     ]
     assert len(set(chosen)) > 1
     with pytest.raises(UnknownArmError, match="previous action"):
         policy.decide(problem.offer(3).after(np.array([9])), np.random.default_rng(1))
     with pytest.raises(InputError, match="2 arms"):
-        policy.decide(problem.offer(3).after(np.array([1, 2])), np.random.default_rng(1))
+        policy.decide(
+            problem.offer(3).after(np.array([1, 2])), np.random.default_rng(1)
+        )
 
 
 def test_without_a_start_the_first_step_goes_anywhere_for_nothing() -> None:
@@ -249,12 +283,16 @@ def test_without_a_start_the_first_step_goes_anywhere_for_nothing() -> None:
         direction="minimize", metric=PointMetric(points=points),
     )  # fmt: skip
     policy = gp_md(model)
-    decision = policy.decide(Offer(step=1, arms=Arms.numbered(points)), np.random.default_rng(0))
+    decision = policy.decide(
+        Offer(step=1, arms=Arms.numbered(points)), np.random.default_rng(0)
+    )
     assert decision.carry is not None
     assert decision.carry.scalars["distance"] == 0.0
     policy.commit(decision)
     with pytest.raises(ShapeError, match="metric is over 4"):
-        policy.decide(Offer(step=2, arms=Arms.numbered(points[:2])), np.random.default_rng(0))
+        policy.decide(
+            Offer(step=2, arms=Arms.numbered(points[:2])), np.random.default_rng(0)
+        )
 
 
 def test_one_action_only() -> None:
@@ -282,23 +320,35 @@ def test_rewards_are_maximised_where_the_model_says_so() -> None:
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         rewards = np.where(decision.positions == 3, 1.0, 0.0)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
         before = decision.positions
     assert before.tolist() == [3]
 
 
 def test_clipped_bounds_are_not_below_zero() -> None:
     problem = world()
-    clipped, plain = (gp_md(problem.model, width=4.0, clip=each) for each in (True, False))
+    clipped, plain = (
+        gp_md(problem.model, width=4.0, clip=each) for each in (True, False)
+    )
     offer = problem.offer(1)
-    values = [each._desirability(offer, True, np.random.default_rng(0))[0] for each in (clipped, plain)]
+    values = [
+        each._desirability(offer, True, np.random.default_rng(0))[0]
+        for each in (clipped, plain)
+    ]
     assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
     np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))
 
 
 def test_it_composes_with_a_posterior_that_forgets() -> None:
     drifting = DriftingFunction(seed=1, horizon=60, side=4, epsilon=0.2)
-    model = replace(drifting.model, metric=PointMetric(points=drifting.offer(1).arms.features))
+    model = replace(
+        drifting.model, metric=PointMetric(points=drifting.offer(1).arms.features)
+    )
     policy = gp_md(model, posterior="drifting", update="step")
     assert isinstance(policy, TreeIndexPolicy)
     assert type(policy.posterior).__name__ == "DriftingGP"
@@ -318,15 +368,21 @@ def test_baselines_do_what_their_names_say() -> None:
         "cgp-lcb": cgp_lcb(problem.model),
     }
     traces = simulate(problem, policies, rounds=40, seed=5)
-    starts = [int(np.asarray(problem.offer(1 + 5 * m).previous_action)[0]) for m in range(8)]
+    starts = [
+        int(np.asarray(problem.offer(1 + 5 * m).previous_action)[0]) for m in range(8)
+    ]
     assert traces["stationary"].choices[:, 0].tolist() == np.repeat(starts, 5).tolist()
     assert not traces["stationary"].series["movement_cost"].any()
-    least = [int(np.argmin(problem.means(problem.offer(step)))) for step in range(1, 41)]
+    least = [
+        int(np.argmin(problem.means(problem.offer(step)))) for step in range(1, 41)
+    ]
     assert traces["minc-known"].choices[:, 0].tolist() == least
     np.testing.assert_allclose(traces["offline"].series["regret"], 0.0, atol=1e-12)
     for name in ("stationary", "minc-known", "cgp-lcb"):
         sums = traces[name].series["regret"].reshape(8, 5).sum(axis=1)
-        assert (sums >= -1e-12).all()  # nothing beats the cheapest way through an episode
+        assert (
+            sums >= -1e-12
+        ).all()  # nothing beats the cheapest way through an episode
 
 
 def test_offline_needs_a_world_in_which_moving_costs() -> None:
@@ -356,9 +412,15 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
         seen.append(told())
 
     rng, writes = np.random.default_rng(0), 0
-    for step in (1, 2, 6):  # trees are drawn, the walk goes on, another one begins on another tree
+    for step in (
+        1,
+        2,
+        6,
+    ):  # trees are drawn, the walk goes on, another one begins on another tree
         offer = problem.offer(step)
-        decision = policy.decide(offer if offer.begins else offer.after(np.array([1])), rng)
+        decision = policy.decide(
+            offer if offer.begins else offer.after(np.array([1])), rng
+        )
         before = told()
         with monkeypatch.context() as watched:
             watched.setattr(TreeWalker, "__setattr__", write)
@@ -370,7 +432,9 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
     assert writes == 3
 
 
-@pytest.mark.parametrize("wrong", [{"tau": 1.005}, {"tau": 1e7}, {"kappa": 0.5}, {"trees": 10_001}])
+@pytest.mark.parametrize(
+    "wrong", [{"tau": 1.005}, {"tau": 1e7}, {"kappa": 0.5}, {"trees": 10_001}]
+)
 def test_trees_that_could_not_be_drawn_are_refused_at_once(wrong: Any) -> None:
     problem = world()
     with pytest.raises(InputError, match=next(iter(wrong))):
@@ -390,7 +454,9 @@ def test_damaged_walks_are_refused() -> None:
     ):  # fmt: skip
         bad = replace(walk, scalars={**walk.scalars, **changed})
         with pytest.raises(StateError):
-            gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+            gp_md(problem.model).restored(
+                replace(state, parts={**state.parts, "walk": bad})
+            )
     for changed in (
         {"q": walk.arrays["q"] * 2.0},
         {"q": -walk.arrays["q"]},
@@ -401,7 +467,9 @@ def test_damaged_walks_are_refused() -> None:
     ):
         bad = replace(walk, arrays={**walk.arrays, **changed})
         with pytest.raises(StateError):
-            gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+            gp_md(problem.model).restored(
+                replace(state, parts={**state.parts, "walk": bad})
+            )
     assert len(state.arrays["held_noise"]) == 3
     for changed in (
         {"held_noise": -state.arrays["held_noise"]},
@@ -410,10 +478,18 @@ def test_damaged_walks_are_refused() -> None:
         {"held_rewards": state.arrays["held_rewards"] * np.nan},
     ):
         with pytest.raises(StateError):
-            gp_md(problem.model).restored(replace(state, arrays={**state.arrays, **changed}))
-    decision = policy.decide(problem.offer(4).after(np.array([0])), np.random.default_rng(0))
+            gp_md(problem.model).restored(
+                replace(state, arrays={**state.arrays, **changed})
+            )
+    decision = policy.decide(
+        problem.offer(4).after(np.array([0])), np.random.default_rng(0)
+    )
     before = state_to_bytes(policy.state())
-    for carry in (None, replace(decision.carry, kind="other"), replace(walk, scalars={})):
+    for carry in (
+        None,
+        replace(decision.carry, kind="other"),
+        replace(walk, scalars={}),
+    ):
         with pytest.raises((InputError, StateError)):
             policy.commit(replace(decision, carry=carry))
     assert state_to_bytes(policy.state()) == before
@@ -430,9 +506,15 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
     elsewhere = (decision.positions + 1) % 9
     before = state_to_bytes(policy.state())
     # Where probabilities are off by less than is seen at one vertex, but not in a product of them.
-    off = replace(decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)})
+    off = replace(
+        decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)}
+    )
     for refused, error, told in (
-        (other.decide(offer, np.random.default_rng(1)), InputError, "another policy made it"),
+        (
+            other.decide(offer, np.random.default_rng(1)),
+            InputError,
+            "another policy made it",
+        ),
         (replace(decision, carry=None), InputError, "another policy made it"),
         (replace(decision, positions=elsewhere), InputError, "changed on the way"),
         (replace(decision, step=9), InputError, "changed on the way"),
@@ -452,7 +534,9 @@ def test_a_walk_does_not_go_back() -> None:
     for walker in (policy, again):
         before = state_to_bytes(walker.state())
         for _, late in rounds[:-1]:
-            with pytest.raises(ConflictError, match=f"step {late.step} comes after that of step 7"):
+            with pytest.raises(
+                ConflictError, match=f"step {late.step} comes after that of step 7"
+            ):
                 walker.commit(late)
         walker.commit(rounds[-1][1])
         assert state_to_bytes(walker.state()) == before
@@ -472,11 +556,15 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
             super().__setattr__(name, value)
             if Watched.watched:
                 asked += 1
-                self.decide(problem.offer(3).after(np.array([0])), np.random.default_rng(asked))
+                self.decide(
+                    problem.offer(3).after(np.array([0])), np.random.default_rng(asked)
+                )
 
     policy = Watched(**gp_md(problem.model, trees=2).parameters())
     for step in (1, 2, 6):
-        decision = policy.decide(problem.offer(step).after(np.array([0])), np.random.default_rng(step))
+        decision = policy.decide(
+            problem.offer(step).after(np.array([0])), np.random.default_rng(step)
+        )
         Watched.watched = True
         policy.commit(decision)
         Watched.watched = False
@@ -498,12 +586,18 @@ def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
     before = state_to_bytes(policy.state())
     for noise in (1e-200, 1e200):
         feedback = Feedback(
-            positions=decision.positions, rewards=np.ones(1), noise_variance=np.array([noise])
+            positions=decision.positions,
+            rewards=np.ones(1),
+            noise_variance=np.array([noise]),
         )
         with pytest.raises(InputError, match="noise_variance"):
             policy.learn(offer, decision, feedback, np.random.default_rng(2))
         assert state_to_bytes(policy.state()) == before
-    for name, value in (("held_noise", -1.0), ("held_noise", 1e200), ("held_rewards", 1e200)):
+    for name, value in (
+        ("held_noise", -1.0),
+        ("held_noise", 1e200),
+        ("held_rewards", 1e200),
+    ):
         state = policy.state()
         damaged = replace(state, arrays={**state.arrays, name: np.full(2, value)})
         with pytest.raises(StateError, match="damaged"):
@@ -529,7 +623,9 @@ def test_arms_of_one_episode_have_the_same_columns() -> None:
             policy.learn(offer, decision, feedback, rng)
     with pytest.raises(ShapeError, match="feature columns"):
         policy.learn(offer, decision, feedback, rng)
-    policy.commit(policy.decide(Offer(step=3, arms=Arms.numbered(points), begins=True), rng))
+    policy.commit(
+        policy.decide(Offer(step=3, arms=Arms.numbered(points), begins=True), rng)
+    )
     assert policy.posterior.count == 1
 
 
@@ -586,16 +682,24 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
             after.commit(decision)
             after.learn(offer, decision, feedback, np.random.default_rng(0))
             rest = ways(after, decision.action, step + 1)
-            here = np.array([0.0, told["total_cost"], told["expected_total_cost"]]) * rest[0]
+            here = (
+                np.array([0.0, told["total_cost"], told["expected_total_cost"]])
+                * rest[0]
+            )
             total += decision.propensity * (rest + here)
         return total
 
     policy = fresh()
-    action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][1].action
+    action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][
+        1
+    ].action
     mass, paid, expected = ways(policy, action, 4)
     assert mass > 0.9999
     # What was not found may cost at most the range of f and the diameter in each of three rounds.
-    assert abs(paid - expected) < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
+    assert (
+        abs(paid - expected)
+        < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
+    )
     assert paid > 0.0
 
 
@@ -614,7 +718,10 @@ def test_who_holds_rewards_for_ever_is_told() -> None:
             decision = policy.decide(offer, rng)
             policy.commit(decision)
             policy.learn(
-                offer, decision, Feedback(positions=decision.positions, rewards=np.ones(1)), rng
+                offer,
+                decision,
+                Feedback(positions=decision.positions, rewards=np.ones(1)),
+                rng,
             )
 
     play(range(1, 1000))
@@ -628,7 +735,9 @@ def test_who_holds_rewards_for_ever_is_told() -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="1000 rewards"):
             policy.learn(replace(offer, step=1000), decision, reward, rng)
-    assert state_to_bytes(policy.state()) == taken != before  # nothing was learned by halves
+    assert (
+        state_to_bytes(policy.state()) == taken != before
+    )  # nothing was learned by halves
     with pytest.warns(UserWarning, match=r"1000 rewards .* use update='step'"):
         policy.learn(replace(offer, step=1000), decision, reward, rng)
     play(range(1001, 1010))  # once
@@ -642,7 +751,9 @@ def test_one_action_a_round() -> None:
         md_known(replace(problem.model, oracle=TopK(k=2)), problem=problem)
 
 
-def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come() -> None:
+def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come() -> (
+    None
+):
     """Not when the next episode begins: then no decision could be made any more."""
     points = np.linspace(0.0, 1.0, 4)[:, None]
     policy = TreeIndexPolicy(
@@ -669,12 +780,20 @@ def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come()
 @pytest.mark.parametrize(
     ("wrap", "learned"),
     [
-        pytest.param(lambda gp: Resetting(gp, block=6), [1, 2, 3, 7, 8, 9, 13, 14, 15], id="resetting"),
+        pytest.param(
+            lambda gp: Resetting(gp, block=6),
+            [1, 2, 3, 7, 8, 9, 13, 14, 15],
+            id="resetting",
+        ),
         pytest.param(ChangeDetecting, [1, 2, 3], id="change-detecting"),
-        pytest.param(lambda gp: Refitting(gp, every=100, most=100), [1, 2, 3], id="refitting"),
+        pytest.param(
+            lambda gp: Refitting(gp, every=100, most=100), [1, 2, 3], id="refitting"
+        ),
         # Refitting keeps the last two observations, so that there is always room for two more.
         pytest.param(
-            lambda gp: Refitting(gp, every=2, most=2, work=100), [*range(1, 17)], id="refitting-few"
+            lambda gp: Refitting(gp, every=2, most=2, work=100),
+            [*range(1, 17)],
+            id="refitting-few",
         ),
     ],
 )
@@ -720,7 +839,9 @@ def test_room_that_an_alarm_makes_is_used() -> None:
     assert gp.count == 3
 
 
-def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts_warm() -> None:
+def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts_warm() -> (
+    None
+):
     """Before data all lower bounds are equal, and equal costs move nothing."""
     moves = {}
     for first in ("episode", "step"):
@@ -729,7 +850,9 @@ def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts
         rounds = played(policy, problem, range(1, 6), np.random.default_rng(0))
         start = int(np.asarray(rounds[0][0].previous_action)[0])
         assert policy.posterior.count == (0 if first == "episode" else 5)
-        moves[first] = sum(int(decision.positions[0]) != start for _, decision in rounds)
+        moves[first] = sum(
+            int(decision.positions[0]) != start for _, decision in rounds
+        )
     assert moves["episode"] == 0
     assert moves["step"] > 0
     with pytest.raises(InputError, match="first_episode"):

@@ -30,7 +30,9 @@ def teach(policy: Any, step: int, features: Any, rewards: Any) -> None:
     """All of these arms were chosen, and yielded these rewards."""
     given, positions = offer(step, features), np.arange(len(rewards))
     decision = Decision(step=step, action=positions, positions=positions)
-    policy.learn(given, decision, Feedback(positions=positions, rewards=np.array(rewards)), rng())
+    policy.learn(
+        given, decision, Feedback(positions=positions, rewards=np.array(rewards)), rng()
+    )
 
 
 class SlowTree:
@@ -53,7 +55,9 @@ class SlowTree:
     def upper(self, leaf: dict[str, Any]) -> float:
         if not leaf["n"]:
             return math.inf
-        return leaf["sum"] / leaf["n"] + math.sqrt(2 * math.log(self.horizon) / leaf["n"])
+        return leaf["sum"] / leaf["n"] + math.sqrt(
+            2 * math.log(self.horizon) / leaf["n"]
+        )
 
     def index(self, x: Any) -> float:
         leaf = self.leaf(x)
@@ -74,8 +78,16 @@ class SlowTree:
                 self.leaves.remove(leaf)
                 half = 0.5 ** (leaf["h"] + 1)
                 for corner in np.ndindex(*(2,) * self.d):
-                    low = tuple(a + half * b for a, b in zip(leaf["low"], corner, strict=True))
-                    child = {"low": low, "h": leaf["h"] + 1, "n": 0, "sum": 0.0, "parent": leaf}
+                    low = tuple(
+                        a + half * b for a, b in zip(leaf["low"], corner, strict=True)
+                    )
+                    child = {
+                        "low": low,
+                        "h": leaf["h"] + 1,
+                        "n": 0,
+                        "sum": 0.0,
+                        "parent": leaf,
+                    }
                     self.leaves.append(child)
 
 
@@ -86,11 +98,15 @@ def test_the_tree_equals_the_slow_one(seed: int, d: int, wide: bool) -> None:
     ours = AdaptiveTree(oracle=TopK(k=1), horizon=horizon, v1=v1)
     slow = SlowTree(horizon, v1, d)
     for step in range(1, 25):
-        contexts = np.round(draw.random((6, d)) * 8) / 8  # corners and edges of cells, too
+        contexts = (
+            np.round(draw.random((6, d)) * 8) / 8
+        )  # corners and edges of cells, too
         rewards = draw.normal(size=6)
         if len(slow.leaves) > 1:
             found = ours._desirability(contexts, step, rng())
-            np.testing.assert_allclose(found, [slow.index(x) for x in contexts], rtol=1e-12)
+            np.testing.assert_allclose(
+                found, [slow.index(x) for x in contexts], rtol=1e-12
+            )
         teach(ours, step, contexts, rewards)
         slow.learn(contexts, rewards)
         assert ours.cells == len(slow.leaves)
@@ -105,7 +121,9 @@ def test_an_index_by_hand() -> None:
     teach(tree, 2, [[1.0]], [0.5])
     assert tree.cells == 2  # √(2 ln 7 / 4) = 0.986
     root = 0.5 + math.sqrt(2 * math.log(7) / 4) + 1.0
-    np.testing.assert_allclose(tree._desirability(np.array([[0.3]]), 3, rng()), root + 0.5 + 2 * 0.5)
+    np.testing.assert_allclose(
+        tree._desirability(np.array([[0.3]]), 3, rng()), root + 0.5 + 2 * 0.5
+    )
     teach(tree, 3, [[0.2]] * 1, [0.25])
     own = 0.25 + math.sqrt(2 * math.log(7))
     found = tree._desirability(np.array([[0.3]]), 4, rng())
@@ -113,13 +131,20 @@ def test_an_index_by_hand() -> None:
 
 
 def test_before_the_first_cut_arms_are_chosen_at_random() -> None:
-    tree, given = AdaptiveTree(oracle=TopK(k=2), horizon=1000), offer(1, rng(5).random((9, 2)))
-    chosen = {tuple(tree.decide(given, rng(seed)).positions.tolist()) for seed in range(40)}
+    tree, given = (
+        AdaptiveTree(oracle=TopK(k=2), horizon=1000),
+        offer(1, rng(5).random((9, 2))),
+    )
+    chosen = {
+        tuple(tree.decide(given, rng(seed)).positions.tolist()) for seed in range(40)
+    }
     assert len(chosen) > 20
 
 
 def test_v1_is_the_diameter_where_it_is_not_given() -> None:
-    known, unknown = (AdaptiveTree(oracle=TopK(k=1), horizon=9, v1=v1) for v1 in (math.sqrt(3), None))
+    known, unknown = (
+        AdaptiveTree(oracle=TopK(k=1), horizon=9, v1=v1) for v1 in (math.sqrt(3), None)
+    )
     contexts = rng().random((4, 3))
     for tree in (known, unknown):
         teach(tree, 1, contexts, [1.0, 2.0, 3.0, 4.0])
@@ -165,23 +190,30 @@ def test_cells_are_cut_while_there_is_room() -> None:
 @pytest.mark.parametrize("policy", [AdaptiveTree, Hypercubes])
 def test_contexts_outside_the_unit_cube_are_refused(policy: Any) -> None:
     made = policy(oracle=TopK(k=1), horizon=9)
-    with pytest.raises(InputError, match=r"arm 1 has the features \[1.5\]; scale every column"):
+    with pytest.raises(
+        InputError, match=r"arm 1 has the features \[1.5\]; scale every column"
+    ):
         made.decide(offer(1, [[0.5], [1.5]]), rng())
     teach(made, 1, [[0.5]], [1.0])
-    with pytest.raises(InputError, match="2 feature columns, but those observed before have 1"):
+    with pytest.raises(
+        InputError, match="2 feature columns, but those observed before have 1"
+    ):
         made.decide(offer(2, [[0.5, 0.5]]), rng())
 
 
 def test_a_tree_is_for_few_columns() -> None:
     with pytest.raises(InputError, match="at most 12"):
-        AdaptiveTree(oracle=TopK(k=1), horizon=9).decide(offer(1, rng().random((3, 13))), rng())
+        AdaptiveTree(oracle=TopK(k=1), horizon=9).decide(
+            offer(1, rng().random((3, 13))), rng()
+        )
 
 
 # --- cubes ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("horizon", "dimension", "expected"), [(300, 3, 3), (250, 3, 3), (64, 3, 2), (65, 3, 3), (1, 3, 1)]
+    ("horizon", "dimension", "expected"),
+    [(300, 3, 3), (250, 3, 3), (64, 3, 2), (65, 3, 3), (1, 3, 1)],
 )
 def test_cubes_along_an_axis(horizon: int, dimension: int, expected: int) -> None:
     assert Hypercubes(oracle=TopK(k=1), horizon=horizon).per_axis(dimension) == expected
@@ -198,21 +230,30 @@ def test_rare_cubes_come_first_then_the_best_means() -> None:
         assert set(cubes.decide(asked, rng(seed)).positions.tolist()) <= {1, 3, 4}
     some = replace(asked, available=np.array([True, True, True, False, False]))
     for seed in range(20):
-        assert cubes.decide(some, rng(seed)).positions.tolist() == [1, 0]  # then the best mean
+        assert cubes.decide(some, rng(seed)).positions.tolist() == [
+            1,
+            0,
+        ]  # then the best mean
     teach(cubes, 3, [[0.6]], [0.0])
     for seed in range(20):
         assert cubes.decide(asked, rng(seed)).positions.tolist() == [0, 2]
 
 
 def test_under_explored_arms_are_taken_at_random() -> None:
-    cubes, given = Hypercubes(oracle=TopK(k=1), horizon=16), offer(5, np.linspace(0, 1, 5)[:, None])
+    cubes, given = (
+        Hypercubes(oracle=TopK(k=1), horizon=16),
+        offer(5, np.linspace(0, 1, 5)[:, None]),
+    )
     draws = [int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(1000)]
     counts = np.bincount(draws, minlength=5)
     assert (np.abs(counts - 200) <= 5.0 * math.sqrt(1000 * 0.2 * 0.8)).all()
 
 
 def test_cells_and_cubes_know_their_states() -> None:
-    tree, cubes = AdaptiveTree(oracle=TopK(k=1), horizon=9), Hypercubes(oracle=TopK(k=1), horizon=9)
+    tree, cubes = (
+        AdaptiveTree(oracle=TopK(k=1), horizon=9),
+        Hypercubes(oracle=TopK(k=1), horizon=9),
+    )
     for made in (tree, cubes):
         for step in range(1, 12):
             teach(made, step, rng(step).random((6, 2)), rng(step).normal(size=6))
@@ -238,13 +279,16 @@ def test_cells_and_cubes_know_their_states() -> None:
         state = restored(made.state())
         asked = rng(9).random((5, 2))
         np.testing.assert_array_equal(
-            made.restored(state)._desirability(asked, 9, rng()), made._desirability(asked, 9, rng())
+            made.restored(state)._desirability(asked, 9, rng()),
+            made._desirability(asked, 9, rng()),
         )
         for name, harm in harms.items():
             arrays = {**state.arrays, name: harm(state.arrays[name])}
             with pytest.raises(StateError, match="damaged"):
                 made.restored(replace(state, arrays=arrays))
-    state = restored(cubes.state())  # there are ⌈9^{1/5}⌉ = 2 cubes along an axis: 0 and 1
+    state = restored(
+        cubes.state()
+    )  # there are ⌈9^{1/5}⌉ = 2 cubes along an axis: 0 and 1
     arrays = {**state.arrays, "cubes": state.arrays["cubes"] + 1}
     with pytest.raises(StateError, match="cubes are impossible"):
         cubes.restored(replace(state, arrays=arrays))
@@ -259,13 +303,16 @@ def test_by_their_published_names(name: str) -> None:
     assert made.horizon == 7
     assert made.oracle == problem.model.oracle
     assert (
-        registry.build("policy", {"name": "cc-mab", "tuned_for": 300}, model=problem.model).horizon
+        registry.build(
+            "policy", {"name": "cc-mab", "tuned_for": 300}, model=problem.model
+        ).horizon
         == 300
     )
 
 
 @pytest.mark.parametrize(
-    "policy", [AdaptiveTree(oracle=TopK(), horizon=9), Hypercubes(oracle=TopK(), horizon=9)]
+    "policy",
+    [AdaptiveTree(oracle=TopK(), horizon=9), Hypercubes(oracle=TopK(), horizon=9)],
 )
 def test_a_generator_is_needed(policy: Any) -> None:
     offer = Offer(step=1, arms=Arms.numbered(np.zeros((2, 1))))
@@ -274,7 +321,10 @@ def test_a_generator_is_needed(policy: Any) -> None:
 
 
 def test_states_of_impossible_width() -> None:
-    tree, cubes = AdaptiveTree(oracle=TopK(), horizon=9), Hypercubes(oracle=TopK(), horizon=9)
+    tree, cubes = (
+        AdaptiveTree(oracle=TopK(), horizon=9),
+        Hypercubes(oracle=TopK(), horizon=9),
+    )
     wide = tree.state()
     with pytest.raises(StateError, match="columns"):
         tree.restored(replace(wide, scalars={**wide.scalars, "columns": 10**11}))
@@ -312,8 +362,17 @@ def test_a_horizon_of_one_round() -> None:
 
 def test_nothing_is_explored_in_the_first_round() -> None:
     """1^½ ln 1 = 0 plays are few, too: the first choice is at random."""
-    cubes, given = Hypercubes(oracle=TopK(k=1), horizon=16), offer(1, np.linspace(0, 1, 5)[:, None])
-    assert {int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(60)} == {0, 1, 2, 3, 4}
+    cubes, given = (
+        Hypercubes(oracle=TopK(k=1), horizon=16),
+        offer(1, np.linspace(0, 1, 5)[:, None]),
+    )
+    assert {int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(60)} == {
+        0,
+        1,
+        2,
+        3,
+        4,
+    }
 
 
 def test_rare_cubes_come_before_any_mean() -> None:
@@ -324,17 +383,22 @@ def test_rare_cubes_come_before_any_mean() -> None:
 
 
 def test_cubes_learn_in_any_order_and_trees_do_not() -> None:
-    cubes, tree = (made(oracle=TopK(k=1), horizon=9) for made in (Hypercubes, AdaptiveTree))
+    cubes, tree = (
+        made(oracle=TopK(k=1), horizon=9) for made in (Hypercubes, AdaptiveTree)
+    )
     for made in (cubes, tree):
         teach(made, 2, [[0.5]], [1.0])
     teach(cubes, 1, [[0.5]], [1.0])
-    with pytest.raises(ConflictError, match="AdaptiveTree learns in the order of decisions"):
+    with pytest.raises(
+        ConflictError, match="AdaptiveTree learns in the order of decisions"
+    ):
         teach(tree, 1, [[0.5]], [1.0])
 
 
 def test_a_state_with_more_cells_than_allowed_is_refused() -> None:
     large, small = (
-        AdaptiveTree(oracle=TopK(k=1), horizon=2, v1=50.0, most_cells=most) for most in (9, 5)
+        AdaptiveTree(oracle=TopK(k=1), horizon=2, v1=50.0, most_cells=most)
+        for most in (9, 5)
     )
     for tree in (large, small):
         for step in range(1, 5):

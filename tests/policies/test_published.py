@@ -48,7 +48,9 @@ def test_kernel_ucb_explores_as_much_as_published(delta: float) -> None:
     assert isinstance(policy.rule.schedule, KernelUCB)
     eta = 0.1 * math.sqrt(2.0 * math.log(2.0 * 50 * 6 / delta))
     assert policy.rule.schedule.eta == pytest.approx(eta, rel=1e-14)
-    assert policy.rule.schedule.width(3, lambda _: 0.0) == pytest.approx(eta / math.sqrt(0.1))
+    assert policy.rule.schedule.width(3, lambda _: 0.0) == pytest.approx(
+        eta / math.sqrt(0.1)
+    )
 
 
 def test_the_posterior_fits_the_model() -> None:
@@ -98,13 +100,17 @@ def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
         ("gp-ucb-bayesian", {"arms": None}, "needs most_arms"),
     ],
 )
-def test_what_a_policy_needs_is_asked_for(name: str, missing: dict[str, Any], words: str) -> None:
+def test_what_a_policy_needs_is_asked_for(
+    name: str, missing: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         registry.build("policy", name, model=model(**missing))
 
 
 def test_unknown_options_and_policies_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"has no parameter 'dleta'.*did you mean 'delta'"):
+    with pytest.raises(
+        SpecError, match=r"has no parameter 'dleta'.*did you mean 'delta'"
+    ):
         registry.build("policy", {"name": "igp-ucb", "dleta": 0.1}, model=model())
     with pytest.raises(SpecError, match="did you mean 'igp-ucb'"):
         registry.build("policy", "igp-ucp", model=model())
@@ -125,7 +131,9 @@ class Worthwhile:
 
     deterministic = True
 
-    def select(self, desirability: Any, structure: Any, rng: Any, rescore: Any = None) -> Selection:
+    def select(
+        self, desirability: Any, structure: Any, rng: Any, rescore: Any = None
+    ) -> Selection:
         positions = np.flatnonzero(desirability > 0.3)
         return Selection(action=positions, positions=positions)
 
@@ -142,7 +150,9 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
     ]
     for oracle, structure in cases:
         chance, rng = random(model(oracle=oracle)), np.random.default_rng(0)
-        offers = [Offer(step=step, arms=arms, structure=structure) for step in range(1, 200)]
+        offers = [
+            Offer(step=step, arms=arms, structure=structure) for step in range(1, 200)
+        ]
         chosen = [chance.decide(offer, rng).positions for offer in offers]
         often = np.bincount(np.concatenate(chosen), minlength=4) / len(offers)
         free = [1, 2] if structure else [0, 1, 2, 3]
@@ -154,13 +164,17 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
 def test_inducing_points_and_steps_reach_the_policy() -> None:
     """Six arms: M is 6. The prior mean goes with it."""
     made = model(mean=0.25)
-    sparse = registry.build("policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=made)
+    sparse = registry.build(
+        "policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=made
+    )
     assert isinstance(sparse.posterior, InducingGP)
     assert (sparse.posterior.inducing, sparse.posterior.mean) == (7, 0.25)
     assert sparse.posterior.noise_variance == 0.1
     assert sparse.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.2))
     for stepwise in (False, True):
-        exact = registry.build("policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=made)
+        exact = registry.build(
+            "policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=made
+        )
         assert exact.stepwise is stepwise
         assert exact.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.05))
     with pytest.raises(InputError, match="a prior mean per arm"):
@@ -174,6 +188,15 @@ def test_redrawn_points_learn_in_the_order_of_decisions() -> None:
     first, second = (policy.decide(offer, rng) for offer in offers)
     for decision in (first, second):
         policy.commit(decision)
-    policy.learn(offers[1], second, Feedback(positions=second.positions, rewards=np.ones(1)), rng)
-    with pytest.raises(ConflictError, match="InducingGP learns in the order of decisions"):
-        policy.learn(offers[0], first, Feedback(positions=first.positions, rewards=np.ones(1)), rng)
+    policy.learn(
+        offers[1], second, Feedback(positions=second.positions, rewards=np.ones(1)), rng
+    )
+    with pytest.raises(
+        ConflictError, match="InducingGP learns in the order of decisions"
+    ):
+        policy.learn(
+            offers[0],
+            first,
+            Feedback(positions=first.positions, rewards=np.ones(1)),
+            rng,
+        )

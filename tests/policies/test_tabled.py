@@ -22,7 +22,9 @@ from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP
 
-compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+compiled = pytest.mark.skipif(
+    find_spec("numba") is None, reason="numba is not installed"
+)
 KERNELS = [SquaredExponential(lengthscale=0.2), Matern(nu=2.5, lengthscale=0.2)]
 ROUNDS, ARMS = 900, 40  # enough for several folds and for more arms than may be pending
 
@@ -37,7 +39,9 @@ def table(seed: int = 0, noise: float = 0.03) -> tuple[Any, Any]:
 @compiled
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("width", [0.5, 2.0, 30.0])
-def test_optimism_by_table_is_optimism_round_by_round(kernel: Any, width: float) -> None:
+def test_optimism_by_table_is_optimism_round_by_round(
+    kernel: Any, width: float
+) -> None:
     arms, rewards = table()
     at_once, one_by_one = (FiniteGP(kernel, arms, 0.03) for _ in range(2))
     played = at_once.play_table(rewards, np.full(ROUNDS, width))
@@ -51,9 +55,13 @@ def test_optimism_by_table_is_optimism_round_by_round(kernel: Any, width: float)
     assert played.tolist() == expected
     assert at_once.count == one_by_one.count == ROUNDS
     everything = np.arange(ARMS)
-    for ours, theirs in zip(at_once.predict(everything), one_by_one.predict(everything), strict=True):
+    for ours, theirs in zip(
+        at_once.predict(everything), one_by_one.predict(everything), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
-    assert at_once.information_gain == pytest.approx(one_by_one.information_gain, rel=1e-12)
+    assert at_once.information_gain == pytest.approx(
+        one_by_one.information_gain, rel=1e-12
+    )
     assert at_once.incumbent == one_by_one.incumbent
 
 
@@ -61,7 +69,9 @@ def test_optimism_by_table_is_optimism_round_by_round(kernel: Any, width: float)
 def test_thompson_by_table_draws_what_belief_draws() -> None:
     arms, rewards = table(1)
     at_once, one_by_one = (FiniteGP(KERNELS[1], arms, 0.03) for _ in range(2))
-    normals = np.random.default_rng(5).standard_normal((ROUNDS, at_once.normals_per_draw))
+    normals = np.random.default_rng(5).standard_normal(
+        (ROUNDS, at_once.normals_per_draw)
+    )
     played = at_once.play_table(rewards, np.full(ROUNDS, 1.7), normals)
     rng = np.random.default_rng(5)
     offered = Arms.numbered(arms)
@@ -89,7 +99,9 @@ def test_where_draws_lie_in_memory_does_not_matter() -> None:
         other.play_table(rewards, widths, room[1:].reshape(ROUNDS, size)), played
     )
     everything = np.arange(ARMS)
-    np.testing.assert_array_equal(other.predict(everything).mean, one.predict(everything).mean)
+    np.testing.assert_array_equal(
+        other.predict(everything).mean, one.predict(everything).mean
+    )
 
 
 @compiled
@@ -118,9 +130,13 @@ def test_only_the_played_entries_are_read() -> None:
 @compiled
 def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
     arms, rewards = table(5)
-    expected = FiniteGP(KERNELS[0], arms, 0.03).play_table(rewards, np.full(ROUNDS, 2.0))
+    expected = FiniteGP(KERNELS[0], arms, 0.03).play_table(
+        rewards, np.full(ROUNDS, 2.0)
+    )
     awkward = np.asfortranarray(rewards), np.full(2 * ROUNDS, 2.0)[::2]
-    np.testing.assert_array_equal(FiniteGP(KERNELS[0], arms, 0.03).play_table(*awkward), expected)
+    np.testing.assert_array_equal(
+        FiniteGP(KERNELS[0], arms, 0.03).play_table(*awkward), expected
+    )
 
 
 def test_a_posterior_that_cannot_play_tables_says_so() -> None:
@@ -152,7 +168,9 @@ class Failing:
 
     deterministic = True
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         if step == 5:
             raise RuntimeError("no answer")
         return belief.mean + belief.std
@@ -160,7 +178,9 @@ class Failing:
 
 def test_rounds_before_an_error_are_known_to_be_learned() -> None:
     arms, rewards = table()
-    policy = IndexPolicy(posterior=FiniteGP(KERNELS[0], arms, 0.03), rule=Failing(), oracle=TopK(k=1))
+    policy = IndexPolicy(
+        posterior=FiniteGP(KERNELS[0], arms, 0.03), rule=Failing(), oracle=TopK(k=1)
+    )
     offer = Offer(step=1, arms=Arms.numbered(arms))
     with pytest.raises(RuntimeError, match="no answer"):
         policy.play_table(offer, rewards, np.random.default_rng)
@@ -173,7 +193,17 @@ def test_rounds_before_an_error_are_known_to_be_learned() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "policy", ["igp-ucb", "gp-ucb", "gp-ts", "gp-ei", "gp-pi", "kernel-ucb", "gp-greedy", "random"]
+    "policy",
+    [
+        "igp-ucb",
+        "gp-ucb",
+        "gp-ts",
+        "gp-ei",
+        "gp-pi",
+        "kernel-ucb",
+        "gp-greedy",
+        "random",
+    ],
 )
 @pytest.mark.parametrize("options", [{}, {"gain": "realised"}], ids=str)
 def test_a_simulation_at_once_is_one_round_by_round(

@@ -18,16 +18,28 @@ from superarm.lab.simulation import Run, simulate
 from superarm.lab.simulation.lateness import Lateness
 from superarm.models import Model
 from superarm.policies import IndexPolicy, gp_ts, random, tv_gp_ucb, wrapped
-from superarm.posteriors import ChangeDetecting, DriftingGP, FiniteGP, Refitting, Resetting
+from superarm.posteriors import (
+    ChangeDetecting,
+    DriftingGP,
+    FiniteGP,
+    Refitting,
+    Resetting,
+)
 
 RESETTING = {"name": "resetting", "block": 4}
-BOTH = [{"name": "refitting", "every": 5, "most": 20}, {"name": "change-detecting", "scale": 2.0}]
+BOTH = [
+    {"name": "refitting", "every": 5, "most": 20},
+    {"name": "change-detecting", "scale": 2.0},
+]
 POLICIES: dict[str, dict[str, Any]] = {
     "tv-gp-ucb": {"wrapped": BOTH},
     "r-gp-ucb": {},
     "by hand": {
         "policy": "composed",
-        "rule": {"name": "ucb", "schedule": {"name": "logarithmic", "c1": 0.8, "c2": 4.0}},
+        "rule": {
+            "name": "ucb",
+            "schedule": {"name": "logarithmic", "c1": 0.8, "c2": 4.0},
+        },
         "wrapped": RESETTING,
     },
     "gp-ts": {"scaled": False, "wrapped": [RESETTING]},
@@ -38,7 +50,13 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def mapping(policies: dict[str, Any] = POLICIES, **problem: Any) -> dict[str, Any]:
     world = {"name": "drifting-function", "side": 4, "epsilon": 0.1, **problem}
-    return {"id": "mine", "rounds": 12, "seeds": 1, "problem": world, "policies": policies}
+    return {
+        "id": "mine",
+        "rounds": 12,
+        "seeds": 1,
+        "problem": world,
+        "policies": policies,
+    }
 
 
 def experiment(policies: dict[str, Any] = POLICIES) -> Experiment:
@@ -60,10 +78,15 @@ def test_specs_wrap_the_posterior_in_their_order() -> None:
     again = wrapped(plain, RESETTING)
     assert isinstance(again.posterior, Resetting)
     assert isinstance(plain.posterior, FiniteGP)  # the policy given stays what it is
-    assert {**again.parameters(), "posterior": 0} == {**plain.parameters(), "posterior": 0}
+    assert {**again.parameters(), "posterior": 0} == {
+        **plain.parameters(),
+        "posterior": 0,
+    }
 
 
-def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(tmp_path: Path) -> None:
+def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(
+    tmp_path: Path,
+) -> None:
     made = experiment()
     world = made.build_problem(seed=1, horizon=12)
     policies = {name: made.build_policy(name, world) for name in POLICIES}
@@ -73,7 +96,9 @@ def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(tmp_pa
         policy.save(tmp_path / "policy.npz")
         loaded = superarm.load(tmp_path / "policy.npz")
         offer = world.offer(13)
-        one, other = (each.decide(offer, np.random.default_rng(0)) for each in (policy, loaded))
+        one, other = (
+            each.decide(offer, np.random.default_rng(0)) for each in (policy, loaded)
+        )
         np.testing.assert_array_equal(one.positions, other.positions, name)
 
 
@@ -82,7 +107,10 @@ def test_blocks_are_those_of_r_gp_ucb() -> None:
     options = {"r-gp-ucb": {"block": 4}, "by hand": POLICIES["by hand"]}
     made = experiment(options)
     found = simulate(
-        world, {name: made.build_policy(name, world) for name in options}, rounds=12, seed=1
+        world,
+        {name: made.build_policy(name, world) for name in options},
+        rounds=12,
+        seed=1,
     )
     np.testing.assert_array_equal(found["r-gp-ucb"].choices, found["by hand"].choices)
 
@@ -124,7 +152,8 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
     cells[0].unlink()
     execute(Plan.make(load_experiment(str(path)), out=tmp_path / "part"), resume=True)
     assert {
-        cell.name: cell.read_bytes() for cell in sorted((tmp_path / "part" / "cells").iterdir())
+        cell.name: cell.read_bytes()
+        for cell in sorted((tmp_path / "part" / "cells").iterdir())
     } == kept
     bounds = regret_bounds(Run.load(tmp_path / "whole"))
     assert not bounds.drawn
@@ -134,11 +163,20 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("reseting", "'reseting' is no posterior that wraps another; did you mean 'resetting'?"),
+        (
+            "reseting",
+            "'reseting' is no posterior that wraps another; did you mean 'resetting'?",
+        ),
         ("finite", "choose one of change-detecting, refitting, resetting"),
         ({"name": "resetting", "blocks": 3}, "did you mean 'block'?"),
-        ({"name": "resetting", "block": 2.5}, "block is 2.5; it must be a whole number"),
-        ({"name": "resetting", "posterior": {"name": "finite"}}, "no parameter 'posterior'"),
+        (
+            {"name": "resetting", "block": 2.5},
+            "block is 2.5; it must be a whole number",
+        ),
+        (
+            {"name": "resetting", "posterior": {"name": "finite"}},
+            "no parameter 'posterior'",
+        ),
         ({"block": 3}, 'write {name = "resetting", block = 48}'),
         ([["resetting"]], 'write {name = "resetting", block = 48}'),
         (7, "a wrapper is 7"),
@@ -160,7 +198,9 @@ def test_only_what_has_a_posterior_can_be_wrapped() -> None:
     with pytest.raises(SpecError, match="needs block"):
         wrapped(gp_ts(model(), scaled=False), "resetting")
     policy = gp_ts(model(), scaled=False)
-    policy.posterior.observe(policy.posterior.keys(Offer(step=1, arms=_arms()))[:1], [1.0])
+    policy.posterior.observe(
+        policy.posterior.keys(Offer(step=1, arms=_arms()))[:1], [1.0]
+    )
     with pytest.raises(InputError, match="already learned"):
         wrapped(policy, RESETTING)
 

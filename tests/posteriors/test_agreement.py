@@ -17,7 +17,9 @@ ROUNDS = 500
 @pytest.fixture(scope="module")
 def driven():
     """The learner after 500 rounds on Monaco A, and everything it saw."""
-    if not any((folder / "most" / "edges.csv.gz").is_file() for folder in search_path()):
+    if not any(
+        (folder / "most" / "edges.csv.gz").is_file() for folder in search_path()
+    ):
         pytest.skip("most is not at hand")
     world = Navigation(seed=0, horizon=ROUNDS, route="monaco-a")
     policy = route_ts(world.model)
@@ -50,7 +52,9 @@ def test_visited_full_and_fresh_posteriors_agree(driven) -> None:
         m += gain @ (rewards - m[route])
         P -= gain @ P[route]
     assert np.abs(m - mean).max() < 1e-9 * scale
-    assert np.abs(np.sqrt(np.diagonal(P)) - std).max() < 1e-7 * scale  # a root near 0 halves digits
+    assert (
+        np.abs(np.sqrt(np.diagonal(P)) - std).max() < 1e-7 * scale
+    )  # a root near 0 halves digits
     assert np.abs(np.diagonal(P) - std**2).max() < 1e-9 * scale**2
 
     # A fresh solve with everything at once: repeats merged to counts and means.

@@ -28,7 +28,9 @@ from superarm.rules import UCB, Fixed
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((6, 2))
 KERNEL = Matern(nu=1.5, lengthscale=0.4)
-FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(epsilon=0.02, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
+    epsilon=0.02, column=2
+)
 INSIDE: dict[str, Any] = {
     "finite": lambda: FiniteGP(KERNEL, ARMS, NOISE),
     "streaming": lambda: StreamingGP(KERNEL, NOISE),
@@ -64,7 +66,9 @@ def simulated(spread: float, gp: ChangeDetecting, count: int) -> Floats:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("run_length", "scale"), [(100.0, 3.0), (300.0, 2.0), (30.0, 10.0)])
+@pytest.mark.parametrize(
+    ("run_length", "scale"), [(100.0, 3.0), (300.0, 2.0), (30.0, 10.0)]
+)
 def test_run_length_and_delays(run_length: float, scale: float) -> None:
     """Within 5 standard errors of the simulated mean, and the chain's own 0.2 %."""
     gp = detector(run_length=run_length, scale=scale)
@@ -80,7 +84,11 @@ def test_run_length_and_delays(run_length: float, scale: float) -> None:
 def test_the_defaults() -> None:
     gp = detector()
     assert gp.until_alarm() == pytest.approx(153_700, rel=0.002)
-    assert [round(gp.until_alarm(spread), 1) for spread in (2.0, 3.0, 5.0)] == [14.9, 5.1, 2.5]
+    assert [round(gp.until_alarm(spread), 1) for spread in (2.0, 3.0, 5.0)] == [
+        14.9,
+        5.1,
+        2.5,
+    ]
 
 
 @pytest.mark.slow
@@ -97,7 +105,9 @@ def test_innovations_are_those_of_a_simulated_run() -> None:
         for step in range(1, 61):
             if step == 41:
                 alarms += len(gp.alarms)
-                f = -3.0 * np.abs(f) - 3.0  # far from what was: |f| changes by 3 at least
+                f = (
+                    -3.0 * np.abs(f) - 3.0
+                )  # far from what was: |f| changes by 3 at least
             rows = rng.integers(0, 6, 2)
             rewards = f[rows] + math.sqrt(NOISE) * rng.standard_normal(2)
             gp.observe(gp.keys(offer(step))[rows], rewards)
@@ -120,8 +130,16 @@ def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "at_once"),  # when hyper-parameters are fitted depends on how many come at once
-    [(name, count) for name in INSIDE for count in (1, 4, 40) if name != "refitting" or count == 1],
+    (
+        "name",
+        "at_once",
+    ),  # when hyper-parameters are fitted depends on how many come at once
+    [
+        (name, count)
+        for name in INSIDE
+        for count in (1, 4, 40)
+        if name != "refitting" or count == 1
+    ],
 )
 def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
     """One observation at a time, everything since the statistic left 0 learned again by hand."""
@@ -129,12 +147,16 @@ def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
     gp = ChangeDetecting(INSIDE[name](), run_length=50.0, scale=2.0)
     steps, rows = np.arange(1, 41), rng.integers(0, 6, 40)
     rewards = np.where(steps < 21, 1.0, -2.0) + 0.2 * rng.standard_normal(40)
-    own = np.array([gp.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)])
+    own = np.array(
+        [gp.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)]
+    )
     for part in np.array_split(np.arange(40), 40 // at_once):
         gp.observe(own[part], rewards[part], np.full(len(part), NOISE))
 
     inside, S, begin, alarms = INSIDE[name](), 0.0, 0, []
-    keys = np.array([inside.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)])
+    keys = np.array(
+        [inside.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)]
+    )
     for at in range(40):
         square = path(inside, keys[[at]], rewards[[at]])[0]
         S = max(0.0, S + 0.5 * square * (1.0 - 1.0 / 4.0) - math.log(2.0))
@@ -153,14 +175,24 @@ def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
     np.testing.assert_allclose(gp.belief(now).mean, inside.belief(now).mean, atol=1e-8)
     np.testing.assert_allclose(gp.belief(now).cov, inside.belief(now).cov, atol=1e-8)
     again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.alarms, again._statistic, again.ignored) == (gp.alarms, gp._statistic, 0)
+    assert (again.alarms, again._statistic, again.ignored) == (
+        gp.alarms,
+        gp._statistic,
+        0,
+    )
     np.testing.assert_allclose(again.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
 def test_a_restored_one_gives_the_same_alarms() -> None:
-    rng, gps = np.random.default_rng(5), [detector(run_length=20.0), detector(run_length=20.0)]
+    rng, gps = (
+        np.random.default_rng(5),
+        [detector(run_length=20.0), detector(run_length=20.0)],
+    )
     for step in range(1, 80):
-        row, reward = int(rng.integers(6)), float(rng.standard_normal() * (1 + 4 * (step % 30 > 20)))
+        row, reward = (
+            int(rng.integers(6)),
+            float(rng.standard_normal() * (1 + 4 * (step % 30 > 20))),
+        )
         for gp in gps:
             gp.observe([[row, step]], [reward])
         gps[0] = gps[0].restored(state_from_bytes(state_to_bytes(gps[0].state())))
@@ -179,7 +211,9 @@ def test_feedback_from_before_a_change_is_counted_and_not_used() -> None:
     alone = INSIDE["finite"]()
     alone.observe([0, 0, 0, 2], [-9.0, -9.0, -9.0, 2.0])
     assert (gp.count, gp.ignored) == (13, 2)
-    np.testing.assert_allclose(gp.belief(offer(12)).mean, alone.belief(offer(12)).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        gp.belief(offer(12)).mean, alone.belief(offer(12)).mean, atol=1e-12
+    )
     assert not gp.exchangeable
 
 
@@ -203,7 +237,10 @@ def test_bad_parameters_and_states() -> None:
     for changes in (
         {"arrays": {**state.arrays, "alarms": np.array([[1.5, 1.0]])}},
         {"scalars": {**state.scalars, "statistic": 99.0}},
-        {"scalars": {**state.scalars, "statistic": 1.0}, "arrays": {"alarms": np.zeros((0, 2))}},
+        {
+            "scalars": {**state.scalars, "statistic": 1.0},
+            "arrays": {"alarms": np.zeros((0, 2))},
+        },
     ):
         parts: dict[str, Any] = {
             "scalars": state.scalars,
@@ -212,7 +249,9 @@ def test_bad_parameters_and_states() -> None:
             **changes,
         }
         with pytest.raises(StateError):
-            gp.restored(type(state)(kind=state.kind, schema=1, spec=state.spec, **parts))
+            gp.restored(
+                type(state)(kind=state.kind, schema=1, spec=state.spec, **parts)
+            )
 
 
 def test_an_error_inside_changes_nothing() -> None:
@@ -232,7 +271,10 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
         rng = np.random.default_rng(seed)
         places = rng.random((30, 2))
         root = np.linalg.cholesky(kernel(places) + 1e-8 * np.eye(30))
-        truths, noise = root @ rng.standard_normal((30, 2)), 0.1 * rng.standard_normal(rounds)
+        truths, noise = (
+            root @ rng.standard_normal((30, 2)),
+            0.1 * rng.standard_normal(rounds),
+        )
         arms, regrets = Arms.numbered(places), []
         for wrappers in ([], ["change-detecting"]):
             policy = wrapped(
@@ -245,7 +287,10 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
             )
             regret = 0.0
             for step in range(1, rounds + 1):
-                truth, now = truths[:, int(step > rounds // 2)], Offer(step=step, arms=arms)
+                truth, now = (
+                    truths[:, int(step > rounds // 2)],
+                    Offer(step=step, arms=arms),
+                )
                 decision = policy.decide(now, rng)
                 policy.commit(decision)
                 at = decision.positions

@@ -29,29 +29,39 @@ from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))
 KERNEL = Matern(nu=1.5, lengthscale=0.4)
-FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
+    epsilon=0.1, column=2
+)
 MAKERS: dict[str, Any] = {
     "streaming": lambda: StreamingGP(KERNEL, 0.1),
     "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
-    "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
+    "variational": lambda: SparseVariational(
+        KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0
+    ),
     "inducing": lambda: InducingGP(KERNEL, 0.1, inducing=4),
     "drifting": lambda: DriftingGP(KERNEL, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
     "forgetting": lambda: StreamingGP(FADING, 0.1, timed=True, forget=1e-6),
     "resetting": lambda: Resetting(FiniteGP(KERNEL, FEATURES, 0.1), block=3),
-    "change-detecting": lambda: ChangeDetecting(StreamingGP(KERNEL, 0.1), run_length=1e3),
+    "change-detecting": lambda: ChangeDetecting(
+        StreamingGP(KERNEL, 0.1), run_length=1e3
+    ),
     "refitting": lambda: Refitting(StreamingGP(KERNEL, 0.1), every=150, most=30),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
     "roads": lambda: RoadGP(GraphMatern(csc_array(np.eye(6) - 0.1), nu=2), np.ones(6)),
     "separate": lambda: Separate(StreamingGP(KERNEL, 0.1), column=2),
 }
 ARMS = {
-    "RoadGP": np.column_stack([np.arange(6), np.ones((6, 6)), np.zeros(6), np.arange(6) % 2]),
+    "RoadGP": np.column_stack(
+        [np.arange(6), np.ones((6, 6)), np.zeros(6), np.arange(6) % 2]
+    ),
     "Separate": np.column_stack([FEATURES, np.arange(6) % 2]),
 }
 
 
 def offer_for(posterior: Any) -> Offer:
-    return Offer(step=1, arms=Arms.numbered(ARMS.get(type(posterior).__name__, FEATURES)))
+    return Offer(
+        step=1, arms=Arms.numbered(ARMS.get(type(posterior).__name__, FEATURES))
+    )
 
 
 def rng() -> np.random.Generator:
@@ -115,4 +125,6 @@ def test_pending_arms_in_one_step_or_in_two(make: Any) -> None:
     both = belief.condition(np.array([1, 4]))
     steps = belief.condition(np.array([1])).condition(np.array([4]))
     np.testing.assert_allclose(both.cov, steps.cov, atol=1e-12)
-    assert both.incumbent == steps.incumbent == -posterior.incumbent  # one arm: best and worst
+    assert (
+        both.incumbent == steps.incumbent == -posterior.incumbent
+    )  # one arm: best and worst

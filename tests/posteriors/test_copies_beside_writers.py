@@ -45,7 +45,9 @@ SMOOTH = SquaredExponential(lengthscale=0.8)
 LINKS = np.eye(N, k=1) + np.eye(N, k=-1)
 ROADS = csc_array(np.diag(LINKS.sum(axis=0)) - LINKS)
 ARMS = {
-    "roads": np.column_stack([np.arange(N), np.ones((N, 6)), np.zeros(N), np.arange(N) % 3]),
+    "roads": np.column_stack(
+        [np.arange(N), np.ones((N, 6)), np.zeros(N), np.arange(N) % 3]
+    ),
     "separate": np.column_stack([FEATURES, np.arange(N) % 2]),
 }
 MAKERS: dict[str, Callable[[], Any]] = {
@@ -60,8 +62,12 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "drifting, folded": lambda: DriftingGP(ROUGH, FEATURES, 0.1, form="folded"),
     "drifting, visited": lambda: DriftingGP(ROUGH, FEATURES, 0.1, form="visited"),
     "resetting": lambda: Resetting(FiniteGP(ROUGH, FEATURES, 0.1), block=30),
-    "change-detecting": lambda: ChangeDetecting(StreamingGP(ROUGH, 0.1), run_length=1e6),
-    "refitting": lambda: Refitting(StreamingGP(ROUGH, 0.1), every=500, most=500),  # never in here
+    "change-detecting": lambda: ChangeDetecting(
+        StreamingGP(ROUGH, 0.1), run_length=1e6
+    ),
+    "refitting": lambda: Refitting(
+        StreamingGP(ROUGH, 0.1), every=500, most=500
+    ),  # never in here
     "roads": lambda: RoadGP(GraphMatern(ROADS, nu=2), np.ones(N), refit=0),
     "separate": lambda: Separate(StreamingGP(ROUGH, 0.1), column=2),
 }
@@ -103,7 +109,9 @@ def lessons_for(name: str, posterior: Any) -> list[Lesson]:
 
 def asked_about(name: str, posterior: Any) -> Any:
     arms = Arms.numbered(ARMS.get(name, FEATURES))
-    return posterior.keys(Offer(step=UPDATES + 1, arms=arms, time=float(UPDATES + 1)))[::4]
+    return posterior.keys(Offer(step=UPDATES + 1, arms=arms, time=float(UPDATES + 1)))[
+        ::4
+    ]
 
 
 def moment_of(posterior: Any, keys: Any) -> Moment:
@@ -135,7 +143,9 @@ class World:
         try:
             while not self.done.is_set():
                 posterior = self.make()
-                self.posterior = posterior  # those that copy take the new one from now on
+                self.posterior = (
+                    posterior  # those that copy take the new one from now on
+                )
                 for number, lesson in enumerate(self.lessons):
                     teach(posterior, lesson, number)
                     if self.done.is_set():
@@ -174,7 +184,9 @@ class World:
         return None
 
 
-def torn_copies(name: str, way: Callable[[Any], Any], copies: int, seconds: float) -> list[str]:
+def torn_copies(
+    name: str, way: Callable[[Any], Any], copies: int, seconds: float
+) -> list[str]:
     """What was wrong with copies that were taken beside a writing thread."""
     found, over = [], time.monotonic() + seconds
     with World(name) as world:
@@ -211,7 +223,9 @@ def in_child(work: Callable[[], str | None], seconds: float = 30.0) -> str | Non
     """What ``work`` finds wrong in a forked child, which may hang."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads are the point here
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # forks beside threads are the point here
         child = os.fork()
     if not child:
         try:
@@ -238,7 +252,9 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
     with World(name) as world:
         for _ in range(count):
             posterior = world.posterior
-            problem = in_child(lambda posterior=posterior: world.problem_with(posterior))  # type: ignore[misc]
+            problem = in_child(
+                lambda posterior=posterior: world.problem_with(posterior)
+            )  # type: ignore[misc]
             if problem is not None:
                 found.append(problem)
             if time.monotonic() > over:
@@ -313,7 +329,11 @@ def test_a_child_refuses_what_was_left_half_written() -> None:
                     return f"it does not say why: {error}"
             else:
                 return "it answers"
-        return None if np.array_equal(idle.predict(FEATURES).mean, expected) else "the other is wrong"
+        return (
+            None
+            if np.array_equal(idle.predict(FEATURES).mean, expected)
+            else "the other is wrong"
+        )
 
     try:
         assert in_child(work) is None

@@ -20,7 +20,9 @@ KERNEL = SquaredExponential(lengthscale=0.3)
 BASE = np.array([[0.1], [0.4], [0.8]])
 
 
-def exact_mean_and_misfit(arms: Floats, rewards: Floats, noise: float) -> tuple[Floats, float]:
+def exact_mean_and_misfit(
+    arms: Floats, rewards: Floats, noise: float
+) -> tuple[Floats, float]:
     """The posterior mean of the observed arms and yᵀ(K + λI)⁻¹y, in fractions."""
     n = len(arms)
     K = [[Fraction(float(value)) for value in row] for row in KERNEL(arms)]
@@ -34,15 +36,22 @@ def exact_mean_and_misfit(arms: Floats, rewards: Floats, noise: float) -> tuple[
         for row in range(n):
             if row != column:
                 factor = system[row][column]
-                system[row] = [a - factor * b for a, b in zip(system[row], system[column], strict=True)]
+                system[row] = [
+                    a - factor * b
+                    for a, b in zip(system[row], system[column], strict=True)
+                ]
     alpha = [row[n] for row in system]
     mean = [float(sum(k * a for k, a in zip(row, alpha, strict=True))) for row in K]
-    misfit = float(sum(Fraction(float(y)) * a for y, a in zip(rewards, alpha, strict=True)))
+    misfit = float(
+        sum(Fraction(float(y)) * a for y, a in zip(rewards, alpha, strict=True))
+    )
     return np.array(mean), misfit
 
 
 def finite(arms: Floats, noise: float) -> tuple[Any, Any]:
-    return FiniteGP(KERNEL, arms, noise, form="root", backend="numpy"), np.arange(len(arms))
+    return FiniteGP(KERNEL, arms, noise, form="root", backend="numpy"), np.arange(
+        len(arms)
+    )
 
 
 def streaming(arms: Floats, noise: float) -> tuple[Any, Any]:
@@ -58,7 +67,9 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def learned(make: Make, arms: Floats, rewards: Floats, noise: float) -> tuple[Floats, list[Any]]:
+def learned(
+    make: Make, arms: Floats, rewards: Floats, noise: float
+) -> tuple[Floats, list[Any]]:
     gp, keys = make(arms, noise)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

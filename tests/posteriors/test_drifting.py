@@ -14,13 +14,23 @@ from hypothesis import strategies as st
 from superarm.core import Arms, Floats, Offer
 from superarm.core.errors import ForgottenError, InputError, StateError, UnknownArmError
 from superarm.core.states import state_to_bytes
-from superarm.kernels import Constant, Kernel, Matern, Periodic, SquaredExponential, Temporal
+from superarm.kernels import (
+    Constant,
+    Kernel,
+    Matern,
+    Periodic,
+    SquaredExponential,
+    Temporal,
+)
 from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.posteriors.drifting.forms import TRUNCATION, Form
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))
-SMOOTH, ROUGH = SquaredExponential(lengthscale=0.3), Matern(nu=2.5, lengthscale=0.3, variance=2.0)
+SMOOTH, ROUGH = (
+    SquaredExponential(lengthscale=0.3),
+    Matern(nu=2.5, lengthscale=0.3, variance=2.0),
+)
 KERNELS: dict[str, Kernel] = {"se": SMOOTH, "matern": ROUGH}
 FORMS = ("auto", "folded", "visited", "kalman")
 DRIFTS: dict[str, Kernel] = {
@@ -35,7 +45,12 @@ DRIFTS: dict[str, Kernel] = {
 
 
 def whole(
-    kernel: Kernel, drift: Kernel, keys: Floats, rewards: Floats, asked: Floats, noise: Any = NOISE
+    kernel: Kernel,
+    drift: Kernel,
+    keys: Floats,
+    rewards: Floats,
+    asked: Floats,
+    noise: Any = NOISE,
 ) -> Any:
     """Mean and covariance by eqs. 7 and 8, for any times and any kernel of time."""
 
@@ -52,12 +67,16 @@ def observations(seed: int, count: int, last: int) -> tuple[Floats, Floats]:
     """Several at one time, none at others."""
     rng = np.random.default_rng(seed)
     times = np.sort(rng.integers(0, last, count)) * 0.5
-    return np.column_stack([rng.integers(0, len(ARMS), count), times]), rng.standard_normal(count)
+    return np.column_stack(
+        [rng.integers(0, len(ARMS), count), times]
+    ), rng.standard_normal(count)
 
 
 def questions(after: float) -> Floats:
     rng = np.random.default_rng(2)
-    return np.column_stack([np.arange(len(ARMS)), after + rng.integers(0, 9, len(ARMS))])
+    return np.column_stack(
+        [np.arange(len(ARMS)), after + rng.integers(0, 9, len(ARMS))]
+    )
 
 
 @pytest.mark.thorough
@@ -84,7 +103,9 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
     np.testing.assert_allclose(found.mean, mean, atol=1e-9)
     np.testing.assert_allclose(found.cov, cov, atol=1e-9)
     size = len(drift.state_space().output)
-    limit = (2 * len(ARMS) * size + 64) + 64 if gp.form == "folded" else len(ARMS) * size
+    limit = (
+        (2 * len(ARMS) * size + 64) + 64 if gp.form == "folded" else len(ARMS) * size
+    )
     assert gp.rank <= limit
     assert gp.tolerance <= 1e-11
     if form != "auto":
@@ -145,11 +166,11 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     steps: list[int] = []
     fold = gp._fold
 
-    def counted(form: Any, since: Any, checkpoints: Any) -> Any:
+    def count_text(form: Any, since: Any, checkpoints: Any) -> Any:
         steps.append(len(since.noise))
         return fold(form, since, checkpoints)
 
-    cast(Any, gp)._fold = counted
+    cast(Any, gp)._fold = count_text
     for place in np.sort(late)[::-1]:
         gp.observe(keys[place : place + 1], rewards[place : place + 1])
     assert steps[0] <= 5 + 2 * 32 + 20
@@ -170,7 +191,9 @@ def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
         gp.observe(keys[part], rewards[part])
     rng = np.random.default_rng(9)
     first = gp.remembered.arms[0, 1] - (5.0 if drift is not DRIFTS["fast"] else 0.0)
-    times = np.concatenate([rng.uniform(first, 160.0, 20), keys[[150, 150, 160, 199, 199], 1]])
+    times = np.concatenate(
+        [rng.uniform(first, 160.0, 20), keys[[150, 150, 160, 199, 199], 1]]
+    )
     asked = np.column_stack([rng.integers(0, 25, 25), times])
     mean, cov = whole(ROUGH, drift, keys, rewards, asked)
     before = gp.state()
@@ -211,7 +234,10 @@ def test_what_is_kept_stays_flat(at_once: int) -> None:
     rng, held = np.random.default_rng(0), []
     for step in range(0, 3000, at_once):
         times = np.arange(step, step + at_once)
-        gp.observe(np.column_stack([rng.integers(0, 25, at_once), times]), rng.standard_normal(at_once))
+        gp.observe(
+            np.column_stack([rng.integers(0, 25, at_once), times]),
+            rng.standard_normal(at_once),
+        )
         held.append(len(gp.remembered.noise))
     assert 268 <= max(held[len(held) // 2 :]) <= 2 * 268 + 4 * 32
     assert len(gp._checkpoints) <= 12
@@ -287,9 +313,13 @@ def test_the_form_is_chosen_by_cost() -> None:
     assert DriftingGP(SMOOTH, grid, NOISE).form == "kalman"  # few features
     assert DriftingGP(short, ARMS, NOISE).form == "kalman"  # few arms
     assert DriftingGP(short, grid, NOISE).form == "visited"
-    assert DriftingGP(short, grid, 1e-6).form == "folded"  # too little noise for the others
+    assert (
+        DriftingGP(short, grid, 1e-6).form == "folded"
+    )  # too little noise for the others
     with pytest.raises(InputError, match="no features on these arms"):
-        DriftingGP(short, np.random.default_rng(0).random((1100, 2)), NOISE, form="kalman")
+        DriftingGP(
+            short, np.random.default_rng(0).random((1100, 2)), NOISE, form="kalman"
+        )
 
 
 def test_a_visited_form_that_grows_is_folded() -> None:
@@ -310,12 +340,16 @@ def test_a_visited_form_that_grows_is_folded() -> None:
     asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
 
     def covariance(a: Floats, b: Floats) -> Floats:
-        return kernel(grid[a[:, 0].astype(int)], grid[b[:, 0].astype(int)]) * drift(a[:, 1:], b[:, 1:])
+        return kernel(grid[a[:, 0].astype(int)], grid[b[:, 0].astype(int)]) * drift(
+            a[:, 1:], b[:, 1:]
+        )
 
     K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(asked, keys)
     mean, cov = gp.predict(asked, return_cov=True)
     np.testing.assert_allclose(mean, k @ np.linalg.solve(K, rewards), atol=1e-9)
-    np.testing.assert_allclose(cov, covariance(asked, asked) - k @ np.linalg.solve(K, k.T), atol=1e-9)
+    np.testing.assert_allclose(
+        cov, covariance(asked, asked) - k @ np.linalg.solve(K, k.T), atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("least", [1e-7, 1e-9])
@@ -371,7 +405,8 @@ def test_old_observations_are_forgotten() -> None:
     np.testing.assert_array_equal(gp.predict(questions(300.0)).mean, before)
     for ask in (gp.predict, lambda arms: gp.sample(arms, np.random.default_rng(0))):
         with pytest.raises(
-            ForgottenError, match=r"time 200 is forgotten: what was observed until 2\d\d"
+            ForgottenError,
+            match=r"time 200 is forgotten: what was observed until 2\d\d",
         ):
             ask([[3, 300.0], [4, 200.0]])
     # Chosen so long ago, and never seen: it says nothing of now.
@@ -428,7 +463,9 @@ def test_damaged_states_are_refused(form: Any) -> None:
         ({}, {"least_noise": 1.0}),
     ):
         damaged = dataclasses.replace(
-            state, arrays={**state.arrays, **arrays}, scalars={**state.scalars, **scalars}
+            state,
+            arrays={**state.arrays, **arrays},
+            scalars={**state.scalars, **scalars},
         )
         with pytest.raises(StateError):
             DriftingGP.from_state(damaged)
@@ -451,7 +488,9 @@ def test_many_rewards_of_one_time() -> None:
     merged = DriftingGP(ROUGH, ARMS, NOISE)
     keys = np.column_stack([np.arange(25), np.ones(25)])
     merged.observe(keys, np.bincount(rows, rewards / noise) / weight, 1.0 / weight)
-    ours, theirs = (each.predict(questions(2.0), return_cov=True) for each in (gp, merged))
+    ours, theirs = (
+        each.predict(questions(2.0), return_cov=True) for each in (gp, merged)
+    )
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
     np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
     assert gp.information_gain == pytest.approx(merged.information_gain, rel=1e-9)
@@ -465,7 +504,9 @@ def test_many_arms_of_one_time_in_pieces() -> None:
     K = ROUGH(arms) * np.sqrt(0.99)
     found = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
     np.testing.assert_allclose(
-        found, K @ np.linalg.solve(ROUGH(arms) + NOISE * np.eye(700), rewards), atol=1e-9
+        found,
+        K @ np.linalg.solve(ROUGH(arms) + NOISE * np.eye(700), rewards),
+        atol=1e-9,
     )
 
 
@@ -502,14 +543,19 @@ def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
     rng = np.random.default_rng(0)
     for time in range(34):
         rows = rng.choice(60, at_once, replace=False)
-        gp.observe(np.column_stack([rows, np.full(at_once, time)]), rng.standard_normal(at_once))
+        gp.observe(
+            np.column_stack([rows, np.full(at_once, time)]),
+            rng.standard_normal(at_once),
+        )
     assert gp._checkpoints[-1].time == 31.0
     return gp
 
 
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_a_question_that_starts_from_a_checkpoint_changes_nothing(form: Any, at_once: int) -> None:
+def test_a_question_that_starts_from_a_checkpoint_changes_nothing(
+    form: Any, at_once: int
+) -> None:
     """It learns again what came since the checkpoint, in rows of its own."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
@@ -549,7 +595,9 @@ def test_rows_that_a_failed_update_has_written_count_for_nothing(
     gp.observe([[1, 2.0]], [-1.0])
     with monkeypatch.context() as patch:
         patch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):  # arm 2 is alone at its time, and learned before
+        with pytest.raises(
+            ZeroDivisionError
+        ):  # arm 2 is alone at its time, and learned before
             gp.observe([[2, 3.0], [3, 4.0], [4, 4.0]], [5.0] * 3)
     keys = np.array([[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in seen_again), [2, 6.0]])
     rewards = np.linspace(-1.0, 1.0, len(keys))
@@ -573,8 +621,14 @@ def test_states_whose_columns_had_shares_of_their_own_load() -> None:
     arrays["columns"] = scale * state.array("columns") / left[:, None]
     arrays["a"] = scale * state.array("a")
     arrays["known"] = scale**2 * state.array("known")
-    scalars = {name: value for name, value in state.scalars.items() if name not in ("left", "rank")}
-    again = DriftingGP.from_state(replace(state, schema=2, arrays=arrays, scalars=scalars))
+    scalars = {
+        name: value
+        for name, value in state.scalars.items()
+        if name not in ("left", "rank")
+    }
+    again = DriftingGP.from_state(
+        replace(state, schema=2, arrays=arrays, scalars=scalars)
+    )
     asked = questions(21.0)
     expected, found = (each.predict(asked, return_cov=True) for each in (gp, again))
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)

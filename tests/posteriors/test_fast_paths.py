@@ -59,7 +59,9 @@ def test_single_rewards_are_folded_in_now_and_then(
 def test_single_rewards_clear_rounding_as_often_as_several() -> None:
     """In the visited form: by the short way for one arm seen before, and by the one for any number."""
     arms = np.random.default_rng(0).random((6, 2))
-    short, general = (FiniteGP(Matern(lengthscale=0.3), arms, NOISE, form="visited") for _ in range(2))
+    short, general = (
+        FiniteGP(Matern(lengthscale=0.3), arms, NOISE, form="visited") for _ in range(2)
+    )
     for count in range(30):
         short.observe([count % 2], [1.0])
         general.observe([count % 2], [1.0], [NOISE])
@@ -72,8 +74,12 @@ def test_single_rewards_clear_rounding_as_often_as_several() -> None:
 
 
 @pytest.mark.parametrize("backend", backends())
-@pytest.mark.parametrize("kernel", [SquaredExponential(lengthscale=0.2), Matern(lengthscale=0.3)])
-def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(kernel: Kernel, backend: Any) -> None:
+@pytest.mark.parametrize(
+    "kernel", [SquaredExponential(lengthscale=0.2), Matern(lengthscale=0.3)]
+)
+def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(
+    kernel: Kernel, backend: Any
+) -> None:
     rng = np.random.default_rng(0)
     arms = rng.random((60, 2))
     gp = FiniteGP(kernel, arms, NOISE, backend=backend)
@@ -90,17 +96,27 @@ def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(kernel: Kernel, backend: 
             np.testing.assert_allclose(found.cov, cov, rtol=0.0, atol=1e-10)
             std = gp.predict(np.arange(60)).std
             assert std is not None
-            np.testing.assert_allclose(std, np.sqrt(np.diagonal(cov)), rtol=0.0, atol=1e-9)
+            np.testing.assert_allclose(
+                std, np.sqrt(np.diagonal(cov)), rtol=0.0, atol=1e-9
+            )
             belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
             np.testing.assert_array_equal(belief.std, std)
     engine: Any = gp._engine
     assert engine._count == 60 > PENDING  # all are pending
     # A state goes on with the same numbers, and so does a copy.
-    for twin in (gp.restored(gp.state()), copy.deepcopy(gp), FiniteGP.from_state(gp.state())):
+    for twin in (
+        gp.restored(gp.state()),
+        copy.deepcopy(gp),
+        FiniteGP.from_state(gp.state()),
+    ):
         for row in (3, 59, 3):
             twin.observe([row], [0.5])
-        mean, cov = fresh_solve(kernel, arms, [*rows, 3, 59, 3], [*rewards, 0.5, 0.5, 0.5])
-        np.testing.assert_allclose(twin.predict(np.arange(60)).mean, mean, rtol=0.0, atol=1e-10)
+        mean, cov = fresh_solve(
+            kernel, arms, [*rows, 3, 59, 3], [*rewards, 0.5, 0.5, 0.5]
+        )
+        np.testing.assert_allclose(
+            twin.predict(np.arange(60)).mean, mean, rtol=0.0, atol=1e-10
+        )
 
 
 def test_draws_after_any_arms_have_the_posterior_covariance() -> None:
@@ -114,13 +130,19 @@ def test_draws_after_any_arms_have_the_posterior_covariance() -> None:
     draws = 20_000
     drawn = gp.sample(np.arange(40), rng, draws)
     # Entry (i, j) of the sample covariance has the variance (c_ii c_jj + c_ij²)/draws; six of its stds.
-    bound = 6.0 * np.sqrt((np.outer(np.diagonal(before), np.diagonal(before)) + before**2) / draws)
+    bound = 6.0 * np.sqrt(
+        (np.outer(np.diagonal(before), np.diagonal(before)) + before**2) / draws
+    )
     assert (np.abs(drawn.T @ drawn / draws - before) <= bound + 1e-12).all()
-    gp.observe([rows[0]], [0.0])  # from now on no more arms are pending than draws have normals for
+    gp.observe(
+        [rows[0]], [0.0]
+    )  # from now on no more arms are pending than draws have normals for
     engine: Any = gp._engine
     assert engine._count <= PENDING
     _, cov = fresh_solve(kernel, arms, [*rows, rows[0]], [0.0] * 121)
-    np.testing.assert_allclose(gp.predict(np.arange(40), return_cov=True).cov, cov, atol=1e-10)
+    np.testing.assert_allclose(
+        gp.predict(np.arange(40), return_cov=True).cov, cov, atol=1e-10
+    )
 
 
 # --- FiniteGP: the choice of form ----------------------------------------------------------
@@ -136,7 +158,9 @@ def rough(monkeypatch: pytest.MonkeyPatch) -> Floats:
 def test_a_large_root_is_avoided_and_a_small_one_taken(rough: Floats) -> None:
     assert FiniteGP(Matern(lengthscale=0.3), rough, NOISE).form == "visited"
     assert FiniteGP(SquaredExponential(lengthscale=100.0), rough, NOISE).form == "root"
-    assert FiniteGP(Matern(lengthscale=0.3), rough, 1e-6).form == "root"  # noise that only it takes
+    assert (
+        FiniteGP(Matern(lengthscale=0.3), rough, 1e-6).form == "root"
+    )  # noise that only it takes
     assert FiniteGP(Matern(lengthscale=0.3), rough, NOISE, form="root").form == "root"
 
 
@@ -147,23 +171,32 @@ def test_little_noise_brings_the_root_form(rough: Floats) -> None:
         each.observe([1, 2], [1.0, 2.0])
         each.observe([3], [0.5], noise_variance=[1e-7])
     assert gp.form == "root"
-    np.testing.assert_allclose(gp.predict(range(50)).mean, twin.predict(range(50)).mean, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(range(50)).mean, twin.predict(range(50)).mean, atol=1e-9
+    )
     named = FiniteGP(Matern(lengthscale=0.3), rough, NOISE, form="visited")
     with pytest.raises(InputError, match="form='root'"):
         named.observe([3], [0.5], noise_variance=[1e-7])
 
 
-def test_states_of_either_form_are_restored_whichever_is_chosen_now(rough: Floats) -> None:
+def test_states_of_either_form_are_restored_whichever_is_chosen_now(
+    rough: Floats,
+) -> None:
     kernel = Matern(lengthscale=0.3)
     for form in ("root", "auto"):
         saved = FiniteGP(kernel, rough, NOISE, form=form)
         saved.observe([4, 5, 4], [1.0, 0.0, 0.5])
-        for made in (FiniteGP(kernel, rough, NOISE), FiniteGP(kernel, rough, NOISE, form="root")):
+        for made in (
+            FiniteGP(kernel, rough, NOISE),
+            FiniteGP(kernel, rough, NOISE, form="root"),
+        ):
             restored = made.restored(saved.state())
             assert restored.form == saved.form
             for each in (restored, saved):
                 np.testing.assert_allclose(
-                    each.predict(range(50)).mean, saved.predict(range(50)).mean, atol=1e-12
+                    each.predict(range(50)).mean,
+                    saved.predict(range(50)).mean,
+                    atol=1e-12,
                 )
         again = FiniteGP.from_state(saved.state())
         again.observe([7], [1.0])
@@ -182,7 +215,9 @@ def test_one_visited_arm_is_learned_as_several_are() -> None:
         together.maintain(sums)
         np.testing.assert_allclose(totals, sums, rtol=1e-12, atol=1e-10)
         np.testing.assert_allclose(singly.mean, together.mean, rtol=0.0, atol=1e-10)
-        np.testing.assert_allclose(singly.variance, together.variance, rtol=0.0, atol=1e-10)
+        np.testing.assert_allclose(
+            singly.variance, together.variance, rtol=0.0, atol=1e-10
+        )
 
 
 # --- DriftingGP: a Kalman filter that keeps its factor --------------------------------------
@@ -199,28 +234,43 @@ def test_the_factor_of_a_filter_says_what_its_matrix_does() -> None:
     for step in range(1, 2 * form.rank + 40):  # until rewards beside G were added to it
         kept: Any = factored._form
         assert kept._factored == (step <= kept.rank)
-        key, reward = [[int(rng.integers(80)), float(step)]], [float(rng.standard_normal())]
+        key, reward = (
+            [[int(rng.integers(80)), float(step)]],
+            [float(rng.standard_normal())],
+        )
         for each in (factored, whole):
             each.observe(key, reward)
         if step % 5 == 0:
             now = np.column_stack([np.arange(80), np.full(80, step + 0.5)])
-            one, other = (each.predict(now, return_cov=True) for each in (factored, whole))
+            one, other = (
+                each.predict(now, return_cov=True) for each in (factored, whole)
+            )
             np.testing.assert_allclose(one.mean, other.mean, rtol=0.0, atol=1e-10)
             np.testing.assert_allclose(one.cov, other.cov, rtol=0.0, atol=1e-10)
             kept, form = factored._form, whole._form
             np.testing.assert_allclose(kept.learned, form.learned, rtol=0.0, atol=1e-9)
             restored = factored.restored(factored.state())
-            np.testing.assert_allclose(restored.predict(now).mean, one.mean, rtol=0.0, atol=1e-10)
+            np.testing.assert_allclose(
+                restored.predict(now).mean, one.mean, rtol=0.0, atol=1e-10
+            )
             offer = Offer(step=step + 1, arms=Arms.numbered(arms))
-            asked = factored.belief(offer)  # finds the arms; from then on they are known
-            np.testing.assert_allclose(factored.belief(offer).mean, asked.mean, rtol=0.0, atol=1e-12)
-            np.testing.assert_allclose(factored.belief(offer).std, asked.std, rtol=0.0, atol=1e-9)
+            asked = factored.belief(
+                offer
+            )  # finds the arms; from then on they are known
+            np.testing.assert_allclose(
+                factored.belief(offer).mean, asked.mean, rtol=0.0, atol=1e-12
+            )
+            np.testing.assert_allclose(
+                factored.belief(offer).std, asked.std, rtol=0.0, atol=1e-9
+            )
 
 
 def test_late_feedback_goes_back_to_a_factor_that_is_shared() -> None:
     rng = np.random.default_rng(5)
     arms = rng.random((200, 2))
-    late, sorted_ = (DriftingGP(SquaredExponential(lengthscale=0.2), arms, 0.01) for _ in range(2))
+    late, sorted_ = (
+        DriftingGP(SquaredExponential(lengthscale=0.2), arms, 0.01) for _ in range(2)
+    )
     keys = [[int(rng.integers(200)), float(step)] for step in range(1, 101)]
     rewards = rng.standard_normal(100).tolist()
     for place in [*range(39), *range(40, 100), 39]:
@@ -228,7 +278,9 @@ def test_late_feedback_goes_back_to_a_factor_that_is_shared() -> None:
     for key, reward in zip(keys, rewards, strict=True):
         sorted_.observe([key], [reward])
     now = np.column_stack([np.arange(200), np.full(200, 101.0)])
-    np.testing.assert_allclose(late.predict(now).mean, sorted_.predict(now).mean, atol=1e-10)
+    np.testing.assert_allclose(
+        late.predict(now).mean, sorted_.predict(now).mean, atol=1e-10
+    )
     stds = [each.predict(now).std for each in (late, sorted_)]
     assert stds[0] is not None
     assert stds[1] is not None
@@ -238,15 +290,17 @@ def test_late_feedback_goes_back_to_a_factor_that_is_shared() -> None:
 # --- StreamingGP ---------------------------------------------------------------------------
 
 
-def test_the_finite_rank_form_is_tried_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_finite_rank_form_is_tried_a_few_times_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tried = []
     features = SquaredExponential.features
 
-    def counted(self: Any, *arguments: Any, **named: Any) -> Any:
+    def count_text(self: Any, *arguments: Any, **named: Any) -> Any:
         tried.append(len(gp.observed.rewards))
         return features(self, *arguments, **named)
 
-    monkeypatch.setattr(SquaredExponential, "features", counted)
+    monkeypatch.setattr(SquaredExponential, "features", count_text)
     rng = np.random.default_rng(6)
     gp = StreamingGP(SquaredExponential(lengthscale=0.3), 0.01)
     while gp.form == "cholesky" and gp.count < 600:
@@ -263,14 +317,21 @@ def test_the_finite_rank_form_is_tried_a_few_times_only(monkeypatch: pytest.Monk
     st.lists(st.integers(0, 3), min_size=1, max_size=4),
     st.integers(1, 3),
 )
-def test_rows_are_found_by_their_bytes(among: list[int], wanted: list[int], width: int) -> None:
+def test_rows_are_found_by_their_bytes(
+    among: list[int], wanted: list[int], width: int
+) -> None:
     # Rows of repeated numbers: found across two rows, unless one looks.
     def rows(values: list[int]) -> Floats:
-        return np.array([[float(value >> bit & 1) for bit in range(width)] for value in values])
+        return np.array(
+            [[float(value >> bit & 1) for bit in range(width)] for value in values]
+        )
 
     there, asked = rows(among), rows(wanted)
     found = _places(asked, there)
-    slow = [next((i for i, row in enumerate(there) if (row == each).all()), None) for each in asked]
+    slow = [
+        next((i for i, row in enumerate(there) if (row == each).all()), None)
+        for each in asked
+    ]
     assert found == (None if None in slow else slow)
 
 

@@ -64,7 +64,9 @@ def assert_posterior(
     size = np.abs(expected.mean).max() + np.sqrt(scale)
     np.testing.assert_allclose(mean, expected.mean, rtol=0, atol=tolerance * size)
     np.testing.assert_allclose(joint.cov, expected.cov, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(
+        std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale
+    )
 
 
 # --- the forms are one posterior -----------------------------------------------------------
@@ -88,10 +90,14 @@ def test_all_forms_equal_streaming_and_a_fresh_solve(
         for form, backend in FORMS
     ]
     stream = StreamingGP(kernel, 0.1, form="cholesky")
-    rows = [rng.integers(0, len(arms), 1 if i % 2 else block) for i, block in enumerate(blocks)]
+    rows = [
+        rng.integers(0, len(arms), 1 if i % 2 else block)
+        for i, block in enumerate(blocks)
+    ]
     rewards = [rng.standard_normal(len(part)) for part in rows]
     noises = [
-        np.full(len(part), 0.1) if own_noise else rng.uniform(0.02, 2.0, len(part)) for part in rows
+        np.full(len(part), 0.1) if own_noise else rng.uniform(0.02, 2.0, len(part))
+        for part in rows
     ]
     for at, y, noise in zip(rows, rewards, noises, strict=True):
         for gp in each:
@@ -128,7 +134,9 @@ def test_settled_and_wandering_policies_are_served_alike(
         taken.append(at)
         rewards.append(y)
     rows, y = np.concatenate(taken), np.concatenate(rewards)
-    assert_posterior(gp, merged(SMOOTH, arms, rows, y, np.full(len(y), 0.05)), scale=1.5)
+    assert_posterior(
+        gp, merged(SMOOTH, arms, rows, y, np.full(len(y), 0.05)), scale=1.5
+    )
 
 
 @forms
@@ -147,13 +155,19 @@ def assert_no_drift(form: Any, backend: Any, rounds: int, tolerance: float) -> N
     arms = rng.random((60, 2))
     gp = FiniteGP(SMOOTH, arms, 0.01, 0.5, form=form, backend=backend)
     # Mostly a few favourites, as a policy that has settled plays.
-    rows = np.where(rng.random(rounds) < 0.9, rng.integers(0, 4, rounds), rng.integers(0, 60, rounds))
+    rows = np.where(
+        rng.random(rounds) < 0.9,
+        rng.integers(0, 4, rounds),
+        rng.integers(0, 60, rounds),
+    )
     y = np.sin(6.0 * arms[rows, 0]) + 0.1 * rng.standard_normal(rounds)
     for row, reward in zip(rows, y, strict=True):
         gp.observe([row], [reward])
     expected = merged(SMOOTH, arms, rows, y, np.full(rounds, 0.01), 0.5)
     assert_posterior(gp, expected, scale=1.5, tolerance=tolerance)
-    whitened = SMOOTH(arms) * 100.0 * np.sqrt(np.outer(*[np.bincount(rows, minlength=60)] * 2))
+    whitened = (
+        SMOOTH(arms) * 100.0 * np.sqrt(np.outer(*[np.bincount(rows, minlength=60)] * 2))
+    )
     gain = 0.5 * np.linalg.slogdet(np.eye(60) + whitened)[1]
     assert gp.information_gain == pytest.approx(gain, rel=1e-8)
 
@@ -171,7 +185,9 @@ def test_draws_have_the_posterior_covariance_while_observations_are_pending(
         gp.observe([row], [float(row)])
     joint = gp.predict(np.arange(7), return_cov=True)
     assert isinstance(joint, JointPrediction)
-    assert_moments(gp.sample(np.arange(7), rng, 4000), joint.mean, joint.cov, "all arms")
+    assert_moments(
+        gp.sample(np.arange(7), rng, 4000), joint.mean, joint.cov, "all arms"
+    )
     some = np.array([5, 1, 5])  # an arm asked about twice is one latent reward
     drawn = gp.sample(some, rng, 500)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2])
@@ -246,7 +262,13 @@ def test_a_prior_without_variance_somewhere(form: Any, backend: Any) -> None:
     gp.observe([0], [0.4])
     assert_posterior(
         gp,
-        merged(Linear(), arms, np.array([0, 1, 1, 0]), np.array([0.3, 1.0, 1.2, 0.4]), np.full(4, 0.1)),
+        merged(
+            Linear(),
+            arms,
+            np.array([0, 1, 1, 0]),
+            np.array([0.3, 1.0, 1.2, 0.4]),
+            np.full(4, 0.1),
+        ),
         scale=4.0,
     )
     assert np.isfinite(gp.sample([0, 1, 2], np.random.default_rng(0), 4)).all()
@@ -280,7 +302,9 @@ class Table:
 def test_bad_priors_are_refused() -> None:
     numbers = np.arange(2.0)[:, None]
     indefinite = Table(np.array([[1.0, 1.5], [1.5, 1.0]]))
-    with pytest.raises(NotPositiveDefiniteError, match="the prior covariance of the arms"):
+    with pytest.raises(
+        NotPositiveDefiniteError, match="the prior covariance of the arms"
+    ):
         FiniteGP(indefinite, numbers, 0.1)
     nearly = Table(np.array([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]]))
     with pytest.warns(JitterWarning, match="the nearest factorisation found is used"):
@@ -306,7 +330,11 @@ def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
     np.testing.assert_array_equal(gp.predict(everyone).std, std)
     gp.observe([0, 1], [1.0, 0.5])
     kept = merged(
-        Table(table), gp.arms, np.array([0, 0, 1]), np.array([1.0, 1.0, 0.5]), np.full(3, 0.01)
+        Table(table),
+        gp.arms,
+        np.array([0, 0, 1]),
+        np.array([1.0, 1.0, 0.5]),
+        np.full(3, 0.01),
     )
     np.testing.assert_allclose(gp.predict(everyone).mean, kept.mean, atol=1e-10)
 
@@ -315,7 +343,9 @@ def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
 
 
 @forms
-def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any, sk: Any, regressor: Any) -> None:
+def test_it_predicts_as_scikit_learn_does(
+    form: Any, backend: Any, sk: Any, regressor: Any
+) -> None:
     rng = np.random.default_rng(5)
     arms = rng.random((25, 2))
     kernel = 2.0 * sk.RBF(0.4) + sk.Matern(0.6, nu=2.5)
@@ -324,15 +354,21 @@ def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any, sk: Any, regr
     gp = FiniteGP(kernel, arms, 0.1, form=form, backend=backend)
     for start in range(0, 60, 6):
         gp.observe(rows[start : start + 6], y[start : start + 6])
-    assert_posterior(gp, JointPrediction(*reference.predict(arms, return_cov=True)), scale=3.0)
+    assert_posterior(
+        gp, JointPrediction(*reference.predict(arms, return_cov=True)), scale=3.0
+    )
 
 
 # --- input ---------------------------------------------------------------------------------
 
 
-def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_numba_every_thread_is_told_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "superarm.posteriors.finite._compiled", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "superarm.posteriors.finite._compiled", raising=False
+    )
     monkeypatch.delattr(finite, "_compiled", raising=False)
     together = Barrier(4)
 
@@ -381,7 +417,20 @@ def test_constructor_mistakes_are_named() -> None:
 @forms
 @pytest.mark.parametrize(
     "arms",
-    [[3], [-1], [1.0], [True], ["0"], [[0]], [None], [np.nan], 0, np.array(0), {"a": 1}, "0"],
+    [
+        [3],
+        [-1],
+        [1.0],
+        [True],
+        ["0"],
+        [[0]],
+        [None],
+        [np.nan],
+        0,
+        np.array(0),
+        {"a": 1},
+        "0",
+    ],
     ids=repr,
 )
 def test_arms_are_row_numbers(form: Any, backend: Any, arms: Any) -> None:
@@ -396,7 +445,9 @@ def test_arms_are_row_numbers(form: Any, backend: Any, arms: Any) -> None:
 
 @forms
 @pytest.mark.parametrize(
-    "rewards", [["x"], [None], [np.nan], [[1.0]], [1.0, 2.0], [], 1.0, np.array(1.0), [1j]], ids=repr
+    "rewards",
+    [["x"], [None], [np.nan], [[1.0]], [1.0, 2.0], [], 1.0, np.array(1.0), [1j]],
+    ids=repr,
 )
 def test_rewards_are_numbers(form: Any, backend: Any, rewards: Any) -> None:
     gp = FiniteGP(ROUGH, [[0.0], [1.0], [2.0]], 0.1, form=form, backend=backend)
@@ -423,8 +474,12 @@ def test_single_observations_come_in_many_types(form: Any, backend: Any) -> None
         answers.append(gp.predict([0, 1, 2]).mean)
         whole = FiniteGP(ROUGH, [[0.0], [1.0], [2.0]], 0.1, form=form, backend=backend)
         whole.observe([1], [2])  # an integer reward
-        np.testing.assert_allclose(whole.predict([0, 1, 2]).mean, 4.0 * answers[-1], rtol=1e-12)
-    np.testing.assert_allclose(answers, np.broadcast_to(answers[0], (len(kinds), 3)), rtol=1e-12)
+        np.testing.assert_allclose(
+            whole.predict([0, 1, 2]).mean, 4.0 * answers[-1], rtol=1e-12
+        )
+    np.testing.assert_allclose(
+        answers, np.broadcast_to(answers[0], (len(kinds), 3)), rtol=1e-12
+    )
 
 
 @forms
@@ -441,7 +496,9 @@ def test_the_incumbent_is_the_best_of_all_arms_seen(form: Any, backend: Any) -> 
 
 @forms
 @pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf, 1e200, -1e200])
-def test_tables_hold_numbers_whose_squares_fit(form: Any, backend: Any, reward: float) -> None:
+def test_tables_hold_numbers_whose_squares_fit(
+    form: Any, backend: Any, reward: float
+) -> None:
     gp = FiniteGP(ROUGH, np.arange(5.0)[:, None], 0.1, form=form, backend=backend)
     table = np.zeros((3, 5))
     table[1, 2] = reward
@@ -456,13 +513,20 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
     gp.observe([2], [1.0])
     mean = gp.predict([2, 0]).mean
     ids: Any
-    for ids in ([2, 0], ["c", "a"], [(0, 1), (0,)], [2.0, 0.0]):  # ids are the user's own
+    for ids in (
+        [2, 0],
+        ["c", "a"],
+        [(0, 1), (0,)],
+        [2.0, 0.0],
+    ):  # ids are the user's own
         belief = gp.belief(Offer(step=1, arms=Arms(ids=ids, features=features[[2, 0]])))
         np.testing.assert_array_equal(belief.mean, mean)
     zero = Arms(ids=["z"], features=[[-0.0]])
     assert gp.keys(Offer(step=1, arms=zero)).tolist() == [0]  # minus zero is zero
     alike = FiniteGP(ROUGH, [[1.0], [-0.0], [0.0], [1.0]], 0.1)
-    found = alike.keys(Offer(step=1, arms=Arms(ids=["z", "o"], features=[[0.0], [1.0]])))
+    found = alike.keys(
+        Offer(step=1, arms=Arms(ids=["z", "o"], features=[[0.0], [1.0]]))
+    )
     assert found.tolist() == [1, 0]  # the first of equals
     for rows in (features + 0.1, np.zeros((3, 2)), [[0.0], [1.0], [3.0]]):
         with pytest.raises(UnknownArmError, match="not in the fixed arm set"):

@@ -9,9 +9,21 @@ import numpy as np
 import pytest
 
 from superarm.core import errors
-from superarm.kernels import Constant, Linear, Matern, Periodic, SquaredExponential, Temporal
+from superarm.kernels import (
+    Constant,
+    Linear,
+    Matern,
+    Periodic,
+    SquaredExponential,
+    Temporal,
+)
 from superarm.posteriors import fitting
-from superarm.posteriors.fitting import FitProgress, fit_kernel, likelihood, log_marginal_likelihood
+from superarm.posteriors.fitting import (
+    FitProgress,
+    fit_kernel,
+    likelihood,
+    log_marginal_likelihood,
+)
 
 
 def data(n: int = 40, width: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +49,8 @@ def test_value_is_that_of_sklearn(sk: Any, regressor: Any) -> None:
     "kernel",
     [
         SquaredExponential(lengthscale=(0.3, 0.6), variance=2.0),
-        Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1) + Linear(bias=0.5),
+        Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1)
+        + Linear(bias=0.5),
     ],
 )
 def test_gradient_matches_central_differences(kernel: object) -> None:
@@ -46,15 +59,21 @@ def test_gradient_matches_central_differences(kernel: object) -> None:
 
     def value(theta: np.ndarray, log_noise: float, mean: float) -> float:
         trial = kernel.clone_with_theta(theta)  # type: ignore[attr-defined]
-        return log_marginal_likelihood(trial, X, y, noise_variance=np.exp(log_noise), mean=mean)
+        return log_marginal_likelihood(
+            trial, X, y, noise_variance=np.exp(log_noise), mean=mean
+        )
 
     theta, log_noise, h = np.array(kernel.theta), np.log(0.1), 1e-5  # type: ignore[attr-defined]
     assert found.value == pytest.approx(value(theta, log_noise, 0.2), rel=1e-10)
     for i in range(len(theta)):
         step = h * np.eye(len(theta))[i]
-        numeric = (value(theta + step, log_noise, 0.2) - value(theta - step, log_noise, 0.2)) / (2 * h)
+        numeric = (
+            value(theta + step, log_noise, 0.2) - value(theta - step, log_noise, 0.2)
+        ) / (2 * h)
         assert found.theta[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
-    numeric = (value(theta, log_noise + h, 0.2) - value(theta, log_noise - h, 0.2)) / (2 * h)
+    numeric = (value(theta, log_noise + h, 0.2) - value(theta, log_noise - h, 0.2)) / (
+        2 * h
+    )
     assert found.log_noise_variance == pytest.approx(numeric, rel=1e-5)
 
 
@@ -67,17 +86,27 @@ def test_groups_are_independent() -> None:
     parts = [likelihood(kernel, X[at], y[at], noise=0.1, mean=0.2) for at in rows]
     whole = likelihood(kernel, X, y, noise=0.1, mean=0.2, blocks=rows)
     assert whole.value == pytest.approx(sum(part.value for part in parts), rel=1e-12)
-    np.testing.assert_allclose(whole.theta, sum(part.theta for part in parts), rtol=1e-10)
-    assert whole.log_noise_variance == pytest.approx(sum(part.log_noise_variance for part in parts))
-    value = log_marginal_likelihood(kernel, X, y, noise_variance=0.1, mean=0.2, groups=days)
+    np.testing.assert_allclose(
+        whole.theta, sum(part.theta for part in parts), rtol=1e-10
+    )
+    assert whole.log_noise_variance == pytest.approx(
+        sum(part.log_noise_variance for part in parts)
+    )
+    value = log_marginal_likelihood(
+        kernel, X, y, noise_variance=0.1, mean=0.2, groups=days
+    )
     assert value == pytest.approx(whole.value, rel=1e-12)
     together = kernel(X) * (days[:, None] == days) + 0.1 * np.eye(24)
     logarithm = np.linalg.slogdet(together)[1]
     square = (y - 0.2) @ np.linalg.solve(together, y - 0.2)
-    assert value == pytest.approx(-0.5 * (square + logarithm + 24 * np.log(2 * np.pi)), rel=1e-10)
+    assert value == pytest.approx(
+        -0.5 * (square + logarithm + 24 * np.log(2 * np.pi)), rel=1e-10
+    )
 
     options: Any = {"noise_variance": 0.1, "restarts": 0, "groups": days}
-    fit = fit_kernel(kernel, X, y, fit_mean=True, rng=np.random.default_rng(0), **options)
+    fit = fit_kernel(
+        kernel, X, y, fit_mean=True, rng=np.random.default_rng(0), **options
+    )
     told = {"noise_variance": fit.noise_variance, "groups": days}
 
     def at(mean: float) -> float:
@@ -86,11 +115,20 @@ def test_groups_are_independent() -> None:
     assert at(fit.mean) == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
     assert at(fit.mean) > max(at(fit.mean - 0.01), at(fit.mean + 0.01))
     with pytest.raises(errors.ShapeError, match="one label for each of 24"):
-        fit_kernel(kernel, X, y, noise_variance=0.1, groups=days[1:], rng=np.random.default_rng(0))
+        fit_kernel(
+            kernel,
+            X,
+            y,
+            noise_variance=0.1,
+            groups=days[1:],
+            rng=np.random.default_rng(0),
+        )
 
 
 def test_gradient_of_foreign_kernels_matches_central_differences(sk: Any) -> None:
-    test_gradient_matches_central_differences(Periodic(period=0.8) + sk.RationalQuadratic(0.5, 0.7))
+    test_gradient_matches_central_differences(
+        Periodic(period=0.8) + sk.RationalQuadratic(0.5, 0.7)
+    )
     test_gradient_matches_central_differences(sk.RBF(0.5) + sk.ConstantKernel(0.3))
 
 
@@ -107,11 +145,15 @@ def test_optimum_is_that_of_sklearn(sk: Any, regressor: Any) -> None:
         SquaredExponential(lengthscale=(0.5, 0.5)),
         sk.ConstantKernel(1.0) * sk.RBF([0.5, 0.5]),
     ):
-        fit = fit_kernel(kernel, X, y, noise_variance=0.1, restarts=2, rng=np.random.default_rng(1))
+        fit = fit_kernel(
+            kernel, X, y, noise_variance=0.1, restarts=2, rng=np.random.default_rng(1)
+        )
         assert fit.log_marginal_likelihood == pytest.approx(best, abs=1e-3)
         assert fit.converged
         assert fit.evaluations > 5
-        again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
+        again = log_marginal_likelihood(
+            fit.kernel, X, y, noise_variance=fit.noise_variance
+        )
         assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
         assert type(fit.kernel) is type(kernel)
 
@@ -122,7 +164,15 @@ def test_recovers_what_the_data_came_from() -> None:
     truth = SquaredExponential(lengthscale=0.7, variance=2.0)
     root = np.linalg.cholesky(truth(X) + 1e-10 * np.eye(len(X)))
     y = 5.0 + root @ rng.standard_normal(len(X)) + 0.1 * rng.standard_normal(len(X))
-    fit = fit_kernel(SquaredExponential(), X, y, noise_variance=1.0, fit_mean=True, restarts=1, rng=rng)
+    fit = fit_kernel(
+        SquaredExponential(),
+        X,
+        y,
+        noise_variance=1.0,
+        fit_mean=True,
+        restarts=1,
+        rng=rng,
+    )
     assert fit.kernel.lengthscale == pytest.approx(0.7, rel=0.15)
     assert fit.noise_variance == pytest.approx(0.01, rel=0.3)
     assert fit.mean == pytest.approx(5.0, abs=1.5)
@@ -149,19 +199,28 @@ def test_the_mean_is_at_its_optimum() -> None:
 def test_fixed_things_stay() -> None:
     X, y = data(15)
     kernel = SquaredExponential(lengthscale_bounds="fixed")
-    fit = fit_kernel(kernel, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0))
+    fit = fit_kernel(
+        kernel, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0)
+    )
     assert fit.kernel.lengthscale == 1.0
     assert fit.noise_variance == 0.2
-    still = 2.0 * SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed")
-    fit = fit_kernel(still, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0))
+    still = 2.0 * SquaredExponential(
+        lengthscale_bounds="fixed", variance_bounds="fixed"
+    )
+    fit = fit_kernel(
+        still, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0)
+    )
     assert fit.kernel is still
-    assert fit.log_marginal_likelihood == log_marginal_likelihood(still, X, y, noise_variance=0.2)
+    assert fit.log_marginal_likelihood == log_marginal_likelihood(
+        still, X, y, noise_variance=0.2
+    )
 
 
 def test_same_seed_same_fit() -> None:
     X, y = data(20)
     fits = [
-        fit_kernel(Matern(), X, y, noise_variance=0.1, rng=np.random.default_rng(4)) for _ in range(2)
+        fit_kernel(Matern(), X, y, noise_variance=0.1, rng=np.random.default_rng(4))
+        for _ in range(2)
     ]
     assert fits[0] == fits[1]
 
@@ -170,7 +229,9 @@ def test_impossible_points_are_survived_and_total_failure_is_told() -> None:
     X, y = np.repeat(data(4)[0], 10, axis=0), np.arange(40.0)
     rng = np.random.default_rng(0)
     kernel = SquaredExponential(variance=1e4)
-    fit = fit_kernel(kernel, X, y, noise_variance=1e-20, noise_bounds=(1e-20, 1e3), rng=rng)
+    fit = fit_kernel(
+        kernel, X, y, noise_variance=1e-20, noise_bounds=(1e-20, 1e3), rng=rng
+    )
     assert np.isfinite(fit.log_marginal_likelihood)
     with pytest.raises(errors.NotPositiveDefiniteError, match="noise"):
         fit_kernel(
@@ -201,13 +262,25 @@ def test_many_rows_are_fitted_by_a_subsample() -> None:
     X, y = data(60)
     days = np.arange(60) % 3
     options: Any = {"noise_variance": 0.1, "restarts": 1}
-    fit = fit_kernel(Matern(), X, y, groups=days, most_rows=25, rng=np.random.default_rng(3), **options)
+    fit = fit_kernel(
+        Matern(),
+        X,
+        y,
+        groups=days,
+        most_rows=25,
+        rng=np.random.default_rng(3),
+        **options,
+    )
     rng = np.random.default_rng(3)
     drawn = np.sort(rng.choice(60, 25, replace=False))
-    alone = fit_kernel(Matern(), X[drawn], y[drawn], groups=days[drawn], rng=rng, **options)
+    alone = fit_kernel(
+        Matern(), X[drawn], y[drawn], groups=days[drawn], rng=rng, **options
+    )
     assert fit == alone
     assert fit.rows == 25
-    whole = fit_kernel(Matern(), X, y, most_rows=None, rng=np.random.default_rng(3), **options)
+    whole = fit_kernel(
+        Matern(), X, y, most_rows=None, rng=np.random.default_rng(3), **options
+    )
     assert whole.rows == 60
     with pytest.raises(errors.InputError, match="most_rows"):
         fit_kernel(Matern(), X, y, most_rows=0, rng=rng, **options)
@@ -216,7 +289,9 @@ def test_many_rows_are_fitted_by_a_subsample() -> None:
 def test_by_default_500_rows_are_fitted() -> None:
     rng = np.random.default_rng(0)
     options: Any = {"noise_variance": 0.1, "restarts": 0, "most_evaluations": 1}
-    fit = fit_kernel(Constant(), rng.random((501, 1)), rng.random(501), rng=rng, **options)
+    fit = fit_kernel(
+        Constant(), rng.random((501, 1)), rng.random(501), rng=rng, **options
+    )
     assert fit.rows == 500
 
 
@@ -226,12 +301,16 @@ def test_progress_is_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> 
     options: Any = {"noise_variance": 0.1, "restarts": 2}
     seen: list[FitProgress] = []
     monkeypatch.setattr(fitting, "perf_counter", lambda: 0.0)
-    fit_kernel(Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options)
+    fit_kernel(
+        Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options
+    )
     assert [each.start for each in seen] == [1, 2, 3]
     seen.clear()
     ticks = itertools.count()
     monkeypatch.setattr(fitting, "perf_counter", lambda: float(next(ticks)))
-    fit = fit_kernel(Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options)
+    fit = fit_kernel(
+        Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options
+    )
     assert [each.start for each in seen] == sorted(each.start for each in seen)
     assert {each.start for each in seen} == {1, 2, 3}
     assert all(each.starts == 3 and each.rows == 20 for each in seen)
@@ -248,15 +327,21 @@ def test_a_budget_of_seconds_ends_the_search(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fitting, "perf_counter", lambda: float(next(ticks)))
     X, y = data(20)
     options: Any = {"noise_variance": 0.1, "restarts": 2}
-    fit = fit_kernel(Matern(), X, y, most_seconds=2.5, rng=np.random.default_rng(0), **options)
+    fit = fit_kernel(
+        Matern(), X, y, most_seconds=2.5, rng=np.random.default_rng(0), **options
+    )
     assert not fit.converged
     assert "most_seconds=2.5" in fit.message
     assert np.isfinite(fit.log_marginal_likelihood)
     again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
     assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
     # However short the budget, the first start takes a step.
-    short = fit_kernel(Matern(), X, y, most_seconds=0.5, rng=np.random.default_rng(0), **options)
+    short = fit_kernel(
+        Matern(), X, y, most_seconds=0.5, rng=np.random.default_rng(0), **options
+    )
     assert not short.converged
     assert np.isfinite(short.log_marginal_likelihood)
     with pytest.raises(errors.InputError, match="most_seconds"):
-        fit_kernel(Matern(), X, y, most_seconds=0.0, rng=np.random.default_rng(0), **options)
+        fit_kernel(
+            Matern(), X, y, most_seconds=0.0, rng=np.random.default_rng(0), **options
+        )

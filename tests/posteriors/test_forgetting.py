@@ -118,7 +118,9 @@ def window(kernel: Kernel, forget: float) -> float:
 @pytest.mark.thorough
 @pytest.mark.parametrize("forget", [0.3, 1e-2, 1e-4])
 @pytest.mark.parametrize("name", KERNELS)
-def test_variances_are_too_large_by_the_square_of_the_tolerance(name: str, forget: float) -> None:
+def test_variances_are_too_large_by_the_square_of_the_tolerance(
+    name: str, forget: float
+) -> None:
     """0 ≤ ΔP ≤ forget² P, as matrices, at and after the newest time; E(μ − μ′)² is ΔP."""
     kernel = KERNELS[name]
     keys, rewards = rounds(160)
@@ -132,8 +134,14 @@ def test_variances_are_too_large_by_the_square_of_the_tolerance(name: str, forge
         for later in (0.0, 2.5):
             ask = keys[: at + 1 : 3].copy()
             ask[:, 2] = keys[at, 2] + later
-            P, exact = gp.predict(ask, return_cov=True).cov, whole.predict(ask, return_cov=True).cov
-            excess, slack = P - exact, 1e-12 * np.trace(P)  # rounding of two factorisations
+            P, exact = (
+                gp.predict(ask, return_cov=True).cov,
+                whole.predict(ask, return_cov=True).cov,
+            )
+            excess, slack = (
+                P - exact,
+                1e-12 * np.trace(P),
+            )  # rounding of two factorisations
             assert np.linalg.eigvalsh(excess)[0] > -slack
             assert np.linalg.eigvalsh(forget**2 * P - excess)[0] > -slack
     if window(kernel, forget) < 100.0:
@@ -152,7 +160,9 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
     keys, _ = rounds(60, seed=3)
     ask = np.array([[0.4, 0.6, 61.0]])
     K = kernel(keys) + NOISE * np.eye(60)
-    rewards = np.linalg.cholesky(K) @ np.random.default_rng(1).standard_normal((60, draws))
+    rewards = np.linalg.cholesky(K) @ np.random.default_rng(1).standard_normal(
+        (60, draws)
+    )
     off = []
     for each in rewards.T:
         gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
@@ -169,7 +179,9 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
 
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 1000), lateness=st.sampled_from([1, 5, 20]))
-def test_the_order_of_arrival_matters_no_more_than_the_tolerance(seed: int, lateness: int) -> None:
+def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
+    seed: int, lateness: int
+) -> None:
     """Each way is within forget (and forget²) of the whole: so are any two of each other."""
     kernel, forget = KERNELS["product"], 1e-3
     keys, normals = rounds(120, seed)
@@ -200,7 +212,10 @@ def test_rank_stays_below_a_limit(at_once: int) -> None:
     kernel, forget = KERNELS["product"], 1e-3
     width = window(kernel, forget)
     most = 1.5 * at_once * (math.floor(width) + 1) + at_once
-    gp, rng = StreamingGP(kernel, NOISE, timed=True, forget=forget), np.random.default_rng(0)
+    gp, rng = (
+        StreamingGP(kernel, NOISE, timed=True, forget=forget),
+        np.random.default_rng(0),
+    )
     ranks = []
     for step in range(1, 400):
         offer = Offer(step=step, arms=Arms.numbered(rng.random((5, 2))))
@@ -218,15 +233,21 @@ def test_rank_stays_below_a_limit(at_once: int) -> None:
 def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
     kernel, forget = KERNELS["product"], 1e-3
     width = window(kernel, forget)
-    gp, alone = (StreamingGP(kernel, NOISE, timed=True, forget=forget) for _ in range(2))
-    keys = np.array([[0.1, 0.2, 100.0], [0.3, 0.2, 100.0 - width - 0.1], [0.3, 0.2, 101.0 - width]])
+    gp, alone = (
+        StreamingGP(kernel, NOISE, timed=True, forget=forget) for _ in range(2)
+    )
+    keys = np.array(
+        [[0.1, 0.2, 100.0], [0.3, 0.2, 100.0 - width - 0.1], [0.3, 0.2, 101.0 - width]]
+    )
     gp.observe(keys[:1], [1.0])
     gp.observe(keys[1:], [5.0, 2.0])
     gp.observe(keys[1:2], [5.0])
     alone.observe(keys[[0, 2]], [1.0, 2.0])
     assert (gp.count, gp.forgotten, dropped(gp), gp.rank) == (4, 2, 0, 2)
     ask = np.array([[0.2, 0.2, 100.0]])
-    np.testing.assert_allclose(gp.predict(ask).mean, alone.predict(ask).mean, atol=1e-13)
+    np.testing.assert_allclose(
+        gp.predict(ask).mean, alone.predict(ask).mean, atol=1e-13
+    )
     again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
     assert (again.count, again.forgotten, dropped(again)) == (4, 2, 0)
     both = StreamingGP(kernel, NOISE, timed=True, forget=forget)
@@ -240,9 +261,15 @@ def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
     for at in range(0, 150, 2):
         gp.observe(keys[at : at + 2], rewards[at : at + 2])
         again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert (again.rank, dropped(again), again.count) == (gp.rank, dropped(gp), gp.count)
+        assert (again.rank, dropped(again), again.count) == (
+            gp.rank,
+            dropped(gp),
+            gp.count,
+        )
         ask = keys[at : at + 3]
-        np.testing.assert_allclose(again.predict(ask).mean, gp.predict(ask).mean, atol=1e-10)
+        np.testing.assert_allclose(
+            again.predict(ask).mean, gp.predict(ask).mean, atol=1e-10
+        )
         if at % 30 == 0:
             gp = again
     assert dropped(gp) > 50
@@ -276,7 +303,8 @@ def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kernel", [SPACE, SPACE + FAST, FAST * Linear(), SPACE * Temporal(epsilon=0.1, column=1)]
+    "kernel",
+    [SPACE, SPACE + FAST, FAST * Linear(), SPACE * Temporal(epsilon=0.1, column=1)],
 )
 def test_a_kernel_that_never_forgets_is_refused(kernel: Kernel) -> None:
     gp = StreamingGP(kernel, NOISE, timed=True, forget=1e-6)
@@ -293,5 +321,7 @@ def test_what_was_dropped_cannot_be_asked_about() -> None:
     for step in range(200):
         gp.observe([[0.5, float(step)]], [5.0])
     assert gp.predict([[0.5, 199.0], [0.5, 1e6]]).mean[0] > 4.0
-    with pytest.raises(ForgottenError, match=r"time 3 is forgotten: .* ask about later times"):
+    with pytest.raises(
+        ForgottenError, match=r"time 3 is forgotten: .* ask about later times"
+    ):
         gp.predict([[0.5, 199.0], [0.5, 3.0]])

@@ -18,7 +18,9 @@ from superarm.testing import restored
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), max_size=8))
-def test_it_equals_a_process_with_a_diagonal_kernel(seed: int, blocks: list[int]) -> None:
+def test_it_equals_a_process_with_a_diagonal_kernel(
+    seed: int, blocks: list[int]
+) -> None:
     rng = np.random.default_rng(seed)
     variance, prior = rng.uniform(0.1, 3.0, 5), rng.standard_normal(5)
     kernel = Empirical(covariance=tuple(map(tuple, np.diag(variance).tolist())))
@@ -31,15 +33,22 @@ def test_it_equals_a_process_with_a_diagonal_kernel(seed: int, blocks: list[int]
         independent.observe(rows, y, noise)
         process.observe(rows, y, noise)
     some = np.array([3, 0, 3, 1])
-    one, other = independent.predict(some, return_cov=True), process.predict(some, return_cov=True)
+    one, other = (
+        independent.predict(some, return_cov=True),
+        process.predict(some, return_cov=True),
+    )
     assert isinstance(one, JointPrediction)
     assert isinstance(other, JointPrediction)
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-10)
     np.testing.assert_allclose(one.cov, other.cov, atol=1e-10)
-    assert independent.information_gain == pytest.approx(process.information_gain, abs=1e-9)
+    assert independent.information_gain == pytest.approx(
+        process.information_gain, abs=1e-9
+    )
     assert independent.incumbent == pytest.approx(process.incumbent, abs=1e-10)
     drawn = independent.sample(some, rng, 3)
-    np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2])  # one arm, one latent reward
+    np.testing.assert_array_equal(
+        drawn[:, 0], drawn[:, 2]
+    )  # one arm, one latent reward
 
 
 def test_the_conjugate_formula() -> None:

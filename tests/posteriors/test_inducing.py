@@ -25,7 +25,13 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def dense(
-    kernel: Covariance, Z: Floats, X: Floats, y: Floats, noise: Floats, asked: Floats, jitter: float
+    kernel: Covariance,
+    Z: Floats,
+    X: Floats,
+    y: Floats,
+    noise: Floats,
+    asked: Floats,
+    jitter: float,
 ) -> JointPrediction:
     """Eq. 6 of titsias2009variational as printed, with inverses: D is the noise, one per observation.
 
@@ -42,7 +48,9 @@ def dense(
 
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 12), st.booleans())
-def test_it_equals_the_formula(seed: int, count: int, inducing: int, stated: bool) -> None:
+def test_it_equals_the_formula(
+    seed: int, count: int, inducing: int, stated: bool
+) -> None:
     draw, kernel = rng(seed), ROUGH
     X, y, asked = draw.random((count, 2)), draw.normal(size=count), draw.random((7, 2))
     noise = draw.uniform(0.05, 0.5, count) if stated else np.full(count, 0.1)
@@ -56,7 +64,9 @@ def test_it_equals_the_formula(seed: int, count: int, inducing: int, stated: boo
     joint = gp.predict(asked, return_cov=True)
     np.testing.assert_allclose(joint.mean, expected.mean, atol=1e-8)
     np.testing.assert_allclose(joint.cov, expected.cov, atol=1e-8)
-    np.testing.assert_allclose(gp.predict(asked).std ** 2, np.diagonal(expected.cov), atol=1e-8)
+    np.testing.assert_allclose(
+        gp.predict(asked).std ** 2, np.diagonal(expected.cov), atol=1e-8
+    )
 
 
 def test_with_every_observation_it_is_exact() -> None:
@@ -67,7 +77,9 @@ def test_with_every_observation_it_is_exact() -> None:
     sparse.observe(X, y, rng=draw)
     exact.observe(X, y)
     for ours, theirs in zip(
-        sparse.predict(asked, return_cov=True), exact.predict(asked, return_cov=True), strict=True
+        sparse.predict(asked, return_cov=True),
+        exact.predict(asked, return_cov=True),
+        strict=True,
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
@@ -104,11 +116,14 @@ def test_equal_contexts_may_be_inducing_points_together() -> None:
     exact = StreamingGP(SMOOTH, 0.1)
     exact.observe(np.full((10, 2), 0.5), np.ones(10))
     # Jitter of 1e-6 of the variance moves the posterior by no more than about that share.
-    np.testing.assert_allclose(gp.predict([[0.5, 0.5]]), exact.predict([[0.5, 0.5]]), atol=1e-5)
+    np.testing.assert_allclose(
+        gp.predict([[0.5, 0.5]]), exact.predict([[0.5, 0.5]]), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
-    "harm", [lambda points: points + 9, lambda points: points[:-1], lambda points: points * 0]
+    "harm",
+    [lambda points: points + 9, lambda points: points[:-1], lambda points: points * 0],
 )
 def test_a_damaged_state_is_refused(harm: Any) -> None:
     gp = InducingGP(SMOOTH, 0.1, inducing=3)
@@ -120,7 +135,9 @@ def test_a_damaged_state_is_refused(harm: Any) -> None:
         gp.restored(replace(state, arrays=arrays))
 
 
-def test_many_rewards_at_once_make_no_large_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rewards_at_once_make_no_large_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The information of one block is that of all; of several it counts each by itself."""
     rng = np.random.default_rng(0)
     arms, rewards = rng.random((40, 2)), rng.random(40)
@@ -132,7 +149,9 @@ def test_many_rewards_at_once_make_no_large_matrix(monkeypatch: pytest.MonkeyPat
     parts.observe(arms, rewards, rng=np.random.default_rng(1))
     np.testing.assert_array_equal(parts.predict(arms).mean, whole.predict(arms).mean)
     blocks = [arms[:16], arms[16:32], arms[32:]]
-    alone = [0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1] for X in blocks]
+    alone = [
+        0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1] for X in blocks
+    ]
     assert parts.information_gain == pytest.approx(sum(alone))
     assert whole.information_gain < parts.information_gain
 

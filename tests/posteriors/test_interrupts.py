@@ -129,7 +129,8 @@ ALL = [
     for name in ROOTS
     for lesson in LESSONS
     for settings in [*ENGINES, {"form": "visited"}]
-    if name != "little noise" or settings["form"] == "root"  # the visited form refuses it
+    if name != "little noise"
+    or settings["form"] == "root"  # the visited form refuses it
 ]
 
 
@@ -150,7 +151,9 @@ def known_to(gp: FiniteGP) -> Known:
     joint, std = gp.predict(everything, return_cov=True), gp.predict(everything).std
     assert std is not None
     sums = (gp._weight.copy(), gp._weighted_rewards.copy())
-    return Known(gp.count, *sums, gp.information_gain, joint.mean, joint.cov, np.square(std))
+    return Known(
+        gp.count, *sums, gp.information_gain, joint.mean, joint.cov, np.square(std)
+    )
 
 
 def assert_alike(found: Known, expected: Known) -> None:
@@ -170,7 +173,9 @@ def test_an_interrupt_anywhere_leaves_an_update_whole(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "lesson", "settings"), [case for case in ALL if case not in CASES])
+@pytest.mark.parametrize(
+    ("name", "lesson", "settings"), [case for case in ALL if case not in CASES]
+)
 def test_an_interrupt_anywhere_leaves_any_update_whole(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
@@ -196,7 +201,7 @@ def interrupt_everywhere(name: str, lesson: str, settings: dict[str, Any]) -> No
             break
         outcomes.append(gp.count == learned.count)
         assert_alike(known_to(gp), learned if outcomes[-1] else first)
-        assert not gp._turns.writing, passed[-1]
+        assert not gp._lock.writing, passed[-1]
         if not outcomes[-1]:  # what was prepared does no harm
             gp.observe(*observed, noise)
         gp.observe([5, 6], [0.2, 0.3])

@@ -22,10 +22,14 @@ ROUGH = Matern(nu=2.5, lengthscale=0.7)
 def history(n: int, columns: int = 3) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(n)
     arms = rng.random((n, columns))
-    return arms, np.sin(3.0 * arms[:, 0]) + arms[:, -1] + np.sqrt(NOISE) * rng.standard_normal(n)
+    return arms, np.sin(3.0 * arms[:, 0]) + arms[:, -1] + np.sqrt(
+        NOISE
+    ) * rng.standard_normal(n)
 
 
-def taught(arms: Floats, rewards: Floats, step: int = 5, **options: object) -> StreamingGP:
+def taught(
+    arms: Floats, rewards: Floats, step: int = 5, **options: object
+) -> StreamingGP:
     gp = StreamingGP(ROUGH, NOISE, **options)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrecisionWarning)
@@ -39,7 +43,8 @@ def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
     gp = taught(arms[:40], rewards[:40], most_exact=40)
     before = gp.predict(arms).mean
     with pytest.raises(
-        InputError, match=r"41 observations are more than most_exact = 40.*inducing=1000 .*\(1.3e-05 GB"
+        InputError,
+        match=r"41 observations are more than most_exact = 40.*inducing=1000 .*\(1.3e-05 GB",
     ):
         gp.observe(arms[40:], rewards[40:])
     assert gp.count == 40
@@ -109,18 +114,26 @@ def test_the_error_stated_is_the_error_of_kernel_values() -> None:
     Z = gp.state().parts["inducing"].arrays["points"]
     explained = ROUGH(arms, Z) @ np.linalg.solve(ROUGH(Z), ROUGH(Z, arms))
     # Points are chosen anew at 110 observations; all errors of earlier arms are counted then.
-    assert np.abs(ROUGH(arms) - explained).max() == pytest.approx(gp.tolerance, rel=1e-6)
+    assert np.abs(ROUGH(arms) - explained).max() == pytest.approx(
+        gp.tolerance, rel=1e-6
+    )
 
 
-def test_many_observations_at_once_are_taken_in_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_observations_at_once_are_taken_in_by_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     arms, rewards = history(150)
     whole = taught(arms, rewards, step=150, most_exact=50, inducing=20)
     for module in ("streaming.posterior", "streaming.forms", "summaries"):
         monkeypatch.setattr(f"superarm.posteriors.{module}.BLOCK", 32)
     parts = taught(arms, rewards, step=150, most_exact=50, inducing=20)
     asked = history(30)[0]
-    np.testing.assert_allclose(parts.predict(asked).mean, whole.predict(asked).mean, atol=1e-9)
-    np.testing.assert_allclose(parts.predict(asked).std, whole.predict(asked).std, atol=1e-9)
+    np.testing.assert_allclose(
+        parts.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        parts.predict(asked).std, whole.predict(asked).std, atol=1e-9
+    )
     # What the points do not explain is new in every block, however often it was seen.
     assert parts.information_gain > whole.information_gain
     assert parts.incumbent == pytest.approx(whole.incumbent, rel=1e-9)
@@ -128,7 +141,9 @@ def test_many_observations_at_once_are_taken_in_by_blocks(monkeypatch: pytest.Mo
 
 def test_an_exact_form_that_does_not_grow_comes_first() -> None:
     arms, rewards = history(300, columns=1)
-    gp = StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, most_exact=63, inducing=10)
+    gp = StreamingGP(
+        SquaredExponential(lengthscale=0.5), NOISE, most_exact=63, inducing=10
+    )
     for begin in range(0, 300, 5):
         gp.observe(arms[begin : begin + 5], rewards[begin : begin + 5])
     assert gp.form == "finite-rank"
@@ -165,7 +180,9 @@ def test_it_is_the_posterior_with_redrawn_points_at_the_same_points() -> None:
     redrawn.observe(arms, rewards, rng=np.random.default_rng(0))
     kept = taught(arms, rewards, step=80, most_exact=10, inducing=80)
     asked = history(30)[0]
-    np.testing.assert_allclose(kept.predict(asked).mean, redrawn.predict(asked).mean, atol=1e-6)
+    np.testing.assert_allclose(
+        kept.predict(asked).mean, redrawn.predict(asked).mean, atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -189,7 +206,10 @@ def test_a_hundred_thousand_observations(kernel: object, columns: int) -> None:
 def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
     arms, rewards = history(100)
     gp = taught(arms[:45], rewards[:45], most_exact=40, inducing=10)
-    assert (gp.form, gp.state().parts["inducing"].scalars["chosen_at"]) == ("inducing", 45)
+    assert (gp.form, gp.state().parts["inducing"].scalars["chosen_at"]) == (
+        "inducing",
+        45,
+    )
     first = gp.state().parts["inducing"].arrays["points"]
     gp.observe(arms[45:89], rewards[45:89])
     np.testing.assert_array_equal(gp.state().parts["inducing"].arrays["points"], first)
@@ -203,7 +223,9 @@ def test_what_is_exact_where_nothing_is_said() -> None:
     assert (gp.most_exact, gp.inducing) == (20_000, None)
 
 
-def test_an_update_that_fails_at_its_end_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_fails_at_its_end_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     arms, rewards = history(55)
     gp = taught(arms[:50], rewards[:50], most_exact=40, inducing=30)
     before = state_to_bytes(gp.state())

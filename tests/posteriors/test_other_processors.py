@@ -21,7 +21,9 @@ from superarm.testing import raises
 
 NOISE = 0.05
 SIDE = np.linspace(0.0, 1.0, 33)
-GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)  # more arms than are factorised
+GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(
+    -1, 2
+)  # more arms than are factorised
 SMOOTH = SquaredExponential(lengthscale=0.5)
 
 
@@ -74,11 +76,15 @@ def test_streaming_states_load(move_to_other_processor: Callable[[], None]) -> N
     np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
     for posterior in (gp, restored):
         posterior.observe(X[:3], y[:3])
-    np.testing.assert_allclose(restored.predict(asked).std, gp.predict(asked).std, atol=1e-10)
+    np.testing.assert_allclose(
+        restored.predict(asked).std, gp.predict(asked).std, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize(("damaged", "factor"), [("weights", 1.01), ("root", 1.01)])
-def test_weights_and_root_are_each_compared_with_the_data(damaged: str, factor: float) -> None:
+def test_weights_and_root_are_each_compared_with_the_data(
+    damaged: str, factor: float
+) -> None:
     """What a state holds of the features is not taken where one of the two is not of its data."""
     rng = np.random.default_rng(0)
     X = rng.random((60, 2))
@@ -88,18 +94,24 @@ def test_weights_and_root_are_each_compared_with_the_data(damaged: str, factor: 
     part = state.parts["features"]
     arrays = {**part.arrays, damaged: factor * part.arrays[damaged]}
     parts = {"features": replace(part, arrays=arrays)}
-    restored = StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(replace(state, parts=parts))
+    restored = StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(
+        replace(state, parts=parts)
+    )
     expected, found = gp.predict(asked), restored.predict(asked)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
     np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("rounds", [40, 400])
-def test_drifting_states_load(move_to_other_processor: Callable[[], None], rounds: int) -> None:
+def test_drifting_states_load(
+    move_to_other_processor: Callable[[], None], rounds: int
+) -> None:
     """After 400 rounds most of what was observed is forgotten."""
 
     def fresh() -> DriftingGP:
-        return DriftingGP(SMOOTH, GRID, NOISE, drift=Temporal(epsilon=0.2), form="kalman")
+        return DriftingGP(
+            SMOOTH, GRID, NOISE, drift=Temporal(epsilon=0.2), form="kalman"
+        )
 
     rng = np.random.default_rng(0)
     gp = fresh()
@@ -116,7 +128,9 @@ def test_drifting_states_load(move_to_other_processor: Callable[[], None], round
     for posterior in (gp, restored):
         posterior.observe([[7, rounds + 1.0]], [0.5])
     asked[:, 1] += 1.0
-    np.testing.assert_allclose(restored.predict(asked).std, gp.predict(asked).std, atol=1e-10)
+    np.testing.assert_allclose(
+        restored.predict(asked).std, gp.predict(asked).std, atol=1e-10
+    )
 
 
 def test_a_basis_of_quite_another_size_is_damage() -> None:
@@ -128,4 +142,6 @@ def test_a_basis_of_quite_another_size_is_damage() -> None:
     arrays = {**part.arrays, "weights": np.zeros(5), "root": np.eye(5)}
     parts = {"features": replace(part, arrays=arrays)}
     with raises(StateError, "its features are not those of the kernel"):
-        StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(replace(state, parts=parts))
+        StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(
+            replace(state, parts=parts)
+        )

@@ -32,7 +32,9 @@ ARMS = np.random.default_rng(1).random((14, 2))
 ARMS[13] = ARMS[2]  # two arms that are one in all but name
 ROUGH = Matern(nu=1.5, lengthscale=0.6)
 SMOOTH = SquaredExponential(lengthscale=0.8)
-FADING = Matern(nu=1.5, lengthscale=0.6, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.6, columns=(0, 1)) * Temporal(
+    epsilon=0.1, column=2
+)
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
@@ -41,14 +43,20 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
     "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
     "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
-    "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS),
+    "independent": lambda: IndependentGaussian(
+        np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS
+    ),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
     "drifting": lambda: DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.1)),
     "forgetting": lambda: StreamingGP(FADING, NOISE, timed=True, forget=1e-6),
     "resetting": lambda: Resetting(FiniteGP(ROUGH, ARMS, NOISE), block=5),
     "change-detecting": lambda: ChangeDetecting(FiniteGP(ROUGH, ARMS, NOISE)),
-    "refitting": lambda: Refitting(FiniteGP(ROUGH, ARMS, NOISE), every=3, fit_noise=False),
-    "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
+    "refitting": lambda: Refitting(
+        FiniteGP(ROUGH, ARMS, NOISE), every=3, fit_noise=False
+    ),
+    "variational": lambda: SparseVariational(
+        ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0
+    ),
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore:more than 1 observations")
@@ -66,7 +74,9 @@ def offer_of(rows: list[int] | None = None) -> Offer:
 def taught(name: str, rows: list[int]) -> Any:
     gp, rng = MAKERS[name](), np.random.default_rng(0)
     keys = gp.keys(offer_of())
-    for row in rows:  # one at a time, so that the root form has something pending itself
+    for (
+        row
+    ) in rows:  # one at a time, so that the root form has something pending itself
         gp.observe(keys[[row]], rng.standard_normal(1), rng=rng)
     return gp
 
@@ -130,7 +140,9 @@ def test_draws_have_the_covariance_that_is_left(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_no_square_covariance_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_square_covariance_is_made(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gp = taught(name, [0, 1, 5])
     awaited = gp.keys(offer_of())[[2, 9]]
 
@@ -188,7 +200,11 @@ def test_it_goes_stale_as_every_belief(name: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_pending_arms_must_be_keys(name: str) -> None:
     gp = MAKERS[name]()
-    wrong: Floats | Ints = np.ones((1, 4)) if gp.keys(offer_of()).ndim == 2 else np.array([99])
+    wrong: Floats | Ints = (
+        np.ones((1, 4)) if gp.keys(offer_of()).ndim == 2 else np.array([99])
+    )
     # Of one that forgets, the last column would be one of times.
-    with pytest.raises(ShapeError if wrong.ndim == 2 and name != "forgetting" else InputError):
+    with pytest.raises(
+        ShapeError if wrong.ndim == 2 and name != "forgetting" else InputError
+    ):
         gp.belief(offer_of(), wrong)

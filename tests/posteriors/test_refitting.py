@@ -10,7 +10,12 @@ import pytest
 
 import superarm.posteriors.refitting as module
 from superarm.core import Arms, Floats, Offer
-from superarm.core.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, StateError
+from superarm.core.errors import (
+    InputError,
+    NotPositiveDefiniteError,
+    PrecisionWarning,
+    StateError,
+)
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import (
     Columns,
@@ -38,7 +43,9 @@ from superarm.posteriors import (
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((8, 2))
 KERNEL = Matern(nu=1.5, lengthscale=0.4)
-FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(epsilon=0.05, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
+    epsilon=0.05, column=2
+)
 DRIFT = Temporal(epsilon=0.05)
 INSIDE: dict[str, Any] = {
     "finite": lambda: FiniteGP(KERNEL, ARMS, NOISE, np.linspace(-1.0, 1.0, 8)),
@@ -56,17 +63,27 @@ def seen(inside: Any, count: int, seed: int = 1) -> tuple[Any, Floats, Floats]:
     """Keys, rewards and feature rows with their times."""
     draw = np.random.default_rng(seed)
     rows = draw.integers(0, 8, count)
-    offers = [Offer(step=step, arms=Arms.numbered(ARMS)) for step in range(1, count + 1)]
-    keys = np.array([inside.keys(offer)[row] for offer, row in zip(offers, rows, strict=True)])
-    rewards = np.sin(4.0 * ARMS[rows, 0] + 0.05 * np.arange(count)) + 0.3 * draw.standard_normal(count)
+    offers = [
+        Offer(step=step, arms=Arms.numbered(ARMS)) for step in range(1, count + 1)
+    ]
+    keys = np.array(
+        [inside.keys(offer)[row] for offer, row in zip(offers, rows, strict=True)]
+    )
+    rewards = np.sin(
+        4.0 * ARMS[rows, 0] + 0.05 * np.arange(count)
+    ) + 0.3 * draw.standard_normal(count)
     return keys, rewards, np.column_stack([ARMS[rows], np.arange(1.0, count + 1.0)])
 
 
-def by_hand(name: str, features: Floats, residual: Floats) -> tuple[FitResult, dict[str, Any]]:
+def by_hand(
+    name: str, features: Floats, residual: Floats
+) -> tuple[FitResult, dict[str, Any]]:
     options: dict[str, Any] = {"noise_variance": NOISE, "rng": rng(), "restarts": 0}
     options["noise_bounds"] = (NOISE / 1e4, NOISE * 1e4)
     if name == "drifting":
-        joint = Columns(kernel=KERNEL, columns=(0, 1)) * Temporal(epsilon=0.05, column=2)
+        joint = Columns(kernel=KERNEL, columns=(0, 1)) * Temporal(
+            epsilon=0.05, column=2
+        )
         fit = fit_kernel(joint, features, residual, **options)  # type: ignore[arg-type]
         space, time = fit.kernel.kernels
         return fit, {"kernel": space.kernel, "drift": Temporal(epsilon=time.epsilon)}
@@ -87,7 +104,9 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
     for at in range(39):
         untouched.observe(keys[[at]], rewards[[at]])
     now = Offer(step=50, arms=Arms.numbered(ARMS))
-    np.testing.assert_allclose(gp.belief(now).mean, untouched.belief(now).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        gp.belief(now).mean, untouched.belief(now).mean, atol=1e-12
+    )
     assert gp.fits == 0
 
     gp.observe(keys[[39]], rewards[[39]])
@@ -98,7 +117,9 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
     for part, kernel in expected.items():  # a search magnifies rounding
         np.testing.assert_allclose(gp.fitted[part].theta, kernel.theta, atol=1e-2)
     assert (
-        gp.noise_variance == gp.fitted["noise_variance"] == pytest.approx(fit.noise_variance, rel=1e-2)
+        gp.noise_variance
+        == gp.fitted["noise_variance"]
+        == pytest.approx(fit.noise_variance, rel=1e-2)
     )
     assert gp.noise_std == pytest.approx(np.sqrt(gp.noise_variance))
     fresh = inside._like(**gp.fitted)
@@ -145,7 +166,9 @@ def test_own_noise_variances_keep_their_ratio() -> None:
     def likelihood(theta: Floats, noise: float) -> float:
         C = KERNEL.clone_with_theta(theta)(keys) + np.diag(noise * ratio)
         _, log_determinant = np.linalg.slogdet(C)
-        return float(-0.5 * rewards @ np.linalg.solve(C, rewards) - 0.5 * log_determinant)
+        return float(
+            -0.5 * rewards @ np.linalg.solve(C, rewards) - 0.5 * log_determinant
+        )
 
     theta, noise = gp.fitted["kernel"].theta, gp.noise_variance
     best = likelihood(theta, noise)
@@ -153,7 +176,9 @@ def test_own_noise_variances_keep_their_ratio() -> None:
         assert likelihood(theta + shift[:2], noise * np.exp(shift[2])) < best
     alone = StreamingGP(gp.fitted["kernel"], noise)
     alone.observe(keys, rewards, noise * ratio)
-    np.testing.assert_allclose(gp.predict(keys).mean, alone.predict(keys).mean, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(keys).mean, alone.predict(keys).mean, atol=1e-9
+    )
 
 
 def test_the_work_of_a_fit_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,21 +216,33 @@ def test_a_search_ends_with_the_step_that_reaches_the_limit() -> None:
     values = [each.log_marginal_likelihood for each in found]
     assert [each.converged for each in found] == [False, False, False, True]
     assert values == sorted(values)
-    assert all(each.evaluations <= most + 21 for each, most in zip(found, (1, 5, 9), strict=False))
-    start = log_marginal_likelihood(SquaredExponential(lengthscale=2.0), X, y, noise_variance=0.1)
+    assert all(
+        each.evaluations <= most + 21
+        for each, most in zip(found, (1, 5, 9), strict=False)
+    )
+    start = log_marginal_likelihood(
+        SquaredExponential(lengthscale=2.0), X, y, noise_variance=0.1
+    )
     assert values[0] > start
 
 
 @pytest.mark.slow
 def test_epsilon_is_found_while_it_runs() -> None:
     """The likelihood of the fitted values is no worse than that of the true ones, from 400 rewards."""
-    truth = Product(kernels=(Columns(kernel=KERNEL, columns=(0, 1)), Temporal(epsilon=0.1, column=2)))
+    truth = Product(
+        kernels=(
+            Columns(kernel=KERNEL, columns=(0, 1)),
+            Temporal(epsilon=0.1, column=2),
+        )
+    )
     draw = np.random.default_rng(4)
     rows, times = draw.integers(0, 8, 400), np.repeat(np.arange(1.0, 101.0), 4)
     features = np.column_stack([ARMS[rows], times])
     C = truth(features) + NOISE * np.eye(400)
     rewards = np.linalg.cholesky(C) @ draw.standard_normal(400)
-    gp = Refitting(DriftingGP(KERNEL, ARMS, 0.2, drift=Temporal(epsilon=0.01)), every=100)
+    gp = Refitting(
+        DriftingGP(KERNEL, ARMS, 0.2, drift=Temporal(epsilon=0.01)), every=100
+    )
     keys = np.column_stack([rows, times])
     for part in np.array_split(np.arange(400), 100):
         gp.observe(keys[part], rewards[part])
@@ -217,8 +254,13 @@ def test_epsilon_is_found_while_it_runs() -> None:
             Columns(kernel=fitted["drift"], columns=(2,)),
         )
     )
-    reached = log_marginal_likelihood(found, features, rewards, noise_variance=gp.noise_variance)
-    assert reached > log_marginal_likelihood(truth, features, rewards, noise_variance=NOISE) - 0.01
+    reached = log_marginal_likelihood(
+        found, features, rewards, noise_variance=gp.noise_variance
+    )
+    assert (
+        reached
+        > log_marginal_likelihood(truth, features, rewards, noise_variance=NOISE) - 0.01
+    )
     assert 0.05 < fitted["drift"].epsilon < 0.2
 
 
@@ -227,13 +269,20 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         raise NotPositiveDefiniteError("no factor")
 
     monkeypatch.setattr(module, "fit_kernel", broken)
-    gp, plain = Refitting(StreamingGP(KERNEL, NOISE), every=5), StreamingGP(KERNEL, NOISE)
+    gp, plain = (
+        Refitting(StreamingGP(KERNEL, NOISE), every=5),
+        StreamingGP(KERNEL, NOISE),
+    )
     keys, rewards, _ = seen(gp, 5)
-    with pytest.warns(PrecisionWarning, match="the fit failed, .* stay as they are: no factor"):
+    with pytest.warns(
+        PrecisionWarning, match="the fit failed, .* stay as they are: no factor"
+    ):
         gp.observe(keys, rewards)
     plain.observe(keys, rewards)
     assert (gp.fits, gp.count, gp.fitted["kernel"]) == (0, 5, KERNEL)
-    np.testing.assert_allclose(gp.predict(keys).mean, plain.predict(keys).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        gp.predict(keys).mean, plain.predict(keys).mean, atol=1e-12
+    )
 
 
 def test_what_cannot_be_fitted_is_refused() -> None:
@@ -287,7 +336,9 @@ def test_damaged_states() -> None:
         ({}, {"fits": "many"}),
     ):
         damaged = replace(
-            state, arrays={**state.arrays, **arrays}, scalars={**state.scalars, **scalars}
+            state,
+            arrays={**state.arrays, **arrays},
+            scalars={**state.scalars, **scalars},
         )
         with pytest.raises(StateError):
             gp.restored(damaged)
@@ -295,7 +346,9 @@ def test_damaged_states() -> None:
 
 def test_any_drift_is_fitted() -> None:
     """A product of kernels of time; the drift's hyper-parameters go on after a restart."""
-    drift = Periodic(period=12.0, lengthscale_bounds=(0.5, 5.0)) * Temporal(epsilon=0.02)
+    drift = Periodic(period=12.0, lengthscale_bounds=(0.5, 5.0)) * Temporal(
+        epsilon=0.02
+    )
     gp = Refitting(DriftingGP(KERNEL, ARMS, NOISE, drift=drift), every=30)
     keys, rewards, _ = seen(gp, 40)
     for at in range(0, 40, 5):

@@ -36,8 +36,12 @@ def test_only_the_rewards_of_its_block_count(name: str) -> None:
         if (step - 1) % 4 == 0:
             fresh = INSIDE[name]()
         before = gp.belief(offer(step))
-        np.testing.assert_allclose(before.mean, fresh.belief(offer(step)).mean, atol=1e-12)
-        np.testing.assert_allclose(before.cov, fresh.belief(offer(step)).cov, atol=1e-12)
+        np.testing.assert_allclose(
+            before.mean, fresh.belief(offer(step)).mean, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            before.cov, fresh.belief(offer(step)).cov, atol=1e-12
+        )
         gp.observe(gp.keys(offer(step))[[row]], [reward])
         fresh.observe(fresh.keys(offer(step))[[row]], [reward])
         assert gp.incumbent == pytest.approx(fresh.incumbent)
@@ -46,7 +50,9 @@ def test_only_the_rewards_of_its_block_count(name: str) -> None:
 
 def test_feedback_from_before_a_reset_is_counted_and_not_used() -> None:
     gp = Resetting(INSIDE["finite"](), block=4)
-    policy = IndexPolicy(posterior=gp, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=2))
+    policy = IndexPolicy(
+        posterior=gp, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=2)
+    )
     rng = np.random.default_rng(0)
     decisions = []
     for step in (3, 4, 5):
@@ -54,11 +60,18 @@ def test_feedback_from_before_a_reset_is_counted_and_not_used() -> None:
         policy.commit(decisions[-1][1])
     for given, decision in decisions[::-1]:
         rewards = np.full(2, float(given.step))
-        policy.learn(given, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            given,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
     assert (gp.count, gp.ignored) == (6, 4)
     alone = INSIDE["finite"]()
     alone.observe(decisions[2][1].positions, [5.0, 5.0])
-    np.testing.assert_allclose(gp.belief(offer(6)).mean, alone.belief(offer(6)).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        gp.belief(offer(6)).mean, alone.belief(offer(6)).mean, atol=1e-12
+    )
     again = gp.restored(gp.state())
     assert again.ignored == 4
     np.testing.assert_array_equal(again.belief(offer(6)).mean, gp.belief(offer(6)).mean)
@@ -73,7 +86,9 @@ def test_blocks_know_nothing_of_each_other() -> None:
     expected[np.ix_([0, 2], [0, 2])] = alone.predict([1, 4], return_cov=True).cov
     expected[1, 1] = 1.0
     np.testing.assert_allclose(found.cov, expected, atol=1e-12)
-    np.testing.assert_allclose(found.mean[[0, 2]], alone.predict([1, 4]).mean, atol=1e-12)
+    np.testing.assert_allclose(
+        found.mean[[0, 2]], alone.predict([1, 4]).mean, atol=1e-12
+    )
     assert found.mean[1] == 0.0
 
 

@@ -33,10 +33,14 @@ from superarm.testing import raises
 
 NOISE = 0.05
 SIDE = np.linspace(0.0, 1.0, 6)
-GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)  # alike by symmetry: many ties
+GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(
+    -1, 2
+)  # alike by symmetry: many ties
 SMOOTH = SquaredExponential(lengthscale=0.5)
 ROUGH = Matern(nu=1.5, lengthscale=0.5)
-FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(epsilon=0.3, column=2)
+FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(
+    epsilon=0.3, column=2
+)
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
@@ -45,24 +49,36 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=3, inducing=20),
     "streaming, auto": lambda: StreamingGP(SquaredExponential(lengthscale=3.0), NOISE),
     "root, numpy": lambda: FiniteGP(ROUGH, GRID, NOISE, form="root", backend="numpy"),
-    "root, compiled": lambda: FiniteGP(SMOOTH, GRID, NOISE, form="root", backend="auto"),
+    "root, compiled": lambda: FiniteGP(
+        SMOOTH, GRID, NOISE, form="root", backend="auto"
+    ),
     "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
     "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, drift=Temporal(epsilon=0.1)),
-    "streaming, forgetting": lambda: StreamingGP(FADING, NOISE, timed=True, forget=1e-3),
+    "streaming, forgetting": lambda: StreamingGP(
+        FADING, NOISE, timed=True, forget=1e-3
+    ),
     "resetting": lambda: Resetting(FiniteGP(ROUGH, GRID, NOISE), block=20),
-    "change-detecting": lambda: ChangeDetecting(FiniteGP(ROUGH, GRID, 0.01), run_length=100.0),
+    "change-detecting": lambda: ChangeDetecting(
+        FiniteGP(ROUGH, GRID, 0.01), run_length=100.0
+    ),
     "refitting": lambda: Refitting(DriftingGP(ROUGH, GRID, NOISE), every=30, most=60),
-    "streaming, both": lambda: ChangeDetecting(Refitting(StreamingGP(ROUGH, NOISE), every=30)),
-    "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
+    "streaming, both": lambda: ChangeDetecting(
+        Refitting(StreamingGP(ROUGH, NOISE), every=30)
+    ),
+    "variational": lambda: SparseVariational(
+        ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5
+    ),
 }
 CHANGING = ("streaming", "variational")
 pytestmark = pytest.mark.filterwarnings("ignore:more than 3 observations")
 
 
 def policy_of(posterior: Any, k: int = 2) -> IndexPolicy:
-    return IndexPolicy(posterior=posterior, rule=Thompson(mode="joint"), oracle=TopK(k=k))
+    return IndexPolicy(
+        posterior=posterior, rule=Thompson(mode="joint"), oracle=TopK(k=k)
+    )
 
 
 def truth(features: Floats) -> Floats:
@@ -99,7 +115,9 @@ class Player:
     def _hear(self, offer: Offer, decision: Decision) -> None:
         at, step = decision.positions, offer.step
         noise = stream(0, "noise", step).standard_normal(len(at)) * np.sqrt(NOISE)
-        feedback = Feedback(positions=at, rewards=truth(offer.arms.features[at]) + noise)
+        feedback = Feedback(
+            positions=at, rewards=truth(offer.arms.features[at]) + noise
+        )
         self.policy.learn(offer, decision, feedback, stream(0, "learn", step))
 
     def saved_and_loaded(self) -> Player:
@@ -155,14 +173,20 @@ def test_the_root_form_goes_on_with_the_same_bits() -> None:
         assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
 
 
-@pytest.mark.parametrize("name", ["root, numpy", "root, compiled", "streaming, finite-rank"])
+@pytest.mark.parametrize(
+    "name", ["root, numpy", "root, compiled", "streaming, finite-rank"]
+)
 @pytest.mark.parametrize("lengthscale", [0.501, 0.8])
-def test_another_kernel_makes_its_own_of_the_data(name: str, lengthscale: float) -> None:
+def test_another_kernel_makes_its_own_of_the_data(
+    name: str, lengthscale: float
+) -> None:
     """The numbers of one kernel are not taken for those of another."""
     arms = np.arange(5) if name.startswith("root") else GRID[:5]
     gp = MAKERS[name]()
     gp.observe(arms, np.arange(5.0))
-    other = SquaredExponential(lengthscale=lengthscale)  # 0.5 it was where it was smooth, too
+    other = SquaredExponential(
+        lengthscale=lengthscale
+    )  # 0.5 it was where it was smooth, too
     again = type(gp).from_state(gp.state(), kernel=other)
     expected = (
         FiniteGP(other, GRID, NOISE, form="root")
@@ -194,11 +218,15 @@ def _root_damage(part: State) -> dict[str, State]:
         "one arm twice": damaged(part, pending=arrays["pending"] * 0),
         "no integers": damaged(part, pending=arrays["pending"] + 0.5),
         "weights below 0": damaged(part, pending_weight=-arrays["pending_weight"]),
-        "more weight than seen": damaged(part, pending_weight=9.0 * arrays["pending_weight"]),
+        "more weight than seen": damaged(
+            part, pending_weight=9.0 * arrays["pending_weight"]
+        ),
         "columns of others": damaged(part, columns=arrays["columns"][:1]),
         "nothing left until a fold": replace(part, scalars={"until_fold": 0}),
         "a fold in words": replace(part, scalars={"until_fold": "soon"}),
-        "no root": replace(part, arrays={k: v for k, v in arrays.items() if k != "root"}),
+        "no root": replace(
+            part, arrays={k: v for k, v in arrays.items() if k != "root"}
+        ),
         "nothing": replace(part, arrays={}),
     }
 
@@ -209,12 +237,18 @@ def _feature_damage(part: State) -> dict[str, State]:
         "NaN": damaged(part, root=arrays["root"] * np.nan),
         "a smaller root": damaged(part, root=arrays["root"][:-1]),
         "fewer weights": damaged(part, weights=arrays["weights"][:-1]),
-        "a box elsewhere": damaged(part, lower=arrays["lower"] + 9.0, upper=arrays["upper"] + 9.0),
+        "a box elsewhere": damaged(
+            part, lower=arrays["lower"] + 9.0, upper=arrays["upper"] + 9.0
+        ),
         "a box inside out": damaged(part, lower=arrays["upper"], upper=arrays["lower"]),
-        "a huge box": damaged(part, lower=arrays["lower"] - 1e9, upper=arrays["upper"] + 1e9),
+        "a huge box": damaged(
+            part, lower=arrays["lower"] - 1e9, upper=arrays["upper"] + 1e9
+        ),
         "more columns": damaged(part, lower=np.zeros(3), upper=np.ones(3)),
         "a coarse tolerance": replace(part, scalars={"tolerance": 0.5}),
-        "twice the tolerance": replace(part, scalars={"tolerance": 2.0 * part.scalars["tolerance"]}),
+        "twice the tolerance": replace(
+            part, scalars={"tolerance": 2.0 * part.scalars["tolerance"]}
+        ),
         "a negative tolerance": replace(part, scalars={"tolerance": -1.0}),
         "a tolerance in words": replace(part, scalars={"tolerance": "fine"}),
         "nothing": replace(part, arrays={}),
@@ -229,15 +263,22 @@ def _points_damage(part: State) -> dict[str, State]:
         "no information": damaged(part, precision=-arrays["precision"]),
         "a smaller matrix": damaged(part, precision=arrays["precision"][:-1]),
         "fewer points": damaged(part, points=arrays["points"][:-1]),
-        "more points than wanted": damaged(part, points=many, told=np.zeros(21), precision=np.eye(21)),
+        "more points than wanted": damaged(
+            part, points=many, told=np.zeros(21), precision=np.eye(21)
+        ),
         "no points": damaged(
-            part, points=arrays["points"][:0], told=arrays["told"][:0], precision=np.empty((0, 0))
+            part,
+            points=arrays["points"][:0],
+            told=arrays["told"][:0],
+            precision=np.empty((0, 0)),
         ),
         "more columns": damaged(part, points=np.zeros((len(arrays["points"]), 3))),
         "a negative error": replace(part, scalars={**part.scalars, "lost": -1.0}),
         "an error in words": replace(part, scalars={**part.scalars, "lost": "small"}),
         "points chosen later": replace(part, scalars={**part.scalars, "chosen_at": 5}),
-        "points chosen from fewer": replace(part, scalars={**part.scalars, "chosen_at": 1}),
+        "points chosen from fewer": replace(
+            part, scalars={**part.scalars, "chosen_at": 1}
+        ),
         "nothing": replace(part, arrays={}),
     }
 

@@ -28,7 +28,9 @@ def streaming() -> StreamingGP:
 
 
 def roads() -> RoadGP:
-    return RoadGP(GraphMatern(PATH, nu=2), np.ones(N), scales=RoadScales(noise=0.5), refit=4)
+    return RoadGP(
+        GraphMatern(PATH, nu=2), np.ones(N), scales=RoadScales(noise=0.5), refit=4
+    )
 
 
 def rows(edges: Any, vehicle: int) -> Floats:
@@ -44,16 +46,23 @@ def offer_of(keys: Floats) -> Offer:
 
 def test_each_learns_from_its_own_alone() -> None:
     rng = np.random.default_rng(0)
-    keys = np.column_stack([rng.random(30), rng.integers(-1, 3, 30)])  # numbers below 0, too
+    keys = np.column_stack(
+        [rng.random(30), rng.integers(-1, 3, 30)]
+    )  # numbers below 0, too
     rewards = rng.standard_normal(30)
-    gp, alone = Separate(streaming(), column=1), {who: streaming() for who in range(-1, 3)}
+    gp, alone = (
+        Separate(streaming(), column=1),
+        {who: streaming() for who in range(-1, 3)},
+    )
     for part in np.array_split(np.arange(30), 7):
         gp.observe(keys[part], rewards[part])
         for who, each in alone.items():
             mine = part[keys[part, 1] == who]
             each.observe(keys[mine], rewards[mine])
     assert gp.count == 30
-    assert gp.information_gain == pytest.approx(sum(each.information_gain for each in alone.values()))
+    assert gp.information_gain == pytest.approx(
+        sum(each.information_gain for each in alone.values())
+    )
     assert gp.incumbent == max(each.incumbent for each in alone.values())
     for again in (gp, Separate.from_state(restored(gp.state()))):
         joint = again.predict(keys, return_cov=True)
@@ -61,9 +70,13 @@ def test_each_learns_from_its_own_alone() -> None:
             mine = np.flatnonzero(keys[:, 1] == who)
             expected = each.predict(keys[mine], return_cov=True)
             np.testing.assert_allclose(joint.mean[mine], expected.mean, atol=1e-12)
-            np.testing.assert_allclose(joint.cov[np.ix_(mine, mine)], expected.cov, atol=1e-12)
+            np.testing.assert_allclose(
+                joint.cov[np.ix_(mine, mine)], expected.cov, atol=1e-12
+            )
             assert not joint.cov[np.ix_(mine, np.setdiff1d(np.arange(30), mine))].any()
-            drawn, own = (p.sample(keys[mine], np.random.default_rng(1), 3) for p in (again, each))
+            drawn, own = (
+                p.sample(keys[mine], np.random.default_rng(1), 3) for p in (again, each)
+            )
             np.testing.assert_allclose(drawn, own, atol=1e-9)
 
 
@@ -73,7 +86,9 @@ def test_stated_noise_reaches_the_one_who_learns() -> None:
     rewards, noise = np.array([1.0, 2.0]), np.array([0.3, 0.7])
     gp.observe(keys, rewards, noise)
     alone.observe(keys[:1], rewards[:1], noise[:1])
-    np.testing.assert_allclose(gp.predict(keys[:1]).std, alone.predict(keys[:1]).std, atol=1e-12)
+    np.testing.assert_allclose(
+        gp.predict(keys[:1]).std, alone.predict(keys[:1]).std, atol=1e-12
+    )
 
 
 def test_trips_of_a_fleet_alone() -> None:
@@ -94,7 +109,9 @@ def test_trips_of_a_fleet_alone() -> None:
         assert each.fits == 1
         keys = rows(range(N), who)
         for one in (gp, again):
-            np.testing.assert_allclose(one.noise_cov(keys), each.noise_cov(keys), atol=1e-12)
+            np.testing.assert_allclose(
+                one.noise_cov(keys), each.noise_cov(keys), atol=1e-12
+            )
             for ours, theirs in zip(one.widths(keys), each.widths(keys), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
             belief, expected = (
@@ -106,7 +123,9 @@ def test_trips_of_a_fleet_alone() -> None:
     # Others' pending roads tell nothing.
     keys = rows(range(N), 0)
     awaited = np.concatenate([rows([2], 3), rows([1, 1], 0)])
-    one, other = (gp.belief(offer_of(keys), each) for each in (awaited, rows([1, 1], 0)))
+    one, other = (
+        gp.belief(offer_of(keys), each) for each in (awaited, rows([1, 1], 0))
+    )
     np.testing.assert_array_equal(one.std, other.std)
 
 
@@ -152,6 +171,13 @@ def test_a_damaged_state_is_refused() -> None:
     gp.observe(rows([0], 0), [1.0])
     state = gp.state()
     (part,) = state.parts.values()
-    for parts in ({"a": part}, {"0.5": part}, {"": part}, {"0": state}, {}, {"0": part, "1": part}):
+    for parts in (
+        {"a": part},
+        {"0.5": part},
+        {"": part},
+        {"0": state},
+        {},
+        {"0": part, "1": part},
+    ):
         with raises(StateError, str(list(parts))):
             gp.restored(replace(state, parts=parts))

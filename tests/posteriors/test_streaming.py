@@ -36,11 +36,11 @@ def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
     kernel = SquaredExponential(lengthscale=(0.5, 10.0))
     gp = StreamingGP(kernel, 0.01, timed=True)
     arms = Arms.numbered([[0.0], [1.0]])
-    clocked, counted = Offer(step=2, arms=arms, time=30.5), Offer(step=40, arms=arms)
+    clocked, count_text = Offer(step=2, arms=arms, time=30.5), Offer(step=40, arms=arms)
     np.testing.assert_array_equal(gp.keys(clocked), [[0.0, 30.5], [1.0, 30.5]])
-    np.testing.assert_array_equal(gp.keys(counted), [[0.0, 40.0], [1.0, 40.0]])
+    np.testing.assert_array_equal(gp.keys(count_text), [[0.0, 40.0], [1.0, 40.0]])
     gp.observe(gp.keys(clocked)[:1], [2.0])
-    now, later = gp.belief(clocked), gp.belief(counted)
+    now, later = gp.belief(clocked), gp.belief(count_text)
     decay = np.exp(-0.5 * (9.5 / 10.0) ** 2)
     assert later.mean[0] == pytest.approx(decay * now.mean[0])
     assert later.std[0] > now.std[0]
@@ -49,7 +49,12 @@ def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
 
 
 def naive(
-    kernel: Covariance, X: Floats, y: Floats, noise: Floats, asked: Floats, prior: Any = None
+    kernel: Covariance,
+    X: Floats,
+    y: Floats,
+    noise: Floats,
+    asked: Floats,
+    prior: Any = None,
 ) -> JointPrediction:
     """The slow, obvious posterior."""
     mean = np.zeros(len(asked)) if prior is None else prior(asked)
@@ -76,7 +81,9 @@ def assert_posterior(
     size = np.abs(expected.mean).max() + np.sqrt(scale)
     np.testing.assert_allclose(mean, expected.mean, rtol=0, atol=tolerance * size)
     np.testing.assert_allclose(joint.cov, expected.cov, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale)
+    np.testing.assert_allclose(
+        std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale
+    )
 
 
 # --- every way gives the same posterior ----------------------------------------------------
@@ -113,9 +120,9 @@ def test_incremental_equals_a_fresh_solve(
     assert_posterior(gp, asked, expected, scale=1.5)
     means = naive(SMOOTH, X, y, noise, X, known).mean
     assert gp.incumbent == pytest.approx(means.max(), abs=1e-9)
-    assert gp.belief(Offer(step=1, arms=Arms.numbered(asked))).negated().incumbent == pytest.approx(
-        -means.min(), abs=1e-9
-    )
+    assert gp.belief(
+        Offer(step=1, arms=Arms.numbered(asked))
+    ).negated().incumbent == pytest.approx(-means.min(), abs=1e-9)
     whitened = SMOOTH(X) / np.sqrt(np.outer(noise, noise))
     gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + whitened)[1]
     assert gp.information_gain == pytest.approx(gain, rel=1e-9)
@@ -140,7 +147,9 @@ def test_auto_turns_to_the_finite_rank_form_and_stays_exact(kernel: Any) -> None
     assert fixed.tolerance == 0.0
     joint = fixed.predict(asked, return_cov=True)
     assert isinstance(joint, JointPrediction)
-    assert_posterior(auto, asked, joint, scale=float(kernel.diag(asked).max()), tolerance=1e-9)
+    assert_posterior(
+        auto, asked, joint, scale=float(kernel.diag(asked).max()), tolerance=1e-9
+    )
     assert auto.information_gain == pytest.approx(fixed.information_gain, rel=1e-10)
     assert auto.incumbent == pytest.approx(fixed.incumbent, abs=1e-9)
 
@@ -259,7 +268,11 @@ def test_what_was_observed_cannot_be_changed_from_outside() -> None:
 def test_a_kernel_without_a_finite_rank_form_is_refused_and_nothing_changes(
     foreign: bool, request: pytest.FixtureRequest
 ) -> None:
-    kernel = request.getfixturevalue("sk").RBF(0.5) if foreign else Matern(nu=0.5, lengthscale=0.01)
+    kernel = (
+        request.getfixturevalue("sk").RBF(0.5)
+        if foreign
+        else Matern(nu=0.5, lengthscale=0.01)
+    )
     gp = StreamingGP(kernel, 0.1, form="finite-rank")
     with pytest.raises(InputError, match="use form='auto'"):
         gp.observe(np.random.default_rng(0).random((3, 3)), np.zeros(3))
@@ -297,7 +310,11 @@ def test_thirty_thousand_rounds_do_not_drift() -> None:
     counts = np.bincount(rows, minlength=60)
     means = np.bincount(rows, y, 60) / counts
     assert_posterior(
-        gp, arms, naive(SMOOTH, arms, means, 0.1 / counts, arms), scale=1.5, tolerance=1e-8
+        gp,
+        arms,
+        naive(SMOOTH, arms, means, 0.1 / counts, arms),
+        scale=1.5,
+        tolerance=1e-8,
     )
 
 
@@ -308,7 +325,9 @@ def test_thirty_thousand_rounds_do_not_drift() -> None:
 @pytest.mark.parametrize("variance", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("length", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("reward", [1e-12, 1.0, 1e12])
-def test_units_do_not_matter(form: Any, variance: float, length: float, reward: float) -> None:
+def test_units_do_not_matter(
+    form: Any, variance: float, length: float, reward: float
+) -> None:
     rng = np.random.default_rng(5)
     unit, y = rng.random((60, 2)), rng.standard_normal(60)
     plain = StreamingGP(SquaredExponential(), 0.1, form="cholesky")
@@ -345,11 +364,16 @@ def test_little_noise(noise: float) -> None:
     assert_posterior(other, asked, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
 
 
-def in_fifty_digits(length: float, X: Floats, y: Floats, noise: float, x: float) -> tuple[float, float]:
+def in_fifty_digits(
+    length: float, X: Floats, y: Floats, noise: float, x: float
+) -> tuple[float, float]:
     """Mean and variance at ``x`` of a squared exponential in one column, by decimal arithmetic."""
     with localcontext() as context:
         context.prec = 50
-        points, scale = [Decimal(float(each)) for each in X[:, 0]], 2 * Decimal(length) ** 2
+        points, scale = (
+            [Decimal(float(each)) for each in X[:, 0]],
+            2 * Decimal(length) ** 2,
+        )
         L: list[list[Decimal]] = []
 
         def solved(right: list[Decimal]) -> list[Decimal]:
@@ -398,7 +422,10 @@ def test_with_hardly_any_noise_the_finite_rank_form_is_not_taken(noise: float) -
     X = rng.random((100, 1))
     y = np.sin(6.0 * X[:, 0])
     kernel = SquaredExponential(lengthscale=0.3)
-    auto, plain = StreamingGP(kernel, noise), StreamingGP(kernel, noise, form="cholesky")
+    auto, plain = (
+        StreamingGP(kernel, noise),
+        StreamingGP(kernel, noise, form="cholesky"),
+    )
     for gp in (auto, plain):
         gp.observe(X, y)
     assert auto.form == "cholesky"
@@ -425,10 +452,15 @@ def test_one_observation_with_hardly_any_noise_ends_the_finite_rank_form() -> No
     gp.observe([[0.5]], [0.3], [1e-13])
     assert gp.form == "cholesky"
     noise = np.append(np.full(100, 0.1), 1e-13)
-    expected = naive(SquaredExponential(), np.vstack([X, [[0.5]]]), np.append(y, 0.3), noise, X[:5])
+    expected = naive(
+        SquaredExponential(), np.vstack([X, [[0.5]]]), np.append(y, 0.3), noise, X[:5]
+    )
     assert_posterior(gp, X[:5], expected)
     before = state_bytes(forced.state())
-    for arms, noises in (([[0.5]], [1e-13]), ([[0.5], [0.7]], [1e-13, 0.1])):  # one is enough
+    for arms, noises in (
+        ([[0.5]], [1e-13]),
+        ([[0.5], [0.7]], [1e-13, 0.1]),
+    ):  # one is enough
         with pytest.raises(InputError, match="use form='auto'"):
             forced.observe(arms, np.full(len(arms), 0.3), noises)
         assert state_bytes(forced.state()) == before
@@ -439,10 +471,14 @@ def test_well_known_arms_can_still_be_sampled() -> None:
     gp = StreamingGP(SquaredExponential(lengthscale=0.5), 1e-8, form="cholesky")
     for _ in range(30):
         gp.observe([[0.2], [0.2001]], [1.0, 1.0])
-    drawn = gp.sample([[0.2], [0.20005], [0.2001], [0.2]], np.random.default_rng(0), 200)
+    drawn = gp.sample(
+        [[0.2], [0.20005], [0.2001], [0.2]], np.random.default_rng(0), 200
+    )
     np.testing.assert_allclose(drawn, 1.0, atol=1e-3)
     belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.2], [0.20005], [0.2001]])))
-    assert np.isfinite(belief.condition(np.array([0])).sample(np.random.default_rng(0))).all()
+    assert np.isfinite(
+        belief.condition(np.array([0])).sample(np.random.default_rng(0))
+    ).all()
     assert gp.sample(np.empty((0, 1)), np.random.default_rng(0), 3).shape == (3, 0)
 
 
@@ -468,7 +504,9 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
     kernel = Indefinite(1e-9)
     gp = StreamingGP(kernel, 1e-16)
     before = state_bytes(gp.state())
-    with pytest.raises(JitterWarning):  # warnings are errors in these tests: nothing may be half done
+    with pytest.raises(
+        JitterWarning
+    ):  # warnings are errors in these tests: nothing may be half done
         gp.observe([[0.0], [1.0]], [0.0, 0.0])
     assert state_bytes(gp.state()) == before
     with pytest.warns(JitterWarning, match="adding"):
@@ -528,7 +566,9 @@ def test_it_predicts_as_scikit_learn_does(name: str, sk: Any, regressor: Any) ->
     for start in range(0, 40, 8):
         gp.observe(X[start : start + 8], y[start : start + 8])
     mean, cov = reference.predict(asked, return_cov=True)
-    assert_posterior(gp, asked, JointPrediction(mean, cov), scale=float(kernel.diag(asked).max()))
+    assert_posterior(
+        gp, asked, JointPrediction(mean, cov), scale=float(kernel.diag(asked).max())
+    )
 
 
 def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
@@ -537,7 +577,9 @@ def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
     reference = regressor(ROUGH.as_sklearn(), alpha=0.1, optimizer=None).fit(X, y)
     gp = StreamingGP(ROUGH, 0.1)
     gp.observe(X, y)
-    assert_posterior(gp, asked, JointPrediction(*reference.predict(asked, return_cov=True)))
+    assert_posterior(
+        gp, asked, JointPrediction(*reference.predict(asked, return_cov=True))
+    )
 
 
 # --- input and state -----------------------------------------------------------------------
@@ -546,7 +588,10 @@ def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
 def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
     rng = np.random.default_rng(9)
     for form in ("cholesky", "finite-rank"):
-        gp, twin = StreamingGP(SMOOTH, 0.1, form=form), StreamingGP(SMOOTH, 0.1, form=form)  # type: ignore[arg-type]
+        gp, twin = (
+            StreamingGP(SMOOTH, 0.1, form=form),
+            StreamingGP(SMOOTH, 0.1, form=form),
+        )  # type: ignore[arg-type]
         X = rng.random((5, 2))
         for each in (gp, twin):
             each.observe(X, np.arange(5.0))
@@ -556,7 +601,9 @@ def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
         gp.observe(arms[2:3], [7.0])
         twin.observe(arms[2:3].copy(), [7.0])
         asked = rng.random((6, 2))
-        np.testing.assert_allclose(gp.predict(asked).mean, twin.predict(asked).mean, atol=1e-12)
+        np.testing.assert_allclose(
+            gp.predict(asked).mean, twin.predict(asked).mean, atol=1e-12
+        )
 
 
 def test_draws_are_of_the_arms_asked_for_and_of_what_is_known_now() -> None:
@@ -572,7 +619,9 @@ def test_draws_are_of_the_arms_asked_for_and_of_what_is_known_now() -> None:
             drawn = gp.sample(arms, np.random.default_rng(1), 3)
             np.testing.assert_allclose(drawn, expected, atol=1e-6)
             if count % 2:
-                arms[2] = rng.random(2)  # the caller's own array, after it was asked about
+                arms[2] = rng.random(
+                    2
+                )  # the caller's own array, after it was asked about
 
 
 def test_constructor_mistakes_are_named() -> None:
@@ -595,7 +644,9 @@ def test_columns_must_stay_the_same() -> None:
         lambda X: gp.observe(X, [0.0]),
         lambda X: gp.belief(Offer(step=1, arms=Arms.numbered(X))),
     ):
-        with pytest.raises(ShapeError, match="3 feature columns, but those observed before have 2"):
+        with pytest.raises(
+            ShapeError, match="3 feature columns, but those observed before have 2"
+        ):
             ask(np.zeros((1, 3)))
 
 
@@ -609,9 +660,15 @@ def test_mean_functions_are_checked_and_kept_apart_from_the_state() -> None:
     with pytest.raises(StateError, match="from_state"):
         StreamingGP.from_state(state)
     again = StreamingGP.from_state(state, mean=mean)
-    np.testing.assert_allclose(again.predict([[0.7]]).mean, gp.predict([[0.7]]).mean, rtol=1e-12)
+    np.testing.assert_allclose(
+        again.predict([[0.7]]).mean, gp.predict([[0.7]]).mean, rtol=1e-12
+    )
     bad: Any
-    for bad in (lambda X: 1.0, lambda X: np.full(len(X), np.nan), lambda X: np.ones((len(X), 1))):
+    for bad in (
+        lambda X: 1.0,
+        lambda X: np.full(len(X), np.nan),
+        lambda X: np.ones((len(X), 1)),
+    ):
         with pytest.raises(InputError, match="one finite number per arm"):
             StreamingGP(ROUGH, 0.1, bad).predict([[0.0]])
 

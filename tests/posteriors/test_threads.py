@@ -14,9 +14,14 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Floats, Offer
-from superarm.core.locks import Turns, whole
+from superarm.core.locks import ReadWriteLock, consistent_read
 from superarm.kernels import Matern, SquaredExponential
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    SparseVariational,
+    StreamingGP,
+)
 
 NOISE = 0.05
 ARMS = np.random.default_rng(1).random((30, 2))
@@ -66,7 +71,9 @@ def run(*works: Callable[[], None]) -> None:
 
 def lessons(seed: int, count: int = 40) -> list[tuple[int, float]]:
     rng = np.random.default_rng(seed)
-    return list(zip(rng.integers(0, len(ARMS), count).tolist(), rng.random(count), strict=True))
+    return list(
+        zip(rng.integers(0, len(ARMS), count).tolist(), rng.random(count), strict=True)
+    )
 
 
 @pytest.mark.usefixtures("_many_switches")
@@ -83,8 +90,12 @@ def test_writers_lose_nothing(name: str) -> None:
     for seed in range(4):
         learn(serial, seed)
     assert gp.count == serial.count == 160
-    np.testing.assert_allclose(gp.predict(keys).mean, serial.predict(keys).mean, atol=1e-8)
-    np.testing.assert_allclose(gp.predict(keys).std, serial.predict(keys).std, atol=1e-8)
+    np.testing.assert_allclose(
+        gp.predict(keys).mean, serial.predict(keys).mean, atol=1e-8
+    )
+    np.testing.assert_allclose(
+        gp.predict(keys).std, serial.predict(keys).std, atol=1e-8
+    )
     assert gp.information_gain == pytest.approx(serial.information_gain, abs=1e-8)
     assert gp.incumbent == pytest.approx(serial.incumbent, abs=1e-8)
 
@@ -212,14 +223,14 @@ class _Torn:
     """Something to ask that is written to while it answers."""
 
     def __init__(self) -> None:
-        self._turns = Turns()
+        self._lock = ReadWriteLock()
         self.asked = 0
 
-    @whole
+    @consistent_read
     def fail(self, overtaken: bool) -> int:
         self.asked += 1
         if overtaken and self.asked == 1:
-            with self._turns:
+            with self._lock:
                 pass
         if self.asked == 1:
             raise IndexError("torn")
@@ -236,18 +247,18 @@ class _Pair:
     """Two numbers that are always the same between two changes; a change waits in its middle."""
 
     def __init__(self) -> None:
-        self._turns = Turns()
+        self._lock = ReadWriteLock()
         self.one = self.two = 0
         self.begun, self.go_on = threading.Event(), threading.Event()
 
     def change(self) -> None:
-        with self._turns:
+        with self._lock:
             self.one = 1
             self.begun.set()
             assert self.go_on.wait(60.0)
             self.two = 1
 
-    @whole
+    @consistent_read
     def both(self, writer: threading.Thread) -> tuple[int, int]:
         if not writer.ident:
             writer.start()
@@ -288,15 +299,19 @@ def test_copies_have_a_lock_of_their_own(name: str) -> None:
     gp.observe(keys[:2], [1.0, 2.0])
     gp.predict(keys)
     for again in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
-        assert again._turns is not gp._turns
-        with gp._turns:
-            thread = threading.Thread(target=lambda one=again: one.observe(keys[:1], [0.5]))
+        assert again._lock is not gp._lock
+        with gp._lock:
+            thread = threading.Thread(
+                target=lambda one=again: one.observe(keys[:1], [0.5])
+            )
             thread.start()
             thread.join(timeout=60.0)
             assert not thread.is_alive()
         expected = MAKERS[name]()
         expected.observe(keys[[0, 1, 0]], [1.0, 2.0, 0.5])
-        np.testing.assert_allclose(again.predict(keys).mean, expected.predict(keys).mean, atol=1e-9)
+        np.testing.assert_allclose(
+            again.predict(keys).mean, expected.predict(keys).mean, atol=1e-9
+        )
 
 
 def test_a_copy_does_not_draw_by_what_was_kept_before() -> None:
@@ -308,7 +323,9 @@ def test_a_copy_does_not_draw_by_what_was_kept_before() -> None:
         again.observe(ARMS[1:2], [2.0])
         expected = MAKERS["streaming, cholesky"]()
         expected.observe(ARMS[:2], [1.0, 2.0])
-        drawn, known = (each.sample(ARMS, np.random.default_rng(0)) for each in (again, expected))
+        drawn, known = (
+            each.sample(ARMS, np.random.default_rng(0)) for each in (again, expected)
+        )
         np.testing.assert_allclose(drawn, known, atol=1e-6)
 
 

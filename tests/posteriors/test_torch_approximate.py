@@ -35,12 +35,18 @@ def data(count: int = 12, seed: int = 1) -> tuple[Floats, Floats, Floats]:
     return rows, rng.standard_normal(count), rng.uniform(0.02, 0.2, count)
 
 
-def assert_agree(one: Any, other: Any, rows: Floats = FEATURES, tolerance: float = 1e-6) -> None:
+def assert_agree(
+    one: Any, other: Any, rows: Floats = FEATURES, tolerance: float = 1e-6
+) -> None:
     for actual, expected in zip(
-        one.predict(rows, return_cov=True), other.predict(rows, return_cov=True), strict=True
+        one.predict(rows, return_cov=True),
+        other.predict(rows, return_cov=True),
+        strict=True,
     ):
         np.testing.assert_allclose(actual, expected, atol=tolerance)
-    np.testing.assert_allclose(one.predict(rows).std, other.predict(rows).std, atol=tolerance)
+    np.testing.assert_allclose(
+        one.predict(rows).std, other.predict(rows).std, atol=tolerance
+    )
     assert one.information_gain == pytest.approx(other.information_gain, abs=tolerance)
     assert one.incumbent == pytest.approx(other.incumbent, abs=tolerance)
     assert one.count == other.count
@@ -53,9 +59,15 @@ def sum_up(posterior: Any) -> bytes:
 def approximate(Z: Floats, mean: float = 0.0, learn: bool = False) -> Any:
     class Approximate(gpytorch.models.ApproximateGP):  # type: ignore[misc]
         def __init__(self) -> None:
-            q = gpytorch.variational.NaturalVariationalDistribution(len(Z), mean_init_std=0.0)
+            q = gpytorch.variational.NaturalVariationalDistribution(
+                len(Z), mean_init_std=0.0
+            )
             strategy = gpytorch.variational.VariationalStrategy(
-                self, torch.tensor(Z), q, learn_inducing_locations=learn, jitter_val=1e-12
+                self,
+                torch.tensor(Z),
+                q,
+                learn_inducing_locations=learn,
+                jitter_val=1e-12,
             )
             super().__init__(strategy)
             self.mean_module = gpytorch.means.ConstantMean()
@@ -63,16 +75,22 @@ def approximate(Z: Floats, mean: float = 0.0, learn: bool = False) -> Any:
             self.covar_module = covariance()
 
         def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
 
     return Approximate().double()
 
 
-def natural_gradients(likelihood: Any, steps: int, rate: float) -> Callable[[Any, Any, Any], None]:
+def natural_gradients(
+    likelihood: Any, steps: int, rate: float
+) -> Callable[[Any, Any, Any], None]:
     def update(model: Any, X: Any, y: Any) -> None:
         model.train()
         likelihood.train()
-        optimiser = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=rate)
+        optimiser = gpytorch.optim.NGD(
+            model.variational_parameters(), num_data=len(y), lr=rate
+        )
         bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
         for _ in range(steps):
             optimiser.zero_grad()
@@ -102,25 +120,35 @@ def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
         likelihood=likelihood,
         update=natural_gradients(likelihood, steps, 0.1),
     )
-    ours = SparseVariational(KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0)
+    ours = SparseVariational(
+        KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0
+    )
     asked = np.random.default_rng(2).random((9, 2))
     ours.observe(rows, rewards, rng=np.random.default_rng(0))
     theirs.observe(rows, rewards)
     for one, other in zip(
-        ours.predict(asked, return_cov=True), theirs.predict(asked, return_cov=True), strict=True
+        ours.predict(asked, return_cov=True),
+        theirs.predict(asked, return_cov=True),
+        strict=True,
     ):
         np.testing.assert_allclose(one, other, atol=1e-6)
     ours.observe(rows[:1], rewards[:1], rng=np.random.default_rng(0))
     theirs.observe(rows[:1], rewards[:1])
-    np.testing.assert_allclose(ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6)
-    np.testing.assert_allclose(ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6)
+    np.testing.assert_allclose(
+        ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_our_moving_points_go_where_gpytorchs_go() -> None:
     """Algorithm 3 as the paper ran it: NGD and torch's Adam together, against ours."""
     rows, rewards, _ = data(40)
-    rows = rows + 0.05 * np.random.default_rng(6).standard_normal(rows.shape)  # every row an arm
+    rows = rows + 0.05 * np.random.default_rng(6).standard_normal(
+        rows.shape
+    )  # every row an arm
     settings: dict[str, Any] = {"inducing": 5, "natural_rate": 0.1}
     still = SparseVariational(KERNEL, NOISE, **settings, adam_rate=0.0)
     still.observe(rows, rewards, rng=np.random.default_rng(0))
@@ -131,7 +159,9 @@ def test_our_moving_points_go_where_gpytorchs_go() -> None:
     model, likelihood = approximate(start, learn=True), gaussian()
     X, y = torch.tensor(rows), torch.tensor(rewards)
     points = model.variational_strategy.inducing_points
-    natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
+    natural = gpytorch.optim.NGD(
+        model.variational_parameters(), num_data=len(y), lr=0.1
+    )
     adam = torch.optim.Adam([points], lr=0.01)
     bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
     for _ in range(25):
@@ -143,8 +173,12 @@ def test_our_moving_points_go_where_gpytorchs_go() -> None:
     assert np.abs(ours.inducing_points - start).max() > 0.1
     np.testing.assert_allclose(ours.inducing_points, points.detach().numpy(), atol=1e-5)
     theirs = TorchPosterior(model, likelihood=likelihood)
-    np.testing.assert_allclose(ours.predict(FEATURES).mean, theirs.predict(FEATURES).mean, atol=1e-4)
-    np.testing.assert_allclose(ours.predict(FEATURES).std, theirs.predict(FEATURES).std, atol=1e-4)
+    np.testing.assert_allclose(
+        ours.predict(FEATURES).mean, theirs.predict(FEATURES).mean, atol=1e-4
+    )
+    np.testing.assert_allclose(
+        ours.predict(FEATURES).std, theirs.predict(FEATURES).std, atol=1e-4
+    )
 
 
 def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
@@ -156,21 +190,30 @@ def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
     with pytest.raises(InputError, match="noise_variance"):
         TorchPosterior(approximate(FEATURES))
     with pytest.raises(InputError, match="update"):
-        TorchPosterior(approximate(FEATURES), noise_variance=NOISE, refit=lambda *_: None)
+        TorchPosterior(
+            approximate(FEATURES), noise_variance=NOISE, refit=lambda *_: None
+        )
 
 
 def test_an_approximate_model_at_rate_one_is_exact_and_survives_its_state() -> None:
     rows, rewards, _ = data(20)
     likelihood = gaussian()
-    options = {"likelihood": likelihood, "update": natural_gradients(likelihood, 1, 1.0)}
+    options = {
+        "likelihood": likelihood,
+        "update": natural_gradients(likelihood, 1, 1.0),
+    }
     posterior = TorchPosterior(approximate(FEATURES, mean=0.3), **options)
     assert not posterior.exchangeable
     ours = StreamingGP(KERNEL, NOISE, 0.3)
     for each in (posterior, ours):
         each.observe(rows, rewards)
     assert_agree(posterior, ours, tolerance=1e-5)
-    again = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(posterior.state())
+    again = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(
+        posterior.state()
+    )
     assert sum_up(again) == sum_up(posterior)
-    np.testing.assert_array_equal(again.predict(FEATURES).mean, posterior.predict(FEATURES).mean)
+    np.testing.assert_array_equal(
+        again.predict(FEATURES).mean, posterior.predict(FEATURES).mean
+    )
     drawn = posterior.sample(FEATURES, np.random.default_rng(0), size=3)
     assert np.isfinite(drawn).all()

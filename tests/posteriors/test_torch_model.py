@@ -41,7 +41,11 @@ def covariance() -> Any:
 
 
 def exact(
-    X: Any = None, y: Any = None, mean: float = 0.3, fixed: bool = False, noise: Any = None
+    X: Any = None,
+    y: Any = None,
+    mean: float = 0.3,
+    fixed: bool = False,
+    noise: Any = None,
 ) -> Any:
     class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
         def __init__(self, likelihood: Any) -> None:
@@ -51,7 +55,9 @@ def exact(
             self.covar_module = covariance()
 
         def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
 
     if fixed:
         own = torch.empty(0, dtype=torch.float64) if noise is None else noise
@@ -76,12 +82,18 @@ def data(count: int = 12, seed: int = 1) -> tuple[Floats, Floats, Floats]:
     return rows, rng.standard_normal(count), rng.uniform(0.02, 0.2, count)
 
 
-def assert_agree(one: Any, other: Any, rows: Floats = FEATURES, tolerance: float = 1e-6) -> None:
+def assert_agree(
+    one: Any, other: Any, rows: Floats = FEATURES, tolerance: float = 1e-6
+) -> None:
     for actual, expected in zip(
-        one.predict(rows, return_cov=True), other.predict(rows, return_cov=True), strict=True
+        one.predict(rows, return_cov=True),
+        other.predict(rows, return_cov=True),
+        strict=True,
     ):
         np.testing.assert_allclose(actual, expected, atol=tolerance)
-    np.testing.assert_allclose(one.predict(rows).std, other.predict(rows).std, atol=tolerance)
+    np.testing.assert_allclose(
+        one.predict(rows).std, other.predict(rows).std, atol=tolerance
+    )
     assert one.information_gain == pytest.approx(other.information_gain, abs=tolerance)
     assert one.incumbent == pytest.approx(other.incumbent, abs=tolerance)
     assert one.count == other.count
@@ -129,7 +141,9 @@ def test_an_exact_model_agrees_with_the_streaming_posterior() -> None:
             each.observe(rows[part], rewards[part])
         assert_agree(theirs, ours)
     many = np.random.default_rng(4).random((1500, 2))  # more than one block
-    np.testing.assert_allclose(theirs.predict(many).mean, ours.predict(many).mean, atol=1e-6)
+    np.testing.assert_allclose(
+        theirs.predict(many).mean, ours.predict(many).mean, atol=1e-6
+    )
 
 
 def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
@@ -145,7 +159,9 @@ def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
     assert_agree(theirs, ours)
     assert len(model.train_targets) == 6
     assert not model.training
-    again = TorchPosterior.from_state(theirs.state(), model=model)  # counts its training data once
+    again = TorchPosterior.from_state(
+        theirs.state(), model=model
+    )  # counts its training data once
     assert (again.count, len(again.observed.rewards)) == (10, 10)
     assert_agree(again, ours)
 
@@ -154,7 +170,10 @@ def test_noise_of_each_observation() -> None:
     rows, rewards, noise = data()
     theirs = TorchPosterior(
         exact(
-            torch.tensor(rows[:3]), torch.tensor(rewards[:3]), fixed=True, noise=torch.tensor(noise[:3])
+            torch.tensor(rows[:3]),
+            torch.tensor(rewards[:3]),
+            fixed=True,
+            noise=torch.tensor(noise[:3]),
         ),
         noise_variance=NOISE,
     )
@@ -175,7 +194,9 @@ def test_noise_of_each_observation() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson(mode="independent")])
+@pytest.mark.parametrize(
+    "rule", [UCB(schedule=Fixed(value=2.0)), Thompson(mode="independent")]
+)
 def test_a_policy_decides_the_same_with_both(rule: Any) -> None:
     chosen = []
     for posterior in (TorchPosterior(exact()), StreamingGP(KERNEL, NOISE, 0.3)):
@@ -240,7 +261,9 @@ def test_refit_trains_a_copy_and_its_noise_is_taken_over() -> None:
     assert seen == [((8, 2), (8,)), ((12, 2), (12,))]
     again = TorchPosterior(exact(), refit=refit).restored(posterior.state())
     assert sum_up(again) == before
-    np.testing.assert_array_equal(again.predict(FEATURES).mean, posterior.predict(FEATURES).mean)
+    np.testing.assert_array_equal(
+        again.predict(FEATURES).mean, posterior.predict(FEATURES).mean
+    )
 
 
 def test_the_state_goes_with_the_model_given_again() -> None:
@@ -257,12 +280,16 @@ def test_the_state_goes_with_the_model_given_again() -> None:
     again.observe(rows[:1], [5.0])  # the copy learns, the first does not
     assert (posterior.count, again.count) == (12, 13)
     np.testing.assert_allclose(
-        posterior.predict(FEATURES).mean, posterior.restored(state).predict(FEATURES).mean, atol=1e-12
+        posterior.predict(FEATURES).mean,
+        posterior.restored(state).predict(FEATURES).mean,
+        atol=1e-12,
     )
     other = replace(state, scalars={**state.scalars, "model": "Other"})
     with pytest.raises(StateError, match="Other"):
         posterior.restored(other)
-    fewer = {name: value for name, value in state.arrays.items() if "raw_noise" not in name}
+    fewer = {
+        name: value for name, value in state.arrays.items() if "raw_noise" not in name
+    }
     with pytest.raises(StateError, match="does not fit"):
         posterior.restored(replace(state, arrays=fewer))
 
@@ -284,7 +311,9 @@ def test_bad_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("refitted", [False, True])
-def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(refitted: bool) -> None:
+def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(
+    refitted: bool,
+) -> None:
     def stretch(model: Any, X: Any, y: Any) -> None:
         model.covar_module.base_kernel.lengthscale = float(y.abs().max())
 
@@ -305,7 +334,11 @@ def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(refit
             observe()
         assert sum_up(posterior) == before
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(posterior, "_moments", lambda keys: (_ for _ in ()).throw(RuntimeError("NaN")))
+        patch.setattr(
+            posterior,
+            "_moments",
+            lambda keys: (_ for _ in ()).throw(RuntimeError("NaN")),
+        )
         with pytest.raises(NotPositiveDefiniteError, match="cannot predict after this"):
             posterior.observe(singular, [1.0, 2.0, 3.0])
     assert sum_up(posterior) == before
@@ -362,7 +395,10 @@ def test_smooth_kernels_with_repeated_arms() -> None:
     rng = np.random.default_rng(1)
     rows, rewards = rng.random((120, 2)), rng.standard_normal(120)
     rows[60:] = rows[:60]
-    theirs, ours = TorchPosterior(model), StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3)
+    theirs, ours = (
+        TorchPosterior(model),
+        StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3),
+    )
     for each in (theirs, ours):
         each.observe(rows, rewards)
     assert_agree(theirs, ours)
@@ -406,7 +442,9 @@ def test_a_botorch_model_in_the_users_units() -> None:
 
 def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
     rows, rewards, noise = data(9)
-    model = botorch_model(rows[:4], rewards[:4], train_Yvar=torch.tensor(noise[:4])[:, None])
+    model = botorch_model(
+        rows[:4], rewards[:4], train_Yvar=torch.tensor(noise[:4])[:, None]
+    )
     posterior = TorchPosterior(model, noise_variance=NOISE)
     spread = rewards[:4].std(ddof=1)  # BoTorch standardises unless told otherwise
     kernel = Matern(nu=2.5, lengthscale=0.4, variance=1.5 * spread**2)

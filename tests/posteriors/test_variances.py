@@ -117,7 +117,9 @@ def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
 
 
 def test_rounding_is_cut_off_and_more_is_told() -> None:
-    np.testing.assert_array_equal(standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0])
+    np.testing.assert_array_equal(
+        standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0]
+    )
     with pytest.warns(PrecisionWarning, match="set to 0"):
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
     with pytest.warns(PrecisionWarning, match="set to 0") as told:
@@ -129,7 +131,9 @@ def test_rounding_is_cut_off_and_more_is_told() -> None:
         standard_deviation(np.array([0.01, -5e-8]), lambda: 0.01)
     assert FiniteGP(Table(0.5), [[0.0], [1.0]], 0.1).predict([0]).mean.tolist() == [0.0]
     hair: Any = Foreign(-1e-14)
-    np.testing.assert_array_equal(StreamingGP(hair, 0.1).predict(ARMS).std, [1.0, 1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_array_equal(
+        StreamingGP(hair, 0.1).predict(ARMS).std, [1.0, 1.0, 1.0, 1.0, 0.0]
+    )
 
 
 @pytest.mark.parametrize("variance", [1e-98, 1e98])
@@ -146,12 +150,16 @@ def test_units_do_not_matter_up_to_the_limit(kind: str, variance: float) -> None
             "root": lambda: FiniteGP(kernel, ARMS, noise),
             "numpy": lambda: FiniteGP(kernel, ARMS, noise, backend="numpy"),
             "visited": lambda: FiniteGP(kernel, ARMS, noise, form="visited"),
-            "variational": lambda: SparseVariational(kernel, noise, natural_rate=1.0, adam_rate=0.0),
+            "variational": lambda: SparseVariational(
+                kernel, noise, natural_rate=1.0, adam_rate=0.0
+            ),
         }[kind]()
         arms: Any = np.arange(5) if isinstance(posterior, FiniteGP) else ARMS
         unit = np.sqrt(variance)
         for rewards in ([1.0, 2.0, 3.0], [0.5, 1.5, 2.5]):
-            posterior.observe(arms[:3], unit * np.array(rewards), rng=np.random.default_rng(0))
+            posterior.observe(
+                arms[:3], unit * np.array(rewards), rng=np.random.default_rng(0)
+            )
         mean, std = posterior.predict(arms)
         return mean / unit, std / unit
 

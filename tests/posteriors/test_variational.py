@@ -12,7 +12,12 @@ from scipy.sparse import csc_array
 from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
-from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP, log_marginal_likelihood
+from superarm.posteriors import (
+    FiniteGP,
+    SparseVariational,
+    StreamingGP,
+    log_marginal_likelihood,
+)
 from superarm.posteriors.variational.steps import (
     Adam,
     Batch,
@@ -39,7 +44,9 @@ def network_kernel() -> Kernel:
     root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
     graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
     features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
-    return Empirical(covariance=graph) * features + Matern(nu=2.5, lengthscale=0.7, columns=(1, 2))
+    return Empirical(covariance=graph) * features + Matern(
+        nu=2.5, lengthscale=0.7, columns=(1, 2)
+    )
 
 
 def network_arms(rng: np.random.Generator) -> Floats:
@@ -57,11 +64,16 @@ def lower_bound(q: Variational, kernel: Any, batch: Batch) -> float:
 
     s·Σ [ln N(y; Aᵀm, d) − (k(x, x) − |a|² + aᵀ S a)/(2d)] − KL(q ‖ prior)
     """
-    A, covariance = q.whitened(kernel, batch.rows), np.linalg.inv(np.eye(len(q.shift)) + q.precision)
+    A, covariance = (
+        q.whitened(kernel, batch.rows),
+        np.linalg.inv(np.eye(len(q.shift)) + q.precision),
+    )
     error = batch.residual - A.T @ q.mean
     variance = kernel.diag(batch.rows) - np.square(A).sum(axis=0)
     variance += np.einsum("ij,ik,kj->j", A, covariance, A)
-    terms = np.log(2.0 * np.pi * batch.noise) + (np.square(error) + variance) / batch.noise
+    terms = (
+        np.log(2.0 * np.pi * batch.noise) + (np.square(error) + variance) / batch.noise
+    )
     size = np.trace(covariance) + q.mean @ q.mean - len(q.mean)
     divergence = 0.5 * (size - np.linalg.slogdet(covariance).logabsdet)
     return float(-0.5 * batch.scale * terms.sum() - divergence)
@@ -88,7 +100,9 @@ def assert_same_moments(one: Any, other: Any, rows: Floats, tolerance: float) ->
 
 
 @pytest.mark.parametrize("discrete", [(), (0,)])
-def test_at_rate_one_with_everything_inducing_it_is_exact(discrete: tuple[int, ...]) -> None:
+def test_at_rate_one_with_everything_inducing_it_is_exact(
+    discrete: tuple[int, ...],
+) -> None:
     rows, rewards, noise = data(60)
     kernel = network_kernel()
 
@@ -123,7 +137,9 @@ def test_natural_steps_converge_to_the_exact_posterior() -> None:
 def test_points_move_in_their_continuous_columns_alone(inducing: int) -> None:
     rows, rewards, noise = data(80, seed=4)
     kernel = network_kernel()
-    gp = SparseVariational(kernel, 0.1, inducing=inducing, steps=150, discrete_columns=(0,))
+    gp = SparseVariational(
+        kernel, 0.1, inducing=inducing, steps=150, discrete_columns=(0,)
+    )
     gp.observe(rows, rewards, noise, rng=chance())
     arms = network_arms(np.random.default_rng(4))
     edges = gp.inducing_points[:, 0].astype(int)
@@ -146,7 +162,9 @@ def test_fewer_points_are_titsias_closed_form() -> None:
     rows[20:] = rows[rng.integers(0, 6, 20)]  # six arms are visited most
     noise = rng.uniform(0.05, 0.2, 40)
     kernel = Matern(nu=1.5, lengthscale=0.4)
-    gp = SparseVariational(kernel, 0.1, 0.2, inducing=6, natural_rate=1.0, adam_rate=0.0)
+    gp = SparseVariational(
+        kernel, 0.1, 0.2, inducing=6, natural_rate=1.0, adam_rate=0.0
+    )
     gp.observe(rows, rewards, noise, rng=chance())
     Z = gp.inducing_points
     assert len(Z) == 6
@@ -188,8 +206,13 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
         gp.observe(rows[part], rewards[part], noise[part], rng=chance())
         exact.observe(rows[part, 0].astype(int), rewards[part], noise[part])
     # Adam's moves while arms still came are small here; at rest q is exact up to them.
-    assert np.abs(gp.predict(exact.arms).mean - exact.predict(np.arange(EDGES)).mean).max() < 0.05
-    still = SparseVariational(kernel, 0.1, steps=40, adam_rate=0.0, discrete_columns=(0,))
+    assert (
+        np.abs(gp.predict(exact.arms).mean - exact.predict(np.arange(EDGES)).mean).max()
+        < 0.05
+    )
+    still = SparseVariational(
+        kernel, 0.1, steps=40, adam_rate=0.0, discrete_columns=(0,)
+    )
     for part in np.split(np.arange(90), 6):
         still.observe(rows[part], rewards[part], noise[part], rng=chance())
     for _ in range(6):  # the last data again, with next to no weight: only steps
@@ -230,7 +253,11 @@ def test_adam_raises_the_bound() -> None:
     bounds = {}
     for rate in (0.0, 0.01):
         gp = SparseVariational(
-            SquaredExponential(lengthscale=0.4), 0.01, inducing=5, steps=120, adam_rate=rate
+            SquaredExponential(lengthscale=0.4),
+            0.01,
+            inducing=5,
+            steps=120,
+            adam_rate=rate,
         )
         gp.observe(rows, rewards, rng=chance())
         bounds[rate] = bound_of(gp)
@@ -249,7 +276,9 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
     precision, shift = size @ size.T, rng.standard_normal(7)
 
     def at(Z: Floats) -> Variational:
-        return Variational(points=Z, factor=factor_of(kernel, Z), precision=precision, shift=shift)
+        return Variational(
+            points=Z, factor=factor_of(kernel, Z), precision=precision, shift=shift
+        )
 
     q = at(points)
     moving = np.array([1, 2])
@@ -260,8 +289,12 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
             step = np.zeros_like(points)
             step[row, column] = 1e-5
             rise = lower_bound(at(points + step), kernel, batch)
-            expected[row, place] = (rise - lower_bound(at(points - step), kernel, batch)) / 2e-5
-    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+            expected[row, place] = (
+                rise - lower_bound(at(points - step), kernel, batch)
+            ) / 2e-5
+    np.testing.assert_allclose(
+        gradient, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
+    )
 
 
 class Foreign:
@@ -307,11 +340,16 @@ def test_merged_repeats_make_the_same_steps() -> None:
     fewer = whole.merged()
     assert len(fewer.rows) == len(np.unique(rows[:, 0]))
     for _ in range(2):
-        steps = [natural_step(q, q.whitened(kernel, each.rows), each, 0.4) for each in (whole, fewer)]
+        steps = [
+            natural_step(q, q.whitened(kernel, each.rows), each, 0.4)
+            for each in (whole, fewer)
+        ]
         np.testing.assert_allclose(steps[0].precision, steps[1].precision, atol=1e-11)
         np.testing.assert_allclose(steps[0].shift, steps[1].shift, atol=1e-11)
         moves = [
-            point_gradient(q, kernel, q.whitened(kernel, each.rows), each, np.array([1, 2]))
+            point_gradient(
+                q, kernel, q.whitened(kernel, each.rows), each, np.array([1, 2])
+            )
             for each in (whole, fewer)
         ]
         np.testing.assert_allclose(*moves, atol=1e-7)
@@ -342,8 +380,14 @@ def test_the_most_visited_arms_are_inducing() -> None:
     rows = np.column_stack([edges, np.arange(6.0)])
     history.append(rows, np.zeros(6), np.ones(6))
     assert history.most_visited(2).tolist() == [0, 1]  # edges 5 and 3
-    assert history.most_visited(3).tolist() == [0, 1, 2]  # 8 and 1 are equal: 8 was first
-    np.testing.assert_array_equal(history.latest_rows(np.array([0, 1, 2])), rows[[4, 2, 3]])
+    assert history.most_visited(3).tolist() == [
+        0,
+        1,
+        2,
+    ]  # 8 and 1 are equal: 8 was first
+    np.testing.assert_array_equal(
+        history.latest_rows(np.array([0, 1, 2])), rows[[4, 2, 3]]
+    )
     history.append(np.array([[1.0, 9.0]] * 3), np.zeros(3), np.ones(3))
     assert history.most_visited(1).tolist() == [3]
     history.truncate(3)
@@ -362,17 +406,28 @@ def test_the_defaults_are_the_papers() -> None:
     assert [parameters[name] for name in settings] == [1000, 2500, 1, 0.1, 0.01, True]
 
 
-def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved() -> None:
+def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved() -> (
+    None
+):
     rows, rewards, noise = data(40, seed=4)
     arms = network_arms(np.random.default_rng(4))
 
-    def after(rounds: int, rate: float, restart: bool) -> tuple[SparseVariational, Floats]:
+    def after(
+        rounds: int, rate: float, restart: bool
+    ) -> tuple[SparseVariational, Floats]:
         gp = SparseVariational(
-            network_kernel(), 0.1, inducing=6, adam_rate=rate, discrete_columns=(0,), restart=restart
+            network_kernel(),
+            0.1,
+            inducing=6,
+            adam_rate=rate,
+            discrete_columns=(0,),
+            restart=restart,
         )
         for _ in range(rounds):
             gp.observe(rows, rewards, noise, rng=chance())
-        return gp, np.abs(gp.inducing_points - arms[gp.inducing_points[:, 0].astype(int)]).max(axis=0)
+        return gp, np.abs(
+            gp.inducing_points - arms[gp.inducing_points[:, 0].astype(int)]
+        ).max(axis=0)
 
     restarted, from_home = after(5, 0.01, True)
     kept, gone = after(5, 0.01, False)
@@ -431,7 +486,9 @@ def test_what_was_learned_is_carried_to_other_points(
     assert again.precision.tolist() == again.precision.T.tolist()
     if len(kept) == 5:  # no point has left: the prediction is the same everywhere
         elsewhere = rng.random((6, 2))
-        for actual, expected in zip(moments(again, elsewhere), moments(q, elsewhere), strict=True):
+        for actual, expected in zip(
+            moments(again, elsewhere), moments(q, elsewhere), strict=True
+        ):
             np.testing.assert_allclose(actual, expected, atol=1e-11)
 
 
@@ -441,7 +498,9 @@ def test_learning_goes_on_when_arms_come_and_go() -> None:
     arms = np.linspace(0.0, 1.0, 30)[:, None]
     truth = np.sin(5.0 * arms[:, 0])
     kernel = Matern(nu=2.5, lengthscale=0.5)
-    gp = SparseVariational(kernel, 0.01, inducing=12, batch=40, steps=2, adam_rate=0.002)
+    gp = SparseVariational(
+        kernel, 0.01, inducing=12, batch=40, steps=2, adam_rate=0.002
+    )
     changed, batches = 0, chance()
     for _ in range(80):
         rows = rng.integers(0, 30, 5)
@@ -511,7 +570,13 @@ def test_a_wrong_noise_is_found(told: float) -> None:
     at = rng.integers(0, EDGES, count)
     rewards = truth[at] + math.sqrt(noise) * rng.standard_normal(count)
     gp = SparseVariational(
-        kernel, told, natural_rate=1.0, adam_rate=0.0, steps=40, discrete_columns=0, noise_rate=0.5
+        kernel,
+        told,
+        natural_rate=1.0,
+        adam_rate=0.0,
+        steps=40,
+        discrete_columns=0,
+        noise_rate=0.5,
     )
     gp.observe(arms[at], rewards, rng=chance())
     error = math.sqrt(2.0 / (count - EDGES))
@@ -519,7 +584,9 @@ def test_a_wrong_noise_is_found(told: float) -> None:
     assert gp.noise_variance == told
     exact = FiniteGP(kernel, arms, gp.noise_std**2)
     exact.observe(at, rewards)
-    np.testing.assert_allclose(gp.predict(arms).mean, exact.predict(np.arange(EDGES)).mean, atol=1e-6)
+    np.testing.assert_allclose(
+        gp.predict(arms).mean, exact.predict(np.arange(EDGES)).mean, atol=1e-6
+    )
 
 
 def test_noise_that_is_known_stays() -> None:

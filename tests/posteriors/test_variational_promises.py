@@ -36,7 +36,9 @@ def network_kernel() -> Kernel:
     root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
     graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
     features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
-    return Empirical(covariance=graph) * features + Matern(nu=2.5, lengthscale=0.7, columns=(1, 2))
+    return Empirical(covariance=graph) * features + Matern(
+        nu=2.5, lengthscale=0.7, columns=(1, 2)
+    )
 
 
 def network_arms(rng: np.random.Generator) -> Floats:
@@ -54,8 +56,16 @@ def sum_up(gp: SparseVariational) -> bytes:
 
 
 def taught(seed: int = 0, rounds: int = 6, **options: Any) -> SparseVariational:
-    settings: dict[str, Any] = {"inducing": 7, "batch": 12, "steps": 2, "discrete_columns": (0,)}
-    gp, batches = SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options)), chance(seed)
+    settings: dict[str, Any] = {
+        "inducing": 7,
+        "batch": 12,
+        "steps": 2,
+        "discrete_columns": (0,),
+    }
+    gp, batches = (
+        SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options)),
+        chance(seed),
+    )
     rows, rewards, noise = data(10 * rounds, seed=1)
     for part in np.split(np.arange(10 * rounds), rounds):
         gp.observe(rows[part], rewards[part], noise[part], rng=batches)
@@ -129,7 +139,9 @@ def test_noise_of_each_observation_counts() -> None:
     kernel = Matern()
     gp = SparseVariational(kernel, 0.1, natural_rate=1.0, adam_rate=0.0)
     gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0], rng=chance())
-    assert gp.predict([[0.0]]).mean[0] == pytest.approx((100.0 - 1.0) / (100.0 + 1.0 + 1.0))
+    assert gp.predict([[0.0]]).mean[0] == pytest.approx(
+        (100.0 - 1.0) / (100.0 + 1.0 + 1.0)
+    )
     assert gp.predict([[0.0]]).std[0] ** 2 == pytest.approx(1.0 / 102.0)  # type: ignore[index]
 
 
@@ -185,15 +197,24 @@ def test_ids_that_are_not_declared_are_explained() -> None:
     with pytest.raises(InputError, match="discrete_columns"):
         gp.observe(*data(3)[:2], rng=chance())
     with pytest.raises(InputError, match="discrete_columns"):
-        SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe([[0.0]], [1.0], rng=chance())
+        SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe(
+            [[0.0]], [1.0], rng=chance()
+        )
 
 
 def test_it_is_built_from_json_and_serves_a_policy() -> None:
     gp = registry.build(
         "posterior",
-        {"name": "variational", "kernel": {"name": "matern"}, "noise_variance": 0.01, "inducing": 5},
+        {
+            "name": "variational",
+            "kernel": {"name": "matern"},
+            "noise_variance": 0.01,
+            "inducing": 5,
+        },
     )
-    policy = IndexPolicy(posterior=gp, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2))
+    policy = IndexPolicy(
+        posterior=gp, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2)
+    )
     rng = np.random.default_rng(0)
     arms = Arms.numbered(np.linspace(0.0, 3.0, 8)[:, None])
     for step in range(1, 9):
@@ -203,4 +224,7 @@ def test_it_is_built_from_json_and_serves_a_policy() -> None:
         rewards = arms.features[decision.positions, 0]
         feedback = Feedback(positions=decision.positions, rewards=rewards)
         policy.learn(offer, decision, feedback, rng)
-    assert set(policy.decide(Offer(step=9, arms=arms), rng).positions.tolist()) == {6, 7}
+    assert set(policy.decide(Offer(step=9, arms=arms), rng).positions.tolist()) == {
+        6,
+        7,
+    }

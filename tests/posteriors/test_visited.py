@@ -51,7 +51,11 @@ def walk(rng: np.random.Generator, length: int) -> Ints:
     steps = [edge]
     for _ in range(length - 1):
         edge = int(
-            rng.choice(successors.indices[successors.indptr[edge] : successors.indptr[edge + 1]])
+            rng.choice(
+                successors.indices[
+                    successors.indptr[edge] : successors.indptr[edge + 1]
+                ]
+            )
         )
         steps.append(edge)
     return np.array(steps)
@@ -64,7 +68,9 @@ class Naive:
         self.m, self.P = roads().mean.copy(), roads().K.copy()
 
     def observe(self, rows: Ints, rewards: Floats, noise: Floats) -> None:
-        solved = np.linalg.solve(self.P[np.ix_(rows, rows)] + np.diag(noise), self.P[rows])
+        solved = np.linalg.solve(
+            self.P[np.ix_(rows, rows)] + np.diag(noise), self.P[rows]
+        )
         self.m = self.m + (rewards - self.m[rows]) @ solved
         self.P = self.P - self.P[:, rows] @ solved
 
@@ -86,11 +92,15 @@ def engine_of(gp: FiniteGP) -> visited.VisitedEngine:
     return engine
 
 
-def assert_equal(gp: FiniteGP, mean: Floats, covariance: Floats, tolerance: float = 1e-9) -> None:
+def assert_equal(
+    gp: FiniteGP, mean: Floats, covariance: Floats, tolerance: float = 1e-9
+) -> None:
     belief = gp.predict(np.arange(len(roads().arms)))
     assert belief.std is not None
     np.testing.assert_allclose(belief.mean, mean, rtol=0.0, atol=tolerance)
-    np.testing.assert_allclose(belief.std**2, np.diagonal(covariance), rtol=0.0, atol=tolerance)
+    np.testing.assert_allclose(
+        belief.std**2, np.diagonal(covariance), rtol=0.0, atol=tolerance
+    )
 
 
 def test_after_many_rounds_it_is_a_fresh_solve() -> None:
@@ -98,7 +108,11 @@ def test_after_many_rounds_it_is_a_fresh_solve() -> None:
     rows, rewards, noises = [], [], []
     starts = [walk(rng, 40) for _ in range(12)]
     for t in range(40):
-        path = starts[int(rng.integers(12))] if t % 3 else walk(rng, int(rng.integers(1, 40)))
+        path = (
+            starts[int(rng.integers(12))]
+            if t % 3
+            else walk(rng, int(rng.integers(1, 40)))
+        )
         reward = rng.normal(size=len(path))
         noise = rng.uniform(NOISE, 1.0, len(path))
         gp.observe(path, reward, noise)
@@ -116,19 +130,25 @@ def test_after_many_rounds_it_is_a_fresh_solve() -> None:
     assert joint is not None
     np.testing.assert_allclose(joint, covariance[np.ix_(some, some)], atol=1e-10)
     K, noise = roads().K[np.ix_(everything[0], everything[0])], everything[2]
-    sign, logdet = np.linalg.slogdet(np.eye(len(noise)) + K / np.sqrt(np.outer(noise, noise)))
+    sign, logdet = np.linalg.slogdet(
+        np.eye(len(noise)) + K / np.sqrt(np.outer(noise, noise))
+    )
     assert sign > 0
     assert gp.information_gain == pytest.approx(0.5 * logdet, rel=1e-9)
 
 
 @given(
-    paths=st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=12), min_size=1, max_size=15),
+    paths=st.lists(
+        st.lists(st.integers(0, 60), min_size=1, max_size=12), min_size=1, max_size=15
+    ),
     height=st.sampled_from([1, 3, 32]),
     strip=st.sampled_from([50, 1024]),
     seed=st.integers(0, 100),
 )
 @settings(max_examples=20)
-def test_any_sequence_of_visits(paths: list[list[int]], height: int, strip: int, seed: int) -> None:
+def test_any_sequence_of_visits(
+    paths: list[list[int]], height: int, strip: int, seed: int
+) -> None:
     """Repeats within a path, revisits, and blocks and strips of any size."""
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -140,7 +160,9 @@ def test_any_sequence_of_visits(paths: list[list[int]], height: int, strip: int,
             gp.observe(rows, rewards)
             slow.observe(rows, rewards, np.full(len(path), NOISE))
         assert_equal(gp, slow.m, slow.P)
-        assert sum(len(block) for block in engine_of(gp)._rows.blocks) < gp.rank + height
+        assert (
+            sum(len(block) for block in engine_of(gp)._rows.blocks) < gp.rank + height
+        )
 
 
 def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
@@ -157,7 +179,10 @@ def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
     assert [block is first for block in rows.blocks] == [True, False, False]
     joined = np.concatenate([part for _, _, part in rows.parts(11)])
     assert np.array_equal(joined, expected)
-    assert all(np.shares_memory(part[2], rows.blocks[i]) for i, part in enumerate(rows.parts(11)))
+    assert all(
+        np.shares_memory(part[2], rows.blocks[i])
+        for i, part in enumerate(rows.parts(11))
+    )
     assert [(start, stop) for start, stop, _ in rows.parts(6)] == [(0, 4), (4, 6)]
     at, columns = np.array([9, 0, 5, 5]), np.array([7, 7, 0])
     assert np.array_equal(rows.take(at, columns), expected[np.ix_(at, columns)])
@@ -171,7 +196,9 @@ def test_memory_is_what_the_visited_rows_take() -> None:
     rows = np.random.default_rng(3).permutation(n)[:visited].reshape(-1, 40)
     tracemalloc.start()
     gp = FiniteGP(kernel, arms, NOISE)
-    for path in np.concatenate([rows, rows]):  # passes 8 observations: solved afresh once
+    for path in np.concatenate(
+        [rows, rows]
+    ):  # passes 8 observations: solved afresh once
         gp.observe(path, np.zeros(40))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -184,7 +211,11 @@ def test_a_refused_observation_changes_nothing() -> None:
     gp = posterior()
     gp.observe([3, 4, 5], [1.0, 2.0, 3.0])
     engine = engine_of(gp)
-    before = engine.mean.copy(), engine.variance.copy(), engine._precision[:3, :3].copy()
+    before = (
+        engine.mean.copy(),
+        engine.variance.copy(),
+        engine._precision[:3, :3].copy(),
+    )
 
     class Broken:
         """A kernel that is no covariance for new arms."""
@@ -196,7 +227,9 @@ def test_a_refused_observation_changes_nothing() -> None:
             return roads().kernel.diag(X)
 
     kernel, engine._kernel = engine._kernel, Broken()
-    with pytest.raises(NotPositiveDefiniteError, match="the covariance of the observed arms"):
+    with pytest.raises(
+        NotPositiveDefiniteError, match="the covariance of the observed arms"
+    ):
         gp.observe(np.arange(100), np.zeros(100))
     engine._kernel = kernel
     assert gp.count == 3
@@ -212,16 +245,25 @@ def test_a_refused_observation_changes_nothing() -> None:
     assert_equal(gp, slow.m, slow.P)
 
 
-def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twice() -> None:
-    gp = FiniteGP(Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited")
+def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twice() -> (
+    None
+):
+    gp = FiniteGP(
+        Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited"
+    )
     engine = engine_of(gp)
     for row in range(7):
         gp.observe([row], [float(row)])
     engine.mean += 1e-3  # as if rounding had done it
-    gp.observe([7], [7.0])  # clears it, and has learned: too late for a warning that is an error
+    gp.observe(
+        [7], [7.0]
+    )  # clears it, and has learned: too late for a warning that is an error
     assert gp.count == 8
     before = state_to_bytes(gp.state())
-    for observe in (lambda: gp.observe([8], [1.0]), lambda: gp.observe([8, 9], [1.0, 2.0])):
+    for observe in (
+        lambda: gp.observe([8], [1.0]),
+        lambda: gp.observe([8, 9], [1.0, 2.0]),
+    ):
         with pytest.raises(PrecisionWarning, match="drifted"):
             observe()
         assert state_to_bytes(gp.state()) == before
@@ -234,7 +276,9 @@ def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twic
 def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gp = FiniteGP(Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited")
+    gp = FiniteGP(
+        Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited"
+    )
     engine = engine_of(gp)
 
     def refuse(noise: Floats) -> Floats:
@@ -254,7 +298,9 @@ def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
     rows, y = np.arange(9), np.append(np.arange(8.0), 1.0)
     K = np.asarray(gp.kernel(gp.arms))
     solved = np.linalg.solve(K[np.ix_(rows, rows)] + 0.1 * np.eye(9), y)
-    np.testing.assert_allclose(gp.predict(np.arange(12)).mean, K[:, rows] @ solved, atol=1e-10)
+    np.testing.assert_allclose(
+        gp.predict(np.arange(12)).mean, K[:, rows] @ solved, atol=1e-10
+    )
 
 
 def test_states_are_restored_with_ones_own_kernel() -> None:
@@ -309,7 +355,9 @@ def test_one_draw_is_the_first_of_many_and_exactly_the_map_it_should_be() -> Non
     np.testing.assert_allclose(columns.T @ columns, covariance, atol=1e-10)
     normals = np.random.default_rng(0).standard_normal((3, 2 * n))
     many = engine.draw(normals, gp._weight)
-    np.testing.assert_allclose(engine.draw(normals[:1], gp._weight)[0], many[0], atol=1e-12)
+    np.testing.assert_allclose(
+        engine.draw(normals[:1], gp._weight)[0], many[0], atol=1e-12
+    )
     np.testing.assert_allclose(many, normals @ columns, atol=1e-11)
 
 
@@ -348,7 +396,9 @@ def test_it_goes_on_from_its_state_bit_for_bit(rounds: int) -> None:
     for each in (gp, again):
         teach(each, range(rounds, rounds + 20))
     assert state_to_bytes(gp.state()) == state_to_bytes(again.state())
-    draws = [each.sample(np.arange(60), np.random.default_rng(1)) for each in (gp, again)]
+    draws = [
+        each.sample(np.arange(60), np.random.default_rng(1)) for each in (gp, again)
+    ]
     np.testing.assert_array_equal(*draws)
 
 
@@ -363,7 +413,9 @@ def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
     state = gp.state()
     assert "engine" not in state.parts
     again = gp.restored(state)
-    np.testing.assert_allclose(again.predict(np.arange(60)).mean, gp.predict(np.arange(60)).mean)
+    np.testing.assert_allclose(
+        again.predict(np.arange(60)).mean, gp.predict(np.arange(60)).mean
+    )
 
 
 def test_another_prior_is_computed_anew() -> None:
@@ -375,7 +427,9 @@ def test_another_prior_is_computed_anew() -> None:
     shifted = FiniteGP(Matern(lengthscale=0.5), gp.arms, 0.1, 1.0, form="visited")
     teach(shifted, range(10))
     for found, expected in ((other, fresh), (moved, shifted)):
-        for one, two in zip(found.predict(np.arange(60)), expected.predict(np.arange(60)), strict=True):
+        for one, two in zip(
+            found.predict(np.arange(60)), expected.predict(np.arange(60)), strict=True
+        ):
             np.testing.assert_allclose(one, two, atol=1e-9)
 
 

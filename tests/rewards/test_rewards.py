@@ -37,7 +37,11 @@ class TestCoverage(RewardContract):
 
 def test_worths_by_hand() -> None:
     outcomes = np.array([0.5, 1.0, 0.25, 0.25])
-    assert [reward.lipschitz for reward in (Sum(), LogSum(), Coverage())] == [1.0, 1.0, 1.0]
+    assert [reward.lipschitz for reward in (Sum(), LogSum(), Coverage())] == [
+        1.0,
+        1.0,
+        1.0,
+    ]
     assert Sum().worth(outcomes, ALL, None) == 2.0
     assert LogSum().worth(outcomes, ALL, None) == pytest.approx(math.log(3.0))
     for low in (-2.0, -0.5, -0.4, 0.0):  # a sum below 0 counts as 0
@@ -55,7 +59,9 @@ def test_coverage_needs_targets() -> None:
     with pytest.raises(InputError, match="Pairs"):
         Coverage().worth(np.ones(1), ALL[:1], None)
     with pytest.raises(InputError, match="no target"):
-        Coverage().worth(np.ones(4), ALL, Pairs(left=np.arange(3), right=np.zeros(3, dtype=int)))
+        Coverage().worth(
+            np.ones(4), ALL, Pairs(left=np.arange(3), right=np.zeros(3, dtype=int))
+        )
 
 
 def test_sums_do_not_depend_on_order() -> None:

@@ -18,7 +18,21 @@ NODES = {
     "f": (4000, 900, 0),
     "g": (1000, 900, 0),
 }
-EDGES = ["ab", "bc", "cd", "ds", "s-t1", "t1-t2", "t2-e", "ef", "fg", "gb", "ba", "dc", "cb"]
+EDGES = [
+    "ab",
+    "bc",
+    "cd",
+    "ds",
+    "s-t1",
+    "t1-t2",
+    "t2-e",
+    "ef",
+    "fg",
+    "gb",
+    "ba",
+    "dc",
+    "cb",
+]
 SPEED = 13.9
 
 

@@ -41,9 +41,14 @@ def drawn_route(graph, seed, least=12):
     rng = np.random.default_rng([seed, 1])
     turns = graph.successors.astype(float)
     while True:
-        turns.data = (graph.length * np.exp(0.4 * rng.standard_normal(len(graph))))[turns.indices]
+        turns.data = (graph.length * np.exp(0.4 * rng.standard_normal(len(graph))))[
+            turns.indices
+        ]
         start, goal = rng.integers(len(graph), size=2)
-        came, way = dijkstra(turns, indices=start, return_predecessors=True)[1], [int(goal)]
+        came, way = (
+            dijkstra(turns, indices=start, return_predecessors=True)[1],
+            [int(goal)],
+        )
         while way[-1] != start:
             way.append(int(came[way[-1]]))
         if len(way) >= least:
@@ -56,12 +61,17 @@ class Driven:
     def __init__(self, graph, route):
         network = graph.network
         ends = np.stack([network.tail, network.head], axis=1)[graph.edges[route]]
-        self.route, self.corners = route, network.junctions[np.append(ends[:, 0], ends[-1, 1]), :2]
+        self.route, self.corners = (
+            route,
+            network.junctions[np.append(ends[:, 0], ends[-1, 1]), :2],
+        )
         metres = np.hypot(*np.diff(self.corners, axis=0).T)
         self.bounds = np.concatenate([[0.0], np.cumsum(metres)])
         half = 0.5 * metres / graph.speed[route]
         stands = STANDING * (np.arange(len(route)) % 5 == 3)
-        clock = np.concatenate([[0.0], np.cumsum(np.stack([half, stands, half], axis=1).ravel())])
+        clock = np.concatenate(
+            [[0.0], np.cumsum(np.stack([half, stands, half], axis=1).ravel())]
+        )
         middle = self.bounds[:-1] + 0.5 * metres
         stops = np.stack([self.bounds[:-1], middle, middle], axis=1).ravel()
         self.clock = clock - clock[2]  # it starts in the middle of the first edge
@@ -71,13 +81,20 @@ class Driven:
     def trace(self, every=1.0, noise=0.0, seed=0):
         times = np.arange(0.0, self.clock[-3], every)
         along = np.interp(times, self.clock, self.places)
-        xy = np.stack([np.interp(along, self.bounds, axis) for axis in self.corners.T], axis=1)
-        return times, xy + noise * np.random.default_rng([seed, 2]).standard_normal(xy.shape)
+        xy = np.stack(
+            [np.interp(along, self.bounds, axis) for axis in self.corners.T], axis=1
+        )
+        return times, xy + noise * np.random.default_rng([seed, 2]).standard_normal(
+            xy.shape
+        )
 
 
 def legal(graph, edges):
     turns = set(map(tuple, graph.turns.tolist()))
-    return all(pair in turns for pair in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    return all(
+        pair in turns
+        for pair in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    )
 
 
 def common(one, other):
@@ -97,7 +114,9 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
     assert matched.edges.tolist() == driven.route
     assert legal(graph, matched.edges)
     assert not matched.guessed.any()
-    assert matched.whole.tolist() == [False] + [True] * (len(driven.route) - 2) + [False]
+    assert matched.whole.tolist() == [False] + [True] * (len(driven.route) - 2) + [
+        False
+    ]
     # Between readings one second apart a crossing is off by less than that.
     np.testing.assert_array_less(np.abs(matched.leave[:-1] - driven.crossed[1:-1]), 1.0)
     np.testing.assert_array_equal(matched.enter[1:], matched.leave[:-1])
@@ -138,7 +157,9 @@ def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least
 
 def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     east_north = city.junctions[:, :2] + ORIGIN
-    placed = dataclasses.replace(city, lon_lat=from_utm(east_north, zone=32)).line_graph()
+    placed = dataclasses.replace(
+        city, lon_lat=from_utm(east_north, zone=32)
+    ).line_graph()
     times, places = Driven(graph, drawn_route(graph, 0)).trace(5.0, 5.0)
     on_earth = from_utm(places + ORIGIN, zone=32)
     expected = match_trace(graph, places, times)
@@ -148,9 +169,13 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     ):
         np.testing.assert_array_equal(found.edges, expected.edges)
         np.testing.assert_allclose(found.enter, expected.enter, atol=1e-3)
-    with pytest.raises(InputError, match=r"within 500 m .* are longitude and latitude swapped"):
+    with pytest.raises(
+        InputError, match=r"within 500 m .* are longitude and latitude swapped"
+    ):
         match_trace(placed, on_earth[:, ::-1], times)
-    askew = dataclasses.replace(city, lon_lat=from_utm(east_north * 1.1, zone=32) * [1.0, 0.9])
+    askew = dataclasses.replace(
+        city, lon_lat=from_utm(east_north * 1.1, zone=32) * [1.0, 0.9]
+    )
     with pytest.raises(InputError, match="m off its x and y; give places in metres"):
         match_trace(askew.line_graph(), on_earth, times)
 
@@ -175,7 +200,10 @@ def test_a_gap_is_bridged_by_the_shortest_way_and_marked(graph):
     assert matched.guessed.any()
     assert not (matched.guessed & matched.whole).any()
     found = matched.edges[matched.whole].tolist()
-    assert found == [*driven.route[1:4], *driven.route[16:-1]]  # all but the ends of both parts
+    assert found == [
+        *driven.route[1:4],
+        *driven.route[16:-1],
+    ]  # all but the ends of both parts
 
 
 def test_without_times_the_clock_counts_points(graph):
@@ -189,14 +217,28 @@ def small(**changes):
     parts = {
         "name": "small",
         "junction_ids": tuple("abcde"),
-        "junctions": np.array([[0, 0, 0], [300, 0, 0], [600, 0, 0], [900, 0, 0], [600, 300, 0.0]]),
+        "junctions": np.array(
+            [[0, 0, 0], [300, 0, 0], [600, 0, 0], [900, 0, 0], [600, 300, 0.0]]
+        ),
         "edge_ids": ("ab", "ba", "straight", "around", "cd", "ce", "dc", "ec", "cb"),
         "tail": np.array([0, 1, 1, 1, 2, 2, 3, 4, 2]),
         "head": np.array([1, 0, 2, 2, 3, 4, 2, 2, 1]),
         "length": np.array([300, 300, 300, 420, 300, 300, 300, 300, 300.0]),
         "speed": np.full(9, 10.0),
         "connections": np.array(
-            [[0, 2], [0, 3], [2, 4], [3, 4], [3, 5], [4, 6], [5, 7], [6, 8], [7, 8], [8, 1], [1, 0]]
+            [
+                [0, 2],
+                [0, 3],
+                [2, 4],
+                [3, 4],
+                [3, 5],
+                [4, 6],
+                [5, 7],
+                [6, 8],
+                [7, 8],
+                [8, 1],
+                [1, 0],
+            ]
         ),
     } | changes
     ones = (
@@ -219,9 +261,17 @@ def test_turns_that_are_forbidden_are_not_driven():
         "around",
     )
     to_e = walked((20, 0), (600, 0), (600, 250))
-    assert [graph.ids[edge] for edge in match_trace(graph, to_e).edges] == ["ab", "around", "ce"]
+    assert [graph.ids[edge] for edge in match_trace(graph, to_e).edges] == [
+        "ab",
+        "around",
+        "ce",
+    ]
     back = walked((850, 0), (300, 0), (20, 0))
-    assert [graph.ids[edge] for edge in match_trace(graph, back).edges] == ["dc", "cb", "ba"]
+    assert [graph.ids[edge] for edge in match_trace(graph, back).edges] == [
+        "dc",
+        "cb",
+        "ba",
+    ]
 
 
 def test_a_junction_belongs_to_the_edge_before_it():
@@ -230,7 +280,9 @@ def test_a_junction_belongs_to_the_edge_before_it():
     places = walked((850, 0), (20, 0))
     times = np.hypot(*(places - places[0]).T) / 10.0  # at 10 m/s
     without = match_trace(small().line_graph(), places, times)
-    long = match_trace(small(turn_length=np.full(turns, 16.0)).line_graph(), places, times)
+    long = match_trace(
+        small(turn_length=np.full(turns, 16.0)).line_graph(), places, times
+    )
     np.testing.assert_allclose(without.leave[:-1], [25.0, 55.0], atol=1e-6)
     np.testing.assert_allclose(long.leave[:-1], [25.8, 55.8], atol=1e-6)
     np.testing.assert_array_equal(long.enter[1:], long.leave[:-1])
@@ -240,11 +292,15 @@ def test_of_two_roads_between_the_same_junctions_the_one_driven_is_found():
     network = small()
     places = network.junctions[:, :2]
     shapes = [places[[i, j]] for i, j in zip(network.tail, network.head, strict=True)]
-    shapes[3] = np.array([[300, 0], [350, -100], [450, -100.4], [550, -100], [600, 0.0]])
+    shapes[3] = np.array(
+        [[300, 0], [350, -100], [450, -100.4], [550, -100], [600, 0.0]]
+    )
     graph = small(shapes=tuple(shapes)).line_graph()
     for middle, name in (((450, 0), "straight"), ((450, -100), "around")):
         corners = [(350, middle[1]), (550, middle[1])]
-        matched = match_trace(graph, walked((20, 0), (300, 0), *corners, (600, 0), (850, 0)))
+        matched = match_trace(
+            graph, walked((20, 0), (300, 0), *corners, (600, 0), (850, 0))
+        )
         assert [graph.ids[edge] for edge in matched.edges] == ["ab", name, "cd"]
 
 
@@ -265,7 +321,9 @@ def test_energies_are_off_by_no_more_than_the_bound(every, seed):
     crossings = np.cumsum(rng.uniform(2.0, 30.0, 60))
     matched = matched_at(crossings, guessed=(20, 21))
     knots = np.arange(0.0, crossings[-1] + 50.0, 0.25)
-    power = rng.uniform(-5.0, 20.0, len(knots) - 1)  # Wh a second, anew every quarter of one
+    power = rng.uniform(
+        -5.0, 20.0, len(knots) - 1
+    )  # Wh a second, anew every quarter of one
     counter = np.concatenate([[0.0], np.cumsum(0.25 * power)])
     times = np.arange(0.0, knots[-1], every)
     sections = energies_along(matched, times, np.interp(times, knots, counter))
@@ -280,7 +338,9 @@ def test_energies_are_off_by_no_more_than_the_bound(every, seed):
         last = end
         assert seconds == pytest.approx(crossings[end] - crossings[begin])
         assert abs(energy - (true[end] - true[begin])) <= 0.1 * seconds * 25.0 + 1e-9
-    if every == 0.5:  # (t − a)(b − t)/(b − a) is at most 1/8 s, twice, and edges above 2.5 s are fine
+    if (
+        every == 0.5
+    ):  # (t − a)(b − t)/(b − a) is at most 1/8 s, twice, and edges above 2.5 s are fine
         assert sum(len(edges) == 1 for edges, *_ in sections) >= 54
     covered = sum(len(edges) for edges, *_ in sections)
     assert covered >= (55 if every <= 2.0 else 30)
@@ -291,13 +351,20 @@ def test_a_reading_at_every_boundary_gives_every_edge_exactly():
     counter = np.random.default_rng(5).uniform(size=20).cumsum()
     sections = energies_along(matched_at(crossings), crossings, counter, doubt=0.0)
     assert [edges for edges, *_ in sections] == [(100 + edge,) for edge in range(1, 18)]
-    np.testing.assert_allclose([each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12)
+    np.testing.assert_allclose(
+        [each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12
+    )
 
 
 def test_sections_grow_until_their_ends_are_a_tenth_of_them():
     """Edges of 16 s that end in the middle between readings, each unsure by 2 · 2 / 4 seconds."""
     crossings, times = 2.0 + 16.0 * np.arange(20), np.arange(0.0, 400.0, 4.0)
-    for doubt, edges in (({}, 2), ({"doubt": 0.1}, 2), ({"doubt": 0.05}, 3), ({"doubt": 0.125}, 1)):
+    for doubt, edges in (
+        ({}, 2),
+        ({"doubt": 0.1}, 2),
+        ({"doubt": 0.05}, 3),
+        ({"doubt": 0.125}, 1),
+    ):
         sections = energies_along(matched_at(crossings), times, 2.0 * times, **doubt)
         assert {len(each.edges) for each in sections[:-1]} == {edges}
 
@@ -306,10 +373,14 @@ def test_coarse_counters_give_longer_sections():
     crossings = np.arange(0.0, 400.0, 10.0)
     times = np.arange(0.0, 400.0)
     smooth = energies_along(matched_at(crossings), times, 2.0 * times)
-    coarse = energies_along(matched_at(crossings), times, np.floor(2.0 * times / 50.0) * 50.0)
+    coarse = energies_along(
+        matched_at(crossings), times, np.floor(2.0 * times / 50.0) * 50.0
+    )
     assert len(smooth) == 37
     assert 5 <= len(coarse) < 30
-    for section in coarse:  # by a counter that tells of 2 Wh/s at every 50 Wh, which is 25 s
+    for (
+        section
+    ) in coarse:  # by a counter that tells of 2 Wh/s at every 50 Wh, which is 25 s
         assert section.energy == pytest.approx(2.0 * section.seconds)
     assert energies_along(matched_at(crossings), times, np.zeros(400)) == ()
     outside = energies_along(matched_at(crossings), times[:100], 2.0 * times[:100])
@@ -318,13 +389,17 @@ def test_coarse_counters_give_longer_sections():
 
 def test_bad_input_is_refused(graph, city, monkeypatch):
     times, places = Driven(graph, drawn_route(graph, 0)).trace()
-    with pytest.raises(InputError, match="times must rise, but 0 follows 1; sort the log"):
+    with pytest.raises(
+        InputError, match="times must rise, but 0 follows 1; sort the log"
+    ):
         match_trace(graph, places[:3], [0.0, 1.0, 0.0])
     with pytest.raises(InputError, match="times has 3 entries"):
         match_trace(graph, places, times[:3])
     with pytest.raises(InputError, match="places has 3 columns"):
         match_trace(graph, np.zeros((4, 3)))
-    with pytest.raises(InputError, match="does not say where on Earth it is; give places in metres"):
+    with pytest.raises(
+        InputError, match="does not say where on Earth it is; give places in metres"
+    ):
         match_trace(graph, places, times, metres=False)
     with pytest.raises(InputError, match="no point of the trace is within 500 m"):
         match_trace(graph, places + 1e6, times)
@@ -345,7 +420,9 @@ def test_what_sumo_drives_is_found_again(network):
     with Driver(network) as driver:
         drive = driver.drive(route)
     graph = read_sumo(network).line_graph()
-    matched = match_trace(graph, drive.positions[:, 1:], drive.positions[:, 0], metres=True)
+    matched = match_trace(
+        graph, drive.positions[:, 1:], drive.positions[:, 0], metres=True
+    )
     assert [graph.ids[edge] for edge in matched.edges] == route
     assert matched.worst < 5.0  # the lane is beside the middle of the road
     # Seconds inside a junction belong to the edge before it. Points are 1 s apart, and half a second is
@@ -355,7 +432,9 @@ def test_what_sumo_drives_is_found_again(network):
 
 def test_traces_are_split_where_clock_or_places_jump() -> None:
     graph = generate_city(edges=200, seed=1).line_graph(uturns="dead-ends")
-    start = graph.network.lon_lat[0] if graph.network.lon_lat is not None else (0.0, 0.0)
+    start = (
+        graph.network.lon_lat[0] if graph.network.lon_lat is not None else (0.0, 0.0)
+    )
     places = np.asarray(start) + np.arange(60)[:, None] * np.array([[1e-5, 0.0]])
     if graph.network.lon_lat is None:
         places = np.arange(60)[:, None] * np.array([[5.0, 0.0]])
@@ -380,8 +459,13 @@ def test_noise_is_estimated_from_the_trace() -> None:
     streets = _streets_of(graph)
     rng = np.random.default_rng(0)
     parts = rng.integers(len(streets.begin), size=2000)
-    places = streets.begin[parts] + rng.uniform(size=(2000, 1)) * (streets.end - streets.begin)[parts]
+    places = (
+        streets.begin[parts]
+        + rng.uniform(size=(2000, 1)) * (streets.end - streets.begin)[parts]
+    )
     assert _noise_of(streets, places) == 5.0
     noisy = places + rng.normal(0.0, 12.0, places.shape)
     assert 8.0 < _noise_of(streets, noisy) < 13.0
-    assert _noise_of(streets, noisy) < _noise_of(streets, places + rng.normal(0.0, 25.0, places.shape))
+    assert _noise_of(streets, noisy) < _noise_of(
+        streets, places + rng.normal(0.0, 25.0, places.shape)
+    )

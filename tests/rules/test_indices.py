@@ -55,7 +55,9 @@ class FakeBelief:
         return base * np.outer(self.std, self.std)
 
     def sample(self, rng: np.random.Generator) -> Floats:
-        draw = self.mean + np.linalg.cholesky(self.cov) @ rng.standard_normal(len(self.mean))
+        draw = self.mean + np.linalg.cholesky(self.cov) @ rng.standard_normal(
+            len(self.mean)
+        )
         return frozen(draw)
 
     def condition(self, positions: object) -> FakeBelief:
@@ -115,7 +117,9 @@ def test_ucb_takes_the_realised_gain_unless_gamma_is_given() -> None:
     belief = FakeBelief()
     realised = UCB(schedule=schedule).desirability(belief, 4, rng())
     given = UCB(schedule=schedule, gamma=lambda t: 2.0).desirability(belief, 4, rng())
-    other = UCB(schedule=schedule, gamma=lambda t: 7.0 * t).desirability(belief, 4, rng())
+    other = UCB(schedule=schedule, gamma=lambda t: 7.0 * t).desirability(
+        belief, 4, rng()
+    )
     np.testing.assert_array_equal(realised, given)
     width = 1.0 + 0.5 * math.sqrt(2.0 * (21.0 + 1.0 + math.log(10.0)))
     np.testing.assert_allclose(other, belief.mean + width * belief.std, rtol=1e-14)
@@ -126,8 +130,12 @@ def test_bayes_ucb_is_the_posterior_quantile() -> None:
     belief = FakeBelief()
     index = BayesUCB(schedule=schedule).desirability(belief, 5, rng())
     eta = math.sqrt(2.0 * math.pi) / (2.0 * 10.0 * 5.0)
-    np.testing.assert_allclose(index, norm.isf(eta, belief.mean, belief.std), rtol=1e-12)
-    np.testing.assert_array_equal(index, UCB(schedule=schedule).desirability(belief, 5, rng()))
+    np.testing.assert_allclose(
+        index, norm.isf(eta, belief.mean, belief.std), rtol=1e-12
+    )
+    np.testing.assert_array_equal(
+        index, UCB(schedule=schedule).desirability(belief, 5, rng())
+    )
 
 
 def test_bayes_ucb_refuses_what_is_not_a_quantile() -> None:
@@ -145,7 +153,9 @@ def test_thompson_moments(mode: str) -> None:
     cov = belief.cov if mode == "joint" else np.diag(belief.std**2)
     target = v**2 * cov
     sd = np.sqrt(np.diagonal(target))
-    assert (np.abs(samples.mean(axis=0) - belief.mean) < 5.0 * sd / math.sqrt(draws)).all()
+    assert (
+        np.abs(samples.mean(axis=0) - belief.mean) < 5.0 * sd / math.sqrt(draws)
+    ).all()
     error = np.sqrt((target**2 + np.outer(sd, sd) ** 2) / draws)
     assert (np.abs(np.cov(samples.T) - target) < 5.0 * error).all()
 
@@ -156,7 +166,9 @@ def test_thompson_without_a_schedule_is_the_sample_itself() -> None:
     np.testing.assert_array_equal(index, belief.sample(rng(3)))
 
 
-@pytest.mark.parametrize(("mean", "std"), [(0.3, 0.5), (-1.0, 2.0), (0.9, 0.1), (3.0, 0.2)])
+@pytest.mark.parametrize(
+    ("mean", "std"), [(0.3, 0.5), (-1.0, 2.0), (0.9, 0.1), (3.0, 0.2)]
+)
 def test_expected_improvement_is_the_integral(mean: float, std: float) -> None:
     belief = FakeBelief(mean=frozen([mean]), std=frozen([std]))
     threshold = belief.incumbent + 0.01
@@ -190,7 +202,9 @@ def test_expected_improvement_is_the_integral(mean: float, std: float) -> None:
 def test_log_expected_improvement_far_in_both_tails(
     z: float, expected: float, companion: float
 ) -> None:
-    index = log_expected_improvement(frozen([0.5 * z, 0.0]), frozen([0.5, companion]), 0.0)
+    index = log_expected_improvement(
+        frozen([0.5 * z, 0.0]), frozen([0.5, companion]), 0.0
+    )
     assert index[0] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -212,10 +226,14 @@ def test_ways_of_log_expected_improvement_meet() -> None:
             for m, s in zip(z * std, std, strict=True)
         ]
     )
-    careful = log_expected_improvement(frozen([*(z * std), 0.0]), frozen([*std, 0.0]), 0.0)[:-1]
+    careful = log_expected_improvement(
+        frozen([*(z * std), 0.0]), frozen([*std, 0.0]), 0.0
+    )[:-1]
     np.testing.assert_allclose(fast, careful, rtol=1e-12, atol=1e-12)
     below = log_expected_improvement(frozen([-9999.0, 0.0]), frozen([1.0, 0.0]), 0.0)[0]
-    above = log_expected_improvement(frozen([-10001.0, 0.0]), frozen([1.0, 0.0]), 0.0)[0]
+    above = log_expected_improvement(frozen([-10001.0, 0.0]), frozen([1.0, 0.0]), 0.0)[
+        0
+    ]
     # d/dz ln EI ≈ −z there; the asymptotic form is good to 3/z² = 3e-8
     assert below - above == pytest.approx(2.0 * 1e4, rel=1e-7)
 
@@ -227,7 +245,9 @@ def test_expected_improvement_without_uncertainty_is_exact() -> None:
     logarithm = ExpectedImprovement().desirability(belief, 1, rng())
     assert logarithm[0] == pytest.approx(math.log(0.59))
     assert logarithm[2] == -CERTAIN
-    tied = FakeBelief(mean=frozen([0.4, 0.9]), std=frozen([0.0, 0.0]))  # no better than the incumbent
+    tied = FakeBelief(
+        mean=frozen([0.4, 0.9]), std=frozen([0.0, 0.0])
+    )  # no better than the incumbent
     assert ExpectedImprovement(xi=0.0).desirability(tied, 1, rng())[0] == -CERTAIN
 
 
@@ -240,17 +260,25 @@ def test_nan_is_passed_on_for_the_oracle_to_refuse() -> None:
 def test_probability_of_improvement() -> None:
     belief = FakeBelief()
     z = (belief.mean - 0.41) / belief.std
-    np.testing.assert_allclose(ProbabilityOfImprovement().desirability(belief, 1, rng()), z, rtol=1e-14)
     np.testing.assert_allclose(
-        ProbabilityOfImprovement(scale="linear").desirability(belief, 1, rng()), ndtr(z), rtol=1e-13
+        ProbabilityOfImprovement().desirability(belief, 1, rng()), z, rtol=1e-14
+    )
+    np.testing.assert_allclose(
+        ProbabilityOfImprovement(scale="linear").desirability(belief, 1, rng()),
+        ndtr(z),
+        rtol=1e-13,
     )
 
 
 def test_probability_of_improvement_without_uncertainty_is_one_or_zero() -> None:
     belief = FakeBelief(
-        mean=frozen([1.0, 0.5, 0.2, 0.9]), std=frozen([0.0, 0.0, 0.0, 0.7]), incumbent=0.5
+        mean=frozen([1.0, 0.5, 0.2, 0.9]),
+        std=frozen([0.0, 0.0, 0.0, 0.7]),
+        incumbent=0.5,
     )
-    linear = ProbabilityOfImprovement(xi=0.0, scale="linear").desirability(belief, 1, rng())
+    linear = ProbabilityOfImprovement(xi=0.0, scale="linear").desirability(
+        belief, 1, rng()
+    )
     np.testing.assert_allclose(linear, [1.0, 0.0, 0.0, ndtr(0.4 / 0.7)], rtol=1e-14)
     score = ProbabilityOfImprovement(xi=0.0).desirability(belief, 1, rng())
     assert score.argmax() == 0
@@ -288,10 +316,10 @@ def test_bad_parameters_are_named(make: Callable[[], Rule], word: str) -> None:
 
 
 def test_importing_rules_loads_no_part_of_scipy() -> None:
-    code = (
-        "import sys, superarm.rules; print([name for name in sys.modules if name.startswith('scipy.')])"
+    code = "import sys, superarm.rules; print([name for name in sys.modules if name.startswith('scipy.')])"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
 
 
@@ -300,4 +328,6 @@ def test_log_expected_improvement_where_only_the_product_overflows() -> None:
     z = 26.6 * math.sqrt(2.0)
     index = log_expected_improvement(frozen([0.5 * z, 0.0]), frozen([0.5, 0.5]), 0.0)
     assert index[0] == pytest.approx(math.log(0.5 * z), rel=1e-12)
-    assert index[1] == pytest.approx(math.log(0.5 / math.sqrt(2.0 * math.pi)), rel=1e-12)
+    assert index[1] == pytest.approx(
+        math.log(0.5 / math.sqrt(2.0 * math.pi)), rel=1e-12
+    )

@@ -22,7 +22,9 @@ ARMS = Arms.numbered(np.linspace(0.0, 1.0, 6)[:, None])
 
 
 def belief():
-    posterior = FiniteGP(SquaredExponential(), ARMS.features, 0.04, np.linspace(-1.0, 2.0, 6))
+    posterior = FiniteGP(
+        SquaredExponential(), ARMS.features, 0.04, np.linspace(-1.0, 2.0, 6)
+    )
     posterior.observe([1, 4], [0.3, -0.2])
     return posterior.belief(Offer(step=1, arms=ARMS))
 
@@ -31,7 +33,10 @@ def belief():
 @given(st.floats(-8.0, 8.0), st.floats(0.05, 3.0))
 def test_it_is_the_expectation_of_the_positive_part(mean: float, std: float) -> None:
     expected = quad(
-        lambda x: x * norm.pdf(x, mean, std), 0.0, max(mean, 0.0) + 12.0 * std, points=[max(mean, 0.0)]
+        lambda x: x * norm.pdf(x, mean, std),
+        0.0,
+        max(mean, 0.0) + 12.0 * std,
+        points=[max(mean, 0.0)],
     )[0]
     value = rectified_mean(np.array([mean]), std)[0]
     assert value == pytest.approx(expected, rel=1e-7, abs=1e-14)
@@ -42,7 +47,11 @@ def test_both_tails_keep_their_digits(z: float) -> None:
     # Mills' ratio: φ(z) − zΦ(−z) = φ(z)·(1/z² − 3/z⁴ + …) for large z.
     low = rectified_mean(np.array([-z]), 1.0)[0]
     if z >= 12.0:
-        series = math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) * (z**-2 - 3 * z**-4 + 15 * z**-6)
+        series = (
+            math.exp(-0.5 * z * z)
+            / math.sqrt(2 * math.pi)
+            * (z**-2 - 3 * z**-4 + 15 * z**-6)
+        )
         assert low == pytest.approx(series, rel=105 / z**6)
     high = rectified_mean(np.array([z]), 1.0)[0]
     assert high - z == pytest.approx(low, abs=1e-14)
@@ -76,9 +85,13 @@ def test_a_reduction_is_taken_off_first() -> None:
     got = Rectified(rule=Greedy(), spread="none", reduction=reduction).desirability(
         seen, 1, np.random.default_rng(0)
     )
-    np.testing.assert_allclose(-got, np.maximum(-seen.mean - reduction, 0.0), atol=1e-15)
+    np.testing.assert_allclose(
+        -got, np.maximum(-seen.mean - reduction, 0.0), atol=1e-15
+    )
     with pytest.raises(ShapeError, match="reduction has 2 entries for 6 arms"):
-        Rectified(rule=Greedy(), reduction=[0.0, 1.0]).desirability(seen, 1, np.random.default_rng(0))
+        Rectified(rule=Greedy(), reduction=[0.0, 1.0]).desirability(
+            seen, 1, np.random.default_rng(0)
+        )
 
 
 def test_bad_parameters_are_refused() -> None:

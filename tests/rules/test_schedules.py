@@ -47,7 +47,10 @@ WIDTHS: list[tuple[Schedule, float]] = [
     (BayesianGPUCBCompact(dimension=3, tau=lambda t: 4.0 * t * t), 6.1330621621825268),
     (BayesUCBQuantile(arms=50), 2.6892258304456571),
     (BayesUCBQuantile(arms=50, omega=1.5, xi=2.0), 3.6845820466655077),
-    (BayesUCBQuantileCompact(dimension=3, tau=4.0, omega=1.5, xi=2.0), 6.9400358718026045),
+    (
+        BayesUCBQuantileCompact(dimension=3, tau=4.0, omega=1.5, xi=2.0),
+        6.9400358718026045,
+    ),
     (SimpleQuantile(), 1.1503493803760082),
     (LogarithmicUCB(), 1.6327166343674469),
     (ResettingGPUCB(**SLOPES), 6.4728527559900042),
@@ -92,7 +95,9 @@ def test_width_at_a_second_point(schedule: Schedule, expected: float) -> None:
 
 
 @pytest.mark.parametrize(("schedule", "expected"), WIDTHS, ids=name)
-def test_width_never_shrinks_nor_is_negative(schedule: Schedule, expected: float) -> None:
+def test_width_never_shrinks_nor_is_negative(
+    schedule: Schedule, expected: float
+) -> None:
     widths = [schedule.width(step, math.log1p) for step in range(1, 60)]
     assert widths[0] >= 0.0
     assert all(type(width) is float for width in widths)
@@ -125,7 +130,9 @@ def test_negative_beta_counts_as_zero() -> None:
     assert BayesianGPUCBCompact(dimension=1, tau=0.5).width(1, gamma) == 0.0
     # So small a slope that the discretisation would have less than one point.
     tiny = TimeVaryingGPUCB(dimension=1, side=1e-9, a=1e-9, b=1e-9)
-    assert tiny.width(1, gamma) == pytest.approx(math.sqrt(2.0 * math.log(math.pi**2 / 0.2)))
+    assert tiny.width(1, gamma) == pytest.approx(
+        math.sqrt(2.0 * math.log(math.pi**2 / 0.2))
+    )
 
 
 def test_quantiles_at_or_above_one_half_mean_no_width() -> None:
@@ -152,7 +159,9 @@ def test_upper_quantile_far_in_the_tail(log_tail: float, expected: float) -> Non
 
 
 def test_upper_quantile_does_not_jump_where_the_method_changes() -> None:
-    assert upper_quantile(-700.0 - 1e-9) == pytest.approx(upper_quantile(-700.0 + 1e-9), rel=1e-11)
+    assert upper_quantile(-700.0 - 1e-9) == pytest.approx(
+        upper_quantile(-700.0 + 1e-9), rel=1e-11
+    )
 
 
 def test_a_quantile_that_underflows_still_has_a_width() -> None:
@@ -165,7 +174,11 @@ def test_a_quantile_that_underflows_still_has_a_width() -> None:
 
 def test_horizon_fixes_beta() -> None:
     fixed = ResettingGPUCB(**SLOPES, horizon=7)
-    assert fixed.width(1, gamma) == fixed.width(3, gamma) == ResettingGPUCB(**SLOPES).width(7, gamma)
+    assert (
+        fixed.width(1, gamma)
+        == fixed.width(3, gamma)
+        == ResettingGPUCB(**SLOPES).width(7, gamma)
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,5 +214,9 @@ def test_bad_parameters_are_named(make: object, word: str) -> None:
 
 
 def test_only_quantiles_are_quantile_schedules() -> None:
-    kinds = {type(schedule) for schedule, _ in WIDTHS if isinstance(schedule, QuantileSchedule)}
+    kinds = {
+        type(schedule)
+        for schedule, _ in WIDTHS
+        if isinstance(schedule, QuantileSchedule)
+    }
     assert kinds == {BayesUCBQuantile, BayesUCBQuantileCompact, SimpleQuantile}

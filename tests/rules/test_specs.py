@@ -49,13 +49,20 @@ RULES: dict[str, dict[str, Any]] = {
     "probability-of-improvement": {"scale": "linear"},
     "greedy": {},
     "random": {},
-    "rectified": {"rule": {"family": "rule", "name": "greedy"}, "reduction": [0.5, -1.0]},
+    "rectified": {
+        "rule": {"family": "rule", "name": "greedy"},
+        "reduction": [0.5, -1.0],
+    },
 }
 
 
 def shipped(family: str) -> list[str]:
     """Not what other tests register."""
-    return [name for name in names(family) if find(family, name).__module__.startswith("superarm.")]
+    return [
+        name
+        for name in names(family)
+        if find(family, name).__module__.startswith("superarm.")
+    ]
 
 
 def test_every_registered_part_is_tried_here() -> None:

@@ -90,7 +90,9 @@ from superarm.rules import UCB, Fixed, Greedy, Rectified, Thompson
 
 HERE = Path(__file__).parent
 SLIGHTLY = 1e-6  # relative change of desirabilities that must not change a choice
-ROUNDING = 1e4 * np.finfo(float).eps  # for each unit of a problem's condition; see ``tolerance_of``
+ROUNDING = (
+    1e4 * np.finfo(float).eps
+)  # for each unit of a problem's condition; see ``tolerance_of``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +175,9 @@ def _streets() -> TurnGraph:
 
 STREETS = _streets()
 N = len(STREETS)
-ENERGIES = (0.1 * STREETS.length * np.random.default_rng(4).uniform(0.8, 1.3, N)).round(3)
+ENERGIES = (0.1 * STREETS.length * np.random.default_rng(4).uniform(0.8, 1.3, N)).round(
+    3
+)
 RISE = np.random.default_rng(5).normal(0.0, 1.0, N).round(2)
 NUMBERS = np.arange(N, dtype=float)[:, None]
 
@@ -190,7 +194,12 @@ def road(step: int) -> Offer:
 def _vehicle_rows(step: int) -> Any:
     """What ``RoadGP`` reads: road, expected Wh, four terms of it, mass, stops, vehicle."""
     vehicle, mass = step % 3, (1.0, 1.2, 0.9)[step % 3]
-    terms = [0.5 * mass * ENERGIES, 0.02 * STREETS.length / 8.0, 0.3 * ENERGIES, 0.1 * mass * RISE]
+    terms = [
+        0.5 * mass * ENERGIES,
+        0.02 * STREETS.length / 8.0,
+        0.3 * ENERGIES,
+        0.1 * mass * RISE,
+    ]
     expected = mass * ENERGIES
     ones = np.ones(N)
     rows = [NUMBERS[:, 0], expected, *terms, mass * ones, 0.05 * ones, vehicle * ones]
@@ -205,7 +214,9 @@ def fleet(step: int) -> Offer:
 SE = SquaredExponential(lengthscale=0.4)
 BOUNDS: dict[str, Any] = {"norm_bound": 1.5, "noise_bound": 0.3, "horizon": 50}
 GAIN = {"name": "squared-exponential", "dimension": 2}
-CHANGING = Model(kernel=SE, noise_variance=0.05, oracle=TopK(k=2), most_arms=8, gain=GAIN, **BOUNDS)
+CHANGING = Model(
+    kernel=SE, noise_variance=0.05, oracle=TopK(k=2), most_arms=8, gain=GAIN, **BOUNDS
+)
 METRIC = PointMetric(points=POINTS)
 APART = np.abs(POINTS[:, None, :] - POINTS).sum(axis=2)  # (6, 6)
 FIXED = Model(
@@ -245,21 +256,29 @@ FLEET = FleetModel(
     scales=RoadScales(noise=0.5),
     refit=8,
     costs={"length": STREETS.length},
-    turn_costs={"energy": np.full(len(STREETS.turns), 0.25), "length": np.zeros(len(STREETS.turns))},
+    turn_costs={
+        "energy": np.full(len(STREETS.turns), 0.25),
+        "length": np.zeros(len(STREETS.turns)),
+    },
 )
 
 
 # --- policies --------------------------------------------------------------------------------
 
 
-def published(name: str, model: Model, offer: Callable[[int], Offer], **options: Any) -> PolicyCase:
+def published(
+    name: str, model: Model, offer: Callable[[int], Offer], **options: Any
+) -> PolicyCase:
     spec = {"name": name, **options}
     return PolicyCase(make=lambda: build("policy", spec, model=model), offer=offer)
 
 
 def composed(offer: Callable[[int], Offer] = changing, **parts: Any) -> PolicyCase:
     """A policy from parts; makers of parts are called, so that each policy has its own."""
-    defaults: dict[str, Any] = {"rule": UCB(schedule=Fixed(value=2.0)), "oracle": TopK(k=2)}
+    defaults: dict[str, Any] = {
+        "rule": UCB(schedule=Fixed(value=2.0)),
+        "oracle": TopK(k=2),
+    }
 
     def make() -> IndexPolicy:
         posterior = parts["posterior"]()
@@ -280,7 +299,9 @@ def drifting(**options: Any) -> Callable[[], DriftingGP]:
     return lambda: DriftingGP(SE, POINTS, 0.05, **options)
 
 
-def with_schedule(name: str, gain: dict[str, Any] | None = None, **options: Any) -> PolicyCase:
+def with_schedule(
+    name: str, gain: dict[str, Any] | None = None, **options: Any
+) -> PolicyCase:
     schedule = build("schedule", {"name": name, **options})
     rule = UCB(schedule=schedule, gamma=None if gain is None else build("gain", gain))
     return composed(posterior=streaming(), rule=rule)
@@ -305,16 +326,34 @@ def late(case: PolicyCase) -> PolicyCase:
     return replace(case, late=True)
 
 
-TIMED = SquaredExponential(lengthscale=0.4, columns=(0, 1)) * Temporal(epsilon=0.5, column=2)
-SIDES = Pairs(left=np.array([0, 0, 1, 1, 2, 2, 3]), right=np.array([0, 1, 1, 2, 0, 3, 4]))
+TIMED = SquaredExponential(lengthscale=0.4, columns=(0, 1)) * Temporal(
+    epsilon=0.5, column=2
+)
+SIDES = Pairs(
+    left=np.array([0, 0, 1, 1, 2, 2, 3]), right=np.array([0, 1, 1, 2, 0, 3, 4])
+)
 BIPARTITE = with_structure(SIDES, 7)
-GROUPED = with_structure(Groups(of_arm=np.array([0, 0, 0, 1, 1, 2]), limits=np.array([1, 2, 1])), 6)
+GROUPED = with_structure(
+    Groups(of_arm=np.array([0, 0, 0, 1, 1, 2]), limits=np.array([1, 2, 1])), 6
+)
 WEIGHED = with_structure(Weights(of_arm=np.array([3, 1, 4, 1, 5, 2]), budget=6), 6)
-MOVING: dict[str, Any] = {"name": "movement-field", "side": 3, "contexts": 3, "episode": 4}
-DRIFTS: dict[str, Any] = {"name": "drifting-function", "side": 3, "epsilon": 0.1, "k": 1}
+MOVING: dict[str, Any] = {
+    "name": "movement-field",
+    "side": 3,
+    "contexts": 3,
+    "episode": 4,
+}
+DRIFTS: dict[str, Any] = {
+    "name": "drifting-function",
+    "side": 3,
+    "epsilon": 0.1,
+    "k": 1,
+}
 FLEET_POSTERIOR: dict[str, Any] = {"scales": RoadScales(noise=0.5), "refit": 8}
 ROAD_VEHICLE = Vehicle(mass=1500.0)
-BY_SPEED = RoadEnergy(vehicle=ROAD_VEHICLE, length=STREETS.length, speed=np.full(N, 8.0), rise=RISE)
+BY_SPEED = RoadEnergy(
+    vehicle=ROAD_VEHICLE, length=STREETS.length, speed=np.full(N, 8.0), rise=RISE
+)
 
 
 def _road_rows(step: int) -> Offer:
@@ -332,7 +371,15 @@ POLICIES: dict[str, PolicyCase] = {
     # Under their published names.
     **{
         name: published(name, FIXED, fixed)
-        for name in ("igp-ucb", "gp-ucb", "gp-ucb-bayesian", "gp-bucb", "gp-ts", "kernel-ucb", "random")
+        for name in (
+            "igp-ucb",
+            "gp-ucb",
+            "gp-ucb-bayesian",
+            "gp-bucb",
+            "gp-ts",
+            "kernel-ucb",
+            "random",
+        )
     },
     "gp-ts-discretised": published("gp-ts", FIXED, fixed, decision_set="discretised"),
     "igp-ucb-greedy-gain": published("igp-ucb", FIXED, fixed, gain="greedy"),
@@ -356,13 +403,24 @@ POLICIES: dict[str, PolicyCase] = {
     "r-gp-ucb": published("r-gp-ucb", FIXED, fixed, block=5, in_block=True),
     "rexp3": published("rexp3", FIXED, fixed, block=6),
     "composed": published(
-        "composed", CHANGING, changing, rule={"name": "greedy"}, stepwise=True, most_pending=4
+        "composed",
+        CHANGING,
+        changing,
+        rule={"name": "greedy"},
+        stepwise=True,
+        most_pending=4,
     ),
     "composed-switching": published(
-        "composed", FIXED, fixed, rule={"name": "greedy"}, switching={"name": "distance", "scale": 0.3}
+        "composed",
+        FIXED,
+        fixed,
+        rule={"name": "greedy"},
+        switching={"name": "distance", "scale": 0.3},
     ),
     "gp-md": published("gp-md", COSTS, episodes),
-    "gp-md-step": published("gp-md", COSTS, episodes, update="step", clip=True, trees=2, kappa=2.0),
+    "gp-md-step": published(
+        "gp-md", COSTS, episodes, update="step", clip=True, trees=2, kappa=2.0
+    ),
     "gp-md-lemma-1": published("gp-md", COSTS, episodes, width="lemma-1"),
     "cgp-lcb": published("cgp-lcb", COSTS, episodes),
     "stationary": published("stationary", COSTS, episodes),
@@ -371,27 +429,44 @@ POLICIES: dict[str, PolicyCase] = {
         name: published(name, ROADS, road)
         for name in ("route-ucb", "route-bucb", "route-ts", "route-greedy", "prior")
     },
-    "route-ucb-potential": published("route-ucb", ROADS, road, routing="potential", penalty=0.5),
+    "route-ucb-potential": published(
+        "route-ucb", ROADS, road, routing="potential", penalty=0.5
+    ),
     "route-ts-joint": published("route-ts", ROADS, road, mode="joint"),
-    "route-ucb-independent": published("route-ucb", ROADS, road, posterior="independent"),
-    "route-greedy-variational": published("route-greedy", ROADS, road, posterior="variational"),
-    "route-rule": published("route-rule", ROADS, road, rule={"name": "greedy"}, spread="posterior"),
+    "route-ucb-independent": published(
+        "route-ucb", ROADS, road, posterior="independent"
+    ),
+    "route-greedy-variational": published(
+        "route-greedy", ROADS, road, posterior="variational"
+    ),
+    "route-rule": published(
+        "route-rule", ROADS, road, rule={"name": "greedy"}, spread="posterior"
+    ),
     "known-cost": published("known-cost", ROADS, road, cost="length"),
     "road-energy": composed(
         _road_rows,
-        posterior=lambda: StreamingGP(Matern(lengthscale=9.0), 1.0, BY_SPEED, form="cholesky"),
+        posterior=lambda: StreamingGP(
+            Matern(lengthscale=9.0), 1.0, BY_SPEED, form="cholesky"
+        ),
         rule=Rectified(rule=Greedy()),
         oracle=ShortestPath(successors=STREETS.successors),
         direction="minimize",
     ),
     # Fleets.
-    **{f"fleet-{name}": published(name, FLEET, fleet) for name in ("route-greedy", "route-cautious")},
+    **{
+        f"fleet-{name}": published(name, FLEET, fleet)
+        for name in ("route-greedy", "route-cautious")
+    },
     "fleet-informed": published("informed", FLEET, fleet),
-    "fleet-route-ts-joint": published("route-ts", FLEET, fleet, mode="joint", spread="none"),
+    "fleet-route-ts-joint": published(
+        "route-ts", FLEET, fleet, mode="joint", spread="none"
+    ),
     "fleet-known-cost": published("known-cost", FLEET, fleet, cost="length"),
     "fleet-separate": composed(
         fleet,
-        posterior=lambda: Separate(RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR), column=8),
+        posterior=lambda: Separate(
+            RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR), column=8
+        ),
         rule=Rectified(rule=Greedy(), spread="none"),
         oracle=FLEET.oracle,
         direction="minimize",
@@ -403,7 +478,9 @@ POLICIES: dict[str, PolicyCase] = {
     "md-known": knowing("md-known", MOVING),
     "offline": knowing("offline", MOVING),
     "tree-score": PolicyCase(
-        make=lambda: TreeScorePolicy(score=Stay(), metric=MatrixMetric(distances=APART)),
+        make=lambda: TreeScorePolicy(
+            score=Stay(), metric=MatrixMetric(distances=APART)
+        ),
         offer=episodes,
     ),
     # Posteriors that wrap others.
@@ -426,7 +503,9 @@ POLICIES: dict[str, PolicyCase] = {
     "late-exp3": late(published("rexp3", FIXED, fixed, block=30)),
     "repeats": composed(posterior=streaming(), repeats=True, direction="minimize"),
     # Rules and schedules.
-    "independent-thompson": composed(posterior=streaming(), rule=Thompson(mode="independent")),
+    "independent-thompson": composed(
+        posterior=streaming(), rule=Thompson(mode="independent")
+    ),
     "random-rule": composed(posterior=streaming(), rule=build("rule", "random")),
     "bayes-ucb-compact": composed(
         posterior=streaming(),
@@ -440,9 +519,13 @@ POLICIES: dict[str, PolicyCase] = {
     ),
     "simple-quantile": composed(
         posterior=streaming(),
-        rule=build("rule", {"name": "bayes-ucb", "schedule": {"name": "simple-quantile"}}),
+        rule=build(
+            "rule", {"name": "bayes-ucb", "schedule": {"name": "simple-quantile"}}
+        ),
     ),
-    "gp-ucb-bayesian-compact": with_schedule("gp-ucb-bayesian-compact", dimension=2, tau=2.0),
+    "gp-ucb-bayesian-compact": with_schedule(
+        "gp-ucb-bayesian-compact", dimension=2, tau=2.0
+    ),
     "gp-ucb-finite": with_schedule("gp-ucb-finite", arms=8),
     "schedule-r-gp-ucb": with_schedule("r-gp-ucb", dimension=2),
     "schedule-tv-gp-ucb": with_schedule("tv-gp-ucb", dimension=2),
@@ -466,12 +549,17 @@ POLICIES: dict[str, PolicyCase] = {
     "columns": with_kernel(Columns(kernel=SE, columns=(1,)) * Matern(nu=2.5)),
     "empirical": composed(
         lambda step: Offer(step=step, arms=Arms.numbered(np.arange(6.0)[:, None])),
-        posterior=lambda: StreamingGP(Empirical(covariance=_covariance()), 0.05, form="cholesky"),
+        posterior=lambda: StreamingGP(
+            Empirical(covariance=_covariance()), 0.05, form="cholesky"
+        ),
     ),
     "graph-by-matrix": composed(
         lambda step: Offer(step=step, arms=Arms.numbered(NUMBERS)),
         posterior=lambda: FiniteGP(
-            GraphMatern(SparseGraph.of(STREETS.laplacian()), nu=1.5), NUMBERS, 0.05, form="visited"
+            GraphMatern(SparseGraph.of(STREETS.laplacian()), nu=1.5),
+            NUMBERS,
+            0.05,
+            form="visited",
         ),
     ),
 }
@@ -543,17 +631,23 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "streaming-finite-rank": row_case(
         streaming(SquaredExponential(lengthscale=4.0), form="finite-rank")
     ),
-    "streaming-inducing": row_case(streaming(Matern(nu=0.5), most_exact=10, inducing=4)),
+    "streaming-inducing": row_case(
+        streaming(Matern(nu=0.5), most_exact=10, inducing=4)
+    ),
     "streaming-forgetting": row_case(
         streaming(SHORT_MEMORY, timed=True, forget=0.1),
         data=timed_rows,
         asked=np.column_stack([ROWS, np.full(5, 13.0)]),
     ),
     "finite-root": PosteriorCase(make=finite(), data=of_numbers, asked=np.arange(6)),
-    "finite-visited": PosteriorCase(make=finite(form="visited"), data=of_numbers, asked=np.arange(6)),
+    "finite-visited": PosteriorCase(
+        make=finite(form="visited"), data=of_numbers, asked=np.arange(6)
+    ),
     "drifting-kalman": drift_case(drifting(form="kalman")),
     "drifting-visited": drift_case(drifting(form="visited")),
-    "drifting-folded": drift_case(drifting(form="folded", drift=Matern(nu=1.5, lengthscale=8.0))),
+    "drifting-folded": drift_case(
+        drifting(form="folded", drift=Matern(nu=1.5, lengthscale=8.0))
+    ),
     "drifting-periodic": drift_case(
         drifting(drift=Periodic(lengthscale=1.0, period=7.0), time_tolerance=1e-4)
     ),
@@ -563,7 +657,9 @@ POSTERIORS: dict[str, PosteriorCase] = {
         asked=np.vstack([at_time(152.0), at_time(153.5)]),
     ),
     "independent": PosteriorCase(
-        make=lambda: IndependentGaussian(np.linspace(0.5, 2.0, 6), 0.05, 0.3, arms=POINTS),
+        make=lambda: IndependentGaussian(
+            np.linspace(0.5, 2.0, 6), 0.05, 0.3, arms=POINTS
+        ),
         data=of_numbers,
         asked=np.arange(6),
     ),
@@ -588,7 +684,9 @@ POSTERIORS: dict[str, PosteriorCase] = {
     ),
     "refitting": row_case(lambda: Refitting(streaming()(), every=20, most=30)),
     "refitting-drift": drift_case(
-        lambda: Refitting(drifting(drift=Temporal(epsilon=0.1))(), every=20, fit_noise=False)
+        lambda: Refitting(
+            drifting(drift=Temporal(epsilon=0.1))(), every=20, fit_noise=False
+        )
     ),
 }
 
@@ -609,9 +707,13 @@ def _torch_posterior() -> Any:
             self.covar_module.lengthscale = 0.4
 
         def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
 
-    Exact.__module__ = "saved_states"  # a state names it, and this file has several names
+    Exact.__module__ = (
+        "saved_states"  # a state names it, and this file has several names
+    )
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     likelihood.noise = torch.tensor(0.05)
     return TorchPosterior(Exact(likelihood).double())
@@ -657,7 +759,9 @@ def taught(case: PolicyCase) -> tuple[Policy, Decision | None, list[Late]]:
         policy.commit(decision)
         feedback = feedback_of(offer, decision)
         if case.late and step > case.before - 3:
-            now, later = _halves(feedback) if step == case.before - 1 else (None, feedback)
+            now, later = (
+                _halves(feedback) if step == case.before - 1 else (None, feedback)
+            )
             if later is not None:
                 waiting.append(Late(offer, decision, later))
         else:
@@ -679,7 +783,9 @@ def _halves(feedback: Feedback) -> tuple[Feedback, Feedback | None]:
 def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
     policy, decision, waiting = taught(case)
     save_state(policy.state(), path)  # type: ignore[attr-defined]
-    late = [{**to_json(each._asdict()), "seed": [each.offer.step, 11]} for each in waiting]
+    late = [
+        {**to_json(each._asdict()), "seed": [each.offer.step, 11]} for each in waiting
+    ]
     for each in waiting:
         policy.learn(*each, seeded(each.offer.step))
     rounds: list[dict[str, Any]] = []
@@ -699,18 +805,28 @@ def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
         )
         policy.commit(decision)
         policy.learn(offer, decision, feedback, seeded(step))
-    record = {"is": "policy", "load": case.load, "tolerance": tolerance_of(policy), "rounds": rounds}
+    record = {
+        "is": "policy",
+        "load": case.load,
+        "tolerance": tolerance_of(policy),
+        "rounds": rounds,
+    }
     return {**record, "late": late} if late else record
 
 
 def answer_of(decision: Decision) -> dict[str, Any]:
     """What must be alike; the rest of a decision follows from it."""
-    numbers = {name: getattr(decision, name) for name in ("mean", "std", "desirability")}
+    numbers = {
+        name: getattr(decision, name) for name in ("mean", "std", "desirability")
+    }
     return {
         "action": to_json(decision.action),
         "positions": decision.positions.tolist(),
         "propensity": decision.propensity,
-        **{name: None if each is None else each.tolist() for name, each in numbers.items()},
+        **{
+            name: None if each is None else each.tolist()
+            for name, each in numbers.items()
+        },
     }
 
 
@@ -720,11 +836,15 @@ def unmoved_by_rounding(policy: Policy) -> Iterator[None]:
     oracle = type(getattr(policy, "oracle", TopK(k=1)))
     select = oracle.select
 
-    def checked(self: Any, desirability: Any, structure: Any, rng: Any, rescore: Any = None) -> Any:
+    def checked(
+        self: Any, desirability: Any, structure: Any, rng: Any, rescore: Any = None
+    ) -> Any:
         plain = select(self, desirability, structure, deepcopy(rng), None)
         _, same = np.unique(desirability, return_inverse=True)  # exact ties stay ties
         for number in range(5):
-            factors = 1.0 + SLIGHTLY * np.random.default_rng(number).uniform(-1.0, 1.0, len(same))
+            factors = 1.0 + SLIGHTLY * np.random.default_rng(number).uniform(
+                -1.0, 1.0, len(same)
+            )
             off = factors[same]
             with np.errstate(invalid="ignore"):
                 moved = select(self, desirability * off, structure, deepcopy(rng), None)
@@ -748,7 +868,9 @@ def tolerance_of(part: Any) -> float:
     """
     posterior = getattr(part, "posterior", part)
     count = getattr(posterior, "count", 0)
-    largest = 20.0 if isinstance(posterior, RoadGP | Separate) else 4.0  # of all prior variances here
+    largest = (
+        20.0 if isinstance(posterior, RoadGP | Separate) else 4.0
+    )  # of all prior variances here
     noise = getattr(posterior, "noise_variance", 1.0)
     return float(ROUNDING * (1.0 + count * largest / noise))
 
@@ -764,7 +886,9 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
     learned = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         keys, rewards = case.data(step)
-        learned.append({"keys": to_json(keys), "rewards": to_json(rewards), "seed": [step, 11]})
+        learned.append(
+            {"keys": to_json(keys), "rewards": to_json(rewards), "seed": [step, 11]}
+        )
         posterior.observe(keys, rewards, rng=seeded(step))
         answers.append(predicted(posterior, asked))
     return {
@@ -784,7 +908,10 @@ def predicted(posterior: Any, keys: Any) -> dict[str, Any]:
     drawn = posterior.sample(keys, seeded(0), 1)[0]
     named = {"mean": mean, "std": std, "cov": cov, "draw": drawn}
     gain = posterior.information_gain
-    return {**{name: each.tolist() for name, each in named.items()}, "information_gain": gain}
+    return {
+        **{name: each.tolist() for name, each in named.items()},
+        "information_gain": gain,
+    }
 
 
 def cases() -> Mapping[str, PolicyCase | PosteriorCase]:
@@ -817,7 +944,9 @@ def write(folder: Path) -> list[str]:
 
 if __name__ == "__main__":
     warnings.simplefilter("error")
-    warnings.simplefilter("ignore", PrecisionWarning)  # one posterior is asked to be approximate
+    warnings.simplefilter(
+        "ignore", PrecisionWarning
+    )  # one posterior is asked to be approximate
     folder = HERE / superarm.__version__
     for name in write(folder):
         print(f"added {name}")

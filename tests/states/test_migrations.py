@@ -78,11 +78,15 @@ def test_a_state_of_an_older_schema_goes_through_every_step() -> None:
     for read in (streaming().restored, StreamingGP.from_state):
         again = read(old)
         assert called == [0, 1]
-        np.testing.assert_allclose(again.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10)
+        np.testing.assert_allclose(
+            again.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10
+        )
         called.clear()
     # Inside a policy, from its bytes alone.
     state = policy.state()
-    whole = replace(state, parts={**state.parts, "posterior": older(state.part("posterior"))})
+    whole = replace(
+        state, parts={**state.parts, "posterior": older(state.part("posterior"))}
+    )
     again = loaded(state_from_bytes(state_to_bytes(whole)))
     assert called == [0, 1]
     assert state_to_bytes(again.state()) == state_to_bytes(state)
@@ -109,10 +113,13 @@ def test_newer_schemas_and_those_without_a_step_are_refused() -> None:
     gp = streaming()
     state = gp.state()
     with pytest.raises(
-        StateError, match=r"of schema 9; StreamingGP reads .* of schema 2: a newer.*upgrade"
+        StateError,
+        match=r"of schema 9; StreamingGP reads .* of schema 2: a newer.*upgrade",
     ):
         gp.restored(replace(state, schema=9))
-    with pytest.raises(StateError, match=r"schema 1; .* of schema 2, and no migration leads there"):
+    with pytest.raises(
+        StateError, match=r"schema 1; .* of schema 2, and no migration leads there"
+    ):
         gp.restored(replace(state, schema=1))
     policy = taught(gp)
     with pytest.raises(
@@ -124,16 +131,23 @@ def test_newer_schemas_and_those_without_a_step_are_refused() -> None:
 def test_a_step_leads_to_the_next_schema() -> None:
     migration("streaming-gp", 0)(lambda state: replace(state, schema=2))
     with pytest.raises(
-        StateError, match="from schema 0 must return schema 1, got 'streaming-gp' of schema 2"
+        StateError,
+        match="from schema 0 must return schema 1, got 'streaming-gp' of schema 2",
     ):
         streaming().restored(replace(streaming().state(), schema=0))
-    with pytest.raises(InputError, match="already a migration of 'streaming-gp' from schema 0"):
+    with pytest.raises(
+        InputError, match="already a migration of 'streaming-gp' from schema 0"
+    ):
         migration("streaming-gp", 0)(lambda state: state)
 
 
 def test_a_step_keeps_the_kind() -> None:
-    migration("streaming-gp", 0)(lambda state: replace(state, kind="finite-gp", schema=1))
-    with pytest.raises(StateError, match="must return schema 1, got 'finite-gp' of schema 1"):
+    migration("streaming-gp", 0)(
+        lambda state: replace(state, kind="finite-gp", schema=1)
+    )
+    with pytest.raises(
+        StateError, match="must return schema 1, got 'finite-gp' of schema 1"
+    ):
         migrated(replace(streaming().state(), schema=0))
 
 
@@ -172,6 +186,13 @@ def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
 
 @pytest.mark.parametrize("state", [None, "state.npz", {}, 3])
 def test_what_is_no_state_is_refused(state: Any) -> None:
-    for read in (streaming().restored, StreamingGP.from_state, taught(streaming()).restored, loaded):
-        with pytest.raises(InputError, match=r"state is .*load_state reads one from a file"):
+    for read in (
+        streaming().restored,
+        StreamingGP.from_state,
+        taught(streaming()).restored,
+        loaded,
+    ):
+        with pytest.raises(
+            InputError, match=r"state is .*load_state reads one from a file"
+        ):
             read(state)

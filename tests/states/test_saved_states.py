@@ -61,7 +61,10 @@ def record_of(path: Path) -> dict[str, Any]:
 
 def restored(path: Path, record: dict[str, Any], makers: Mapping[str, Any]) -> Any:
     if not record["load"]:
-        if path.stem == "posterior-torch" and importlib.util.find_spec("gpytorch") is None:
+        if (
+            path.stem == "posterior-torch"
+            and importlib.util.find_spec("gpytorch") is None
+        ):
             pytest.skip("gpytorch is not installed")
         return makers[path.stem].make().restored(load_state(path))
     if record["is"] == "policy":
@@ -78,10 +81,14 @@ def assert_close(found: Any, expected: Any, tolerance: float, name: str) -> None
         return
     wanted = np.asarray(expected, dtype=np.float64)
     scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
-    np.testing.assert_allclose(found, wanted, rtol=0.0, atol=tolerance * scale, err_msg=name)
+    np.testing.assert_allclose(
+        found, wanted, rtol=0.0, atol=tolerance * scale, err_msg=name
+    )
 
 
-def assert_decided(decision: Decision, expected: dict[str, Any], tolerance: float) -> None:
+def assert_decided(
+    decision: Decision, expected: dict[str, Any], tolerance: float
+) -> None:
     assert decision.positions.tolist() == expected["positions"]
     action = from_json(expected["action"])
     np.testing.assert_array_equal(decision.action, action)
@@ -114,7 +121,9 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
         # A variance of rounding alone has a root that is far larger.
         std = posterior.predict(keys).std
         assert_close(std**2, np.square(expected["std"]), tolerance, "variance")
-        assert_close(posterior.information_gain, expected["information_gain"], tolerance, "gain")
+        assert_close(
+            posterior.information_gain, expected["information_gain"], tolerance, "gain"
+        )
         drawn = posterior.sample(keys, np.random.default_rng([0, 11]), 1)[0]
         assert_close(drawn, expected["draw"], np.sqrt(tolerance), "draw")
 
@@ -174,7 +183,9 @@ def test_every_part_is_in_a_saved_state() -> None:
     for path in newest().glob("*.npz"):
         found |= parts_of(path)
     # Factories leave no trace in a state: they are cases by their name.
-    cases = {path.stem.removeprefix("policy-") for path in newest().glob("policy-*.npz")}
+    cases = {
+        path.stem.removeprefix("policy-") for path in newest().glob("policy-*.npz")
+    }
     found |= {("policy", name.removeprefix("fleet-")) for name in cases}
     for family in sorted(set(registry.families()) - NOT_IN_STATES):
         missing = [
@@ -189,7 +200,9 @@ def test_every_part_is_in_a_saved_state() -> None:
 
 # --- a parameter is added --------------------------------------------------------------------
 
-STATES_OF_EACH = 3  # that are loaded with a parameter more: every state holds an "index" or a "ucb"
+STATES_OF_EACH = (
+    3  # that are loaded with a parameter more: every state holds an "index" or a "ucb"
+)
 
 
 def add_parameter(
@@ -210,7 +223,7 @@ def add_parameter(
     )
     patch.setattr(part, "__init__", init)
     patch.setitem(_CHECKS, name, lambda value, _: value)
-    if issubclass(part, registry.Described):
+    if issubclass(part, registry.HasParameters):
         own = part.parameters
 
         def parameters(self: Any) -> Mapping[str, Any]:
@@ -222,7 +235,9 @@ def add_parameter(
         field = dataclasses.field(default=default, kw_only=True)
         field.name, field.type = name, Any
         field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
-        patch.setattr(part, "__dataclass_fields__", {**part.__dataclass_fields__, name: field})
+        patch.setattr(
+            part, "__dataclass_fields__", {**part.__dataclass_fields__, name: field}
+        )
 
 
 @functools.cache
@@ -236,7 +251,11 @@ def states_with() -> dict[tuple[str, str], list[Path]]:
 
 
 def classes() -> list[tuple[str, str]]:
-    pairs = [(family, name) for family in registry.families() for name in registry.names(family)]
+    pairs = [
+        (family, name)
+        for family in registry.families()
+        for name in registry.names(family)
+    ]
     families = set(registry.families()) - NOT_IN_STATES
     return [
         (family, name)
@@ -259,7 +278,9 @@ def test_states_load_after_a_parameter_was_added(
             assert_decides_alike(again, record)
         else:
             assert_predicts_alike(again, record)
-        assert "'warm': 3" in str(registry.describe(again)), "the parameter was not added"
+        assert "'warm': 3" in str(registry.describe(again)), (
+            "the parameter was not added"
+        )
 
 
 def test_a_parameter_that_was_added_may_not_differ_from_its_default(
@@ -285,12 +306,19 @@ def test_a_default_that_a_constructor_replaces_is_filled_in_as_replaced(
     state = load_state(path)
     again = restored(path, record_of(path), {})
     assert again.season == Temporal(epsilon=0.5)
-    like = {**registry.built_parameters({**state.spec}), "season": Temporal(epsilon=0.4)}  # type: ignore[dict-item]
-    with pytest.raises(StateError, match=r"season.epsilon is 0.4 here and 0.5 in the state"):
+    like = {
+        **registry.built_parameters({**state.spec}),
+        "season": Temporal(epsilon=0.4),
+    }  # type: ignore[dict-item]
+    with pytest.raises(
+        StateError, match=r"season.epsilon is 0.4 here and 0.5 in the state"
+    ):
         DriftingGP(**like).restored(state)
 
 
-def test_a_parameter_without_a_default_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parameter_without_a_default_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     state = load_state(newest() / "posterior-streaming-cholesky.npz")
     like = registry.built_parameters({**state.spec})  # type: ignore[dict-item]
     add_parameter(monkeypatch, StreamingGP, "needed", inspect.Parameter.empty)
@@ -298,8 +326,12 @@ def test_a_parameter_without_a_default_is_missing(monkeypatch: pytest.MonkeyPatc
         StreamingGP(**like, needed=1).restored(state)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("place", [(), ("posterior",), ("posterior", "kernel"), ("rule", "schedule")])
-def test_a_parameter_of_a_newer_version_is_refused_with_advice(place: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "place", [(), ("posterior",), ("posterior", "kernel"), ("rule", "schedule")]
+)
+def test_a_parameter_of_a_newer_version_is_refused_with_advice(
+    place: tuple[str, ...],
+) -> None:
     state = load_state(newest() / "policy-gp-bucb.npz")
     policy = loaded(state)
 

@@ -26,5 +26,7 @@ def main() -> None:
     from .common import say
 
     # Warnings are for the user of the command, who has no use for a file and a line of code.
-    warnings.showwarning = lambda message, *_, **__: say(f"superarm: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: say(
+        f"superarm: {message}", err=True
+    )
     sys.exit(superarm(prog_name="superarm"))

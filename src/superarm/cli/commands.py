@@ -10,7 +10,15 @@ import click
 
 from superarm import __version__
 
-from .common import Command, Commands, common_options, importing, print_json, say, seeded
+from .common import (
+    Command,
+    Commands,
+    common_options,
+    importing,
+    print_json,
+    say,
+    seeded,
+)
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -20,11 +28,17 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run (RUN/states/CELL.npz) or a fleet has learned; default: the energy model."
-_BEGIN = "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
+_BEGIN = (
+    "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
+)
 _SETTING = "A parameter of the vehicle (mass, …), the roads (uturns) or a city (edges, city_seed)."
 _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
-_VEHICLE = "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
-_CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
+_VEHICLE = (
+    "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
+)
+_CLASS = (
+    "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
+)
 _CLOSED = "A closed edge or street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
 _LEARNED = "The state file to write; if it exists, learning resumes from it."
@@ -32,14 +46,18 @@ _ENERGY = (
     "Whether energies of edges include kinetic energy: raw ones, the battery's own readings, do; net "
     "ones do not. Detected for each vehicle by default."
 )
-_OUTLIERS = "How to treat energies far from their forecast; default: the state's own, or weigh."
+_OUTLIERS = (
+    "How to treat energies far from their forecast; default: the state's own, or weigh."
+)
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
 
 def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]:
     """An option with a few values, the first by default."""
-    return click.option(name, type=click.Choice(choices), default=choices[0], **_SHOWN, help=told)
+    return click.option(
+        name, type=click.Choice(choices), default=choices[0], **_SHOWN, help=told
+    )
 
 
 _band = click.option(
@@ -49,19 +67,39 @@ _band = click.option(
 )
 
 
-_flat = click.option("--flat", is_flag=True, default=None, help="Treat all roads as level.")
+_flat = click.option(
+    "--flat", is_flag=True, default=None, help="Treat all roads as level."
+)
 
 
 def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
-        click.option("--jobs", type=_COUNT, help="Number of processes; default: one per core."),
+        click.option(
+            "--jobs", type=_COUNT, help="Number of processes; default: one per core."
+        ),
         click.option("--resume", is_flag=True, help=_RESUME),
-        click.option("--out", type=_PATH, help="Where results go; default: runs/NAME-001, -002, …"),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET),
-        click.option("--policies", help="Comma-separated; default: the experiment's own."),
-        click.option("--rounds", type=_COUNT, help="Number of rounds; default: the experiment's own."),
-        click.option("--seeds", type=_COUNT, help="Number of seeds; default: the experiment's own."),
+        click.option(
+            "--out",
+            type=_PATH,
+            help="Where results go; default: runs/NAME-001, -002, …",
+        ),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET
+        ),
+        click.option(
+            "--policies", help="Comma-separated; default: the experiment's own."
+        ),
+        click.option(
+            "--rounds",
+            type=_COUNT,
+            help="Number of rounds; default: the experiment's own.",
+        ),
+        click.option(
+            "--seeds",
+            type=_COUNT,
+            help="Number of seeds; default: the experiment's own.",
+        ),
     ):
         command = option(command)
     return command
@@ -80,7 +118,9 @@ def superarm() -> None:
 @click.argument("experiment")
 @_sizes
 @click.option("--net", help=f"{_NET} For problems on roads.")
-@click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
+@click.option(
+    "--from", "start", help="Edge where trips begin; default: chosen for you."
+)
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
@@ -136,7 +176,9 @@ def report(directory: Path, as_json: bool, **asked: Any) -> None:
 
     page, figures = running.report(directory, **asked)
     if as_json:
-        print_json({"report": str(page.path), "figures": [str(path) for path in figures]})
+        print_json(
+            {"report": str(page.path), "figures": [str(path) for path in figures]}
+        )
     else:
         say("\n".join(map(str, (page.path, *figures))))
 
@@ -151,10 +193,18 @@ def report(directory: Path, as_json: bool, **asked: Any) -> None:
 @click.option("--vehicle", metavar="FILE[#NAME]", help=_VEHICLE)
 @click.option("--class", "vehicle_class", default="passenger", **_SHOWN, help=_CLASS)
 @click.option("--close", multiple=True, metavar="EDGE", help=_CLOSED)
-@click.option("--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas.")
-@click.option("--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time.")
-@click.option("--charge", metavar="WH|%", help="The battery's charge at the start; default: full.")
-@click.option("--anyway", is_flag=True, help="Print a route on which the battery may run empty.")
+@click.option(
+    "--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas."
+)
+@click.option(
+    "--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time."
+)
+@click.option(
+    "--charge", metavar="WH|%", help="The battery's charge at the start; default: full."
+)
+@click.option(
+    "--anyway", is_flag=True, help="Print a route on which the battery may run empty."
+)
 @_choice(
     "--routing",
     "potential",
@@ -187,12 +237,18 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
 @click.option("--trips", type=_PATH, multiple=True, required=True, help=_TRIPS)
 @click.option("--state", type=_PATH, required=True, help=_LEARNED)
 @click.option(
-    "--vehicles", type=_PATH, help="A TOML file with a table for each vehicle: [van-1], mass = …"
+    "--vehicles",
+    type=_PATH,
+    help="A TOML file with a table for each vehicle: [van-1], mass = …",
 )
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
-@click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
-@click.option("--accept-unlikely", is_flag=True, help="Also learn trips that look wrong.")
+@click.option(
+    "--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS
+)
+@click.option(
+    "--accept-unlikely", is_flag=True, help="Also learn trips that look wrong."
+)
 @_choice("--energy", "auto", "net", "raw", told=_ENERGY)
 @common_options
 def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
@@ -212,8 +268,20 @@ def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
 
 @superarm.command()
 @click.option("--out", type=_PATH, default=Path("demo"), **_SHOWN, help=_DEMO)
-@click.option("--rounds", type=click.IntRange(10, 2000), default=50, **_SHOWN, help="Number of rounds.")
-@click.option("--delay", type=click.FloatRange(0.0), default=0.05, **_SHOWN, help="Seconds per frame.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(10, 2000),
+    default=50,
+    **_SHOWN,
+    help="Number of rounds.",
+)
+@click.option(
+    "--delay",
+    type=click.FloatRange(0.0),
+    default=0.05,
+    **_SHOWN,
+    help="Seconds per frame.",
+)
 @seeded
 @common_options
 def demo(as_json: bool, quiet: bool, **asked: Any) -> None:

@@ -29,13 +29,24 @@ class Commands(click.Group):
         except click.ClickException as error:
             message = " ".join(error.format_message().split())
             context = getattr(error, "ctx", None)
-            advice = f" (see `{context.command_path} --help`)" if context is not None else ""
+            advice = (
+                f" (see `{context.command_path} --help`)" if context is not None else ""
+            )
             say(f"superarm: {message}{advice}", err=True)
             code = error.exit_code
         except (SuperarmError, OSError) as error:
             notes = "; ".join(getattr(error, "__notes__", ()))
-            say(f"superarm: {_message(error)}" + (f" ({notes})" if notes else ""), err=True)
-            code = 3 if isinstance(error, ConflictError) else 2 if isinstance(error, SpecError) else 1
+            say(
+                f"superarm: {_message(error)}" + (f" ({notes})" if notes else ""),
+                err=True,
+            )
+            code = (
+                3
+                if isinstance(error, ConflictError)
+                else 2
+                if isinstance(error, SpecError)
+                else 1
+            )
         except click.Abort:
             say("superarm: interrupted", err=True)
         except MemoryError as error:
@@ -56,19 +67,27 @@ def common_options(command: Command) -> Command:
     """``--json`` and ``-q``, of every command."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
-        click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."
+        ),
     ):
         command = option(command)
     return command
 
 
 seeded = click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The first seed."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="The first seed.",
 )
 """``--seed``, of the commands that draw random numbers."""
 
 
-def _import(context: click.Context, option: click.Parameter, sources: tuple[str, ...]) -> None:
+def _import(
+    context: click.Context, option: click.Parameter, sources: tuple[str, ...]
+) -> None:
     if sources:
         from superarm.core.plugins import import_parts
 
@@ -116,13 +135,21 @@ def print_json(value: object) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress_bar(
+    label: str, quiet: bool
+) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on stderr with the time that is left; nothing when quiet."""
     if quiet:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     told, rounds = TextColumn("{task.description}", markup=False), TextColumn("rounds")
     columns = (told, BarColumn(), MofNCompleteColumn(), rounds, TimeRemainingColumn())
@@ -156,4 +183,7 @@ def shown(text: str) -> str:
     >>> print(shown("a\tb"))
     a\tb
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode()
+        for one in text
+    )

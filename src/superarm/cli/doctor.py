@@ -16,7 +16,12 @@ from superarm.core.errors import SuperarmError, install_line
 from .common import print_json, say
 
 _EXTRAS = {
-    **{"matplotlib": "plot", "numba": "fast", "distributed": "cluster", "torch": "torch"},
+    **{
+        "matplotlib": "plot",
+        "numba": "fast",
+        "distributed": "cluster",
+        "torch": "torch",
+    },
     **{"gpytorch": "torch", "botorch": "torch", "libsumo": "sumo", "pandas": "frame"},
     **{"leuvenmapmatching": "gps"},
 }
@@ -30,7 +35,10 @@ def check_installation(as_json: bool) -> None:
         "superarm": __version__,
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in _CORE},
-        "extras": {name: metadata.version(name) if find_spec(name) else None for name in _EXTRAS},
+        "extras": {
+            name: metadata.version(name) if find_spec(name) else None
+            for name in _EXTRAS
+        },
         "largest_disagreement": worst,
         "sound": worst < 1e-8,
     }
@@ -56,12 +64,18 @@ def _largest_disagreement() -> float:
     arms, rewards, noise = rng.random((60, 2)), rng.standard_normal(200), 0.1
     rows = rng.integers(60, size=200)
     seen = arms[rows]
-    expected = kernel(arms, seen) @ np.linalg.solve(kernel(seen) + noise * np.eye(len(seen)), rewards)
+    expected = kernel(arms, seen) @ np.linalg.solve(
+        kernel(seen) + noise * np.eye(len(seen)), rewards
+    )
     means = []
-    for engine in [StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")]:
+    for engine in [
+        StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")
+    ]:
         engine.observe(seen, rewards)
         means.append(engine.predict(arms).mean)
-    for finite in [FiniteGP(kernel, arms, noise, form=form) for form in ("root", "visited")]:
+    for finite in [
+        FiniteGP(kernel, arms, noise, form=form) for form in ("root", "visited")
+    ]:
         for row, reward in zip(rows, rewards, strict=True):
             finite.observe([row], [reward])
         means.append(finite.predict(np.arange(60)).mean)

@@ -2,62 +2,97 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
-import textwrap
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 from superarm.core.data_files import describe as data_sets
 from superarm.core.data_files import find as find_data
+from superarm.core.docstrings import parameter_descriptions, prose
 from superarm.core.errors import MissingDataError, SpecError
-from superarm.core.registry import families, find, in_words, kinds_of, names, parameters_of, suggestion
+from superarm.core.registry import (
+    families,
+    family_description,
+    find,
+    in_words,
+    kinds_of,
+    names,
+    parameters_of,
+    suggestion,
+)
 from superarm.lab.experiments import experiment_ids, load_experiment
 from superarm.lab.experiments.spec import GIVEN
-from superarm.lab.results.curves import counted
+from superarm.lab.results.curves import count_text
 from superarm.lab.results.papers import spelled_out
 
 from .common import print_json, say
 
 Row = Mapping[str, Any]
+_EXPERIMENTS = "a problem, policies and claims, ready to run"
+_POLICY_ADVICE = (
+    "In an experiment, any policy also takes `told`: a drift, kernel or noise_variance other "
+    "than the problem's. One with a posterior also takes `wrapped`: the posteriors around it."
+)
 _MOST = 8  # parameters of a part that are listed beside its name
 
 
 def list_family(family: str | None, as_json: bool) -> None:
-    plurals = {f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each for each in families()}
-    known = {**plurals, **{each: each for each in families()}, "experiments": "experiments"}
+    plurals = {
+        f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each
+        for each in families()
+    }
+    known = {
+        **plurals,
+        **{each: each for each in families()},
+        "experiments": "experiments",
+    }
     if family is None:
-        members = {each: names(each) for each in families()} | {"experiments": experiment_ids()}
-        words = _words()["families"]
+        members = {each: names(each) for each in families()} | {
+            "experiments": experiment_ids()
+        }
         rows: list[Row] = [
-            {"family": each, "parts": len(found), "meaning": words[each]}
+            {"family": each, "parts": len(found), "meaning": _family_meaning(each)}
             for each, found in members.items()
         ]
-        advice = "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
+        advice = (
+            "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
+        )
         _print("families", rows, as_json, advice=advice)
     elif family not in known:
         told = suggestion(family, known, command="superarm list")
         raise SpecError(f"there is no family {family!r}; {told}")
     elif family == "experiments":
         rows = [
-            {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
+            {
+                "id": own.id,
+                "figure": ", ".join(own.figure),
+                "title": own.title,
+                "paper": own.paper,
+            }
             for own in map(load_experiment, experiment_ids())
         ]
-        rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
+        rows.sort(
+            key=lambda row: (not row["paper"], row["id"])
+        )  # what is beyond the papers comes last
         advice = "`superarm show ID` says more, `superarm run ID` runs one."
         _print("experiments", rows, as_json, by="paper", advice=advice)
     else:
         name = known[family]
         rows = [_part(name, each) for each in names(name)]
         if not as_json:
-            rows = [{**row, "parameters": _signature(row["parameters"])} for row in rows]
-        _print("parts", rows, as_json, by="family", advice=f"`superarm show {name}/NAME` explains one.")
+            rows = [
+                {**row, "parameters": _signature(row["parameters"])} for row in rows
+            ]
+        _print(
+            "parts",
+            rows,
+            as_json,
+            by="family",
+            advice=f"`superarm show {name}/NAME` explains one.",
+        )
 
 
 def show(name: str, as_json: bool) -> None:
@@ -67,7 +102,9 @@ def show(name: str, as_json: bool) -> None:
     everything = [f"{family}/{part}" for family in families() for part in names(family)]
     chosen = [each for each in everything if name in (each, each.partition("/")[2])]
     if not chosen:
-        told = suggestion(name, [*experiment_ids(), *everything], command="superarm list")
+        told = suggestion(
+            name, [*experiment_ids(), *everything], command="superarm list"
+        )
         raise SpecError(f"there is no part or experiment {name!r}; {told}")
     parts = [_part(*each.split("/", 1)) for each in chosen]
     if as_json:
@@ -76,7 +113,7 @@ def show(name: str, as_json: bool) -> None:
     for part in parts:
         told = _prose(find(part["family"], part["name"]))
         say(f"{part['family']} {part['name']}\nin Python: {part['python']}\n\n{told}")
-        advice = _words()["advice"].get(part["family"], "")
+        advice = _POLICY_ADVICE if part["family"] == "policy" else ""
         _print("parameters", part["parameters"], as_json, advice=advice)
 
 
@@ -87,7 +124,12 @@ def list_data(as_json: bool) -> None:
             path: str | None = str(find_data(each.name))
         except MissingDataError:
             path = None
-        row = {"name": each.name, "path": path, "origin": each.origin, "terms": each.terms}
+        row = {
+            "name": each.name,
+            "path": path,
+            "origin": each.origin,
+            "terms": each.terms,
+        }
         rows.append({**row, "size": each.size, "command": each.command})
         if not as_json:
             say(f"{each.name}: {path or 'not found'}")
@@ -106,12 +148,14 @@ def _show_experiment(name: str, as_json: bool) -> None:
     if as_json:
         print_json(plain)
         return
-    figures = f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
+    figures = (
+        f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
+    )
     source = [plain["paper"], figures if experiment.figure else ""]
     lines = [
         ": ".join(filter(None, (experiment.id, experiment.title))),
         ", ".join(filter(None, source)),
-        f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}",
+        f"{count_text(experiment.rounds, 'round')}, {count_text(experiment.seeds, 'seed')}",
         f"problem: {_options(experiment.problem)}",
     ]
     lines += [f"swept: {_options(experiment.sweep)}"] if experiment.sweep else []
@@ -123,7 +167,13 @@ def _show_experiment(name: str, as_json: bool) -> None:
 
 
 def _options(table: Row) -> str:
-    return ", ".join(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items())
+    return ", ".join(
+        f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items()
+    )
+
+
+def _family_meaning(family: str) -> str:
+    return _EXPERIMENTS if family == "experiments" else family_description(family)
 
 
 # --- rows ----------------------------------------------------------------------------------
@@ -132,9 +182,7 @@ def _options(table: Row) -> str:
 def _part(family: str, name: str) -> dict[str, Any]:
     part = find(family, name)
     kinds = kinds_of(part)
-    meanings = _field_docstrings(part)
-    if getattr(part, "__module__", "").startswith("superarm."):  # the words are those of our own parts
-        meanings = {**_words()["parameters"], **_words().get(f"{family}/{name}", {}), **meanings}
+    meanings = parameter_descriptions(part)
     given = GIVEN if family in ("policy", "problem") else ()
     return {
         "name": name,
@@ -150,15 +198,13 @@ def _part(family: str, name: str) -> dict[str, Any]:
 
 
 def _parameter(name: str, kind: str, default: Any, meanings: Mapping[str, str]) -> Row:
-    fitted = name.removesuffix("_bounds")
-    usual = f"limits between which {fitted} is fitted, or 'fixed'" if fitted != name else ""
     plain = isinstance(default, bool | int | float | str | list | tuple | None)
     return {
         "name": name,
         "type": kind,
         "required": default is inspect.Parameter.empty,
         "default": default if plain else None,
-        "meaning": _readable(meanings.get(name, usual)),
+        "meaning": _readable(meanings.get(name, "")),
     }
 
 
@@ -169,7 +215,9 @@ def _signature(parameters: Sequence[Row]) -> str:
         for each in parameters
         if not each["name"].endswith("_bounds")
     ]
-    return ", ".join(told if len(told) <= _MOST else [*told[:_MOST], f"… {len(told) - _MOST} more"])
+    return ", ".join(
+        told if len(told) <= _MOST else [*told[:_MOST], f"… {len(told) - _MOST} more"]
+    )
 
 
 def _readable(text: str) -> str:
@@ -178,36 +226,16 @@ def _readable(text: str) -> str:
 
 
 def _prose(part: object) -> str:
-    """The paragraphs of a docstring that are sentences: no examples, no list of parameters."""
-    paragraphs = (inspect.getdoc(part) or "").partition("\n\nParameters\n")[0].split("\n\n")
-    return "\n\n".join(_readable(each) for each in paragraphs if not each.startswith(">>>"))
-
-
-def _field_docstrings(part: Any) -> dict[str, str]:
-    """The texts under the fields of a class and of its bases."""
-    found: dict[str, str] = {}
-    for base in reversed(part.__mro__[:-1] if inspect.isclass(part) else ()):
-        try:
-            [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        except (OSError, TypeError):  # made without a file
-            continue
-        for field, text in pairwise(getattr(tree, "body", ())):
-            told = text.value if isinstance(text, ast.Expr) else None
-            if isinstance(field, ast.AnnAssign) and isinstance(told, ast.Constant):
-                found[ast.unparse(field.target)] = " ".join(str(told.value).split())
-    return found
-
-
-@cache
-def _words() -> dict[str, dict[str, str]]:
-    text = resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    """The sentences of a docstring."""
+    return _readable(prose(part))
 
 
 # --- printing ------------------------------------------------------------------------------
 
 
-def _print(key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice: str = "") -> None:
+def _print(
+    key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice: str = ""
+) -> None:
     """Rows as JSON, or as tables: one for each value in the column ``by``, under that value."""
     if as_json:
         print_json({key: rows})
@@ -217,9 +245,14 @@ def _print(key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice
     for title, group in groupby(rows, key=lambda row: row.get(by)):
         members = list(group)
         heads = [head for head in members[0] if head not in (by, "required", "python")]
-        told = [{**row, "default": "required"} if row.get("required") else row for row in members]
+        told = [
+            {**row, "default": "required"} if row.get("required") else row
+            for row in members
+        ]
         cells = ([_cell(row[head]) for head in heads] for row in told)
-        print_table(heads, cells, title="Beyond the papers" if title == "" else title or "")
+        print_table(
+            heads, cells, title="Beyond the papers" if title == "" else title or ""
+        )
     if advice:
         say(advice)
 

@@ -15,7 +15,9 @@ from superarm.roads.routing import NETWORKS
 
 from .common import check_elevation, check_network
 
-_ON_ONES_OWN = "navigation/network"  # the experiment that has no network unless one is given
+_ON_ONES_OWN = (
+    "navigation/network"  # the experiment that has no network unless one is given
+)
 
 
 class Place(NamedTuple):
@@ -51,8 +53,14 @@ class Place(NamedTuple):
         if self.net is not None:
             # In full: workers, and ``--resume`` from another directory, must find the same file.
             named = self.net in NETWORKS or not Path(self.net).exists()
-            parameters["problem.network"] = self.net if named else str(Path(self.net).resolve())
-        elif self.start is not None and not networked and (own := _network_of_routes(experiment)):
+            parameters["problem.network"] = (
+                self.net if named else str(Path(self.net).resolve())
+            )
+        elif (
+            self.start is not None
+            and not networked
+            and (own := _network_of_routes(experiment))
+        ):
             parameters["problem.network"] = own
         if self.start is not None:
             parameters |= {"problem.start": self.start, "problem.goal": self.goal}
@@ -63,7 +71,8 @@ class Place(NamedTuple):
         placed = _without(experiment, dropped)
         if self.net is not None:
             placed = replace(
-                placed, title=f"{Path(self.net).name}: {experiment.title or experiment.id}"
+                placed,
+                title=f"{Path(self.net).name}: {experiment.title or experiment.id}",
             )
         return placed, parameters
 
@@ -74,8 +83,13 @@ class Place(NamedTuple):
         if self.net is not None and "network" not in takes:
             raise click.UsageError(f"--net is for problems on roads; {about}")
         if (self.start, self.goal) != (None, None) and not {"start", "goal"} <= takes:
-            raise click.UsageError(f"--from and --to are for problems on roads with one trip; {about}")
-        if (self.elevation is not None or self.flat is not None) and not {"elevation", "flat"} <= takes:
+            raise click.UsageError(
+                f"--from and --to are for problems on roads with one trip; {about}"
+            )
+        if (self.elevation is not None or self.flat is not None) and not {
+            "elevation",
+            "flat",
+        } <= takes:
             raise click.UsageError(
                 f"--elevation and --flat are for problems on roads with heights; {about}"
             )
@@ -84,11 +98,18 @@ class Place(NamedTuple):
             check_network(self.net)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")
-        names = {"--net": "network", "--from": "start", "--to": "goal", "--elevation": "elevation"}
+        names = {
+            "--net": "network",
+            "--from": "start",
+            "--to": "goal",
+            "--elevation": "elevation",
+        }
         names["--flat"] = "flat"
         for (option, name), said in zip(names.items(), self, strict=True):
             if said is not None and _value(name, given) is not None:
-                raise click.UsageError(f"{name} is given twice: by --set and by {option}")
+                raise click.UsageError(
+                    f"{name} is given twice: by --set and by {option}"
+                )
         if any(end is not None for end in ends) and _value("route", given) is not None:
             raise click.UsageError(
                 "--set route names network, start and goal, as --net, --from and --to do; choose one"
@@ -122,6 +143,12 @@ def _network_of_routes(experiment: Experiment) -> str | None:
 
 def _without(experiment: Experiment, names: set[str]) -> Experiment:
     def kept(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: each for key, each in table.items() if key.removeprefix("problem.") not in names}
+        return {
+            key: each
+            for key, each in table.items()
+            if key.removeprefix("problem.") not in names
+        }
 
-    return replace(experiment, problem=kept(experiment.problem), sweep=kept(experiment.sweep))
+    return replace(
+        experiment, problem=kept(experiment.problem), sweep=kept(experiment.sweep)
+    )

@@ -18,7 +18,7 @@ from superarm.lab.experiments import Experiment
 from superarm.lab.experiments.plans import Plan
 from superarm.lab.report import Report, write_index
 from superarm.lab.results.charts import group_pictures
-from superarm.lab.results.curves import Band, counted, readable_duration
+from superarm.lab.results.curves import Band, count_text, readable_duration
 from superarm.lab.results.pictures import Picture
 from superarm.lab.simulation import Run
 from superarm.lab.simulation.executors import process_pool
@@ -49,7 +49,9 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
     experiments = experiments_of(target)
     _check_directory(directory, resume=request.resume)
     if len(experiments) > 1 and not request.quiet:
-        say(f"superarm: checking {counted(len(experiments), 'experiment')}", err=True)
+        say(
+            f"superarm: checking {count_text(len(experiments), 'experiment')}", err=True
+        )
     plans = [_plan(request, experiment, directory) for experiment in experiments]
     directory.mkdir(parents=True, exist_ok=True)
     with run_lock(directory):
@@ -60,7 +62,11 @@ def _check_directory(directory: Path, *, resume: bool) -> None:
     """Refuse what would stop the command later, before anything is built."""
     if directory.exists() and not directory.is_dir():
         raise ConflictError(f"{directory} is a file; choose another --out")
-    entries = {path.name for path in directory.iterdir()} - {LOCK} if directory.exists() else set()
+    entries = (
+        {path.name for path in directory.iterdir()} - {LOCK}
+        if directory.exists()
+        else set()
+    )
     if entries and not resume:
         raise ConflictError(
             f"{directory} is not empty; continue it with --resume, or choose another --out"
@@ -70,7 +76,9 @@ def _check_directory(directory: Path, *, resume: bool) -> None:
 
 def _plan(request: Request, experiment: Experiment, directory: Path) -> Plan:
     try:
-        return request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())
+        return request.plan(
+            experiment, directory / experiment.id.replace("/", "-"), Place()
+        )
     except SuperarmError as error:
         error.add_note(experiment.id)
         raise
@@ -90,12 +98,19 @@ def _reproduce(
     summaries: list[dict[str, Any]] = []
     reports: list[Report] = []
     with process_pool(request.workers) as pool:
-        for place, (plan, experiment) in enumerate(zip(plans, experiments, strict=True)):
+        for place, (plan, experiment) in enumerate(
+            zip(plans, experiments, strict=True)
+        ):
             label = f"{place + 1}/{len(plans)} {experiment.id}"
             with _timed(directory, experiment.id):
-                summary = request.execute(plan, pool if request.workers > 1 else None, label)
+                summary = request.execute(
+                    plan, pool if request.workers > 1 else None, label
+                )
                 if not request.quiet:
-                    say(f"superarm: {label}: judging claims and drawing figures", err=True)
+                    say(
+                        f"superarm: {label}: judging claims and drawing figures",
+                        err=True,
+                    )
                 report, _ = write_outputs(
                     plan.out,
                     experiment,
@@ -117,8 +132,15 @@ def _reproduce(
         origin = ["synthetic data"] * any(report.warning for report in reports)
         save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     _write_page(directory, title, reports, pictures=pictures)
-    seconds = sum(_times(directory).get(experiment.id, 0.0) for experiment in experiments)
-    return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
+    seconds = sum(
+        _times(directory).get(experiment.id, 0.0) for experiment in experiments
+    )
+    return {
+        "reproduce": target,
+        "seconds": seconds,
+        "runs": summaries,
+        "out": str(directory),
+    }
 
 
 def _is_reported(plan: Plan) -> bool:
@@ -128,7 +150,10 @@ def _is_reported(plan: Plan) -> bool:
     except StateError:
         return False
     size = (plan.rounds, plan.seeds)
-    return isinstance(summary, dict) and (summary.get("rounds"), summary.get("seeds")) == size
+    return (
+        isinstance(summary, dict)
+        and (summary.get("rounds"), summary.get("seeds")) == size
+    )
 
 
 def _title(target: str, experiments: list[Experiment]) -> str:
@@ -168,7 +193,9 @@ def _timed(directory: Path, experiment: str) -> Iterator[None]:
     finally:
         if directory.is_dir():
             times = _times(directory)
-            times[experiment] = times.get(experiment, 0.0) + time.perf_counter() - started
+            times[experiment] = (
+                times.get(experiment, 0.0) + time.perf_counter() - started
+            )
             atomic_write(directory / _TIMES, json_bytes(times))
 
 
@@ -202,7 +229,9 @@ def print_reproduction(summary: dict[str, Any]) -> None:
         print_forecasts(console, Path(run["out"]))
     claims = [claim for run in summary["runs"] for claim in run["claims"]]
     not_judged = [claim for run in summary["runs"] for claim in run["not_judged"]]
-    statements = [statement for run in summary["runs"] for statement in run["statements"]]
+    statements = [
+        statement for run in summary["runs"] for statement in run["statements"]
+    ]
     print_count(console, claims, not_judged)
     print_count(console, statements, [], noun="statement of theory")
     page = Path(summary["out"]) / _PAGE

@@ -12,10 +12,10 @@ import numpy as np
 from superarm.core import QUANTILES
 from superarm.core.errors import SpecError, UnknownArmError
 from superarm.lab.experiments import parse_overrides
-from superarm.lab.results.curves import counted
+from superarm.lab.results.curves import count_text
 from superarm.lab.simulation.trace import trip_scores
 from superarm.roads.energy import Vehicle
-from superarm.roads.posterior import Held
+from superarm.roads.posterior import TrackRecord
 from superarm.roads.routing import (
     INTERVAL,
     Equipped,
@@ -63,20 +63,23 @@ def ask(
             closed += (along := router.closed_by(read_closures(close_file)))
             if not along:
                 advice = "in GeoJSON, longitude comes before latitude"
-                say(f"superarm: {close_file} closes no edge of this network; {advice}", err=True)
+                say(
+                    f"superarm: {close_file} closes no edge of this network; {advice}",
+                    err=True,
+                )
         asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}
         return router.route(start, goal, **asked, anyway=anyway)
     except UnknownArmError as error:
         raise SpecError(str(error)) from error
 
 
-def _record(state: Path | None) -> Held | None:
+def _record(state: Path | None) -> TrackRecord | None:
     """How often the 95 % interval of a trip held in the run that the state belongs to."""
     scores = None if state is None else trip_scores(state)
     if scores is None or not len(scores):
         return None
     inside = np.count_nonzero(np.abs(scores) <= QUANTILES[-1])
-    return Held(len(scores), inside / len(scores))
+    return TrackRecord(len(scores), inside / len(scores))
 
 
 def print_route(answer: RouteAnswer) -> None:
@@ -90,7 +93,11 @@ def print_route(answer: RouteAnswer) -> None:
     print_table(heads, _shortened(_roads(answer)), title=title, right=1)
     best = answer.best
     lines = [
-        *(f"{end} {told}" for end, told in zip(("from", "to"), answer.places, strict=True) if told),
+        *(
+            f"{end} {told}"
+            for end, told in zip(("from", "to"), answer.places, strict=True)
+            if told
+        ),
         _vehicle(answer),
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
         f"{best.climb:.0f} m of climbing",
@@ -102,7 +109,7 @@ def print_route(answer: RouteAnswer) -> None:
         *_conditions(answer),
         *(_comparison(name, leg, best) for name, leg in answer.others.items()),
         *_cautions(answer),
-        f"learned from {counted(answer.observations, 'measurement')}"
+        f"learned from {count_text(answer.observations, 'measurement')}"
         if answer.observations
         else "from the energy model alone; --state FILE uses what a run or a fleet has learned",
     ]
@@ -115,13 +122,15 @@ def _vehicle(answer: RouteAnswer) -> str:
     name, vehicle, trips = answer.vehicle
     told = f"vehicle {name}" if name else "a vehicle"
     told += f" of {vehicle.mass:,.0f} kg"
-    if vehicle == Vehicle() and not answer.observations:  # a state that has learned knows its own
+    if (
+        vehicle == Vehicle() and not answer.observations
+    ):  # a state that has learned knows its own
         return f"{told}, the default; --vehicle FILE describes another"
     if trips is None:
         return told
     if not trips:
         return f"{told}; the state has no trips of this vehicle and uses those of other vehicles"
-    return f"{told}; the state has {counted(trips, 'trip')} of this vehicle"
+    return f"{told}; the state has {count_text(trips, 'trip')} of this vehicle"
 
 
 def _battery(answer: RouteAnswer) -> list[str]:
@@ -149,7 +158,7 @@ def _battery(answer: RouteAnswer) -> list[str]:
 
 def _conditions(answer: RouteAnswer) -> list[str]:
     """What was asked for beside the ends."""
-    closed = [f"{counted(answer.closed, 'edge')} closed"] * bool(answer.closed)
+    closed = [f"{count_text(answer.closed, 'edge')} closed"] * bool(answer.closed)
     unused = f"departure at {answer.depart} ignored: energies do not depend on it here"
     return closed + [unused] * (answer.depart is not None and not answer.timed)
 
@@ -159,9 +168,7 @@ def _track_record(answer: RouteAnswer) -> list[str]:
     if answer.record is None:
         return []
     trips, inside = answer.record
-    told = (
-        f"  of {counted(trips, 'trip')} judged, {100.0 * inside:.0f} % fell inside their 95 % interval"
-    )
+    told = f"  of {count_text(trips, 'trip')} judged, {100.0 * inside:.0f} % fell inside their 95 % interval"
     return [told if answer.record.holds else f"{told}: do not rely on this interval"]
 
 
@@ -200,13 +207,17 @@ def _roads(answer: RouteAnswer) -> list[list[str]]:
     graph, best, rows = answer.graph, answer.best, []
     columns = (best.edges, best.metres, best.rises, answer.means)
     pieces = zip(*(column.tolist() for column in columns), strict=True)
-    for _, group in groupby(pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]):
+    for _, group in groupby(
+        pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]
+    ):
         edges, metres, rises, energies = zip(*group, strict=True)
         first, last = graph.ids[edges[0]], graph.ids[edges[-1]]
         limits = sorted({f"{3.6 * graph.speed[edge]:.0f}" for edge in edges}, key=float)
         rows.append(
             [
-                _road_name(answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"),
+                _road_name(
+                    answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"
+                ),
                 str(len(edges)),
                 f"{sum(metres):.0f}",
                 limits[0] if len(limits) == 1 else f"{limits[0]}–{limits[-1]}",

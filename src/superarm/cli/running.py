@@ -14,7 +14,12 @@ import click
 
 from superarm.core.capabilities import Metric
 from superarm.core.errors import MissingExtraError, SpecError, StateError, require_extra
-from superarm.lab.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
+from superarm.lab.experiments import (
+    Experiment,
+    experiment_ids,
+    load_experiment,
+    parse_overrides,
+)
 from superarm.lab.experiments.plans import Plan, execute
 from superarm.lab.experiments.statements import judge_statements
 from superarm.lab.experiments.summaries import row_name
@@ -24,7 +29,7 @@ from superarm.lab.report.pages import VERDICTS, claim_count, silent_text
 from superarm.lab.results.calibration import forecast_warnings
 from superarm.lab.results.curves import (
     Band,
-    counted,
+    count_text,
     plus_minus,
     readable_seconds,
     setting_text,
@@ -61,7 +66,9 @@ class Request(NamedTuple):
 
     def directory(self, name: str) -> Path:
         if self.resume and self.out is None:
-            raise click.UsageError("--resume needs --out: the directory of the run to continue")
+            raise click.UsageError(
+                "--resume needs --out: the directory of the run to continue"
+            )
         return self.out or _fresh_directory(name)
 
     def plan(self, experiment: Experiment, out: Path, place: Place) -> Plan:
@@ -71,8 +78,13 @@ class Request(NamedTuple):
         if self.policies is not None:
             chosen = [name.strip() for name in self.policies.split(",") if name.strip()]
             for name in chosen:
-                if " " in name and name not in {**experiment.policies, **experiment.on_request}:
-                    raise SpecError(f"separate policies by commas: --policies {','.join(name.split())}")
+                if " " in name and name not in {
+                    **experiment.policies,
+                    **experiment.on_request,
+                }:
+                    raise SpecError(
+                        f"separate policies by commas: --policies {','.join(name.split())}"
+                    )
             experiment = experiment.with_policies(chosen)
         return Plan.make(
             experiment,
@@ -84,7 +96,9 @@ class Request(NamedTuple):
             states=self.states,
         )
 
-    def execute(self, plan: Plan, pool: Executor | None, label: str = "") -> dict[str, Any]:
+    def execute(
+        self, plan: Plan, pool: Executor | None, label: str = ""
+    ) -> dict[str, Any]:
         """Run what is missing, with a bar under the experiment's name or another label."""
         with progress_bar(label or plan.experiment.id, self.quiet) as bar:
             return execute(
@@ -93,7 +107,9 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None if self.quiet else lambda text: say(f"superarm: {text}", err=True),
+                told=None
+                if self.quiet
+                else lambda text: say(f"superarm: {text}", err=True),
             )
 
 
@@ -102,12 +118,16 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
     own = name.endswith(".toml") or name in experiment_ids()
     if not own and any(name in names for names in targets().values()):
         advice = f"`superarm reproduce {name}` runs it"
-        raise click.UsageError(f"{name!r} is a paper's group of experiments or a figure; {advice}")
+        raise click.UsageError(
+            f"{name!r} is a paper's group of experiments or a figure; {advice}"
+        )
     experiment = load_experiment(name)
     plan = request.plan(experiment, directory, place)
     with _executor(executor, request.workers) as pool:
         summary = request.execute(plan, pool)
-    write_outputs(plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False)
+    write_outputs(
+        plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False
+    )
     return summary
 
 
@@ -120,11 +140,15 @@ def report(
     inside = sorted(path.parent for path in directory.glob("*/run.json"))
     if inside and not (directory / "run.json").exists():
         names = ", ".join(str(path) for path in inside)
-        raise StateError(f"{directory} is not a run but contains some; give one of them: {names}")
+        raise StateError(
+            f"{directory} is not a run but contains some; give one of them: {names}"
+        )
     shipped = Run.load(directory).experiment
     known = shipped in experiment_ids()  # a run does not say from which file it is
     origin = (load_experiment(shipped), shipped) if known else ()
-    return write_outputs(directory, *origin, quiet=quiet, figures=True, bound=bound, band=band)
+    return write_outputs(
+        directory, *origin, quiet=quiet, figures=True, bound=bound, band=band
+    )
 
 
 def write_outputs(
@@ -142,12 +166,21 @@ def write_outputs(
     claims = run.summary["claims"]
     if strange := {claim["verdict"] for claim in claims} - {*VERDICTS}:
         where = directory / "summary.json"
-        raise StateError(f"{where}: unknown verdicts {sorted(strange)}; run again with --resume")
-    totals = {row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)}
+        raise StateError(
+            f"{where}: unknown verdicts {sorted(strange)}; run again with --resume"
+        )
+    totals = {
+        row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)
+    }
     bounds = regret_bounds(run) if bound else None
-    statements = [verdict.as_json() for verdict in judge_statements(run)] if bound else []
+    statements = (
+        [verdict.as_json() for verdict in judge_statements(run)] if bound else []
+    )
     if bounds is not None and not bounds.drawn and not quiet:
-        say(f"superarm: no bound could be drawn for {run.experiment}; the report says why", err=True)
+        say(
+            f"superarm: no bound could be drawn for {run.experiment}; the report says why",
+            err=True,
+        )
     if made := synthetic_data(run):  # said to those who want no progress, too
         real = not made.startswith("a generated city")  # which stands for no data set
         advice = "; `superarm data list` says where the real data come from" * real
@@ -193,16 +226,25 @@ def print_summary(summary: dict[str, Any]) -> None:
         members = {row["metric"]: row for row in group}
         first = next(iter(members.values()))
         totals = [
-            _told(members.get(name), metric, summary["rounds"] if metric.kind == "per round" else 1)
+            _told(
+                members.get(name),
+                metric,
+                summary["rounds"] if metric.kind == "per round" else 1,
+            )
             for name, metric in metrics.items()
         ]
         who = [first["policy"], setting_text(first["setting"])][: len(names)]
         lines.append([*who, *totals, readable_seconds(first["seconds_per_round"])])
     heads = [*names, *(metric.text for metric in metrics.values()), "time per round"]
-    print_table(heads, lines, title=f"{summary['experiment']}: {size_text(summary)}", right=len(names))
+    print_table(
+        heads,
+        lines,
+        title=f"{summary['experiment']}: {size_text(summary)}",
+        right=len(names),
+    )
     console = make_console()
     if summary["seeds"] < LEAST_SEEDS:
-        few = f"{counted(summary['seeds'], 'seed')} cannot rank policies; {LEAST_SEEDS} or more can."
+        few = f"{count_text(summary['seeds'], 'seed')} cannot rank policies; {LEAST_SEEDS} or more can."
         console.print(few, style="yellow", highlight=False)
     print_claims(console, summary["claims"])
     print_count(console, summary["claims"], summary["not_judged"])
@@ -239,12 +281,16 @@ def print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
         word = claim["verdict"]
         console.print(f"  [{colours[word]}]{VERDICTS[word]} {word}[/]: ", end="")
-        console.print(shown(f"{claim['text']}. {claim['evidence']}"), markup=False, soft_wrap=True)
+        console.print(
+            shown(f"{claim['text']}. {claim['evidence']}"), markup=False, soft_wrap=True
+        )
 
 
 def print_forecasts(console: Any, out: Path) -> None:
     for line in forecast_warnings(Run.load(out)):
-        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            line, style="yellow", markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def print_count(
@@ -260,11 +306,16 @@ def print_count(
     if count:
         console.print(f"{count}.", highlight=False, soft_wrap=True)
     if not_judged:
-        console.print(shown(silent_text(not_judged)), markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            shown(silent_text(not_judged)),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def size_text(summary: dict[str, Any]) -> str:
-    return f"{counted(summary['rounds'], 'round')}, {counted(summary['seeds'], 'seed')}"
+    return f"{count_text(summary['rounds'], 'round')}, {count_text(summary['seeds'], 'seed')}"
 
 
 @contextmanager
@@ -278,7 +329,9 @@ def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
         cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
         if not cluster:  # one of our own, heard on loopback alone
             here = {"host": "127.0.0.1", "dashboard_address": None}
-            local = distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, **here)
+            local = distributed.LocalCluster(
+                n_workers=jobs, threads_per_worker=1, **here
+            )
             cluster = stack.enter_context(local)
         yield stack.enter_context(distributed.Client(cluster)).get_executor()
 
@@ -286,5 +339,8 @@ def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
 def _fresh_directory(name: str) -> Path:
     """``runs/<name>-001`` and so on: the first that is not there yet."""
     stem = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
-    numbered = (Path("runs") / f"{stem.strip('-.') or 'run'}-{number:03d}" for number in count(1))
+    numbered = (
+        Path("runs") / f"{stem.strip('-.') or 'run'}-{number:03d}"
+        for number in count(1)
+    )
     return next(path for path in numbered if not path.exists())

@@ -14,7 +14,9 @@ def experiments_of(target: str) -> list[Experiment]:
     known = targets()
     chosen = [name for name, words in known.items() if target in words]
     if not chosen:
-        advice = suggestion(target, set().union(*known.values()), command="superarm list experiments")
+        advice = suggestion(
+            target, set().union(*known.values()), command="superarm list experiments"
+        )
         raise SpecError(f"nothing to reproduce under {target!r}; {advice}")
     return [load_experiment(name) for name in chosen]
 
@@ -28,5 +30,10 @@ def targets() -> dict[str, set[str]]:
         group = experiment.id.partition("/")[0]
         panels = set(experiment.figure)
         figures = panels | {panel.rstrip("abcdefgh") for panel in panels}
-        found[experiment.id] = {ALL, group, experiment.id, *(f"{group}/{name}" for name in figures)}
+        found[experiment.id] = {
+            ALL,
+            group,
+            experiment.id,
+            *(f"{group}/{name}" for name in figures),
+        }
     return found

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    RenderableType,
+    RenderHook,
+)
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +28,11 @@ def make_console() -> Console:
 
 
 def print_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", right: int | None = None
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    right: int | None = None,
 ) -> None:
     """A table of texts, never of markup; columns from number ``right`` on hold numbers.
 
@@ -30,14 +40,20 @@ def print_table(
     column holds names: they are broken where they would take more than half of the room, never cut.
     """
     caption = Text(shown(title), style="bold") if title else None
-    table = Table(title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     cells = list(rows)
     for at, head in enumerate(heads):
         number = right is not None and at >= right
         side: Any = "right" if number else "left"
         width = max((len(row[at]) for row in cells), default=0) if number else None
         table.add_column(
-            Text(shown(head)), justify=side, no_wrap=not at, overflow="fold", min_width=width
+            Text(shown(head)),
+            justify=side,
+            no_wrap=not at,
+            overflow="fold",
+            min_width=width,
         )
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
@@ -62,13 +78,17 @@ def print_table(
 
 
 class _Shown(RenderHook):
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+    def process_renderables(
+        self, renderables: list[ConsoleRenderable]
+    ) -> list[ConsoleRenderable]:
         return [_ShownOne(each) for each in renderables]
 
 
 class _ShownOne(NamedTuple):
     renderable: RenderableType
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Segment]:
         for text, style, control in console.render(self.renderable, options):
             yield Segment(text if control else shown_lines(text), style, control)

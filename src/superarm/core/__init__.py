@@ -28,7 +28,9 @@ from typing import TYPE_CHECKING
 
 from superarm._lazy import lazy_names
 
-if TYPE_CHECKING:  # numpy loads with the first of these names, so that ``--help`` stays instant
+if (
+    TYPE_CHECKING
+):  # numpy loads with the first of these names, so that ``--help`` stays instant
     from .arrays import Bools as Bools
     from .arrays import Direction as Direction
     from .arrays import Floats as Floats

@@ -22,7 +22,9 @@ class Metric(NamedTuple):
     unit: str = ""
     kind: Literal["total", "per round", "ratio"] = "total"
     """What stands for many rounds: their sum, their mean, or a ratio that was made already."""
-    better: Literal["up", "down", ""] = ""  # the better direction; empty where there is none
+    better: Literal["up", "down", ""] = (
+        ""  # the better direction; empty where there is none
+    )
     headline: bool = False  # what people ask for first, before regret
 
     @property
@@ -36,7 +38,7 @@ OWN_METRICS = {"regret": REGRET, "alpha_regret": Metric("alpha regret", better="
 """What the simulator itself measures."""
 
 
-class Measured(ABC):
+class HasMetrics(ABC):
     """A problem that says what its metrics are; others are known by their names alone."""
 
     @property
@@ -62,7 +64,7 @@ class AdditiveProblem(ABC):
         """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
 
 
-class Unending:
+class HorizonFree:
     """A problem whose rounds do not depend on how many there are: a longer run begins as a shorter one.
 
     What is told to the learner may depend on it.
@@ -94,10 +96,10 @@ class Forecaster(ABC):
         """Realised information gain of everything observed so far, in nats."""
 
 
-class Settled:
+class ReportsSettings:
     """A policy that may have chosen something before the first round, such as by cross-validation."""
 
-    settled: str = ""  # what, and how: text for a report
+    interpretations: str = ""  # what, and how: text for a report
 
 
 class ComparesOnly:
@@ -140,7 +142,10 @@ class TablePlayer(ABC):
 
     @abstractmethod
     def play_table(
-        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
+        self,
+        offer: Offer,
+        rewards: Floats,
+        rng_at: Callable[[int], np.random.Generator],
     ) -> Ints | None:
         """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
 
@@ -149,7 +154,7 @@ class TablePlayer(ABC):
         """
 
 
-class Sums(ABC):
+class LearnsSums(ABC):
     """A posterior that learns from rewards which are sums of several arms."""
 
     @abstractmethod
@@ -164,7 +169,7 @@ class Sums(ABC):
         """Learn from rewards (r,), where arm i belongs to reward ``sums[i]``."""
 
 
-class Calibrated(ABC):
+class SelfCalibrating(ABC):
     """A posterior that knows how its own forecasts have fared, and noise that is not one number."""
 
     @abstractmethod
@@ -176,7 +181,7 @@ class Calibrated(ABC):
         """Half-widths of the intervals of these arms, and of their sum; see ``core.Forecast``."""
 
 
-class Sparing(ABC):
+class PartialStd(ABC):
     """A belief whose ``std`` of all arms costs far more than that of a few."""
 
     @abstractmethod

@@ -34,7 +34,10 @@ def compiled(signature: str) -> Callable[[Loop], Loop]:
         made: Loop
         try:
             made = numba.njit(signature, cache=True, **_OPTIONS)(loop)
-        except (RuntimeError, OSError):  # nowhere to write the cache, or a full disk: compile anew
+        except (
+            RuntimeError,
+            OSError,
+        ):  # nowhere to write the cache, or a full disk: compile anew
             made = numba.njit(signature, **_OPTIONS)(loop)
         return made
 
@@ -46,6 +49,8 @@ def entry_point(loop: Loop) -> Loop:
 
     That look takes as long as a small loop. The caller answers for the types.
     """
-    versions: dict[Any, Any] = getattr(loop, "overloads", {})  # none where NUMBA_DISABLE_JIT is set
+    versions: dict[Any, Any] = getattr(
+        loop, "overloads", {}
+    )  # none where NUMBA_DISABLE_JIT is set
     made: Loop = next(iter(versions.values())).entry_point if versions else loop
     return made

@@ -41,7 +41,9 @@ def open_packed(path: Path) -> BinaryIO:
     suffix = path.suffix.lower()
     packed: Any = _Packed(path, file)  # of a file, what those that unpack use
     if suffix == ".gz":
-        return io.BufferedReader(_Bounded(path, packed, gzip.GzipFile(fileobj=packed, mode="rb")))
+        return io.BufferedReader(
+            _Bounded(path, packed, gzip.GzipFile(fileobj=packed, mode="rb"))
+        )
     if suffix == ".xz":
         return io.BufferedReader(_Bounded(path, packed, lzma.LZMAFile(packed, "rb")))
     return file
@@ -84,7 +86,9 @@ class _Packed:
 class _Bounded(io.RawIOBase):
     """What is unpacked, as long as it stays in proportion to the file."""
 
-    def __init__(self, path: Path, packed: _Packed, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
+    def __init__(
+        self, path: Path, packed: _Packed, unpacked: gzip.GzipFile | lzma.LZMAFile
+    ) -> None:
         self._path = path
         self._packed = packed
         self._unpacked = unpacked
@@ -118,18 +122,27 @@ def _archive(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     except _DAMAGE as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"it is cut off, changed or no .npz file ({type(error).__name__})") from error
+        raise InputError(
+            f"it is cut off, changed or no .npz file ({type(error).__name__})"
+        ) from error
 
 
 def read_npz(
-    file: BinaryIO, *, most: int | None = None, wanted: Callable[[str], bool] = lambda _: True
+    file: BinaryIO,
+    *,
+    most: int | None = None,
+    wanted: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file whose names are ``wanted``; other files raise ``InputError``.
 
     ``most``: how many bytes they may have once unpacked. Without it nothing may be packed, so that
     they have no more than the file itself. Every size is known and checked before any is unpacked.
     """
-    methods = (zipfile.ZIP_STORED,) if most is None else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    methods = (
+        (zipfile.ZIP_STORED,)
+        if most is None
+        else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    )
     end = file.seek(0, os.SEEK_END)
     with _archive(file) as archive:
         members = archive.infolist()
@@ -137,16 +150,22 @@ def read_npz(
         if len(set(names)) != len(names):
             raise InputError("it names an array twice")
         if any(member.compress_type not in methods for member in members):
-            raise InputError("its arrays are compressed in a way that superarm never writes")
+            raise InputError(
+                "its arrays are compressed in a way that superarm never writes"
+            )
         if sum(member.compress_size for member in members) > end:
             raise InputError("its arrays overlap")
         chosen = [pair for pair in zip(names, members, strict=True) if wanted(pair[0])]
         total = sum(member.file_size for _, member in chosen)
         if total > (end if most is None else most):
-            raise InputError(f"its arrays would take {total} bytes, far more than such a file holds")
+            raise InputError(
+                f"its arrays would take {total} bytes, far more than such a file holds"
+            )
         for name, member in chosen:
             if _stated_size(archive, member) != member.file_size:
-                raise InputError(f"the array {name!r} is not of the size that it states")
+                raise InputError(
+                    f"the array {name!r} is not of the size that it states"
+                )
         arrays = {}
         for name, member in chosen:
             with archive.open(member) as packed:
@@ -170,11 +189,16 @@ def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """Bytes of a whole member, by what stands before its numbers."""
     with archive.open(member) as packed:
         form, version = np.lib.format, np.lib.format.read_magic(packed)
-        readers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
+        readers = {
+            (1, 0): form.read_array_header_1_0,
+            (2, 0): form.read_array_header_2_0,
+        }
         if version not in readers:
             told = f"it has an array in version {version} of numpy's format"
             raise InputError(f"{told}; versions 1.0 and 2.0 are read")
         shape, _, dtype = readers[version](packed)
         if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
-            raise InputError(f"it has an array of {dtype} and shape {shape}, which is impossible")
+            raise InputError(
+                f"it has an array of {dtype} and shape {shape}, which is impossible"
+            )
         return packed.tell() + math.prod(shape) * dtype.itemsize

@@ -21,17 +21,25 @@ class Dataset:
     """One set of real data: what it is, where it comes from, and under which terms."""
 
     name: str
-    files: tuple[str, ...]  # paths under a data folder; the first is the one that :func:`find` returns
+    files: tuple[
+        str, ...
+    ]  # paths under a data folder; the first is the one that :func:`find` returns
     origin: str
     terms: str
-    whole: bool = False  # whether its files refer to each other: a folder must hold all of them
+    whole: bool = (
+        False  # whether its files refer to each other: a folder must hold all of them
+    )
     size: str = ""  # of the download and of the files on disk, where they are large
     command: str = ""  # downloads and unpacks it, where one command line does
 
 
-_TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
+_TABLES = tomllib.loads(
+    files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8")
+)
 _DATASETS = {
-    name: Dataset(name=name, **{**_TABLES[name], "files": tuple(_TABLES[name]["files"])})
+    name: Dataset(
+        name=name, **{**_TABLES[name], "files": tuple(_TABLES[name]["files"])}
+    )
     for name in _TABLES
 }
 
@@ -52,7 +60,9 @@ def search_path() -> list[Path]:
     if (root / "pyproject.toml").is_file() and (root / "src" / "superarm").is_dir():
         folders.append(root.parent / "shared" / "data")
     cache = os.environ.get("XDG_CACHE_HOME")
-    folders.append((Path(cache) if cache else Path("~/.cache").expanduser()) / "superarm")
+    folders.append(
+        (Path(cache) if cache else Path("~/.cache").expanduser()) / "superarm"
+    )
     return folders
 
 
@@ -66,7 +76,9 @@ def find(name: str, *, ending: str = "") -> Path:
         raise SpecError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
     file = next((file for file in dataset.files if file.endswith(ending)), None)
     if file is None:
-        raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")
+        raise InputError(
+            f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}"
+        )
     needed, folders = dataset.files if dataset.whole else (file,), search_path()
     for folder in folders:
         if all((folder / each).is_file() for each in needed):
@@ -74,7 +86,9 @@ def find(name: str, *, ending: str = "") -> Path:
     file = " beside ".join(needed)
     looked = ", ".join(str(folder) for folder in folders)
     command = (
-        f" With SUPERARM_DATA set, this command gets it: {dataset.command}" if dataset.command else ""
+        f" With SUPERARM_DATA set, this command gets it: {dataset.command}"
+        if dataset.command
+        else ""
     )
     size = f" Size: {dataset.size}." if dataset.size else ""
     raise MissingDataError(

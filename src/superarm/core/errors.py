@@ -156,6 +156,8 @@ def require_extra(module: str, extra: str) -> ModuleType:
 def warn(message: str, kind: type[Warning]) -> None:
     """Warn whoever called superarm, however deep inside it this is."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("superarm."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        "superarm."
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, kind, stacklevel=level)

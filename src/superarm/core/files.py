@@ -39,7 +39,9 @@ def open_file(path: Path | str) -> BinaryIO:
     require_regular(path)  # before it is opened: opening a pipe waits for a writer
     file = path.open("rb")
     try:
-        _require_regular(path, os.fstat(file.fileno()))  # it may have been replaced meanwhile
+        _require_regular(
+            path, os.fstat(file.fileno())
+        )  # it may have been replaced meanwhile
     except FileError:
         file.close()
         raise
@@ -54,7 +56,11 @@ def require_regular(path: Path) -> None:
 def _require_regular(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
-        advice = "name a file" if kind == "a folder" else "write its contents to a file first"
+        advice = (
+            "name a file"
+            if kind == "a folder"
+            else "write its contents to a file first"
+        )
         raise FileError(f"{path} is {kind}, not a file; {advice}")
 
 
@@ -115,7 +121,9 @@ def _lock(file: BinaryIO, wait: bool) -> None:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(
+                file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1
+            )
         else:
             import fcntl
 
@@ -139,7 +147,9 @@ def file_name(text: str) -> str:
     ('mean_regret', '_regret-d1a15aa7')
     """
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower())[:_LONGEST_NAME]
-    usable = name == text and name and not _CHECKSUM.search(name) and not _DEVICE.match(name)
+    usable = (
+        name == text and name and not _CHECKSUM.search(name) and not _DEVICE.match(name)
+    )
     if usable:
         return name
     checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))

@@ -40,12 +40,15 @@ class Graph:
 @register("network", "turns")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TurnGraph(Graph):
-    """Roads as nodes and legal turns as arcs: a line graph without its map."""
+    """Roads as nodes and legal turns as arcs: a line graph without its map.
+
+    Args:
+        length: Metres of each road, (n,).
+        turns: (c, 2): from, to; sorted, without repeats.
+    """
 
     length: Floats
-    """Metres of each road, (n,)."""
     turns: NDArray[np.int32]
-    """(c, 2): from, to; sorted, without repeats."""
 
     def __post_init__(self) -> None:
         length = as_vector(self.length, "length")
@@ -82,7 +85,10 @@ class TurnGraph(Graph):
         both = np.arange(len(first))
         rows = np.concatenate([first, second])
         values = np.concatenate([-weight, weight])
-        return csc_array((values, (rows, np.concatenate([both, both]))), shape=(len(self), len(first)))
+        return csc_array(
+            (values, (rows, np.concatenate([both, both]))),
+            shape=(len(self), len(first)),
+        )
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ (eq. 132, with ``incidence`` as B), sparse (n, n)."""
@@ -93,21 +99,29 @@ class TurnGraph(Graph):
 @register("network", "sparse")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseGraph(Graph):
-    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or mere links."""
+    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or mere links.
+
+    Args:
+        indptr: (n + 1,): where the links of each node begin.
+        indices: (c,).
+        data: (c,); ``None`` where only the links count.
+    """
 
     indptr: NDArray[np.int32]
-    """(n + 1,): where the links of each node begin."""
     indices: NDArray[np.int32]
-    """(c,)"""
     data: Floats | None = None
-    """(c,); ``None`` where only the links count."""
 
     def __post_init__(self) -> None:
-        indptr, indices = _numbers(self.indptr, "indptr"), _numbers(self.indices, "indices")
+        indptr, indices = (
+            _numbers(self.indptr, "indptr"),
+            _numbers(self.indices, "indices"),
+        )
         n = len(indptr) - 1
         rises = n >= 1 and indptr[0] == 0 and (np.diff(indptr) >= 0).all()
         if not rises or indptr[-1] != len(indices):
-            raise InputError(f"indptr must rise from 0 to the {len(indices)} links, node by node")
+            raise InputError(
+                f"indptr must rise from 0 to the {len(indices)} links, node by node"
+            )
         if indices.size and not (indices.min() >= 0 and indices.max() < n):
             raise InputError(f"indices names a node outside 0 … {n - 1}")
         object.__setattr__(self, "indptr", read_only(indptr))
@@ -146,7 +160,9 @@ def as_pairs(values: Any, name: str) -> NDArray[np.int32]:
     """Pairs of node numbers, (c, 2); an empty list is none."""
     numbers = _numbers(values, name)
     if numbers.size and (numbers.ndim != 2 or numbers.shape[1] != 2):
-        raise ShapeError(f"{name} has shape {numbers.shape}; it must be (c, 2), one pair a row")
+        raise ShapeError(
+            f"{name} has shape {numbers.shape}; it must be (c, 2), one pair a row"
+        )
     return numbers.reshape(-1, 2)
 
 
@@ -154,10 +170,14 @@ def _numbers(values: Any, name: str) -> NDArray[np.int32]:
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ShapeError(f"{name} has rows of different lengths; it must be rectangular") from None
+        raise ShapeError(
+            f"{name} has rows of different lengths; it must be rectangular"
+        ) from None
     listed = is_listed(values) and array.ndim > 0
     if not listed or (array.size and array.dtype.kind not in "iu"):
-        raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
+        raise InputError(
+            f"{name} must hold whole numbers below 2³¹, not {array.dtype} values"
+        )
     # Both ends: the absolute value of the smallest integer is itself.
     if array.size and not (array.min() >= -_MOST_NODES and array.max() <= _MOST_NODES):
         raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.max()}")
@@ -171,12 +191,14 @@ class Pairs:
 
     A channel and a user, a film and a viewer, two people in a network. Each side is
     numbered on its own, except where an oracle says that both are the same nodes.
+
+    Args:
+        left: (n,), from 0.
+        right: (n,), from 0.
     """
 
     left: Ints
-    """(n,), from 0"""
     right: Ints
-    """(n,), from 0"""
 
     def __post_init__(self) -> None:
         sides = [as_positions(getattr(self, name), name) for name in ("left", "right")]
@@ -218,12 +240,18 @@ def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
     return known, nodes if len(known) == len(used) else (np.cumsum(used) - 1)[nodes]
 
 
-def require_structure(structure: object, kind: type[Structure], n: int, by: str) -> Structure:
+def require_structure(
+    structure: object, kind: type[Structure], n: int, by: str
+) -> Structure:
     """The structure of an offer of ``n`` arms, or an error that says who needs what."""
     if not isinstance(structure, kind):
         given = ", ".join(f"{item.name}=…" for item in fields(cast(Any, kind)))
         wanted = f"{kind.__name__}({given})"
-        raise InputError(f"{by} needs {wanted} as the offer's structure, not {structure!r:.60}")
+        raise InputError(
+            f"{by} needs {wanted} as the offer's structure, not {structure!r:.60}"
+        )
     if len(structure) != n:
-        raise ShapeError(f"{n} arms are on offer, but the structure is for {len(structure)}")
+        raise ShapeError(
+            f"{n} arms are on offer, but the structure is for {len(structure)}"
+        )
     return structure

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from .errors import InputError, NotFiniteError, ShapeError, SpecError, UnknownArmError
 
 _Floats = NDArray[np.float64]
-_FLOAT, _INTEGER = np.dtype(np.float64), np.dtype(np.intp)  # each one object in a process
+_FLOAT, _INTEGER = (
+    np.dtype(np.float64),
+    np.dtype(np.intp),
+)  # each one object in a process
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of variances and lengthscales, and largest size of rewards: products and quotients of three of
@@ -24,7 +27,9 @@ them fit a float."""
 def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
     if type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 2:
-        rows: _Floats = values  # what policies and posteriors hand each other in every round
+        rows: _Floats = (
+            values  # what policies and posteriors hand each other in every round
+        )
         if columns in (None, rows.shape[1]) and _surely_small(rows):
             return rows
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
@@ -32,7 +37,9 @@ def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
         told = "it must be two-dimensional (n, d), one row per arm"
         raise ShapeError(f"{name} has shape {array.shape}; {told}")
     if columns is not None and array.shape[1] != columns:
-        raise ShapeError(f"{name} has {array.shape[1]} columns, but {columns} are expected")
+        raise ShapeError(
+            f"{name} has {array.shape[1]} columns, but {columns} are expected"
+        )
     require_finite(array, name)
     return array
 
@@ -42,7 +49,11 @@ def as_vector(values: Any, name: str, length: int | None = None) -> _Floats:
     if type(values) is np.ndarray and values.dtype is _FLOAT and values.ndim == 1:
         # What posteriors and policies hand each other a hundred thousand times a second.
         size = len(values)
-        if (length is None or size == length) and size <= 8 and all(map(isfinite, values.tolist())):
+        if (
+            (length is None or size == length)
+            and size <= 8
+            and all(map(isfinite, values.tolist()))
+        ):
             return values
     array = _as_floats(values, name, "a list of numbers")
     if array.ndim != 1:
@@ -66,7 +77,9 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
     if array.ndim != 1:
         raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
     if array.size and array.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {array.dtype} values; they must be whole numbers")
+        raise InputError(
+            f"{name} holds {array.dtype} values; they must be whole numbers"
+        )
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.intp).max:
         raise InputError(f"{name} holds {array.max()}; no offer has that many arms")
     return array.astype(np.intp)
@@ -92,7 +105,9 @@ def as_rows(values: Any, name: str, receiver: str) -> _Floats:
     else:
         array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
-        raise ShapeError(f"{name} has shape {array.shape}; {receiver} needs (n, d), one row per arm")
+        raise ShapeError(
+            f"{name} has shape {array.shape}; {receiver} needs (n, d), one row per arm"
+        )
     return array
 
 
@@ -159,9 +174,13 @@ def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> 
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             large = " that fits a float" * (type(value) is int)
-            raise InputError(f"{name} is {value!r:.60}; it must be a number{large}") from None
+            raise InputError(
+                f"{name} is {value!r:.60}; it must be a number{large}"
+            ) from None
     if not (isfinite(number) and least <= number <= most):
-        raise InputError(f"{name} is {value!r:.60}; it must be a number{_range(least, most)}")
+        raise InputError(
+            f"{name} is {value!r:.60}; it must be a number{_range(least, most)}"
+        )
     return number
 
 
@@ -195,14 +214,22 @@ def require_scale(array: _Floats, name: str) -> None:
     bad = (array < SMALLEST) | (array > LARGEST)
     if bad.any():
         told = f"{name} is {array[bad][0]:g}; squares of it must fit a float"
-        raise InputError(f"{told}: choose units in which it lies between {SMALLEST:g} and {LARGEST:g}")
+        raise InputError(
+            f"{told}: choose units in which it lies between {SMALLEST:g} and {LARGEST:g}"
+        )
 
 
 def require_size(array: _Floats, name: str) -> None:
     """Refuse numbers that are too large to work with."""
-    if array.size and not _surely_small(array) and max(array.max(), -array.min()) > LARGEST:
+    if (
+        array.size
+        and not _surely_small(array)
+        and max(array.max(), -array.min()) > LARGEST
+    ):
         largest = array.flat[int(np.abs(array).argmax())]
-        raise InputError(f"{name} holds {largest:g}; choose units in which it stays below {LARGEST:g}")
+        raise InputError(
+            f"{name} holds {largest:g}; choose units in which it stays below {LARGEST:g}"
+        )
 
 
 def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
@@ -210,9 +237,13 @@ def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
     if type(value) is int and least <= value <= most:
         return value
     # Numpy counts spans of time among its whole numbers.
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    whole = isinstance(value, int | np.integer) and not isinstance(
+        value, bool | np.timedelta64
+    )
     if not whole or not least <= value <= most:
-        raise InputError(f"{name} is {value!r:.60}; it must be a whole number{_range(least, most)}")
+        raise InputError(
+            f"{name} is {value!r:.60}; it must be a whole number{_range(least, most)}"
+        )
     return int(value)
 
 
@@ -254,7 +285,9 @@ def as_plain(value: Any, where: str | None = None) -> Any:
             raise SpecError(f"{where}: {value!r} is not a finite number")
         return None
     if where is not None and not isinstance(value, str | int | float | None):
-        raise SpecError(f"{where}: {value!s} is a {type(value).__name__}; use text or numbers")
+        raise SpecError(
+            f"{where}: {value!s} is a {type(value).__name__}; use text or numbers"
+        )
     return value
 
 
@@ -267,7 +300,9 @@ def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
 def as_path(value: Any, name: str) -> Path:
     """``value`` as the path of a file."""
     if not isinstance(value, str | PathLike) or isinstance(value, bytes):
-        raise InputError(f"{name} is {value!r:.60}; give the path of a file, as text or a Path")
+        raise InputError(
+            f"{name} is {value!r:.60}; give the path of a file, as text or a Path"
+        )
     text = fspath(value)
     if not isinstance(text, str) or not text or "\0" in text:
         raise InputError(f"{name} is {value!r:.60}; no file can have this path")
@@ -276,7 +311,9 @@ def as_path(value: Any, name: str) -> Path:
 
 def as_generator(rng: Any) -> np.random.Generator:
     if not isinstance(rng, np.random.Generator):
-        raise InputError(f"rng is {rng!r:.60}; pass a generator: numpy.random.default_rng(seed)")
+        raise InputError(
+            f"rng is {rng!r:.60}; pass a generator: numpy.random.default_rng(seed)"
+        )
     return rng
 
 
@@ -294,4 +331,6 @@ def require_finite(array: _Floats, name: str) -> None:
     if not _surely_small(array) and not np.isfinite(array).all():
         where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         place = ", ".join(map(str, where))
-        raise NotFiniteError(f"{name}[{place}] is {array[where]}; every entry must be a finite number")
+        raise NotFiniteError(
+            f"{name}[{place}] is {array[where]}; every entry must be a finite number"
+        )

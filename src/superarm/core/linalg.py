@@ -33,7 +33,9 @@ _LIKELY_CAUSES = (
 )
 
 
-def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float | None = None) -> Floats:
+def cholesky(
+    matrix: Floats, what: str = "the covariance matrix", scale: float | None = None
+) -> Floats:
     """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit.
 
     Jitter is relative to ``scale``, the mean diagonal unless given.
@@ -46,14 +48,18 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     if not failed and math.isfinite(L.trace()):
         return np.asarray(L)
     if not np.isfinite(matrix).all():
-        raise NotPositiveDefiniteError(f"{what} holds NaN or infinity. {_LIKELY_CAUSES}")
+        raise NotPositiveDefiniteError(
+            f"{what} holds NaN or infinity. {_LIKELY_CAUSES}"
+        )
     if scale is None:
         scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
         told = f"{what} is of size {scale:.3g}; it must be positive"
         raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
     for step in JITTER_STEPS:
-        told = f"{what} is not numerically positive definite; adding {step:g} x its size"
+        told = (
+            f"{what} is not numerically positive definite; adding {step:g} x its size"
+        )
         added = f"({step * scale:.3g}) to the diagonal"
         warn(f"{told} {added}. A larger noise_variance avoids this.", JitterWarning)
         raised = matrix + step * scale * np.eye(len(matrix))
@@ -71,7 +77,9 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     with threads_for(len(L) * B.size / 2):
         solved, singular = _lapack().dtrtrs(L, B, lower=1, trans=int(transposed))
     if singular:
-        raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
+        raise NotPositiveDefiniteError(
+            f"a triangular factor has 0 in row {singular - 1}"
+        )
     return np.asarray(solved, dtype=np.float64)
 
 
@@ -93,11 +101,15 @@ def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> F
         if B.flags.c_contiguous:
             _solve_rows_in_place(L, B, transposed)
             return B
-        solved = _blas().dtrsm(1.0, L, B, lower=1, trans_a=int(transposed), overwrite_b=1)
+        solved = _blas().dtrsm(
+            1.0, L, B, lower=1, trans_a=int(transposed), overwrite_b=1
+        )
     return np.asarray(solved)
 
 
-_SOLVED_TOGETHER = 128  # rows: the rest is a matrix product, twice as fast as the solve of OpenBLAS
+_SOLVED_TOGETHER = (
+    128  # rows: the rest is a matrix product, twice as fast as the solve of OpenBLAS
+)
 
 
 def _solve_rows_in_place(L: Floats, X: Floats, transposed: bool) -> None:
@@ -111,9 +123,25 @@ def _solve_rows_in_place(L: Floats, X: Floats, transposed: bool) -> None:
         if transposed and end < size:
             blas.dgemm(-1.0, X[end:].T, L[end:, start:end], 1.0, block, overwrite_c=1)
         if not transposed and start > 0:
-            blas.dgemm(-1.0, X[:start].T, L[start:end, :start], 1.0, block, trans_b=1, overwrite_c=1)
+            blas.dgemm(
+                -1.0,
+                X[:start].T,
+                L[start:end, :start],
+                1.0,
+                block,
+                trans_b=1,
+                overwrite_c=1,
+            )
         corner = L[start:end, start:end]
-        blas.dtrsm(1.0, corner, block, side=1, lower=1, trans_a=int(not transposed), overwrite_b=1)
+        blas.dtrsm(
+            1.0,
+            corner,
+            block,
+            side=1,
+            lower=1,
+            trans_a=int(not transposed),
+            overwrite_b=1,
+        )
 
 
 _UNTHREADED = 4096  # multiplications for which OpenBLAS never takes threads: its lowest limit is 9,216
@@ -122,7 +150,11 @@ _AS_IT_IS: AbstractContextManager[None] = nullcontext()
 
 def threads_for(multiplications: float) -> AbstractContextManager[None]:
     """``blas_threads_for`` where there may be threads: to ask costs as much as a tiny product."""
-    return _AS_IT_IS if multiplications < _UNTHREADED else blas_threads_for(multiplications)
+    return (
+        _AS_IT_IS
+        if multiplications < _UNTHREADED
+        else blas_threads_for(multiplications)
+    )
 
 
 def add_to_diagonal(matrix: Floats, values: Floats | float) -> None:
@@ -169,7 +201,11 @@ PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 
 
 def psd_root(
-    matrix: Floats, what: str = "the covariance", scale: float | None = None, *, steady: bool = False
+    matrix: Floats,
+    what: str = "the covariance",
+    scale: float | None = None,
+    *,
+    steady: bool = False,
 ) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
@@ -192,12 +228,16 @@ def psd_root(
     if scale == 0.0 and not matrix.any():
         return PsdRoot(np.zeros((len(matrix), 0)), 0.0)
     if not math.isfinite(scale) or scale <= 0.0:
-        raise NotPositiveDefiniteError(f"{what} has largest variance {scale}; it must be positive")
+        raise NotPositiveDefiniteError(
+            f"{what} has largest variance {scale}; it must be positive"
+        )
     n = len(matrix)
     weight = _unlike(n) if steady else np.ones(n)
     with blas_threads_for(n**3 / 6):
         weighted = matrix * weight * weight[:, None]
-        factor, pivots, rank, _ = dpstrf(weighted, tol=1e-15 * scale, lower=1, overwrite_a=1)
+        factor, pivots, rank, _ = dpstrf(
+            weighted, tol=1e-15 * scale, lower=1, overwrite_a=1
+        )
         root = np.zeros((n, int(rank)))
         root[pivots - 1] = np.tril(factor)[:, : int(rank)]
         root /= weight[:, None]
@@ -238,7 +278,9 @@ def leading_root(
         if rest.max() <= small:
             return LeadingRoot(rows[:rank].copy(), rest)
         pivot = int(np.argmax(rest * weight))
-        row[:] = (column(pivot) - rows[:rank, pivot] @ rows[:rank]) / math.sqrt(rest[pivot])
+        row[:] = (column(pivot) - rows[:rank, pivot] @ rows[:rank]) / math.sqrt(
+            rest[pivot]
+        )
         rest -= np.square(row)
         rest[pivot] = 0.0
         np.maximum(rest, 0.0, out=rest)
@@ -266,7 +308,9 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
     because Q = L⁻ᵀM⁻¹ satisfies Q + Qᵀ − QAQᵀ = (A + D)⁻¹. The covariance stays positive
     semi-definite by construction, which subtracting from a covariance would not ensure.
     """
-    L = cholesky(rows @ rows.T + np.diag(noise_variance), "the covariance of the observed arms")
+    L = cholesky(
+        rows @ rows.T + np.diag(noise_variance), "the covariance of the observed arms"
+    )
     cross = root @ rows.T  # (n, k)
     whitened = solve_lower(L, cross.T)  # L⁻¹ crossᵀ, (k, n)
     M = L + np.diag(np.sqrt(noise_variance))
@@ -282,7 +326,9 @@ def with_room(buffer: NDArray[Any], used: int, rows: int) -> NDArray[Any]:
     """``buffer`` if it has ``rows`` rows, else one at least twice as long with its first ``used``."""
     if rows <= len(buffer):
         return buffer
-    bigger = np.empty((max(2 * len(buffer), rows), *buffer.shape[1:]), dtype=buffer.dtype)
+    bigger = np.empty(
+        (max(2 * len(buffer), rows), *buffer.shape[1:]), dtype=buffer.dtype
+    )
     bigger[:used] = buffer[:used]
     return bigger
 
@@ -324,9 +370,13 @@ class GrowingCholesky:
             return B
         plain = B.flags.c_contiguous and B.dtype == np.float64 and B.flags.writeable
         if not plain or size != self._size:
-            raise ValueError("B must be writeable C-contiguous float64, as wide as the factor")
+            raise ValueError(
+                "B must be writeable C-contiguous float64, as wide as the factor"
+            )
         buffer = self._buffer
-        sizes = (ctypes.c_int * 3)(size, rows, len(buffer))  # our own: several threads may solve
+        sizes = (ctypes.c_int * 3)(
+            size, rows, len(buffer)
+        )  # our own: several threads may solve
         width = ctypes.addressof(sizes)
         height, leading = width + _INT, width + 2 * _INT
         with threads_for(size * B.size / 2):
@@ -357,7 +407,9 @@ class GrowingCholesky:
 
 # Constant arguments of ``dtrsm``, by address: side L, triangle U, transposed T, diagonal N; a factor 1.
 _LETTERS = ctypes.create_string_buffer(b"LUTN")
-_FROM_THE_LEFT_TRANSPOSED = tuple(ctypes.addressof(_LETTERS) + place for place in range(4))
+_FROM_THE_LEFT_TRANSPOSED = tuple(
+    ctypes.addressof(_LETTERS) + place for place in range(4)
+)
 _ONE = ctypes.c_double(1.0)
 _ADDRESS_OF_ONE = ctypes.addressof(_ONE)
 _INT = ctypes.sizeof(ctypes.c_int)
@@ -378,7 +430,12 @@ def _dtrsm() -> Callable[..., None]:
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    get_pointer.restype, get_pointer.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.py_object, ctypes.c_char_p],
+    )
     pointer = get_pointer(capsule, get_name(capsule))
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(pointer)
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(
+        pointer
+    )
     return routine

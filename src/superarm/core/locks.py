@@ -1,10 +1,10 @@
 """One thread writes at a time, and those that read never see half a change.
 
-A posterior has one :class:`Turns`, and so has a policy. What changes it holds it: ``with self._turns:
+A posterior has one :class:`ReadWriteLock`, and so has a policy. What changes it holds it: ``with self._turns:
 …``. Reading takes no lock: a method under :func:`whole` notices if something was written meanwhile,
 and then asks again while nobody writes. One that keeps what it finds for later is under :func:`alone`.
 
-Copies and pickles of what derives from :class:`Shared` are of one moment, too. A process that forks
+Copies and pickles of what derives from :class:`ThreadSafe` are of one moment, too. A process that forks
 first waits until nobody writes: the child's copy is complete, and its locks are free.
 """
 
@@ -29,7 +29,7 @@ _PATIENCE = 10.0
 """Seconds that a fork waits for other threads to finish writing."""
 
 
-class Turns:
+class ReadWriteLock:
     """Whose turn it is to write, and how often something was written."""
 
     __slots__ = ("__weakref__", "lock", "writing", "written")
@@ -51,7 +51,7 @@ class Turns:
         self.lock.release()
 
     def __reduce__(self) -> Any:
-        return Turns, (self.written,)  # a copy has a lock of its own
+        return ReadWriteLock, (self.written,)  # a copy has a lock of its own
 
     def give_up(self, message: str) -> None:
         """Refuse every later use: what is guarded was left half written."""
@@ -85,11 +85,13 @@ class _Forks:
     """Holds every lock while the process forks."""
 
     def __init__(self) -> None:
-        self._known: WeakSet[Turns] = WeakSet()
-        self._guard = Lock()  # of the set; nobody waits for anything else while holding it
-        self._held: list[Turns] = []
+        self._known: WeakSet[ReadWriteLock] = WeakSet()
+        self._guard = (
+            Lock()
+        )  # of the set; nobody waits for anything else while holding it
+        self._held: list[ReadWriteLock] = []
 
-    def watch(self, turns: Turns) -> None:
+    def watch(self, turns: ReadWriteLock) -> None:
         with self._guard:
             self._known.add(turns)
 
@@ -124,7 +126,9 @@ class _Forks:
                 turns.lock = RLock()
 
 
-def _acquired(everyone: Iterable[Turns], patience: float) -> list[Turns]:
+def _acquired(
+    everyone: Iterable[ReadWriteLock], patience: float
+) -> list[ReadWriteLock]:
     """Those whose locks could be acquired within ``patience`` seconds: nearly always everyone.
 
     Threads take locks one inside the other, in an order that is not known here. So nothing is held
@@ -133,11 +137,15 @@ def _acquired(everyone: Iterable[Turns], patience: float) -> list[Turns]:
     order = [turns for turns in everyone if not isinstance(turns.lock, _Refusal)]
     deadline = monotonic() + patience
     while True:
-        held: list[Turns] = []
+        held: list[ReadWriteLock] = []
         for place, turns in enumerate(order):
             left = deadline - monotonic()
             wait = not held and left > 0.0
-            if turns.lock.acquire(timeout=left) if wait else turns.lock.acquire(blocking=False):
+            if (
+                turns.lock.acquire(timeout=left)
+                if wait
+                else turns.lock.acquire(blocking=False)
+            ):
                 held.append(turns)
             elif left > 0.0:
                 order.insert(0, order.pop(place))
@@ -160,14 +168,14 @@ if sys.platform != "win32":  # which has no forks
 # --- copies --------------------------------------------------------------------------------
 
 
-class Shared:
+class ThreadSafe:
     """Something that several threads may use: its copies and pickles are of one moment.
 
     No copy shares what can change. ``copy.copy`` and ``pickle`` keep the objects in :meth:`_constant`,
     such as kernels and oracles; ``copy.deepcopy`` copies those, too.
     """
 
-    _turns: Turns
+    _lock: ReadWriteLock
 
     def _constant(self) -> Iterable[object]:
         """What never changes, so that copies may share it."""
@@ -179,7 +187,7 @@ class Shared:
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         again = object.__new__(type(self))
         memo[id(self)] = again
-        with self._turns.lock:
+        with self._lock.lock:
             # A copy of the dictionary: those that only read may keep answers in it meanwhile.
             held = deepcopy(dict(vars(self)), memo)
         again.__dict__.update(held)
@@ -188,7 +196,7 @@ class Shared:
     def __getstate__(self) -> dict[str, Any]:
         # A pickler asks for this and writes later what it gets, when the lock is free again.
         memo = {id(part): part for part in self._constant()}
-        with self._turns.lock:
+        with self._lock.lock:
             return deepcopy(dict(vars(self)), memo)
 
 
@@ -197,17 +205,19 @@ class Shared:
 Question = TypeVar("Question", bound=Callable[..., Any])
 
 
-def whole(question: Question) -> Question:
+def consistent_read(question: Question) -> Question:
     """Decorator of a method that reads: its answer is that of one moment between two changes."""
 
     @wraps(question)
     def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        turns: Turns = self._turns
+        turns: ReadWriteLock = self._lock
         written = turns.written
         if not turns.writing:
             try:
                 answer = question(self, *args, **kwargs)
-            except Exception:  # perhaps because arrays of two moments did not go together
+            except (
+                Exception
+            ):  # perhaps because arrays of two moments did not go together
                 if turns.written == written and not turns.writing:
                     raise
             else:
@@ -219,12 +229,12 @@ def whole(question: Question) -> Question:
     return cast(Question, asked)
 
 
-def alone(question: Question) -> Question:
+def exclusive(question: Question) -> Question:
     """Decorator of a method that reads and keeps what it finds: nobody writes or reads so meanwhile."""
 
     @wraps(question)
     def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._turns.lock:
+        with self._lock.lock:
             return question(self, *args, **kwargs)
 
     return cast(Question, asked)

@@ -45,7 +45,9 @@ def migration(kind: str, schema: int) -> Callable[[StateStep], StateStep]:
 
     def add(step: StateStep) -> StateStep:
         if _state_steps.setdefault((kind, schema), step) is not step:
-            raise InputError(f"there is already a migration of {kind!r} from schema {schema}")
+            raise InputError(
+                f"there is already a migration of {kind!r} from schema {schema}"
+            )
         return step
 
     return add
@@ -56,7 +58,9 @@ def spec_migration(family: str, name: str) -> Callable[[SpecStep], SpecStep]:
 
     def add(step: SpecStep) -> SpecStep:
         if _spec_steps.setdefault((family, name), step) is not step:
-            raise InputError(f"there is already a migration of specs of {family} {name!r}")
+            raise InputError(
+                f"there is already a migration of specs of {family} {name!r}"
+            )
         return step
 
     return add
@@ -89,7 +93,10 @@ def _migrated_spec(spec: Any, family: str | None) -> Any:
         return [_migrated_spec(item, family) for item in spec]
     if not isinstance(spec, Mapping):
         return spec
-    held = {key: _migrated_spec(value, family_of_parameter(key)) for key, value in spec.items()}
+    held = {
+        key: _migrated_spec(value, family_of_parameter(key))
+        for key, value in spec.items()
+    }
     family, name = held.get("family", family), held.get("name")
     step = None
     if isinstance(family, str) and isinstance(name, str):
@@ -97,9 +104,13 @@ def _migrated_spec(spec: Any, family: str | None) -> Any:
     return held if step is None else step(held)
 
 
-def up_to_date(state: object, kind: str, schema: int, reader: str, family: str | None = None) -> State:
+def up_to_date(
+    state: object, kind: str, schema: int, reader: str, family: str | None = None
+) -> State:
     """The state as ``reader`` reads it: of this kind and schema, or an error that says what it is."""
-    require_type(state, State, "state", "; superarm.core.states.load_state reads one from a file")
+    require_type(
+        state, State, "state", "; superarm.core.states.load_state reads one from a file"
+    )
     assert isinstance(state, State)
     if state.kind == kind:
         state = migrated(state, family)

@@ -55,7 +55,9 @@ def imported() -> list[str]:
 def _run(path: Path) -> None:
     name = f"superarm_parts_{path.stem}"
     if name in sys.modules:
-        raise ValueError(f"another file called {path.name} was imported before it; rename one of them")
+        raise ValueError(
+            f"another file called {path.name} was imported before it; rename one of them"
+        )
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -90,7 +90,11 @@ class Posterior(Protocol):
         """
 
     def observe(
-        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
         """Learn the rewards of these arms: all of them, or none if one is refused.
 
@@ -161,7 +165,11 @@ class Oracle(Protocol):
         """Whether ``select`` leaves ``rng`` alone."""
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         """The feasible super arm of largest total desirability, as far as the guarantee goes.
 
@@ -218,7 +226,9 @@ class Policy(Protocol):
     def commit(self, decision: Decision) -> None:
         """Take a decision: its arms are pending until their rewards are learned."""
 
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         """Learn the rewards of some or all arms of a committed decision, each of them once.
 
         Args:
@@ -267,5 +277,7 @@ class Problem(Protocol):
     def best(self, offer: Offer) -> Best:
         """The benchmark: the oracle's super arm under the truth."""
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         """Further numbers of the round, by name; each is summed over rounds."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .arrays import Bools, Floats, Ints
-from .display import Shown
+from .display import Displayable
 from .errors import InputError, ShapeError, UnknownArmError
 from .inputs import (
     as_count,
@@ -24,7 +24,7 @@ from .inputs import (
 from .state import State
 
 
-class Arms(Shown):
+class Arms(Displayable):
     """Arms on offer: the user's own ids and one feature row each.
 
     Equal feature rows are legal, repeated ids are not. The features are copied once and
@@ -44,19 +44,29 @@ class Arms(Shown):
         checked = read_only(as_features(features, "features"))
         given: Any = ids
         try:
-            ids = tuple(given.tolist() if isinstance(given, np.ndarray) else given)  # not np.int64
+            ids = tuple(
+                given.tolist() if isinstance(given, np.ndarray) else given
+            )  # not np.int64
         except TypeError:
-            raise InputError(f"ids is {given!r:.60}; give a list with one id per row") from None
+            raise InputError(
+                f"ids is {given!r:.60}; give a list with one id per row"
+            ) from None
         try:
             index = {arm: position for position, arm in enumerate(ids)}
         except TypeError as error:
-            raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
+            raise InputError(
+                f"arm ids must be hashable, such as numbers or strings: {error}"
+            ) from None
         if len(ids) != len(checked):
             told = f"ids has {len(ids)} entries but features has {len(checked)} rows"
             raise ShapeError(f"{told}; give one id per row")
         if len(index) != len(ids):
-            repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
-            raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
+            repeated = next(
+                arm for position, arm in enumerate(ids) if index[arm] != position
+            )
+            raise InputError(
+                f"arm id {repeated!r} appears more than once; ids must be unique"
+            )
         self.ids, self.features, self._index = ids, checked, index
 
     @classmethod
@@ -72,7 +82,7 @@ class Arms(Shown):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self), "d": self.features.shape[1]}
 
     def positions(self, ids: Sequence[Hashable]) -> Ints:
@@ -80,15 +90,19 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except TypeError as error:
-            message = "arm ids must be hashable, such as numbers or strings, and in a list"
+            message = (
+                "arm ids must be hashable, such as numbers or strings, and in a list"
+            )
             raise InputError(f"ids is {ids!r:.60}; {message}: {error}") from None
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
-            raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
+            raise UnknownArmError(
+                f"arm id {error.args[0]!r} is not on offer; {told}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Offer(Shown):
+class Offer(Displayable):
     """What can be chosen in one round."""
 
     step: int
@@ -160,7 +174,9 @@ EXACT = Guarantee()
 
 def _refuse_repeats(positions: Ints) -> None:
     if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
-        raise InputError(f"positions {positions.tolist()[:9]} name an arm twice; name each once")
+        raise InputError(
+            f"positions {positions.tolist()[:9]} name an arm twice; name each once"
+        )
 
 
 class Selection(NamedTuple):
@@ -175,7 +191,7 @@ class Selection(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Decision(Shown):
+class Decision(Displayable):
     """A chosen super arm, and why."""
 
     step: int
@@ -211,17 +227,23 @@ class Decision(Shown):
     def ids(self, offer: Offer) -> list[Hashable]:
         """The user's own ids of the chosen arms; ``offer`` is the one that was answered."""
         if offer.step != self.step:
-            raise InputError(f"this is the decision of step {self.step}, not {offer.step}")
+            raise InputError(
+                f"this is the decision of step {self.step}, not {offer.step}"
+            )
         if self.positions.max(initial=-1) >= len(offer.arms):
             places = self.positions.tolist()[:9]
-            told = f"the offer has {len(offer.arms)} arms, but the positions are {places}"
+            told = (
+                f"the offer has {len(offer.arms)} arms, but the positions are {places}"
+            )
             raise InputError(f"{told}; give the offer that was answered")
         chosen = (offer.arms.ids[position] for position in self.positions.tolist())
-        return [each.item() if isinstance(each, np.generic) else each for each in chosen]
+        return [
+            each.item() if isinstance(each, np.generic) else each for each in chosen
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Feedback(Shown):
+class Feedback(Displayable):
     """Rewards of some or all chosen arms."""
 
     positions: Ints
@@ -258,7 +280,11 @@ class Feedback(Shown):
         """How many sums there are, each of one arm or more."""
         sums = as_positions(self.sums, "sums")
         count = int(sums.max(initial=-1)) + 1
-        if sums.shape != positions.shape or len(np.unique(sums)) != count or sums.min(initial=0) < 0:
+        if (
+            sums.shape != positions.shape
+            or len(np.unique(sums)) != count
+            or sums.min(initial=0) < 0
+        ):
             told = "give each arm the number of its reward: 0, 1, 2, …, none left out"
             raise InputError(f"sums is {sums.tolist()[:9]}; {told}")
         object.__setattr__(self, "sums", sums)
@@ -283,7 +309,9 @@ class Feedback(Shown):
         ids = list(rewards)
         noise: Any = None
         if noise_variance is not None:
-            require_type(noise_variance, Mapping, "noise_variance", ", such as {'mocha': 4.0}")
+            require_type(
+                noise_variance, Mapping, "noise_variance", ", such as {'mocha': 4.0}"
+            )
             if set(noise_variance) != set(ids):
                 raise InputError("noise_variance must have the same arm ids as rewards")
             noise = [noise_variance[arm] for arm in ids]
@@ -330,13 +358,19 @@ class Forecast(NamedTuple):
     mean: Floats  # (k,)
     cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
-    noise_cov: Floats | None = None  # (k, k) where noise differs from arm to arm, or is shared
-    widths: Floats = QUANTILES  # of the intervals of ``LEVELS`` of one arm, in standard deviations
+    noise_cov: Floats | None = (
+        None  # (k, k) where noise differs from arm to arm, or is shared
+    )
+    widths: Floats = (
+        QUANTILES  # of the intervals of ``LEVELS`` of one arm, in standard deviations
+    )
     total_widths: Floats = QUANTILES  # the same of the sum
 
     def stds(self) -> Floats:
         """Standard deviation of each arm's observed reward, noise included, (k,)."""
-        noise = self.noise_std**2 if self.noise_cov is None else np.diagonal(self.noise_cov)
+        noise = (
+            self.noise_std**2 if self.noise_cov is None else np.diagonal(self.noise_cov)
+        )
         return np.sqrt(np.maximum(np.diagonal(self.cov), 0.0) + noise)
 
     def total(self) -> tuple[float, float]:

@@ -12,7 +12,7 @@ A part joins with a decorator on a frozen dataclass or on a factory function::
     @dataclass(frozen=True, kw_only=True)
     class Greedy: ...
 
-A part that is no such dataclass, or is made of other things than its fields, is :class:`Described` and
+A part that is no such dataclass, or is made of other things than its fields, is :class:`HasParameters` and
 states its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm.core.serialization``
 turns arrays
 into JSON and back. A part that is not registered (a function, a kernel of scikit-learn) has no spec:
@@ -34,45 +34,126 @@ import sys
 from abc import ABC
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
-from .display import Shown
+from .display import Displayable
 from .errors import SpecError, warn
-from .protocols import Oracle, Policy, Posterior, Problem, Reward, Rule, Schedule, SwitchingCost
+from .protocols import (
+    Oracle,
+    Policy,
+    Posterior,
+    Problem,
+    Reward,
+    Rule,
+    Schedule,
+    SwitchingCost,
+)
 
-_FAMILIES: dict[str, tuple[str, ...]] = {
-    "kernel": ("superarm.kernels",),
-    "network": ("superarm.core.graphs",),
-    "mean": ("superarm.models", "superarm.roads.energy"),
-    "gain": ("superarm.rules.information",),
-    "posterior": ("superarm.posteriors", "superarm.roads.posterior"),
-    "schedule": ("superarm.rules",),
-    "rule": ("superarm.rules",),
-    "oracle": ("superarm.oracles",),
-    "reward": ("superarm.rewards",),
-    "switching": ("superarm.movement",),
-    "metric": ("superarm.movement",),
-    "decision_set": ("superarm.policies",),
-    "encoding": ("superarm.core.tables",),
-    "score": ("superarm.policies",),
-    "policy": ("superarm.policies", "superarm.roads.policies"),
-    "problem": ("superarm.lab.problems", "superarm.roads.problems"),
-    "structure": ("superarm.oracles", "superarm.core.graphs"),
-    "vehicle": ("superarm.roads.energy",),
-    "scales": ("superarm.roads.energy",),
-}
-# What the parts of a family promise.
-_PROTOCOLS: dict[str, type] = {
-    "posterior": Posterior,
-    "schedule": Schedule,
-    "rule": Rule,
-    "oracle": Oracle,
-    "reward": Reward,
-    "switching": SwitchingCost,
-    "policy": Policy,
-    "problem": Problem,
+
+class _Family(NamedTuple):
+    """A kind of part."""
+
+    description: str
+    packages: tuple[str, ...]  # import them, and all parts of the family are registered
+    protocol: type | None = None  # what its parts promise
+
+
+_FAMILIES: dict[str, _Family] = {
+    "kernel": _Family(
+        "how similar two arms are: the covariance of the Gaussian process",
+        ("superarm.kernels",),
+    ),
+    "network": _Family(
+        "graphs for kernels and oracles",
+        ("superarm.core.graphs",),
+    ),
+    "mean": _Family(
+        "what is believed about an arm before anything is seen",
+        ("superarm.models", "superarm.roads.energy"),
+    ),
+    "gain": _Family(
+        "how fast the information gain γ may grow, for widths and bounds",
+        ("superarm.rules.information",),
+    ),
+    "posterior": _Family(
+        "what is believed once rewards have been seen",
+        ("superarm.posteriors", "superarm.roads.posterior"),
+        Posterior,
+    ),
+    "schedule": _Family(
+        "how wide confidence bounds are in round t",
+        ("superarm.rules",),
+        Schedule,
+    ),
+    "rule": _Family(
+        "turns a belief into one desirability per arm",
+        ("superarm.rules",),
+        Rule,
+    ),
+    "oracle": _Family(
+        "finds the best feasible combination of arms",
+        ("superarm.oracles",),
+        Oracle,
+    ),
+    "reward": _Family(
+        "what a combination is worth, given what its arms yield",
+        ("superarm.rewards",),
+        Reward,
+    ),
+    "switching": _Family(
+        "what it costs to leave the previous action",
+        ("superarm.movement",),
+        SwitchingCost,
+    ),
+    "metric": _Family(
+        "what it costs to go from one action to the next",
+        ("superarm.movement",),
+    ),
+    "decision_set": _Family(
+        "which of the arms on offer a policy may choose from",
+        ("superarm.policies",),
+    ),
+    "encoding": _Family(
+        "how columns of a table become features",
+        ("superarm.core.tables",),
+    ),
+    "score": _Family(
+        "desirabilities that are not learned, for baselines",
+        ("superarm.policies",),
+    ),
+    "policy": _Family(
+        "decides, learns and decides again: the algorithms, ready to run",
+        ("superarm.policies", "superarm.roads.policies"),
+        Policy,
+    ),
+    "problem": _Family(
+        "worlds to learn in: they make offers and answer decisions",
+        ("superarm.lab.problems", "superarm.roads.problems"),
+        Problem,
+    ),
+    "structure": _Family(
+        "what an offer tells the oracle besides its arms",
+        ("superarm.oracles", "superarm.core.graphs"),
+    ),
+    "vehicle": _Family(
+        "how much energy roads take",
+        ("superarm.roads.energy",),
+    ),
+    "scales": _Family(
+        "how wrong energy models may be, and how much trips differ",
+        ("superarm.roads.energy",),
+    ),
 }
 # Which family a nested spec belongs to, by the name of the parameter that holds it.
 _FAMILY_OF = {family: family for family in _FAMILIES}
@@ -87,7 +168,7 @@ _names: dict[object, tuple[str, str]] = {}
 Part = TypeVar("Part", bound=Callable[..., Any])
 
 
-class Described(Shown, ABC):
+class HasParameters(Displayable, ABC):
     """A part that states what it is made of."""
 
     def parameters(self) -> Mapping[str, Any]:
@@ -95,9 +176,12 @@ class Described(Shown, ABC):
 
         Attributes of these names, unless a part says otherwise.
         """
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {
+            name: getattr(self, name)
+            for name in inspect.signature(type(self)).parameters
+        }
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         return self.parameters()
 
 
@@ -112,8 +196,9 @@ def register(family: str, name: str) -> Callable[[Part], Part]:
             raise SpecError(f"{family} {name!r} is registered already")
         _parts[family][name] = part
         _names[part] = (family, name)
-        if inspect.isclass(part) and family in _PROTOCOLS:
-            _inherit_docs(part, _PROTOCOLS[family])
+        protocol = _FAMILIES[family].protocol
+        if inspect.isclass(part) and protocol is not None:
+            _inherit_docs(part, protocol)
         return part
 
     return add
@@ -136,12 +221,24 @@ def _inherit_docs(part: type, protocol: type) -> None:
 def forget_unimported() -> None:
     """Remove what modules registered that failed later; those are not kept in ``sys.modules``."""
     for members in _parts.values():
-        for name in [each for each, part in members.items() if part.__module__ not in sys.modules]:
+        for name in [
+            each for each, part in members.items() if part.__module__ not in sys.modules
+        ]:
             _names.pop(members.pop(name), None)
 
 
 def families() -> list[str]:
+    """The names of all families, sorted."""
     return sorted(_FAMILIES)
+
+
+def family_description(family: str) -> str:
+    """What the parts of a family are for, in a few words.
+
+    Args:
+        family: Its name.
+    """
+    return _FAMILIES[family].description
 
 
 def names(family: str) -> list[str]:
@@ -153,7 +250,11 @@ def names(family: str) -> list[str]:
 def parameters_of(family: str, name: str) -> dict[str, Any]:
     """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
     taken = inspect.signature(find(family, name)).parameters.values()
-    named = (each for each in taken if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD))
+    named = (
+        each
+        for each in taken
+        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
+    )
     return {each.name: each.default for each in named}
 
 
@@ -162,7 +263,9 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     if isinstance(spec, str):
         spec = {"name": spec}
     if not isinstance(spec, Mapping):
-        raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
+        raise SpecError(
+            f"a {family} spec is a name or a table with a name, not {spec!r}"
+        )
     if "foreign" in spec:
         told = f"the {family} is of type {spec['foreign']}, which has no spec to build it from"
         raise SpecError(f"{told}; pass the object itself")
@@ -172,7 +275,9 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     part, built = find(family, name), built_parameters(spec)
     check_parameters(family, name, built)
     parameters, empty = {**given, **built}, inspect.Parameter.empty
-    needed = (key for key, default in parameters_of(family, name).items() if default is empty)
+    needed = (
+        key for key, default in parameters_of(family, name).items() if default is empty
+    )
     if missing := [key for key in needed if key not in parameters]:
         raise SpecError(f"{family} {name!r} needs {', '.join(missing)}")
     return part(**parameters)
@@ -182,7 +287,9 @@ def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters in a spec, with the parts among them built; objects in it stay as they are."""
     own = {key: value for key, value in spec.items() if key not in _ABOUT}
     try:
-        return {key: _build_nested(value, _FAMILY_OF.get(key)) for key, value in own.items()}
+        return {
+            key: _build_nested(value, _FAMILY_OF.get(key)) for key, value in own.items()
+        }
     except RecursionError:
         raise SpecError("the spec is nested too deeply") from None
 
@@ -196,7 +303,9 @@ def check_parameters(
     kinds = kinds_of(find(family, name))
     for key, value in parameters.items():
         if key not in accepted:
-            told = suggestion(key, accepted, "it takes", command=f"superarm show {family}/{name}")
+            told = suggestion(
+                key, accepted, "it takes", command=f"superarm show {family}/{name}"
+            )
             raise SpecError(f"{family} {name!r} has no parameter {key!r}; {told}")
         require_kind(value, kinds.get(key, Any), f"{family} {name!r}: {key}")
 
@@ -207,7 +316,9 @@ def kinds_of(part: Callable[..., Any]) -> dict[str, Any]:
     plain = inspect.isclass(part) and not dataclasses.is_dataclass(part)
     try:
         return get_type_hints(part.__init__ if plain else part)
-    except NameError:  # a part that someone added imports its types for type checkers alone
+    except (
+        NameError
+    ):  # a part that someone added imports its types for type checkers alone
         return {}
 
 
@@ -220,7 +331,9 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
     """
     if not _is_of(value, kind):
         large = type(value) is int and _is_of(0, kind)
-        raise SpecError(f"{name} is {value!r:.80}; it must be {'smaller' if large else in_words(kind)}")
+        raise SpecError(
+            f"{name} is {value!r:.80}; it must be {'smaller' if large else in_words(kind)}"
+        )
 
 
 _WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
@@ -234,11 +347,17 @@ def _is_of(value: Any, kind: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_is_of(value, each) for each in inner)
     if origin in (tuple, Sequence):
-        return isinstance(value, list | tuple) and all(_is_of(item, inner[0]) for item in value)
+        return isinstance(value, list | tuple) and all(
+            _is_of(item, inner[0]) for item in value
+        )
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(_is_of(item, inner[1]) for item in value.values())
+        return isinstance(value, Mapping) and all(
+            _is_of(item, inner[1]) for item in value.values()
+        )
     if kind is int or kind is float:
-        numbers = int | np.integer if kind is int else int | np.integer | float | np.floating
+        numbers = (
+            int | np.integer if kind is int else int | np.integer | float | np.floating
+        )
         most = 2**63 - 1 if kind is int else sys.float_info.max
         large = isinstance(value, int) and abs(value) > most
         return isinstance(value, numbers) and not isinstance(value, bool) and not large
@@ -251,7 +370,9 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
     """What a declared kind of value is called."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        told = " or ".join(dict.fromkeys(in_words(each) for each in inner if each is not type(None)))
+        told = " or ".join(
+            dict.fromkeys(in_words(each) for each in inner if each is not type(None))
+        )
         return told + ", or left out" * (type(None) in inner)
     if origin is Literal:
         return f"{'one of ' if len(inner) > 1 else ''}{', '.join(map(repr, inner))}"
@@ -259,7 +380,11 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
         many = _MANY.get(inner[0])
         return f"a list of {many}" if many else f"a list, each {in_words(inner[0])}"
     if origin is Mapping:
-        return "a table" if inner[1] is Any else f"a table, each entry {in_words(inner[1])}"
+        return (
+            "a table"
+            if inner[1] is Any
+            else f"a table, each entry {in_words(inner[1])}"
+        )
     if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind not in _names:
         return f"a {kind.__name__}, which no spec holds: pass the object to build()"
     if origin is np.ndarray or kind is Any:
@@ -311,9 +436,13 @@ def difference(here: Any, there: Any, where: str = "") -> str | None:
         found_in = (difference(ours, theirs, place) for place, ours, theirs in pairs)
         return next((found for found in found_in if found is not None), None)
     alike = type(here) is type(there) or {type(here), type(there)} == {int, float}
-    if alike and not isinstance(here, np.ndarray) and (here == there or repr(here) == repr(there)):
+    if (
+        alike
+        and not isinstance(here, np.ndarray)
+        and (here == there or repr(here) == repr(there))
+    ):
         return None  # NaN is like NaN
-    return f"{where or 'it'} is {_shown(here)} here and {_shown(there)} in the state"
+    return f"{where or 'it'} is {_value_text(here)} here and {_value_text(there)} in the state"
 
 
 def contradiction(part: Any, spec: Any) -> str | None:
@@ -323,7 +452,10 @@ def contradiction(part: Any, spec: Any) -> str | None:
     """
     here = describe(part)
     if isinstance(spec, Mapping) and "family" in spec and type(part) in _names:
-        here = {"family": _names[type(part)][0], **here}  # as where it is a part of another
+        here = {
+            "family": _names[type(part)][0],
+            **here,
+        }  # as where it is a part of another
     return difference(here, completed(spec, part))
 
 
@@ -333,8 +465,14 @@ def completed(spec: Any, part: Any) -> Any:
     They get the defaults of today, in parts of the part, too. A parameter without a default stays
     missing.
     """
-    if isinstance(spec, list) and isinstance(part, list | tuple) and len(spec) == len(part):
-        return [completed(item, inside) for item, inside in zip(spec, part, strict=True)]
+    if (
+        isinstance(spec, list)
+        and isinstance(part, list | tuple)
+        and len(spec) == len(part)
+    ):
+        return [
+            completed(item, inside) for item, inside in zip(spec, part, strict=True)
+        ]
     if not isinstance(spec, Mapping):
         return spec
     parameters = _parameters(part)
@@ -349,7 +487,9 @@ def completed(spec: Any, part: Any) -> Any:
     return {**held, **_defaults(part, parameters, added)} if added else held
 
 
-def _defaults(part: Any, parameters: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _defaults(
+    part: Any, parameters: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
     """What these parameters of ``part`` would be if they were left out, as a spec holds it."""
     declared = inspect.signature(type(part)).parameters
     optional = [
@@ -367,7 +507,9 @@ def _defaults(part: Any, parameters: Mapping[str, Any], names: Sequence[str]) ->
     return {name: _plain(made[name], strict=False) for name in optional if name in made}
 
 
-def unknown_parameters(spec: Any, family: str | None = None, where: str = "") -> Iterator[str]:
+def unknown_parameters(
+    spec: Any, family: str | None = None, where: str = ""
+) -> Iterator[str]:
     """Where a spec gives a registered part a parameter that the part does not take."""
     if isinstance(spec, list):
         for at, item in enumerate(spec):
@@ -389,7 +531,10 @@ def _pairs(here: Any, there: Any, where: str) -> Iterable[tuple[str, Any, Any]] 
     """What two specs consist of, by place; ``None`` where they are compared as they are."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
         keys = [key for key in (*_ABOUT, *here, *there) if key in here or key in there]
-        below = [where if key in _ABOUT else f"{where}.{key}" if where else str(key) for key in keys]
+        below = [
+            where if key in _ABOUT else f"{where}.{key}" if where else str(key)
+            for key in keys
+        ]
         found = ((here.get(key, _MISSING), there.get(key, _MISSING)) for key in keys)
         return ((place, *pair) for place, pair in zip(below, found, strict=True))
     if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
@@ -401,7 +546,7 @@ def _pairs(here: Any, there: Any, where: str) -> Iterable[tuple[str, Any, Any]] 
     return None
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return repr(value.get("name", value.get("foreign", "a table")))
     if isinstance(value, np.ndarray):
@@ -421,22 +566,30 @@ def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
 def _identity(part: Any) -> dict[str, Any]:
     """What a spec says about a part besides its parameters."""
     kind, entry = type(part), _names.get(type(part))
-    return {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
+    return (
+        {"name": entry[1]}
+        if entry
+        else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
+    )
 
 
 def _parameters(part: Any) -> Mapping[str, Any] | None:
     """What a part was made of, by name; ``None`` for a part that does not say."""
-    if isinstance(part, Described):
+    if isinstance(part, HasParameters):
         return part.parameters()
     if type(part) in _names and dataclasses.is_dataclass(part):
-        return {item.name: getattr(part, item.name) for item in dataclasses.fields(part) if item.init}
+        return {
+            item.name: getattr(part, item.name)
+            for item in dataclasses.fields(part)
+            if item.init
+        }
     return None
 
 
 def _members(family: Any) -> dict[str, Callable[..., Any]]:
     if not isinstance(family, str) or family not in _FAMILIES:
         raise SpecError(f"unknown family {family!r}; choose one of {sorted(_FAMILIES)}")
-    for package in _FAMILIES[family]:
+    for package in _FAMILIES[family].packages:
         importlib.import_module(package)
     return _parts[family]
 
@@ -446,7 +599,9 @@ def find(family: str, name: Any) -> Callable[..., Any]:
     members = _members(family)
     if not isinstance(name, str) or (name not in members and name not in names(family)):
         told = suggestion(name, members, command=f"superarm list {family}")
-        raise SpecError(f"unknown {family} {name!r}; {told} (--import FILE.py adds your own)")
+        raise SpecError(
+            f"unknown {family} {name!r}; {told} (--import FILE.py adds your own)"
+        )
     return members[name]
 
 
@@ -465,15 +620,25 @@ def _import_installed() -> None:
 
 
 def suggestion(
-    word: object, choices: Iterable[str], otherwise: str = "choose one of", *, command: str = ""
+    word: object,
+    choices: Iterable[str],
+    otherwise: str = "choose one of",
+    *,
+    command: str = "",
 ) -> str:
     """Words to end an error with: the choice that was probably meant, if any, then all of them.
 
     Of a choice ``group/name`` the name is enough. ``command`` prints the choices where they are many.
     """
     known = sorted(choices)
-    forms = [(form, each) for each in known for form in dict.fromkeys((each, each.rpartition("/")[2]))]
-    close = difflib.get_close_matches(str(word).lower(), [form for form, _ in forms], n=1)
+    forms = [
+        (form, each)
+        for each in known
+        for form in dict.fromkeys((each, each.rpartition("/")[2]))
+    ]
+    close = difflib.get_close_matches(
+        str(word).lower(), [form for form, _ in forms], n=1
+    )
     meant = " or ".join(repr(each) for form, each in forms if form in close)
     listed = f"{otherwise} {', '.join(known)}"
     told = f"`{command}` lists them" if command and len(known) > _FEW else listed
@@ -486,7 +651,9 @@ def _build_nested(value: Any, family: str | None = None) -> Any:
         family = value.get("family", family)
         if "foreign" in value or (family is not None and "name" in value):
             return build(family or "part", value)
-        return {key: _build_nested(item, _FAMILY_OF.get(key)) for key, item in value.items()}
+        return {
+            key: _build_nested(item, _FAMILY_OF.get(key)) for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_build_nested(item, family) for item in value]
     return value

@@ -51,17 +51,39 @@ class RoadMap:
         """The map that :meth:`as_arrays` wrote."""
         if missing := {"points", "offsets", "speed", "height", "trip"} - set(arrays):
             raise StateError(f"the map lacks {sorted(missing)}")
-        n, p = arrays["speed"].size, len(arrays["points"]) if arrays["points"].ndim else 0
-        shapes = {"points": (p, 2), "offsets": (n + 1,), "speed": (n,), "height": (n,), "trip": (2,)}
+        n, p = (
+            arrays["speed"].size,
+            len(arrays["points"]) if arrays["points"].ndim else 0,
+        )
+        shapes = {
+            "points": (p, 2),
+            "offsets": (n + 1,),
+            "speed": (n,),
+            "height": (n,),
+            "trip": (2,),
+        }
         for name, shape in shapes.items():
-            numbers = arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
+            numbers = (
+                arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
+            )
             if not numbers or arrays[name].shape != shape:
-                raise StateError(f"{name} of the map does not hold numbers of shape {shape}")
+                raise StateError(
+                    f"{name} of the map does not hold numbers of shape {shape}"
+                )
         offsets = arrays["offsets"].astype(np.intp)
         start, goal = (int(end) for end in arrays["trip"])
         fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
         if not (fits and ((0 <= start < n and 0 <= goal < n) or start == goal == -1)):
             raise StateError("edges, points and trip of the map do not fit together")
         points = arrays["points"] / 100.0
-        speed, height = (arrays[name].astype(np.float64) for name in ("speed", "height"))
-        return cls(points=points, offsets=offsets, speed=speed, height=height, start=start, goal=goal)
+        speed, height = (
+            arrays[name].astype(np.float64) for name in ("speed", "height")
+        )
+        return cls(
+            points=points,
+            offsets=offsets,
+            speed=speed,
+            height=height,
+            start=start,
+            goal=goal,
+        )

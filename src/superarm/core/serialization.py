@@ -69,13 +69,17 @@ def from_json(data: object, find: Find | None = None) -> Any:
 
 def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911 (one for each kind)
     if depth > MOST_DEPTH:
-        raise SpecError(f"the value is nested more than {MOST_DEPTH} levels deep; make it flatter")
+        raise SpecError(
+            f"the value is nested more than {MOST_DEPTH} levels deep; make it flatter"
+        )
     kind, below = type(value), depth + 1
     if value is None or kind in (bool, str):
         return value
     if kind is int:
         if value.bit_length() > _MOST_BITS:
-            raise SpecError(f"a number has {value.bit_length()} bits; {_MOST_BITS} is the most")
+            raise SpecError(
+                f"a number has {value.bit_length()} bits; {_MOST_BITS} is the most"
+            )
         return value
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
@@ -86,7 +90,11 @@ def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911
     if isinstance(value, Mapping):
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: _encoded(item, below, keep) for key, item in value.items()}
-        return {"$dict": [[_encoded(each, below, keep) for each in pair] for pair in value.items()]}
+        return {
+            "$dict": [
+                [_encoded(each, below, keep) for each in pair] for pair in value.items()
+            ]
+        }
     if kind is np.ndarray:
         if keep is not None and _DTYPE.fullmatch(value.dtype.str):
             return {"$array": keep(value)}
@@ -109,13 +117,20 @@ def _encoded_record(value: Any, depth: int, keep: Keep | None) -> dict[str, Any]
     if isinstance(value, Arms):
         held = {"ids": list(value.ids), "features": value.features}
     else:
-        held = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
-    return {"$record": name, **{key: _encoded(item, depth, keep) for key, item in held.items()}}
+        held = {
+            item.name: getattr(value, item.name) for item in fields(value) if item.init
+        }
+    return {
+        "$record": name,
+        **{key: _encoded(item, depth, keep) for key, item in held.items()},
+    }
 
 
 def _entries(array: NDArray[Any]) -> list[Any]:
     if not _DTYPE.fullmatch(array.dtype.str):
-        raise SpecError(f"an array of {array.dtype} cannot be written as JSON; use numbers or text")
+        raise SpecError(
+            f"an array of {array.dtype} cannot be written as JSON; use numbers or text"
+        )
     entries: list[Any] = array.ravel().tolist()
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return [entry if math.isfinite(entry) else repr(entry) for entry in entries]
@@ -141,12 +156,18 @@ def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
     if kind is list:
         return [_decoded(item, below, reading) for item in data]
     if kind is not dict:
-        raise StateError(f"these data hold a value of type {kind.__name__}, which JSON does not have")
+        raise StateError(
+            f"these data hold a value of type {kind.__name__}, which JSON does not have"
+        )
     tag = next((key for key in data if type(key) is not str or key.startswith("$")), "")
     if tag == "":
         return {key: _decoded(item, below, reading) for key, item in data.items()}
     if tag == "$record":
-        held = {key: _decoded(item, below, reading) for key, item in data.items() if key != tag}
+        held = {
+            key: _decoded(item, below, reading)
+            for key, item in data.items()
+            if key != tag
+        }
         return _decoded_record(data[tag], held)
     if len(data) > 1 or tag not in _TAGS:
         raise StateError(f"these data hold {str(tag)[:60]!r}, which means nothing here")
@@ -162,7 +183,10 @@ def _decoded_dict(data: Any, depth: int, reading: _Reading) -> dict[Any, Any]:
     require_type(data, list, "a dict in these data")
     for pair in data:
         require_type(pair, list, "an entry of a dict in these data")
-    pairs = [(_decoded(key, depth, reading), _decoded(item, depth, reading)) for key, item in data]
+    pairs = [
+        (_decoded(key, depth, reading), _decoded(item, depth, reading))
+        for key, item in data
+    ]
     made = dict(pairs)
     if len(made) < len(pairs):
         raise StateError("a dict in these data has a key twice")
@@ -174,14 +198,23 @@ def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
         return reading.find(data)
     dtype, shape, entries = data
     if type(dtype) is not str or not _DTYPE.fullmatch(dtype):
-        raise StateError(f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text")
+        raise StateError(
+            f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text"
+        )
     require_type(shape, list, "the shape of an array")
     require_type(entries, list, "what an array holds")
     kind = np.dtype(dtype)
-    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) != len(entries):
-        raise StateError(f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}")
+    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(
+        shape
+    ) != len(entries):
+        raise StateError(
+            f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}"
+        )
     if kind.kind == "f":
-        entries = [_NOT_FINITE.get(each, each) if type(each) is str else each for each in entries]
+        entries = [
+            _NOT_FINITE.get(each, each) if type(each) is str else each
+            for each in entries
+        ]
     if not all(type(each) in _ENTRIES[kind.kind] for each in entries):
         raise StateError(f"an array of {dtype} holds values of another type")
     if kind.kind in "iu" and entries:
@@ -192,7 +225,9 @@ def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
         # What is declared, which may be far more than is held.
         reading.text_left -= len(entries) * kind.itemsize
         if reading.text_left < 0:
-            raise StateError(f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes")
+            raise StateError(
+                f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes"
+            )
         if max(map(len, entries), default=0) * 4 > kind.itemsize:
             raise StateError(f"an array of {dtype} holds longer text")
     with np.errstate(over="raise"):  # a number that does not fit a smaller float
@@ -231,12 +266,19 @@ def _check_record(record: Any, held: Mapping[str, Any]) -> None:
             values = getattr(record, name)
             plain = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
             if values is not None and not (plain and values.shape == chosen.shape):
-                raise StateError(f"the {name} of a decision must be one number for each of its arms")
+                raise StateError(
+                    f"the {name} of a decision must be one number for each of its arms"
+                )
         as_count(record.version, "version", 0)
     elif isinstance(record, State):
         require_type(record.kind, str, "kind")
         as_count(record.schema, "schema", 0)
-        kinds = {"scalars": object, "arrays": np.ndarray, "parts": State, "spec": object}
+        kinds = {
+            "scalars": object,
+            "arrays": np.ndarray,
+            "parts": State,
+            "spec": object,
+        }
         for name, kind in kinds.items():
             table = held.get(name, {})
             if table is not None or name != "spec":
@@ -254,11 +296,17 @@ def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
             record = _RECORDS[name](**held)
             _check_record(record, held)
         except (TypeError, ValueError, KeyError) as error:
-            raise StateError(f"the {name} in these data cannot be read: {error}") from error
+            raise StateError(
+                f"the {name} in these data cannot be read: {error}"
+            ) from error
         return record
     try:
-        find("structure", name)  # the registry looks at installed packages only for what it lacks
+        find(
+            "structure", name
+        )  # the registry looks at installed packages only for what it lacks
     except SpecError:
-        told = f"there is no record {name[:60]!r} here; register it as a structure first"
+        told = (
+            f"there is no record {name[:60]!r} here; register it as a structure first"
+        )
         raise StateError(told) from None
     return build("structure", name, **held)

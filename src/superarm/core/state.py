@@ -8,12 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .display import Shown
+from .display import Displayable
 from .errors import StateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class State(Shown):
+class State(Displayable):
     """A part's whole state: JSON scalars and arrays under a schema number. Never pickle."""
 
     kind: str
@@ -33,7 +33,9 @@ class State(Shown):
         message += f"; {reader} reads {kind!r} of schema {schema}"
         if self.kind == kind:
             newer = self.schema > schema
-            message += ": a newer version saved it, so upgrade superarm" if newer else ""
+            message += (
+                ": a newer version saved it, so upgrade superarm" if newer else ""
+            )
             message += "" if newer else ", and no migration leads there"
         raise StateError(message)
 

@@ -28,13 +28,22 @@ from .files import open_locked, read_bytes
 from .inputs import as_path, require_type
 from .migrations import migrated
 from .protocols import Policy
-from .registry import build, contradiction, family_of, foreign_parts, names, unknown_parameters
+from .registry import (
+    build,
+    contradiction,
+    family_of,
+    foreign_parts,
+    names,
+    unknown_parameters,
+)
 from .serialization import from_json, to_json
 from .state import State
 
 _HEAD = "state.json"
 _ASKED_AGAIN = 32  # times its size that a file's arrays may be asked for: policies on roads ask 3 times
-_MOST = 1 << 31  # 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it
+_MOST = (
+    1 << 31
+)  # 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it
 
 
 def state_to_bytes(state: State) -> bytes:
@@ -80,10 +89,14 @@ def state_from_bytes(data: bytes) -> State:
         if not isinstance(state, State):
             raise InputError(f"it contains a {type(state).__name__}")
         if strangers := sorted(set(arrays) - asked):
-            raise InputError(f"it contains {strangers!r:.80}, which nothing in it refers to")
+            raise InputError(
+                f"it contains {strangers!r:.80}, which nothing in it refers to"
+            )
         return state
     except (ValueError, KeyError, RecursionError) as error:
-        raise StateError(f"this is not a saved state, or it is damaged: {error}") from error
+        raise StateError(
+            f"this is not a saved state, or it is damaged: {error}"
+        ) from error
 
 
 # --- what made a state ---------------------------------------------------------------------
@@ -119,7 +132,9 @@ def load(path: Path | str) -> Policy:
 
 def loaded(state: State, label: str = "this state") -> Policy:
     """The policy that this state was taken from, built from the spec in it."""
-    require_type(state, State, "state", "; superarm.core.states.load_state reads one from a file")
+    require_type(
+        state, State, "state", "; superarm.core.states.load_state reads one from a file"
+    )
     names("policy")  # imports all parts, and with them their migrations
     state = migrated(state, "policy")
     if state.spec is None:
@@ -135,8 +150,12 @@ def loaded(state: State, label: str = "this state") -> Policy:
     try:
         policy: Policy = build("policy", state.spec)
     except _NONSENSE as error:
-        advice = "If it has parts of your own, import the module that registers them first"
-        raise StateError(f"{label} does not describe a policy: {error}. {advice}") from error
+        advice = (
+            "If it has parts of your own, import the module that registers them first"
+        )
+        raise StateError(
+            f"{label} does not describe a policy: {error}. {advice}"
+        ) from error
     try:
         return policy.restored(state)
     except StateError:
@@ -146,7 +165,14 @@ def loaded(state: State, label: str = "this state") -> Policy:
 
 
 # What parts raise that are made of, or restored from, what nobody has written.
-_NONSENSE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, MemoryError)
+_NONSENSE = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    MemoryError,
+)
 
 
 def _has_world(spec: Any) -> bool:
@@ -154,7 +180,11 @@ def _has_world(spec: Any) -> bool:
     if isinstance(spec, Mapping):
         held = [value for key, value in spec.items() if key == "problem"]
         named = any(isinstance(value, Mapping | str) for value in held)
-        return named or spec.get("family") == "problem" or any(map(_has_world, spec.values()))
+        return (
+            named
+            or spec.get("family") == "problem"
+            or any(map(_has_world, spec.values()))
+        )
     return isinstance(spec, list) and any(map(_has_world, spec))
 
 
@@ -166,7 +196,9 @@ def save_state(state: State, path: Path | str) -> None:
     path = as_path(path, "path")
     data = state_to_bytes(state)
     if len(data) > _MOST:
-        raise StateError(f"the state has {len(data):,} bytes; a file may have at most {_MOST:,}")
+        raise StateError(
+            f"the state has {len(data):,} bytes; a file may have at most {_MOST:,}"
+        )
     atomic_write(path, data, follow=True)
 
 
@@ -176,7 +208,11 @@ def load_state(path: Path | str) -> State:
     try:
         return state_from_bytes(read_bytes(path, most=_MOST))
     except FileError as error:  # which names the file
-        advice = "; choose a file in its states/ folder" if (path / "states").is_dir() else ""
+        advice = (
+            "; choose a file in its states/ folder"
+            if (path / "states").is_dir()
+            else ""
+        )
         raise StateError(f"{error}{advice}") from error
     except (OSError, StateError) as error:
         told = error.strerror if isinstance(error, OSError) else error
@@ -226,9 +262,13 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            with suppress(FileNotFoundError):  # a new file has the mode that umask gives it
+            with suppress(
+                FileNotFoundError
+            ):  # a new file has the mode that umask gives it
                 if not path.is_symlink():
-                    temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before anyone can read it
+                    temporary.chmod(
+                        stat.S_IMODE(path.stat().st_mode)
+                    )  # before anyone can read it
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -236,10 +276,16 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError):  # a full disk names no file, and others the temporary one
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        if isinstance(
+            error, OSError
+        ):  # a full disk names no file, and others the temporary one
+            raise OSError(
+                error.errno, error.strerror or str(error), str(path)
+            ) from error
         raise
-    with suppress(OSError):  # the renaming itself must be on disk, too; not every system can
+    with suppress(
+        OSError
+    ):  # the renaming itself must be on disk, too; not every system can
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

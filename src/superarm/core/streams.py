@@ -70,19 +70,28 @@ class Streams:
         # Every hash multiplies a running constant: 4 for the first words, which the seed is padded to,
         # 12 to mix them, 4 for each further word.
         further = max(0, -(-int(seed).bit_length() // 32) - _POOL) + 1
-        self._constant = _INITIAL_A * pow(_MULTIPLIER_A, 16 + 4 * further, 1 << 32) & _MASK_32
+        self._constant = (
+            _INITIAL_A * pow(_MULTIPLIER_A, 16 + 4 * further, 1 << 32) & _MASK_32
+        )
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
         self._block: int | None = None
         self._states: list[dict[str, int]] = []
         # One dictionary, refilled: `has_uint32 = 0` also drops a half-used 32-bit draw.
-        self._state: Any = {"bit_generator": "PCG64", "state": None, "has_uint32": 0, "uinteger": 0}
+        self._state: Any = {
+            "bit_generator": "PCG64",
+            "state": None,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
 
     def at(self, step: int) -> np.random.Generator:
         if step >> _BLOCK_BITS != self._block:
             as_count(step, "step", 0, _LAST_STEP)
             self._block = int(step) >> _BLOCK_BITS
-            self._states = _pcg_states(self._pool, self._constant, self._block << _BLOCK_BITS)
+            self._states = _pcg_states(
+                self._pool, self._constant, self._block << _BLOCK_BITS
+            )
         state = self._state
         state["state"] = self._states[step & (_BLOCK - 1)]
         self._bit_generator.state = state
@@ -99,7 +108,9 @@ def _pcg_states(pool: list[int], constant: int, first: int) -> list[dict[str, in
     for part in pool:
         value = steps ^ np.uint32(constant)
         constant = constant * _MULTIPLIER_A & _MASK_32
-        value *= np.uint32(constant)  # uint32 arrays wrap around, as the algorithm wants
+        value *= np.uint32(
+            constant
+        )  # uint32 arrays wrap around, as the algorithm wants
         value ^= value >> np.uint32(_SHIFT)
         value *= np.uint32(_MIX_RIGHT)
         mixed = np.uint32(_MIX_LEFT * part & _MASK_32) - value

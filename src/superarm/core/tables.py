@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .arrays import Floats
-from .display import Shown
+from .display import Displayable
 from .errors import InputError, ShapeError
 from .inputs import as_vector, require_choice, require_type
 from .records import Arms
@@ -25,12 +25,18 @@ _NO_VALUES = (type(None), complex, np.complexfloating)
 
 @register("encoding", "columns")
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Encoding(Shown):
+class Encoding(Displayable):
     """How the columns of a table become features.
 
     A number is a feature as it is. A category is one feature per known value, 1 or 0 ("one-hot"), or
     its place among the known values ("index"), for kernels that read group numbers, such as
     ``Empirical``.
+
+    Args:
+        columns: Names of the columns that are read; any others are left alone.
+        categories: The known values of the columns that do not hold numbers.
+        coding: One feature for each known value (one-hot), or the place of the value among them
+            (index).
 
     >>> encoding = Encoding.of([{"size": 2.0, "colour": "red"}, {"size": 3.5, "colour": "blue"}])
     >>> encoding.names
@@ -40,9 +46,7 @@ class Encoding(Shown):
     """
 
     columns: tuple[str, ...]
-    """Names of the columns that are read; any others are left alone."""
     categories: Mapping[str, tuple[Any, ...]]
-    """The known values of the columns that do not hold numbers."""
     coding: Coding = "one-hot"
 
     def __post_init__(self) -> None:
@@ -52,8 +56,13 @@ class Encoding(Shown):
             raise InputError(f"columns is {columns}; name at least one, and each once")
         require_type(self.categories, Mapping, "categories")
         if strange := sorted(set(self.categories) - set(columns), key=str):
-            raise InputError(f"categories names {strange[0]!r}, which is not among the columns")
-        plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
+            raise InputError(
+                f"categories names {strange[0]!r}, which is not among the columns"
+            )
+        plain = {
+            name: _values(each, f"categories[{name!r}]")
+            for name, each in self.categories.items()
+        }
         for name, values in plain.items():
             if not values or len(set(values)) < len(values):
                 told = f"the categories of {name!r} are {values}"
@@ -76,27 +85,39 @@ class Encoding(Shown):
         """
         table = _columns(example)
         names = tuple(table) if columns is None else _values(columns, "columns")
-        categories: dict[str, Any] = dict.fromkeys(_values(categorical, "categorical"), ())
+        categories: dict[str, Any] = dict.fromkeys(
+            _values(categorical, "categorical"), ()
+        )
         for name in names:
             values = _column(table, name)
             if name in categories or not all(map(_is_number, values)):
                 try:
                     # Values of one type in their order; types one after the other.
-                    ordered = sorted(set(values), key=lambda value: (type(value).__name__, value))
+                    ordered = sorted(
+                        set(values), key=lambda value: (type(value).__name__, value)
+                    )
                     categories[name] = tuple(ordered)
                 except TypeError:
-                    raise InputError(f"the values of {name!r} have no order; give categories") from None
+                    raise InputError(
+                        f"the values of {name!r} have no order; give categories"
+                    ) from None
         return cls(columns=names, categories=categories, coding=coding)
 
     def as_scalars(self) -> dict[str, Any]:
         """Plain values that a state holds; :meth:`from_scalars` reads them."""
-        return {"columns": self.columns, "categories": dict(self.categories), "coding": self.coding}
+        return {
+            "columns": self.columns,
+            "categories": dict(self.categories),
+            "coding": self.coding,
+        }
 
     @classmethod
     def from_scalars(cls, held: Any) -> Encoding:
         require_type(held, Mapping, "encoding")
         if held.keys() != {"columns", "categories", "coding"}:
-            raise InputError(f"an encoding has columns, categories and coding, not {[*held][:9]}")
+            raise InputError(
+                f"an encoding has columns, categories and coding, not {[*held][:9]}"
+            )
         return cls(**held)
 
     @property
@@ -118,7 +139,9 @@ class Encoding(Shown):
             values = _column(columns, name)
             if name not in self.categories:
                 if wrong := [value for value in values if not _is_number(value)]:
-                    raise InputError(f"column {name!r} holds {wrong[0]!r:.60}; it must hold numbers")
+                    raise InputError(
+                        f"column {name!r} holds {wrong[0]!r:.60}; it must hold numbers"
+                    )
                 parts.append(as_vector(values, f"column {name!r}")[:, None])
                 continue
             known = self.categories[name]
@@ -126,13 +149,17 @@ class Encoding(Shown):
             try:
                 numbers = np.array([place[value] for value in values], dtype=np.intp)
             except KeyError:
-                row = next(row for row, value in enumerate(values) if value not in place)
+                row = next(
+                    row for row, value in enumerate(values) if value not in place
+                )
                 raise InputError(
                     f"row {row}: {name} is {values[row]!r}, which is not among {list(known)[:9]}; make "
                     "the encoding from an example that has every value"
                 ) from None
             column = numbers[:, None]
-            coded = column == np.arange(len(known)) if self.coding == "one-hot" else column
+            coded = (
+                column == np.arange(len(known)) if self.coding == "one-hot" else column
+            )
             parts.append(coded.astype(float))
         if len({*(lengths := [len(part) for part in parts])}) > 1:
             raise ShapeError(f"the columns have {lengths} rows; give as many for each")
@@ -154,9 +181,14 @@ def _columns(table: Any) -> Mapping[str, Any]:
         for name in names:
             try:
                 found[str(name)] = table[name]
-            except (LookupError, TypeError) as error:  # a frame that is not what it says
+            except (
+                LookupError,
+                TypeError,
+            ) as error:  # a frame that is not what it says
                 kind = type(table).__name__
-                raise InputError(f"this {kind} names a column {name!r} but has none: {error}") from None
+                raise InputError(
+                    f"this {kind} names a column {name!r} but has none: {error}"
+                ) from None
         return found
     rows = _mappings(table) if names is None else []
     if not rows:
@@ -166,7 +198,9 @@ def _columns(table: Any) -> Mapping[str, Any]:
     for number, row in enumerate(rows):
         if row.keys() != first.keys():
             wrong = sorted(map(str, row.keys() ^ first.keys()))
-            raise InputError(f"row {number} and row 0 differ in {', '.join(wrong)}; give both the same")
+            raise InputError(
+                f"row {number} and row 0 differ in {', '.join(wrong)}; give both the same"
+            )
     return {str(name): [row[name] for row in rows] for name in first}
 
 
@@ -184,19 +218,27 @@ def _column(columns: Mapping[str, Any], name: Any) -> tuple[Any, ...]:
     if not isinstance(name, str) or name not in columns:
         raise InputError(f"there is no column {name!r}; there are {list(columns)[:9]}")
     if isinstance(columns[name], Set):
-        raise ShapeError(f"column {name!r} is a set, whose rows have no order; give a list")
+        raise ShapeError(
+            f"column {name!r} is a set, whose rows have no order; give a list"
+        )
     return _values(columns[name], f"column {name!r}")
 
 
 def _values(given: Any, what: str) -> tuple[Any, ...]:
     """Values as they are: arrays would make text of 1 in [1, "x"], and integers of dates."""
-    several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    several = isinstance(given, Iterable) and not isinstance(
+        given, str | bytes | Mapping
+    )
     if not several or getattr(given, "ndim", 1) != 1:
         shown = " ".join(repr(given).split())
-        raise ShapeError(f"{what} is {shown:.60}; it must be one-dimensional, such as a list")
+        raise ShapeError(
+            f"{what} is {shown:.60}; it must be one-dimensional, such as a list"
+        )
     dates = isinstance(given, np.ndarray) and given.dtype.kind in "mM"
     values = tuple(given.tolist() if hasattr(given, "tolist") and not dates else given)
-    wrong = next((row for row, value in enumerate(values) if not _is_value(value)), None)
+    wrong = next(
+        (row for row, value in enumerate(values) if not _is_value(value)), None
+    )
     if wrong is not None:
         raise InputError(
             f"{what}, row {wrong}: {values[wrong]!r:.60} is neither number nor category; fill in what "
@@ -217,4 +259,6 @@ def _is_value(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     number = isinstance(value, int | float | np.number | np.bool_)
-    return number and not isinstance(value, np.timedelta64)  # which numpy counts among integers
+    return number and not isinstance(
+        value, np.timedelta64
+    )  # which numpy counts among integers

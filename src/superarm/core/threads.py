@@ -32,7 +32,9 @@ threads may pay earlier, but a call cannot know whether they are idle."""
 _LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
 # What wheels and distributions put before and behind ``openblas_…``.
 _NAMES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))
-_PTHREADS = 1  # what ``openblas_get_parallel`` says of threads of its own; 2 is OpenMP, 0 none
+_PTHREADS = (
+    1  # what ``openblas_get_parallel`` says of threads of its own; 2 is OpenMP, 0 none
+)
 
 
 class _Library(NamedTuple):
@@ -46,11 +48,16 @@ class _Library(NamedTuple):
 def _library_of(path: str) -> _Library | None:
     """The OpenBLAS that the extension module at ``path`` is linked with, if it is one."""
     try:
-        module = ctypes.PyDLL(path)  # keeps the GIL: calls as short as these are faster with it
+        module = ctypes.PyDLL(
+            path
+        )  # keeps the GIL: calls as short as these are faster with it
     except OSError:
         return None
     names = ("get_num_threads", "set_num_threads", "get_parallel")
-    for prefix, suffix in _NAMES:  # looked up in everything that the module is linked with
+    for (
+        prefix,
+        suffix,
+    ) in _NAMES:  # looked up in everything that the module is linked with
         whole = (f"{prefix}openblas_{name}{suffix}" for name in names)
         get, put, parallel = (getattr(module, name, None) for name in whole)
         if get is not None and put is not None:
@@ -67,7 +74,9 @@ class _Limit:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # reentrant: a signal handler may ask us something, too
+        self.lock = (
+            threading.RLock()
+        )  # reentrant: a signal handler may ask us something, too
         self.calls = self.large = 0
         self.before: list[tuple[_Library, int]] = []
         self.libraries: list[_Library] = []
@@ -78,8 +87,12 @@ class _Limit:
         if any(name in sys.modules for name in self.unseen):
             with self.lock:
                 found = [name for name in self.unseen if name in sys.modules]
-                libraries = [_library_of(str(sys.modules[name].__file__)) for name in found]
-                self.libraries += [library for library in libraries if library is not None]
+                libraries = [
+                    _library_of(str(sys.modules[name].__file__)) for name in found
+                ]
+                self.libraries += [
+                    library for library in libraries if library is not None
+                ]
                 self.unseen = tuple(name for name in self.unseen if name not in found)
 
     def begin(self) -> bool:
@@ -123,7 +136,11 @@ class _Limit:
                 self._take()
 
     def _take(self) -> None:
-        counts = [(library, library.get()) for library in self.libraries if library.own_threads]
+        counts = [
+            (library, library.get())
+            for library in self.libraries
+            if library.own_threads
+        ]
         self.before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self.before:
             library.set(1)
@@ -131,7 +148,9 @@ class _Limit:
     def _give_back(self) -> None:
         before, self.before = self.before, []
         for library, count in before:
-            if library.get() == 1:  # else somebody has changed it meanwhile: theirs stands
+            if (
+                library.get() == 1
+            ):  # else somebody has changed it meanwhile: theirs stands
                 library.set(count)
 
     def pin(self) -> None:
@@ -151,7 +170,9 @@ class _Limit:
 _LIMIT = _Limit()
 if sys.platform != "win32":  # which has no forks
     os.register_at_fork(
-        before=_LIMIT.lock.acquire, after_in_parent=_LIMIT.lock.release, after_in_child=_LIMIT.forked
+        before=_LIMIT.lock.acquire,
+        after_in_parent=_LIMIT.lock.release,
+        after_in_child=_LIMIT.forked,
     )
 
 

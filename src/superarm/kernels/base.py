@@ -23,7 +23,17 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast, overload, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -83,7 +93,9 @@ class Kernel(ABC):
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ()
-    __array_ufunc__: ClassVar[None] = None  # numpy's numbers leave ``number * kernel`` to us
+    __array_ufunc__: ClassVar[None] = (
+        None  # numpy's numbers leave ``number * kernel`` to us
+    )
 
     columns: tuple[int, ...] | None = None
     """The columns of ``X`` that the kernel sees; ``None`` is all of them."""
@@ -91,7 +103,9 @@ class Kernel(ABC):
     # --- evaluation ----------------------------------------------------------------------
 
     @overload
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: Literal[False] = False) -> Floats: ...
+    def __call__(
+        self, X: Any, Y: Any = None, eval_gradient: Literal[False] = False
+    ) -> Floats: ...
     @overload
     def __call__(
         self, X: Any, Y: None = None, *, eval_gradient: Literal[True]
@@ -124,7 +138,9 @@ class Kernel(ABC):
         """k(x, x) where it is known to be the same for every x; ``None`` where it is not."""
         return None
 
-    def input_gradient(self, X: Any, Y: Any, weights: Any, columns: Sequence[int]) -> Floats | None:
+    def input_gradient(
+        self, X: Any, Y: Any, weights: Any, columns: Sequence[int]
+    ) -> Floats | None:
         """Σ_j weights[i, j] · ∂k(X[i], Y[j])/∂X[i] in some columns of ``X``, (n, c).
 
         One pass over K whatever the number of columns. Where k has a kink, at equal rows, the
@@ -144,7 +160,9 @@ class Kernel(ABC):
         others = self._select(Y, "Y")
         sums = np.asarray(weights, dtype=np.float64)
         if rows.shape[1] != others.shape[1] or sums.shape != (len(rows), len(others)):
-            message = f"X has shape {rows.shape}, Y {others.shape} and weights {sums.shape}"
+            message = (
+                f"X has shape {rows.shape}, Y {others.shape} and weights {sums.shape}"
+            )
             raise ShapeError(f"{message}; they must be (n, d), (m, d) and (n, m)")
         moving = [as_count(column, "columns", 0) for column in columns]
         if self.columns is None:
@@ -152,7 +170,9 @@ class Kernel(ABC):
                 message = f"columns is {moving}, but X has {rows.shape[1]} columns"
                 raise ShapeError(f"{message}; columns are counted from 0")
             return self._input_gradient(rows, others, sums, moving)
-        gradient = np.zeros((len(rows), len(moving)))  # 0 in columns that the kernel does not see
+        gradient = np.zeros(
+            (len(rows), len(moving))
+        )  # 0 in columns that the kernel does not see
         seen = [place for place, column in enumerate(moving) if column in self.columns]
         if seen:
             own = [self.columns.index(moving[place]) for place in seen]
@@ -172,7 +192,9 @@ class Kernel(ABC):
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         """∂K/∂log of each free hyper-parameter, one (n, n) array per number in it."""
-        raise TypeError(f"{type(self).__name__} names hyper-parameters but no gradients")
+        raise TypeError(
+            f"{type(self).__name__} names hyper-parameters but no gradients"
+        )
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
@@ -189,11 +211,18 @@ class Kernel(ABC):
         if not free:
             return CovarianceGradient(K, np.empty((len(X), len(X), 0)))
         parts = self._gradients(X, K)
-        return CovarianceGradient(K, np.stack([part for name in free for part in parts[name]], axis=2))
+        return CovarianceGradient(
+            K, np.stack([part for name in free for part in parts[name]], axis=2)
+        )
 
     def _select(self, X: Any, name: str) -> Floats:
         columns = self.columns
-        if columns is None and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
+        if (
+            columns is None
+            and type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+        ):
             plain: Floats = X  # as posteriors pass them
             return plain
         kind = type(self).__name__
@@ -208,7 +237,11 @@ class Kernel(ABC):
     # --- hyper-parameters ----------------------------------------------------------------
 
     def _free(self) -> list[str]:
-        free = (name for name in self.hyperparameters if getattr(self, f"{name}_bounds") != "fixed")
+        free = (
+            name
+            for name in self.hyperparameters
+            if getattr(self, f"{name}_bounds") != "fixed"
+        )
         return [name for name in free if np.all(getattr(self, name))]
 
     @property
@@ -221,7 +254,11 @@ class Kernel(ABC):
     def bounds(self) -> Floats:
         """Logarithms of the bounds of ``theta``, (p, 2)."""
         sizes = {name: np.size(getattr(self, name)) for name in self._free()}
-        rows = [getattr(self, f"{name}_bounds") for name in sizes for _ in range(sizes[name])]
+        rows = [
+            getattr(self, f"{name}_bounds")
+            for name in sizes
+            for _ in range(sizes[name])
+        ]
         return np.log(np.array(rows, dtype=np.float64).reshape(-1, 2))
 
     def clone_with_theta(self, theta: Any) -> Self:
@@ -234,7 +271,11 @@ class Kernel(ABC):
         values, changes = iter(np.exp(theta).tolist()), {}
         for name in self._free():
             old = getattr(self, name)
-            changes[name] = tuple(islice(values, len(old))) if isinstance(old, tuple) else next(values)
+            changes[name] = (
+                tuple(islice(values, len(old)))
+                if isinstance(old, tuple)
+                else next(values)
+            )
         return changes
 
     # --- facts and relatives -------------------------------------------------------------
@@ -254,11 +295,17 @@ class Kernel(ABC):
             raise ShapeError(f"{told}; give one number per column each")
         rows = self._select(np.stack([low, high]), "the box")
         if not np.isfinite(rows).all() or (rows[0] > rows[1]).any():
-            raise InputError("every column the kernel looks at needs finite bounds, lower ≤ upper")
-        form = self._features(Box(rows[0], rows[1], as_positive(tolerance, "tolerance"), max_rank))
+            raise InputError(
+                "every column the kernel looks at needs finite bounds, lower ≤ upper"
+            )
+        form = self._features(
+            Box(rows[0], rows[1], as_positive(tolerance, "tolerance"), max_rank)
+        )
         if form is None or form.rank > max_rank:
             return None
-        return form if self.columns is None else form.on_columns(self.columns, low, high)
+        return (
+            form if self.columns is None else form.on_columns(self.columns, low, high)
+        )
 
     def _features(self, box: Box) -> FeatureMap | None:
         return None
@@ -319,7 +366,9 @@ def _product(left: object, right: object) -> Any:
     from .composite import Product, Scale
 
     for kernel, factor in ((left, right), (right, left)):
-        if isinstance(factor, int | float | np.number) and isinstance(kernel, Covariance):
+        if isinstance(factor, int | float | np.number) and isinstance(
+            kernel, Covariance
+        ):
             return Scale(kernel=kernel, factor=float(factor), factor_bounds="fixed")
     return _joined(left, right, Product)
 
@@ -328,7 +377,9 @@ def _joined(left: object, right: object, kind: type[Any]) -> Any:
     """Sums of sums and products of products are flat."""
     if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
         return NotImplemented
-    parts = [part.kernels if isinstance(part, kind) else (part,) for part in (left, right)]
+    parts = [
+        part.kernels if isinstance(part, kind) else (part,) for part in (left, right)
+    ]
     return kind(kernels=(*parts[0], *parts[1]))
 
 
@@ -357,7 +408,9 @@ def set_positive(
         elif name in per_column and is_listed(value):
             if len(value) == 0:
                 raise ShapeError(f"{label} is empty; give a number, or one per column")
-            checked = tuple(as_scale(item, f"{label}[{i}]") for i, item in enumerate(value))
+            checked = tuple(
+                as_scale(item, f"{label}[{i}]") for i, item in enumerate(value)
+            )
         else:
             checked = as_scale(value, label)
         object.__setattr__(kernel, name, checked)
@@ -411,7 +464,9 @@ def _sklearn_wrapper() -> Any:
         """One of our kernels under scikit-learn's interface."""
 
         def __init__(self, kernel: Kernel) -> None:
-            self.kernel: Any = kernel  # kept as it is: sklearn.base.clone compares identities
+            self.kernel: Any = (
+                kernel  # kept as it is: sklearn.base.clone compares identities
+            )
 
         def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
             return self.kernel(X, Y, eval_gradient=eval_gradient)
@@ -437,12 +492,16 @@ def _sklearn_wrapper() -> Any:
         @property
         def hyperparameters(self) -> list[Any]:
             rows = enumerate(map(tuple, np.exp(self.kernel.bounds)))
-            return [kernels.Hyperparameter(f"theta[{i}]", "numeric", row) for i, row in rows]
+            return [
+                kernels.Hyperparameter(f"theta[{i}]", "numeric", row) for i, row in rows
+            ]
 
         def __repr__(self) -> str:
             return f"{self.kernel!r}.as_sklearn()"
 
         def __reduce__(self) -> Any:
-            return Kernel.as_sklearn, (self.kernel,)  # the class itself cannot be found by name
+            return Kernel.as_sklearn, (
+                self.kernel,
+            )  # the class itself cannot be found by name
 
     return SuperarmKernel

@@ -22,7 +22,9 @@ from superarm.core import Floats, Ints
 from .features import EPSILON, Box, FeatureMap, truncate
 
 
-def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> FeatureMap | None:
+def gaussian_features(
+    box: Box, lengthscales: Floats, variance: float
+) -> FeatureMap | None:
     """Features of variance · Π_j exp(−(x_j − y_j)² / (2 l_j²)).
 
     In one dimension the kernel is interpolated in both arguments at g Chebyshev nodes,
@@ -59,8 +61,12 @@ def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> Featur
     suprema: list[Floats] = []
     dropped = 0.0
     for c in reach:
-        values, vectors = np.linalg.eigh(np.exp(-0.5 * (c * np.subtract.outer(nodes, nodes)) ** 2))
-        weight = (transform @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T  # (g, g), φ = weight @ T
+        values, vectors = np.linalg.eigh(
+            np.exp(-0.5 * (c * np.subtract.outer(nodes, nodes)) ** 2)
+        )
+        weight = (
+            transform @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+        ).T  # (g, g), φ = weight @ T
         sup = margin * np.square(weight @ polynomials).max(axis=1)
         keep, lost = truncate(sup, share)
         dropped += lost
@@ -91,7 +97,9 @@ def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> Featur
         error=variance * (proven + 6.0 * EPSILON * dimensions * count),
         lower=lower.copy(),
         upper=upper.copy(),
-        evaluate=partial(_product, centre[:, None], inverse[:, None], count, weights, steps),
+        evaluate=partial(
+            _product, centre[:, None], inverse[:, None], count, weights, steps
+        ),
     )
 
 
@@ -100,7 +108,9 @@ def _product(
     inverse: Floats,  # (d, 1), one over the half-widths
     count: int,
     weights: list[Floats],  # d times (r_j, g)
-    steps: list[tuple[Ints, Ints]],  # rows of the product so far, rows of the next factor
+    steps: list[
+        tuple[Ints, Ints]
+    ],  # rows of the product so far, rows of the next factor
     columns: Floats,
 ) -> Floats:
     points = columns - centre
@@ -125,7 +135,9 @@ def _interpolation_error(reach: float, count: int) -> float:
         return 0.0
     squares, logarithms, constants = _ellipses()
     logarithm = constants + (0.5 * reach * reach) * squares - (count - 1) * logarithms
-    return math.exp(min(float(logarithm.min()), 700.0)) * (2.0 + 2.0 / math.pi * math.log(count))
+    return math.exp(min(float(logarithm.min()), 700.0)) * (
+        2.0 + 2.0 / math.pi * math.log(count)
+    )
 
 
 @functools.cache

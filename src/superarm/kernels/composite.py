@@ -47,7 +47,9 @@ class _Composite(Kernel):
 
     @property
     def bounds(self) -> Floats:
-        return np.concatenate([super().bounds, *(_bounds(part) for part in self._parts)])
+        return np.concatenate(
+            [super().bounds, *(_bounds(part) for part in self._parts)]
+        )
 
     def _changes(self, theta: Floats) -> dict[str, Any]:
         parts, rest = [], theta[len(super().theta) :]
@@ -63,7 +65,11 @@ class _Composite(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class _OfOne(_Composite):
-    """Another kernel, changed."""
+    """Another kernel, changed.
+
+    Args:
+        kernel: The kernel.
+    """
 
     kernel: Covariance
 
@@ -83,7 +89,11 @@ class _OfOne(_Composite):
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSeveral(_Composite):
-    """Kernels of equal standing, joined by an operation."""
+    """Kernels of equal standing, joined by an operation.
+
+    Args:
+        kernels: The kernels to combine.
+    """
 
     _join: ClassVar[np.ufunc]
 
@@ -92,10 +102,14 @@ class _OfSeveral(_Composite):
     def __post_init__(self) -> None:
         given: Any = self.kernels
         if not isinstance(given, list | tuple):
-            raise InputError(f"{type(self).__name__}.kernels is {given!r:.60}; give a list of kernels")
+            raise InputError(
+                f"{type(self).__name__}.kernels is {given!r:.60}; give a list of kernels"
+            )
         object.__setattr__(self, "kernels", tuple(given))
         if not self.kernels:
-            raise InputError(f"{type(self).__name__}.kernels is empty; give at least one kernel")
+            raise InputError(
+                f"{type(self).__name__}.kernels is empty; give at least one kernel"
+            )
         for at, part in enumerate(self.kernels):
             as_covariance(part, f"{type(self).__name__}.kernels[{at}]")
 
@@ -107,10 +121,18 @@ class _OfSeveral(_Composite):
         return {"kernels": parts}
 
     def forgetting(self, column: int) -> float | None:
-        rates = [rate for part in self.kernels if (rate := _forgetting(part, column)) is not None]
+        rates = [
+            rate
+            for part in self.kernels
+            if (rate := _forgetting(part, column)) is not None
+        ]
         if len(rates) < len(self.kernels):
             return None
-        return min(rates) if self._join is np.add else 1.0 - math.prod(1.0 - rate for rate in rates)
+        return (
+            min(rates)
+            if self._join is np.add
+            else 1.0 - math.prod(1.0 - rate for rate in rates)
+        )
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernels[0], X, Y)
@@ -132,7 +154,9 @@ class Sum(_OfSeveral):
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
         K = np.sum([part.covariance for part in parts], axis=0)
-        return CovarianceGradient(K, np.concatenate([part.gradient for part in parts], axis=2))
+        return CovarianceGradient(
+            K, np.concatenate([part.gradient for part in parts], axis=2)
+        )
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
@@ -179,7 +203,9 @@ class Product(_OfSeveral):
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats | None:
         # ∂Πk = Σ_i (Π_{j≠i} k_j) ∂k_i: to part i, the other parts are weights.
-        moving = [i for i, part in enumerate(self.kernels) if not _ignores(part, columns)]
+        moving = [
+            i for i, part in enumerate(self.kernels) if not _ignores(part, columns)
+        ]
         if not all(isinstance(self.kernels[i], Kernel) for i in moving):
             return None
         needed = [j for j in range(len(self.kernels)) if set(moving) - {j}]
@@ -223,7 +249,12 @@ class Product(_OfSeveral):
 @register("kernel", "scale")
 @dataclass(frozen=True, kw_only=True)
 class Scale(_OfOne):
-    """factor · k(x, y); also written ``2.0 * k``, where the factor is then fixed."""
+    """factor · k(x, y); also written ``2.0 * k``, where the factor is then fixed.
+
+    Args:
+        factor: What the kernel is multiplied by.
+        factor_bounds: Limits between which ``factor`` is fitted, or "fixed".
+    """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("factor",)
 
@@ -246,7 +277,9 @@ class Scale(_OfOne):
         inner = _evaluate(self.kernel, X)
         K = self.factor * inner.covariance
         own = [K[:, :, None]] if self._free() else []
-        return CovarianceGradient(K, np.concatenate([*own, self.factor * inner.gradient], axis=2))
+        return CovarianceGradient(
+            K, np.concatenate([*own, self.factor * inner.gradient], axis=2)
+        )
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
@@ -266,10 +299,15 @@ class Scale(_OfOne):
 @register("kernel", "columns")
 @dataclass(frozen=True, kw_only=True)
 class Columns(_OfOne):
-    """A kernel (ours or any other) that sees only some columns of ``X``, in this order."""
+    """A kernel (ours or any other) that sees only some columns of ``X``, in this order.
 
-    columns: tuple[int, ...] = field()  # required: without a field, Kernel's own would be the default
-    """the columns that the kernel sees"""
+    Args:
+        columns: The columns that the kernel sees.
+    """
+
+    columns: tuple[int, ...] = (
+        field()
+    )  # required: without a field, Kernel's own would be the default
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -360,7 +398,12 @@ def _forms(
     return forms
 
 
-def _state_spaces(kernels: Sequence[Covariance], tolerance: float) -> list[StateSpace] | None:
+def _state_spaces(
+    kernels: Sequence[Covariance], tolerance: float
+) -> list[StateSpace] | None:
     """Those of all kernels, or ``None`` if one has none."""
-    found = [part._state_space(tolerance) if isinstance(part, Kernel) else None for part in kernels]
+    found = [
+        part._state_space(tolerance) if isinstance(part, Kernel) else None
+        for part in kernels
+    ]
     return None if None in found else cast(list[StateSpace], found)

@@ -29,9 +29,14 @@ from .composite import Product, Sum
 from .graph import GraphMatern
 from .structured import Constant
 
-LARGEST_DRAW = 16_000  # most arms of which a root of the whole covariance is made, n² numbers
+LARGEST_DRAW = (
+    16_000  # most arms of which a root of the whole covariance is made, n² numbers
+)
 _MOST_FEATURES = 512  # each takes n numbers, and a sparse solve in every draw
-_SMALL_REST, _LARGEST_REST = 1e-3, 0.2  # of the largest variance: what needs no feature, is refused
+_SMALL_REST, _LARGEST_REST = (
+    1e-3,
+    0.2,
+)  # of the largest variance: what needs no feature, is refused
 _MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
 
 
@@ -90,7 +95,9 @@ class _Term(NamedTuple):
 
     def std(self, arms: Floats) -> Floats:
         ones = np.ones(len(arms))
-        return np.sqrt(self.variance * (ones if self.graph is None else self.graph.diag(arms)))
+        return np.sqrt(
+            self.variance * (ones if self.graph is None else self.graph.diag(arms))
+        )
 
 
 class _Group(NamedTuple):
@@ -101,7 +108,9 @@ class _Group(NamedTuple):
     rest: Floats  # standard deviations that the features leave out, (n,)
 
     @classmethod
-    def of(cls, alike: Kernel, terms: list[_Term], arms: Floats, small: float) -> _Group:
+    def of(
+        cls, alike: Kernel, terms: list[_Term], arms: Floats, small: float
+    ) -> _Group:
         scale = np.sqrt(sum(np.square(term.std(arms)) for term in terms))
 
         def column(arm: int) -> Floats:
@@ -119,10 +128,16 @@ class SparseRoot(PriorRoot):
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
         self._arms, largest = arms, float(kernel.diag(arms).max())
         found = _terms(kernel).items()
-        self._groups = [_Group.of(*each, arms, _SMALL_REST * largest / len(found)) for each in found]
-        self.tolerance = sum(float(group.rest.max()) ** 2 for group in self._groups) / largest
+        self._groups = [
+            _Group.of(*each, arms, _SMALL_REST * largest / len(found)) for each in found
+        ]
+        self.tolerance = (
+            sum(float(group.rest.max()) ** 2 for group in self._groups) / largest
+        )
         self.normals = sum(
-            len(arms) + len(features) * sum(1 if graph is None else len(graph) for graph, _ in terms)
+            len(arms)
+            + len(features)
+            * sum(1 if graph is None else len(graph) for graph, _ in terms)
             for terms, features, _ in self._groups
         )
 
@@ -163,13 +178,20 @@ def _terms(kernel: Covariance) -> dict[Kernel, list[_Term]]:
             return {}
         scaled = [other for other in others if "variance" in other.hyperparameters]
         variance = float(np.prod([other.variance for other in scaled]))
-        alike = [replace(other, variance=1.0) if other in scaled else other for other in others]
+        alike = [
+            replace(other, variance=1.0) if other in scaled else other
+            for other in others
+        ]
         term = _Term(graphs[0] if graphs else None, variance)
         found.setdefault(Product(kernels=tuple(alike or [Constant()])), []).append(term)
-    return found if any(term.graph for terms in found.values() for term in terms) else {}
+    return (
+        found if any(term.graph for terms in found.values() for term in terms) else {}
+    )
 
 
-_known: list[tuple[weakref.ref[Kernel], Floats, PriorRoot]] = []  # the one used last stands last
+_known: list[
+    tuple[weakref.ref[Kernel], Floats, PriorRoot]
+] = []  # the one used last stands last
 
 
 def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
@@ -181,7 +203,9 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
     n = len(arms)
     told = f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB"
     if n > LARGEST_DRAW and not _terms(kernel):
-        raise InputError(f"{told}; it is made for up to {LARGEST_DRAW} arms: {otherwise}")
+        raise InputError(
+            f"{told}; it is made for up to {LARGEST_DRAW} arms: {otherwise}"
+        )
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return DenseRoot(kernel, arms)
     for own, known, root in _known.copy():

@@ -41,7 +41,12 @@ class DriftFit(NamedTuple):
 
 
 def drift_log_likelihood(
-    covariance: Any, readings: Any, *, epsilon: float, noise_variance: float, times: Any = None
+    covariance: Any,
+    readings: Any,
+    *,
+    epsilon: float,
+    noise_variance: float,
+    times: Any = None,
 ) -> float:
     """log p(readings) [bogunovic2016time, eq. 24] of blocks (b, T, n) or one block (T, n), in nats."""
     known = as_number(epsilon, "epsilon", 0.0, 1.0 - 1e-12)
@@ -70,7 +75,9 @@ def fit_drift(
     likelihood = _likelihood(covariance, readings, noise_variance, times)
     low, high = (as_positive(bound, "bounds") for bound in bounds)
     if not low < high < 1.0:
-        raise InputError(f"bounds is ({low:g}, {high:g}); the lower one comes first, both below 1")
+        raise InputError(
+            f"bounds is ({low:g}, {high:g}); the lower one comes first, both below 1"
+        )
 
     def loss(log_epsilon: float) -> float:
         return -likelihood(math.exp(log_epsilon))
@@ -79,12 +86,19 @@ def fit_drift(
     grid = np.linspace(math.log(low), math.log(high), 25)
     place = int(np.argmin([loss(float(point)) for point in grid]))
     around = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    best = float(minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)
+    best = float(
+        minimize_scalar(
+            loss, bounds=around, method="bounded", options={"xatol": 1e-6}
+        ).x
+    )
     top = loss(best)
     curvature = (loss(best - _STEP) - 2.0 * top + loss(best + _STEP)) / _STEP**2
     inside = grid[0] + _STEP < best < grid[-1] - _STEP and curvature > 0.0
     away = _QUANTILE / math.sqrt(curvature) if inside else math.inf
-    interval = max(low, math.exp(best - away)), min(high, math.exp(min(best + away, 0.0)))
+    interval = (
+        max(low, math.exp(best - away)),
+        min(high, math.exp(min(best + away, 0.0))),
+    )
     return DriftFit(math.exp(best), interval, -top)
 
 
@@ -92,13 +106,23 @@ def _likelihood(
     covariance: Any, readings: Any, noise_variance: float, times: Any
 ) -> Callable[[float], float]:
     """The log-likelihood of ε: of a series for each eigenvector of the covariance and each block."""
-    K, blocks = Empirical(covariance=as_features(covariance, "covariance")).covariance, list(readings)
+    K, blocks = (
+        Empirical(covariance=as_features(covariance, "covariance")).covariance,
+        list(readings),
+    )
     single = not blocks or np.ndim(blocks[0]) == 1
-    rows = [as_features(each, "readings", len(K)) for each in ([readings] if single else blocks)]
+    rows = [
+        as_features(each, "readings", len(K))
+        for each in ([readings] if single else blocks)
+    ]
     if len({len(block) for block in rows}) != 1 or not len(rows[0]):
-        raise ShapeError("readings must be (T, n) or, in blocks of equal length, (b, T, n)")
+        raise ShapeError(
+            "readings must be (T, n) or, in blocks of equal length, (b, T, n)"
+        )
     noise, steps = as_positive(noise_variance, "noise_variance"), len(rows[0])
-    gaps = np.diff(np.arange(steps) if times is None else as_vector(times, "times", steps))
+    gaps = np.diff(
+        np.arange(steps) if times is None else as_vector(times, "times", steps)
+    )
     if (gaps <= 0.0).any():
         raise InputError("times must rise from one to the next")
     eigenvalues, U = np.linalg.eigh(K)
@@ -110,7 +134,9 @@ def _likelihood(
         mean, p, total = np.zeros(series.shape[1:]), variance, 0.0
         for z, rho in zip(series, keep.tolist(), strict=True):
             spread, away = p + noise, z - mean
-            total += len(z) * float(np.log(spread).sum()) + float((away * away / spread).sum())
+            total += len(z) * float(np.log(spread).sum()) + float(
+                (away * away / spread).sum()
+            )
             mean = rho * (mean + p / spread * away)
             p = rho * rho * (p * noise / spread) + (1.0 - rho * rho) * variance
         return -0.5 * (total + int(series.size) * math.log(2.0 * math.pi))

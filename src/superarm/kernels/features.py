@@ -60,7 +60,9 @@ class FeatureMap:
     error: float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
     lower: Floats  # (d,)
     upper: Floats  # (d,)
-    suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
+    suprema: (
+        Floats  # (rank,), a bound on the largest square of every feature on the box
+    )
     largest: float  # a bound on k(x, x) over the box
     evaluate: Evaluate
 
@@ -75,7 +77,9 @@ class FeatureMap:
     def __call__(self, X: Floats) -> Floats:
         points = np.asarray(X, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != len(self.lower):
-            raise ShapeError(f"X has shape {points.shape}; it must be (n, {len(self.lower)})")
+            raise ShapeError(
+                f"X has shape {points.shape}; it must be (n, {len(self.lower)})"
+            )
         columns = np.ascontiguousarray(points.T)
         inside = (columns >= self.lower[:, None]) & (columns <= self.upper[:, None])
         if not inside.all():
@@ -91,15 +95,22 @@ class FeatureMap:
         """Whether every point lies in the box."""
         return bool((self.lower <= X).all() and (self.upper >= X).all())
 
-    def on_columns(self, columns: Sequence[int], lower: Floats, upper: Floats) -> FeatureMap:
+    def on_columns(
+        self, columns: Sequence[int], lower: Floats, upper: Floats
+    ) -> FeatureMap:
         """The same features, read from some columns of wider points."""
         evaluate = partial(_on_columns, self.evaluate, np.array(columns, dtype=np.intp))
         return replace(self, lower=lower, upper=upper, evaluate=evaluate)
 
     def scaled(self, factor: float) -> FeatureMap:
         """Features of ``factor``·k."""
-        sizes = {name: getattr(self, name) * factor for name in ("suprema", "largest", "error")}
-        return replace(self, **sizes, evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)))
+        sizes = {
+            name: getattr(self, name) * factor
+            for name in ("suprema", "largest", "error")
+        }
+        return replace(
+            self, **sizes, evaluate=partial(_scaled, self.evaluate, math.sqrt(factor))
+        )
 
 
 def _on_columns(inner: Evaluate, at: Ints, columns: Floats) -> Floats:
@@ -121,16 +132,22 @@ def truncate(suprema: Floats, budget: float) -> tuple[Ints, float]:
 # --- exact forms -------------------------------------------------------------------------
 
 
-def monomial_features(box: Box, degree: int, variance: float, bias: float) -> FeatureMap | None:
+def monomial_features(
+    box: Box, degree: int, variance: float, bias: float
+) -> FeatureMap | None:
     """Features of variance·(x·y + bias)^degree: √(variance · multinomial · bias^{a_0}) x^a."""
     slots = len(box.lower) + (1 if bias > 0.0 else 0)
     if math.comb(slots + degree - 1, degree) > box.most:
         return None
     # Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot.
-    factors = np.array(list(combinations_with_replacement(range(slots), degree)), dtype=np.intp)
+    factors = np.array(
+        list(combinations_with_replacement(range(slots), degree)), dtype=np.intp
+    )
     powers: Ints = (factors[:, :, None] == np.arange(slots)).sum(axis=1)
     whole = variance * math.factorial(degree)
-    weights = np.array([whole / math.prod(math.factorial(i) for i in row) for row in powers])
+    weights = np.array(
+        [whole / math.prod(math.factorial(i) for i in row) for row in powers]
+    )
     if bias > 0.0:
         weights *= bias ** powers[:, -1]
         powers = powers[:, :-1]
@@ -160,7 +177,9 @@ def table_features(box: Box, covariance: Floats) -> FeatureMap:
     values, vectors = np.linalg.eigh(covariance)
     keep = values > box.tolerance
     root = vectors[:, keep] * np.sqrt(values[keep])
-    lost = float(np.abs(values[~keep]).max(initial=0.0))  # a spectral norm bounds every entry
+    lost = float(
+        np.abs(values[~keep]).max(initial=0.0)
+    )  # a spectral norm bounds every entry
     largest = float(np.diagonal(covariance).max())
     return FeatureMap(
         suprema=np.square(root).max(axis=0),
@@ -204,8 +223,12 @@ def product_features(left: FeatureMap, right: FeatureMap, budget: float) -> Feat
         suprema=pairs[keep],
         largest=left.largest * right.largest,
         # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
-        error=left.error * right.largest + (left.largest + left.error) * right.error + lost,
-        evaluate=partial(_pairs, left.evaluate, right.evaluate, np.divmod(keep, right.rank)),
+        error=left.error * right.largest
+        + (left.largest + left.error) * right.error
+        + lost,
+        evaluate=partial(
+            _pairs, left.evaluate, right.evaluate, np.divmod(keep, right.rank)
+        ),
     )
 
 
@@ -213,7 +236,9 @@ def _side_by_side(parts: tuple[Evaluate, ...], columns: Floats) -> Floats:
     return np.concatenate([part(columns) for part in parts])
 
 
-def _pairs(left: Evaluate, right: Evaluate, rows: tuple[Ints, Ints], columns: Floats) -> Floats:
+def _pairs(
+    left: Evaluate, right: Evaluate, rows: tuple[Ints, Ints], columns: Floats
+) -> Floats:
     product = left(columns).take(rows[0], axis=0)
     product *= right(columns).take(rows[1], axis=0)
     return product

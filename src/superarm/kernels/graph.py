@@ -35,16 +35,23 @@ from weakref import proxy
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.core.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError
+from superarm.core.errors import (
+    InputError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from superarm.core.graphs import Graph, SparseGraph
 from superarm.core.inputs import as_number, as_numbers, as_vector, require_choice
-from superarm.core.registry import Described, has_spec, register
+from superarm.core.registry import HasParameters, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 
 Normalisation = Literal["mean", "unit", "raw"]
 
-DENSE_LARGEST = 8000  # nodes up to which ν may be no integer: its eigenvectors are n² numbers
+DENSE_LARGEST = (
+    8000  # nodes up to which ν may be no integer: its eigenvectors are n² numbers
+)
 _BLOCK = 32  # columns made together: more would not stay in the cache
 _STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
@@ -54,7 +61,7 @@ _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
 
 @register("kernel", "graph-matern")
 @dataclass(frozen=True, eq=False)
-class GraphMatern(Kernel, Described):
+class GraphMatern(Kernel, HasParameters):
     """k(i, j) = variance · c · [(2ν/κ² I + Δ)^{−ν}]_ij for the nodes i, j of a graph.
 
     ``network`` is a graph with a method ``laplacian()``, or the sparse Laplacian itself. The
@@ -65,6 +72,16 @@ class GraphMatern(Kernel, Described):
     An integer ``nu`` works on networks of any size, any other up to 8000 nodes.
     ``cache_megabytes`` keeps columns that were solved for, the latest used, for all posteriors
     that share this object. Only ``variance`` can be fitted.
+
+    Args:
+        network: The graph, or its Laplacian.
+        nu: Smoothness: 1 and 2 are the usual values; an even number allows sparse draws.
+        kappa: How far similarity reaches along the graph.
+        variance: Prior variance of the function values.
+        normalisation: How the variance of the graph kernel is scaled: mean, unit or raw.
+        columns: The columns of ``X`` that the kernel sees; ``None`` is all of them.
+        cache_megabytes: Memory for solved columns, shared by all posteriors with this kernel.
+        variance_bounds: Limits between which ``variance`` is fitted, or "fixed".
 
     >>> from scipy.sparse import csc_array
     >>> path = csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
@@ -96,7 +113,9 @@ class GraphMatern(Kernel, Described):
         if columns is None or len(columns) != 1:
             told = "name the one column that holds node numbers"
             raise InputError(f"GraphMatern.columns is {self.columns!r}; {told}")
-        require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))
+        require_choice(
+            self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw")
+        )
         as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
         laplacian, shift = _laplacian_of(self.network), 2.0 * self.nu / self.kappa**2
         graph: _Spectrum | _Factor = (
@@ -108,8 +127,19 @@ class GraphMatern(Kernel, Described):
 
     def parameters(self) -> Mapping[str, Any]:
         """All but the cache, which is the machine's business."""
-        graph = self.network if has_spec(self.network) else SparseGraph.of(self._graph.laplacian)
-        names = ("nu", "kappa", "variance", "normalisation", "columns", "variance_bounds")
+        graph = (
+            self.network
+            if has_spec(self.network)
+            else SparseGraph.of(self._graph.laplacian)
+        )
+        names = (
+            "nu",
+            "kappa",
+            "variance",
+            "normalisation",
+            "columns",
+            "variance_bounds",
+        )
         return {"network": graph, **{name: getattr(self, name) for name in names}}
 
     def __len__(self) -> int:
@@ -131,38 +161,58 @@ class GraphMatern(Kernel, Described):
         # Columns of K are solved for those nodes of which there are fewer.
         swapped = len(columns) < len(rows)
         wanted, others = (columns, rows) if swapped else (rows, columns)
-        distinct, first, places = np.unique(wanted, return_index=True, return_inverse=True)
+        distinct, first, places = np.unique(
+            wanted, return_index=True, return_inverse=True
+        )
         everywhere = np.array_equal(others, np.arange(len(self)))
         K = np.empty((len(wanted), len(others)))
-        for row, column in zip(first, self._graph.columns(distinct), strict=True):  # (n,)
+        for row, column in zip(
+            first, self._graph.columns(distinct), strict=True
+        ):  # (n,)
             if everywhere:
                 K[row] = column
             else:
-                np.take(column, others, out=K[row], mode="clip")  # which writes without a buffer
+                np.take(
+                    column, others, out=K[row], mode="clip"
+                )  # which writes without a buffer
         if len(distinct) < len(wanted):
             repeated = np.setdiff1d(np.arange(len(wanted)), first)
             K[repeated] = K[first[places[repeated]]]
         self._scale(K, wanted, others)
         if Y is None:
             _symmetrise(K)
-            if self.normalisation != "raw":  # which needs the whole diagonal for nothing else
+            if (
+                self.normalisation != "raw"
+            ):  # which needs the whole diagonal for nothing else
                 np.fill_diagonal(K, self._diagonal(X))
         return K.T if swapped else K
 
     def times(self, values: Floats) -> Floats:
         """K over all nodes times ``values``, (n,) or (n, k), without making K; for an integer ν."""
-        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        root = (
+            np.sqrt(self._graph.diagonal)
+            if self.normalisation == "unit"
+            else np.ones(len(self))
+        )
         scale = self.variance if self.normalisation == "unit" else self._factor_of_all
         inner = (values.T / root).T
-        product: Floats = scale * (self._sparse().solved(inner, int(self.nu)).T / root).T
+        product: Floats = (
+            scale * (self._sparse().solved(inner, int(self.nu)).T / root).T
+        )
         return product
 
     def root_times(self, normals: Floats) -> Floats:
         """R times ``normals``, (n,) or (n, k), where R Rᵀ = K over all nodes; for an even ν."""
-        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        root = (
+            np.sqrt(self._graph.diagonal)
+            if self.normalisation == "unit"
+            else np.ones(len(self))
+        )
         scale = self.variance if self.normalisation == "unit" else self._factor_of_all
         if self.nu % 2:
-            raise InputError(f"nu is {self.nu:g}; a sparse root exists where it is even")
+            raise InputError(
+                f"nu is {self.nu:g}; a sparse root exists where it is even"
+            )
         drawn = self._sparse().solved(normals, int(self.nu) // 2)
         return np.asarray(np.sqrt(scale) * (drawn.T / root).T)
 
@@ -197,9 +247,13 @@ class GraphMatern(Kernel, Described):
         A^{−ν/2} times standard normals (m, n), by ν/2 sparse solves each.
         """
         if not isinstance(self._graph, _Factor) or self.nu % 2:
-            raise InputError(f"nu is {self.nu:g}; draws are made by sparse solves where it is even")
+            raise InputError(
+                f"nu is {self.nu:g}; draws are made by sparse solves where it is even"
+            )
         scale = np.sqrt(self._graph.diagonal)
-        return np.stack([self._graph.solved(row, int(self.nu) // 2) / scale for row in normals])
+        return np.stack(
+            [self._graph.solved(row, int(self.nu) // 2) / scale for row in normals]
+        )
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
@@ -209,14 +263,19 @@ class GraphMatern(Kernel, Described):
         return self._nodes(self._select(X, "X"))
 
     def _nodes(self, X: Floats) -> Ints:
-        return as_numbers(X[:, 0], len(self), "the nodes of this graph", self.columns[0])
+        return as_numbers(
+            X[:, 0], len(self), "the nodes of this graph", self.columns[0]
+        )
 
 
 def _symmetrise(K: Floats, block: int = 512) -> None:
     """K ← (K + Kᵀ)/2 in place: solves for i and for j differ in the last digit."""
     for i in range(0, len(K), block):
         for j in range(0, i + 1, block):
-            here, there = K[i : i + block, j : j + block], K[j : j + block, i : i + block]
+            here, there = (
+                K[i : i + block, j : j + block],
+                K[j : j + block, i : i + block],
+            )
             mean = 0.5 * (here + there.T)
             here[...], there[...] = mean, mean.T
 
@@ -233,7 +292,9 @@ def _laplacian_of(network: Any) -> Any:
             "laplacian(), or a sparse matrix (wrap an array in scipy.sparse.csc_array)"
         )
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
-        raise ShapeError(f"the Laplacian has shape {given.shape}; it must be square, not empty")
+        raise ShapeError(
+            f"the Laplacian has shape {given.shape}; it must be square, not empty"
+        )
     if given.dtype.kind == "c":
         raise InputError("the Laplacian holds complex numbers; it must be real")
     laplacian = csc_array(given, dtype=np.float64, copy=True)
@@ -242,7 +303,9 @@ def _laplacian_of(network: Any) -> Any:
         raise NotFiniteError("the Laplacian holds NaN or infinity")
     largest = float(np.abs(laplacian.data).max(initial=0.0))
     if largest > _LARGEST_ENTRY:
-        raise InputError(f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} it overflows")
+        raise InputError(
+            f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} it overflows"
+        )
     if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
         told = "for a directed graph use B Bᵀ, B its incidence matrix"
         raise InputError(f"the Laplacian is not symmetric; {told}")
@@ -259,11 +322,15 @@ def _not_positive(smallest: float) -> NotPositiveDefiniteError:
 class _Factor:
     """(shift·I + Δ)^{−ν} for an integer ν: by a sparse factor, made when it is first needed."""
 
-    def __init__(self, laplacian: Any, nu: int, shift: float, cache_bytes: float) -> None:
+    def __init__(
+        self, laplacian: Any, nu: int, shift: float, cache_bytes: float
+    ) -> None:
         self.size: int = laplacian.shape[0]
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
         self._cache_bytes = cache_bytes
-        column = partial(_Factor._column, proxy(self))  # the cache must not keep alive what has it
+        column = partial(
+            _Factor._column, proxy(self)
+        )  # the cache must not keep alive what has it
         self._kept = lru_cache(int(cache_bytes // (8 * self.size)))(column)
 
     def __reduce__(self) -> Any:
@@ -291,7 +358,9 @@ class _Factor:
 
         if self._nu > 2:
             return self._diagonal_by_solving()
-        _ = self._factor  # refuses what is not positive, of which selected inversion makes nonsense
+        _ = (
+            self._factor
+        )  # refuses what is not positive, of which selected inversion makes nonsense
         plan = plan_elimination(self.laplacian)
         if self._nu == 1:
             return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
@@ -307,7 +376,9 @@ class _Factor:
             unit = np.zeros((self.size, len(nodes)), order="F")
             unit[nodes, np.arange(len(nodes))] = 1.0
             half = self.solved(unit, self._nu // 2)
-            diagonal[nodes] = np.einsum("ij,ij->j", half, self.solved(half, self._nu % 2))
+            diagonal[nodes] = np.einsum(
+                "ij,ij->j", half, self.solved(half, self._nu % 2)
+            )
         return diagonal
 
     def solved(self, right: Floats, times: int) -> Floats:
@@ -341,7 +412,9 @@ class _Spectrum:
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+        return dict(
+            vars(self)
+        )  # a copy of it: another thread may be filling in what is lazy
 
     @cached_property
     def _root(self) -> Floats:

@@ -23,6 +23,10 @@ def lipschitz_of_kernel(kernel: object) -> float:
     slope = 1.0
     if isinstance(kernel, Matern):
         if kernel.nu <= 1.0:
-            raise InputError(f"nu is {kernel.nu}; functions of a Matérn kernel have slopes for nu > 1")
-        slope = 1.0 if math.isinf(kernel.nu) else math.sqrt(kernel.nu / (kernel.nu - 1.0))
+            raise InputError(
+                f"nu is {kernel.nu}; functions of a Matérn kernel have slopes for nu > 1"
+            )
+        slope = (
+            1.0 if math.isinf(kernel.nu) else math.sqrt(kernel.nu / (kernel.nu - 1.0))
+        )
     return slope * (math.sqrt(kernel.variance) / float(np.min(kernel.lengthscale)))

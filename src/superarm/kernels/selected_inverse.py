@@ -29,9 +29,7 @@ import numpy as np
 from superarm.core import Ints
 from superarm.core.errors import NotPositiveDefiniteError
 
-_LEAF = (
-    24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps
-)
+_LEAF = 24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps
 _PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
 
 
@@ -63,7 +61,9 @@ def plan_elimination(matrix: Any) -> tuple[Ints, list[Front]]:
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
     new[n] = n
-    return np.argsort(factor.perm_c)[post], _fronts(L, after, new[parents[post]], post, new)
+    return np.argsort(factor.perm_c)[post], _fronts(
+        L, after, new[parents[post]], post, new
+    )
 
 
 def factorise(matrix: Any) -> Any:
@@ -82,10 +82,14 @@ def _without_cancellation(matrix: Any) -> Any:
     """A matrix of the same pattern whose factor shows all its fill: no two terms can cancel."""
     from scipy.sparse import csc_array, diags_array
 
-    entries = matrix.tocoo()  # its index arrays are copies: nothing of the caller's is touched
+    entries = (
+        matrix.tocoo()
+    )  # its index arrays are copies: nothing of the caller's is touched
     first, second = entries.coords
     off = (first != second) & (entries.data != 0.0)
-    ones = csc_array((np.ones(int(off.sum())), (first[off], second[off])), shape=matrix.shape)
+    ones = csc_array(
+        (np.ones(int(off.sum())), (first[off], second[off])), shape=matrix.shape
+    )
     ones.data[:] = 1.0  # repeated entries were added up
     degree: Ints = np.asarray(ones.sum(axis=0)).ravel()
     return (diags_array(1.0 + degree) - ones).tocsc()
@@ -98,7 +102,9 @@ def _postorder(parents: Ints) -> Ints:
 
     n = len(parents)
     tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    return np.asarray(depth_first_order(tree, n, return_predecessors=False)[:0:-1], dtype=np.intp)
+    return np.asarray(
+        depth_first_order(tree, n, return_predecessors=False)[:0:-1], dtype=np.intp
+    )
 
 
 def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
@@ -109,7 +115,9 @@ def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[F
     front_of = np.repeat(np.arange(len(starts)), np.subtract(stops, starts))
     made = []
     for start, stop in zip(starts, stops, strict=True):
-        last = int(post[stop - 1])  # whose rows all earlier columns of the front reach too
+        last = int(
+            post[stop - 1]
+        )  # whose rows all earlier columns of the front reach too
         rows = np.sort(new[L.indices[L.indptr[last] + 1 : L.indptr[last + 1]]])
         parent = int(front_of[parents[stop - 1]]) if parents[stop - 1] < n else -1
         made.append(Front(start, stop, rows, parent))
@@ -130,11 +138,15 @@ def _joined(parents: list[int], reach: list[int]) -> list[int]:
     column = 0
     while column < n:
         top = column
-        while (above := parents[top]) < n and counts[above] <= min(_LEAF, above - column + 1):
+        while (above := parents[top]) < n and counts[above] <= min(
+            _LEAF, above - column + 1
+        ):
             top = above  # its subtree begins at this column too
         starts.append(column)
         filled.append(sum(reach[column : top + 1]) + top + 1 - column)
-        while len(starts) > 1 and parents[starts[-1] - 1] <= top:  # the front before is a child
+        while (
+            len(starts) > 1 and parents[starts[-1] - 1] <= top
+        ):  # the front before is a child
             width = top + 1 - starts[-2]
             area = width * (width + 1) // 2 + width * reach[top]
             if filled[-2] + filled[-1] < (1.0 - _PADDING) * area:
@@ -169,7 +181,9 @@ def _eliminate(A: Any, fronts: list[Front]) -> list[tuple[Any, Any]]:
         where = A.indices[A.indptr[start] : A.indptr[stop]]
         columns = np.repeat(np.arange(c), np.diff(A.indptr[start : stop + 1]))
         below = where >= start
-        F[position[where[below]], columns[below]] = A.data[A.indptr[start] : A.indptr[stop]][below]
+        F[position[where[below]], columns[below]] = A.data[
+            A.indptr[start] : A.indptr[stop]
+        ][below]
         for their_rows, update in waiting[number]:
             at = position[their_rows]
             F[at[:, None], at] += update
@@ -186,7 +200,9 @@ def _invert(eliminated: list[tuple[Any, Any]], fronts: list[Front], kind: Any) -
     n = fronts[-1].stop if fronts else 0
     position = np.empty(n, dtype=np.intp)
     diagonal = np.empty(n, dtype=kind)
-    handed: list[Any] = [np.empty((0, 0), dtype=kind)] * len(fronts)  # Z_RR of every front
+    handed: list[Any] = [np.empty((0, 0), dtype=kind)] * len(
+        fronts
+    )  # Z_RR of every front
     children: list[list[int]] = [[] for _ in fronts]
     for number, front in enumerate(fronts):
         if front.parent >= 0:

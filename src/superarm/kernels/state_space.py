@@ -24,7 +24,9 @@ class StateSpace(NamedTuple):
     """A kernel of time with a state of size s."""
 
     output: Floats  # h, (s,)
-    transition: Callable[[float], Floats]  # A(Δ), (s, s); can be pickled, unlike a lambda
+    transition: Callable[
+        [float], Floats
+    ]  # A(Δ), (s, s); can be pickled, unlike a lambda
     error: float = 0.0  # bound on that of any kernel value
 
     def left(self, elapsed: float) -> float:
@@ -33,7 +35,9 @@ class StateSpace(NamedTuple):
         return abs(A.item()) if len(A) == 1 else float(np.linalg.norm(A, 2))
 
     def scaled(self, factor: float) -> StateSpace:
-        return StateSpace(np.sqrt(factor) * self.output, self.transition, factor * self.error)
+        return StateSpace(
+            np.sqrt(factor) * self.output, self.transition, factor * self.error
+        )
 
 
 def decaying(rate: float, variance: float = 1.0) -> StateSpace:
@@ -60,7 +64,9 @@ def _three_halves(rate: float, elapsed: float) -> Floats:
     return np.asarray(np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]]))
 
 
-def periodic(period: float, lengthscale: float, variance: float, tolerance: float) -> StateSpace:
+def periodic(
+    period: float, lengthscale: float, variance: float, tolerance: float
+) -> StateSpace:
     """variance · exp(−2 sin²(πΔ/period)/lengthscale²) = Σ_j q_j cos(2πjΔ/period), a few of these terms.
 
     q_0 = e^{−c} I_0(c) and q_j = 2 e^{−c} I_j(c), c = lengthscale⁻². They add up to 1, so that the
@@ -72,7 +78,9 @@ def periodic(period: float, lengthscale: float, variance: float, tolerance: floa
     while True:
         orders = np.arange(most)
         weights = ive(orders, c) * np.where(orders == 0, 1.0, 2.0)
-        missing = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of the terms from j on
+        missing = np.append(
+            np.cumsum(weights[::-1])[::-1], 0.0
+        )  # of the terms from j on
         if missing[-2] <= 1e-3 * tolerance and abs(missing[0] - 1.0) <= 1e-9:
             break
         most *= 2
@@ -85,7 +93,9 @@ def periodic(period: float, lengthscale: float, variance: float, tolerance: floa
     amplitudes = np.sqrt(variance * weights[:count])
     output = np.zeros(2 * count - 1)
     output[0], output[1::2] = amplitudes[0], amplitudes[1:]
-    return StateSpace(output, partial(_turn, period, count), variance * float(missing[count]))
+    return StateSpace(
+        output, partial(_turn, period, count), variance * float(missing[count])
+    )
 
 
 def _turn(period: float, count: int, elapsed: float) -> Floats:
@@ -125,7 +135,9 @@ def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
     )
 
 
-def _both(left: Callable[[float], Floats], right: Callable[[float], Floats], elapsed: float) -> Floats:
+def _both(
+    left: Callable[[float], Floats], right: Callable[[float], Floats], elapsed: float
+) -> Floats:
     return _kron(left(elapsed), right(elapsed))
 
 

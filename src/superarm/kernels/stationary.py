@@ -37,24 +37,32 @@ Lengthscale = float | tuple[float, ...]
 
 _NEAR = 256.0  # largest q for :func:`_near_exponent`: its error, about ε·q, then stays below 1e-13
 _FAR = 1e200
-_FEW_TERMS = 2**19  # n·m·d up to which differences cost no more than :func:`_near_exponent`
+_FEW_TERMS = (
+    2**19
+)  # n·m·d up to which differences cost no more than :func:`_near_exponent`
 _LARGEST_NU = 300.0
 _BLOCK = 16384  # entries of K worked on at a time: 128 kB
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Stationary(Kernel):
-    """What the stationary kernels share: variance, lengthscales and columns."""
+    """What the stationary kernels share: variance, lengthscales and columns.
+
+    Args:
+        lengthscale: One number, or one for each column.
+        variance: Prior variance of the function values.
+        lengthscale_bounds: Limits between which ``lengthscale`` is fitted, or "fixed".
+        variance_bounds: Limits between which ``variance`` is fitted, or "fixed".
+        columns: The columns of ``X`` to look at; ``None`` is all of them.
+    """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance")
 
     lengthscale: Lengthscale = 1.0
-    """One number, or one for each column."""
     variance: float = 1.0
     lengthscale_bounds: Bounds = DEFAULT_BOUNDS
     variance_bounds: Bounds = DEFAULT_BOUNDS
     columns: tuple[int, ...] | None = None
-    """The columns of ``X`` to look at; ``None`` is all of them."""
 
     def __post_init__(self) -> None:
         set_positive(self, *self.hyperparameters, per_column=("lengthscale", "period"))
@@ -67,14 +75,18 @@ class _Stationary(Kernel):
 
     def _select(self, X: Any, name: str) -> Floats:
         rows = super()._select(X, name)
-        if self.columns is None and self._by_column:  # else it was checked when the kernel was made
+        if (
+            self.columns is None and self._by_column
+        ):  # else it was checked when the kernel was made
             self._check_width(rows.shape[1], name)
         return rows
 
     @functools.cached_property
     def _by_column(self) -> bool:
         """Whether a hyper-parameter has one number for each column."""
-        return any(isinstance(getattr(self, name), tuple) for name in self.hyperparameters)
+        return any(
+            isinstance(getattr(self, name), tuple) for name in self.hyperparameters
+        )
 
     @property
     def constant_variance(self) -> float:
@@ -125,12 +137,17 @@ class _Radial(_Stationary):
         factor *= -2.0 * self.variance
         if isinstance(self.lengthscale, tuple):
             columns = zip(X.T, self.lengthscale, strict=True)
-            along = [factor * np.square(np.subtract.outer(x, x) / scale) for x, scale in columns]
+            along = [
+                factor * np.square(np.subtract.outer(x, x) / scale)
+                for x, scale in columns
+            ]
         else:
             along = [factor * q]
         return {"lengthscale": along, "variance": [K]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
         q = scaled_squared_distances(X, Y, self.lengthscale)
         scales = np.broadcast_to(self.lengthscale, X.shape[1])
         gradient = np.empty((len(X), len(columns)))
@@ -142,7 +159,9 @@ class _Radial(_Stationary):
             for place, column in enumerate(columns):
                 apart = np.subtract.outer(X[rows, column], Y[:, column])
                 along = np.einsum("ij,ij->i", weighted, apart)
-                gradient[rows, place] = (2.0 * self.variance / scales[column] ** 2) * along
+                gradient[rows, place] = (
+                    2.0 * self.variance / scales[column] ** 2
+                ) * along
         return gradient
 
 
@@ -161,7 +180,9 @@ class SquaredExponential(_Radial):
         if isinstance(self.lengthscale, tuple):
             exponent = None if Y is None else _near_exponent(X, Y, self.lengthscale)
         elif Y is None or X.size * len(Y) <= _FEW_TERMS:
-            exponent = _scaled_distances(X, X if Y is None else Y, -0.5 / self.lengthscale**2)
+            exponent = _scaled_distances(
+                X, X if Y is None else Y, -0.5 / self.lengthscale**2
+            )
         else:
             exponent = _near_exponent(X, Y, self.lengthscale)
         if exponent is None:
@@ -189,6 +210,9 @@ class Matern(_Radial):
 
     ν = ½, 3/2, 5/2 have closed forms: e^{−z}, (1 + z) e^{−z}, (1 + z + z²/3) e^{−z}. ν = ∞ is the
     squared exponential (JSON may say ``"inf"``). ν is never fitted.
+
+    Args:
+        nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
     """
 
     nu: float = 2.5
@@ -197,7 +221,9 @@ class Matern(_Radial):
         nu = math.inf if str(self.nu) == "inf" else as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
             told = "the Bessel function overflows and the kernel is all but squared exponential"
-            raise InputError(f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} {told}: use nu=inf")
+            raise InputError(
+                f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} {told}: use nu=inf"
+            )
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
 
@@ -212,7 +238,11 @@ class Matern(_Radial):
             return None
         if self.nu == 0.5:
             return decaying(1.0 / self.lengthscale, self.variance)
-        return matern_three_halves(self.lengthscale, self.variance) if self.nu == 1.5 else None
+        return (
+            matern_three_halves(self.lengthscale, self.variance)
+            if self.nu == 1.5
+            else None
+        )
 
     def _slope(self, q: Floats) -> Floats:
         # d/dz z^ν K_ν(z) = −z^ν K_{ν−1}(z) gives f'(q) = −ν 2^{1−ν}/Γ(ν) z^{ν−1} K_{ν−1}(z).
@@ -231,7 +261,9 @@ class Matern(_Radial):
             with np.errstate(divide="ignore", invalid="ignore"):
                 constant = math.log(nu) + (1.0 - nu) * math.log(2.0) - gammaln(nu)
                 # K_{ν−1} = K_{1−ν}, and kve carries e^{z} so that the far tail does not underflow.
-                logarithm = constant + (nu - 1.0) * np.log(z) + np.log(kve(1.0 - nu, z)) - z
+                logarithm = (
+                    constant + (nu - 1.0) * np.log(z) + np.log(kve(1.0 - nu, z)) - z
+                )
                 slope = -np.exp(logarithm)
         slope[q == 0.0] = 0.0
         return slope
@@ -240,7 +272,13 @@ class Matern(_Radial):
 @register("kernel", "rational-quadratic")
 @dataclass(frozen=True, kw_only=True)
 class RationalQuadratic(_Radial):
-    """k(x, y) = variance · (1 + q/(2α))^{−α}: a mixture of squared exponentials over lengthscales."""
+    """k(x, y) = variance · (1 + q/(2α))^{−α}: a mixture of squared exponentials over lengthscales.
+
+    Args:
+        alpha: How fast similarity falls off at large distances; large values approach the squared
+            exponential.
+        alpha_bounds: Limits between which ``alpha`` is fitted, or "fixed".
+    """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("alpha", "lengthscale", "variance")
 
@@ -268,12 +306,15 @@ class Periodic(_Stationary):
     """k(x, y) = variance · exp(−2 Σ_j sin²(π (x_j − y_j)/p_j) / l_j²).
 
     In several columns this is the product of one periodic kernel per column.
+
+    Args:
+        period: One number, or one for each column.
+        period_bounds: Limits between which ``period`` is fitted, or "fixed".
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("period", "lengthscale", "variance")
 
     period: Lengthscale = 1.0
-    """One number, or one for each column."""
     period_bounds: Bounds = DEFAULT_BOUNDS
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
@@ -292,15 +333,21 @@ class Periodic(_Stationary):
         for j, (period, scale) in enumerate(self._per_column(X.shape[1])):
             phase = _phase(X[:, j], X[:, j], period)
             cycles = np.subtract.outer(X[:, j], X[:, j]) / period
-            along_period.append(K * np.sin(2.0 * np.pi * phase) * cycles * (2.0 * np.pi / scale**2))
+            along_period.append(
+                K * np.sin(2.0 * np.pi * phase) * cycles * (2.0 * np.pi / scale**2)
+            )
             along_scale.append(K * np.square(np.sin(np.pi * phase)) * (4.0 / scale**2))
         gathered = {"period": along_period, "lengthscale": along_scale}
         for name, parts in gathered.items():
-            if not isinstance(getattr(self, name), tuple):  # shared by all columns: of all of them
+            if not isinstance(
+                getattr(self, name), tuple
+            ):  # shared by all columns: of all of them
                 gathered[name] = [np.sum(parts, axis=0) if parts else np.zeros_like(K)]
         return {**gathered, "variance": [K]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
         # d/dx of −2 sin²(π x/p)/l² is −2π/(p l²) sin(2π x/p).
         weighted = self._covariance(X, Y)
         weighted *= weights
@@ -319,7 +366,10 @@ class Periodic(_Stationary):
         return periodic(self.period, self.lengthscale, self.variance, tolerance)
 
     def _per_column(self, width: int) -> Iterator[tuple[float, float]]:
-        return zip(*(np.broadcast_to(v, width) for v in (self.period, self.lengthscale)), strict=True)
+        return zip(
+            *(np.broadcast_to(v, width) for v in (self.period, self.lengthscale)),
+            strict=True,
+        )
 
 
 # --- distances ---------------------------------------------------------------------------
@@ -341,7 +391,9 @@ def _cdist() -> Callable[..., Floats]:
     return made
 
 
-def scaled_squared_distances(X: Floats, Y: Floats | None, lengthscale: Lengthscale) -> Floats:
+def scaled_squared_distances(
+    X: Floats, Y: Floats | None, lengthscale: Lengthscale
+) -> Floats:
     """Σ_j (x_j − y_j)²/l_j², (n, m), from differences: precise at every offset and scale.
 
     Without ``Y`` the result is symmetric with zeros on the diagonal.
@@ -428,7 +480,9 @@ def _matern(z: Floats, nu: float) -> Floats:
         value = np.exp(constant + nu * np.log(z) + np.log(bessel) - z)
     overflowed = np.isposinf(bessel)
     value[overflowed] = _matern_near_zero(z[overflowed], nu)
-    value[z > 2000.0 + 10.0 * nu] = 0.0  # below the smallest double, and kve gives up out there
+    value[z > 2000.0 + 10.0 * nu] = (
+        0.0  # below the smallest double, and kve gives up out there
+    )
     return np.minimum(value, 1.0, out=value)
 
 

@@ -22,7 +22,15 @@ from .state_space import StateSpace, decaying
 
 @dataclass(frozen=True, kw_only=True)
 class _InnerProduct(Kernel):
-    """A function of x·y, with a variance and a bias ≥ 0; a bias of 0 is absent and not fitted."""
+    """A function of x·y, with a variance and a bias ≥ 0; a bias of 0 is absent and not fitted.
+
+    Args:
+        variance: Prior variance of the function values.
+        variance_bounds: Limits between which ``variance`` is fitted, or "fixed".
+        bias_bounds: Limits between which ``bias`` is fitted, or "fixed".
+        columns: The columns of ``X`` that the kernel sees; ``None`` is all of them.
+        bias: Added to the inner product.
+    """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("variance", "bias")
 
@@ -41,7 +49,11 @@ class _InnerProduct(Kernel):
 @register("kernel", "linear")
 @dataclass(frozen=True, kw_only=True)
 class Linear(_InnerProduct):
-    """k(x, y) = variance · x·y + bias, bias ≥ 0; a bias of 0 is absent and not fitted."""
+    """k(x, y) = variance · x·y + bias, bias ≥ 0; a bias of 0 is absent and not fitted.
+
+    Args:
+        bias: Added to the inner product.
+    """
 
     bias: float = 0.0
 
@@ -58,7 +70,9 @@ class Linear(_InnerProduct):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K - self.bias], "bias": [np.full_like(K, self.bias)]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
         return self.variance * (weights @ Y[:, columns])
 
     def _features(self, box: Box) -> FeatureMap | None:
@@ -68,7 +82,11 @@ class Linear(_InnerProduct):
 @register("kernel", "polynomial")
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(_InnerProduct):
-    """k(x, y) = variance · (x·y + bias)^degree, bias ≥ 0; a bias of 0 is absent and not fitted."""
+    """k(x, y) = variance · (x·y + bias)^degree, bias ≥ 0; a bias of 0 is absent and not fitted.
+
+    Args:
+        degree: The power.
+    """
 
     degree: int = 2
 
@@ -90,10 +108,14 @@ class Polynomial(_InnerProduct):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         inner = X @ X.T
         inner += self.bias
-        along_bias = (self.variance * self.degree * self.bias) * inner ** (self.degree - 1)
+        along_bias = (self.variance * self.degree * self.bias) * inner ** (
+            self.degree - 1
+        )
         return {"variance": [K], "bias": [along_bias]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
         slope = X @ Y.T
         slope += self.bias
         slope **= self.degree - 1
@@ -107,7 +129,12 @@ class Polynomial(_InnerProduct):
 @register("kernel", "constant")
 @dataclass(frozen=True, kw_only=True)
 class Constant(Kernel):
-    """k(x, y) = variance: a level shared by all arms."""
+    """k(x, y) = variance: a level shared by all arms.
+
+    Args:
+        variance: Prior variance of the function values.
+        variance_bounds: Limits between which ``variance`` is fitted, or "fixed".
+    """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("variance",)
 
@@ -129,11 +156,15 @@ class Constant(Kernel):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
         return np.zeros((len(X), len(columns)))
 
     def _features(self, box: Box) -> FeatureMap | None:
-        return monomial_features(box, 0, self.variance, 0.0)  # (x·y)⁰, the monomial of degree 0
+        return monomial_features(
+            box, 0, self.variance, 0.0
+        )  # (x·y)⁰, the monomial of degree 0
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         return decaying(0.0, self.variance)
@@ -148,7 +179,9 @@ class _OfColumn(Kernel):
     column: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
+        object.__setattr__(
+            self, "column", as_count(self.column, f"{type(self).__name__}.column", 0)
+        )
 
     @property
     def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
@@ -162,6 +195,10 @@ class Empirical(_OfColumn):
 
     The matrix must be symmetric and positive semi-definite, both up to 1e-8 of its largest
     entry; it is kept as its symmetric part, read-only. There is nothing to fit.
+
+    Args:
+        covariance: The covariance matrix over all ids.
+        column: The column of the features to look at.
     """
 
     covariance: Floats
@@ -170,7 +207,9 @@ class Empirical(_OfColumn):
     def __post_init__(self) -> None:
         matrix = as_features(self.covariance, "Empirical.covariance")
         if matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
-            raise ShapeError(f"Empirical.covariance has shape {matrix.shape}; it must be square")
+            raise ShapeError(
+                f"Empirical.covariance has shape {matrix.shape}; it must be square"
+            )
         slack = 1e-8 * float(np.abs(matrix).max())
         if (gap := np.abs(matrix - matrix.T)).max() > slack:
             i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
@@ -203,7 +242,9 @@ class Empirical(_OfColumn):
         return self.covariance[rows, rows]
 
     def _ids(self, X: Floats) -> Ints:
-        return as_numbers(X[:, 0], len(self.covariance), "the ids of this table", self.column)
+        return as_numbers(
+            X[:, 0], len(self.covariance), "the ids of this table", self.column
+        )
 
     def _features(self, box: Box) -> FeatureMap | None:
         return table_features(box, self.covariance)
@@ -217,6 +258,11 @@ class Temporal(_OfColumn):
     The forgetting factor of time-varying GP bandits. ``theta`` holds log ε, like every other
     hyper-parameter, and the bounds keep ε below 1. ε = 0 is no drift and is not fitted: start a
     fit from a small positive value.
+
+    Args:
+        epsilon: Forgetting per unit of time; 0 is no drift.
+        column: The column of the features to look at.
+        epsilon_bounds: Limits between which ``epsilon`` is fitted, or "fixed".
     """
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("epsilon",)
@@ -252,8 +298,12 @@ class Temporal(_OfColumn):
         apart = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
         return {"epsilon": [K * apart * (-0.5 * self.epsilon / (1.0 - self.epsilon))]}
 
-    def _input_gradient(self, X: Floats, Y: Floats, weights: Floats, columns: list[int]) -> Floats:
-        slope = np.sign(np.subtract.outer(X[:, 0], Y[:, 0]))  # 0 at equal times, where there is a kink
+    def _input_gradient(
+        self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
+    ) -> Floats:
+        slope = np.sign(
+            np.subtract.outer(X[:, 0], Y[:, 0])
+        )  # 0 at equal times, where there is a kink
         slope *= self._covariance(X, Y)
         slope *= weights
         along = (0.5 * np.log1p(-self.epsilon)) * slope.sum(axis=1)

@@ -28,7 +28,9 @@ from superarm.core.inputs import read_only
 Data = TypeVar("Data")
 
 
-def _of(name: str, *endings: str) -> Callable[[Callable[..., Data]], Callable[[], Data]]:
+def _of(
+    name: str, *endings: str
+) -> Callable[[Callable[..., Data]], Callable[[], Data]]:
     """Decorator of a reader: it is given these files of a data set, and asked once for each place."""
 
     def found(read: Callable[..., Data]) -> Callable[[], Data]:
@@ -45,7 +47,9 @@ def _of(name: str, *endings: str) -> Callable[[Callable[..., Data]], Callable[[]
 
 # --- Intel Berkeley lab ------------------------------------------------------------------
 
-INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))  # the 52 sensors' own numbers
+INTEL_MOTES = tuple(
+    mote for mote in range(1, 55) if mote not in (5, 15)
+)  # the 52 sensors' own numbers
 
 
 @_of("intel-temperature")  # parsing takes about 0.2 s; experiments ask once per seed
@@ -59,20 +63,28 @@ def load_intel_temperature(path: Path) -> Floats:
         return _number_table(path, words, columns=len(INTEL_MOTES), rows=14_400)
 
 
-def _number_table(path: Path, told: Iterable[tuple[int, list[str]]], columns: int, rows: int) -> Floats:
+def _number_table(
+    path: Path, told: Iterable[tuple[int, list[str]]], columns: int, rows: int
+) -> Floats:
     """The numbers in lines of words, each with its number, (rows, columns)."""
     table: list[list[float]] = []
     for number, words in told:
         row = [_number(path, number, word) for word in words]
         if len(row) != columns:
-            raise FileError(f"{path}, line {number}: {len(row)} numbers, but {columns} are expected")
+            raise FileError(
+                f"{path}, line {number}: {len(row)} numbers, but {columns} are expected"
+            )
         if not all(map(isfinite, row)):
             raise FileError(f"{path}, line {number}: every number must be finite")
         table.append(row)
     if len(table) != rows:
-        raise FileError(f"{path}: {len(table)} rows, but {rows} are expected; download it again")
+        raise FileError(
+            f"{path}: {len(table)} rows, but {rows} are expected; download it again"
+        )
     if all(row == table[0] for row in table):
-        raise FileError(f"{path}: all rows are equal, so that no reading varies; download it again")
+        raise FileError(
+            f"{path}: all rows are equal, so that no reading varies; download it again"
+        )
     return read_only(np.array(table))
 
 
@@ -93,11 +105,17 @@ def load_metr_la(path: Path) -> TrafficSpeeds:
         rows = csv.reader(lines)
         ids = tuple(next(rows, []))
         if len(set(ids)) != 207:
-            raise FileError(f"{path}, line 1: {len(set(ids))} different sensors, but 207 are expected")
-        speeds = _number_table(path, ((rows.line_num, row) for row in rows), columns=207, rows=2016)
+            raise FileError(
+                f"{path}, line 1: {len(set(ids))} different sensors, but 207 are expected"
+            )
+        speeds = _number_table(
+            path, ((rows.line_num, row) for row in rows), columns=207, rows=2016
+        )
     if (speeds <= 0.0).any():
         line = int(np.argmax((speeds <= 0.0).any(axis=1))) + 2
-        raise FileError(f"{path}, line {line}: 0 means a missing reading, and none is expected")
+        raise FileError(
+            f"{path}, line {line}: 0 means a missing reading, and none is expected"
+        )
     return TrafficSpeeds(ids, speeds)
 
 
@@ -120,12 +138,17 @@ def load_cmu_light(path: Path) -> LightReadings:
         data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
         arrays = (np.array(part.sensordata, float) for part in (data.train, data.test))
         readings = LightReadings(*map(read_only, arrays))
-    except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
+    except (
+        Exception
+    ) as error:  # a damaged MATLAB file fails in many ways, with many types
         raise FileError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
             f"({type(error).__name__}: {error}); download it again"
         ) from error
-    for name, array, rows in (("train", readings.train, 601), ("test", readings.test, 192)):
+    for name, array, rows in (
+        ("train", readings.train, 601),
+        ("test", readings.test, 192),
+    ):
         if array.shape != (rows, 41) or not np.isfinite(array).all():
             raise FileError(
                 f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; download it again"
@@ -175,9 +198,13 @@ def load_movielens(ratings: Path, movies: Path) -> Ratings:
         pair = films[film], viewers.setdefault(viewer, len(viewers))
         given = _number(ratings, line, stars)
         if not 0.0 < given <= 5.0:
-            raise FileError(f"{ratings}, line {line}: stars must be above 0 and at most 5, got {stars}")
+            raise FileError(
+                f"{ratings}, line {line}: stars must be above 0 and at most 5, got {stars}"
+            )
         if pair in table:
-            raise FileError(f"{ratings}, line {line}: viewer {viewer} has rated film {film} already")
+            raise FileError(
+                f"{ratings}, line {line}: viewer {viewer} has rated film {film} already"
+            )
         table[pair] = given
     if not table:
         raise FileError(f"{ratings}: no ratings; download it again")
@@ -200,36 +227,53 @@ def load_movielens_25m(first_year: int = 1995) -> Ratings:
     start = int(np.datetime64(f"{first_year}-01-01", "s").astype(np.int64))
     catalogue = _read_films(movies)
     try:
-        numbers = np.array([int(number) for number in catalogue.numbers], dtype=np.int64)
+        numbers = np.array(
+            [int(number) for number in catalogue.numbers], dtype=np.int64
+        )
     except (ValueError, OverflowError) as error:
         raise FileError(
             f"{movies}: a movieId is not a whole number, or is too large ({error}); download it again"
         ) from None
     if len(np.unique(numbers)) < len(numbers):
-        raise FileError(f"{movies}: a film is there twice, with its number spelled differently")
+        raise FileError(
+            f"{movies}: a film is there twice, with its number spelled differently"
+        )
     wanted = [block[block["timestamp"] >= start] for block in _rating_blocks(ratings)]
     table = np.concatenate(wanted) if wanted else np.empty(0, _RATING)
     if not len(table):
         raise FileError(f"{ratings}: no ratings from {first_year} on; lower first_year")
     order = np.argsort(numbers)
-    place = np.minimum(np.searchsorted(numbers[order], table["movieId"]), len(numbers) - 1)
+    place = np.minimum(
+        np.searchsorted(numbers[order], table["movieId"]), len(numbers) - 1
+    )
     film = order[place]
     unknown = numbers[film] != table["movieId"]
     if unknown.any():
         number = int(table["movieId"][unknown.argmax()])
-        raise FileError(f"{ratings}: {movies.name} has no film {number}; download both again")
+        raise FileError(
+            f"{ratings}: {movies.name} has no film {number}; download both again"
+        )
     viewers, viewer = np.unique(table["userId"], return_inverse=True)
     pairs = np.sort(viewer * len(numbers) + film)
     repeated = pairs[1:] == pairs[:-1]
     if repeated.any():
         twice = int(viewers[pairs[1:][repeated.argmax()] // len(numbers)])
-        raise FileError(f"{ratings}: viewer {twice} has rated a film twice; download it again")
+        raise FileError(
+            f"{ratings}: viewer {twice} has rated a film twice; download it again"
+        )
     stars = table["rating"].astype(np.float64)
-    return Ratings(*map(read_only, (film, viewer.astype(np.intp), stars, catalogue.genres)))
+    return Ratings(
+        *map(read_only, (film, viewer.astype(np.intp), stars, catalogue.genres))
+    )
 
 
 _RATING = np.dtype(
-    [("userId", np.int32), ("movieId", np.int32), ("rating", np.float32), ("timestamp", np.int64)]
+    [
+        ("userId", np.int32),
+        ("movieId", np.int32),
+        ("rating", np.float32),
+        ("timestamp", np.int64),
+    ]
 )
 _BLOCK = 500_000  # lines read at a time: about 60 MB
 _SHOWN = 60  # letters of a line that an error shows
@@ -252,9 +296,13 @@ def _rating_blocks(path: Path) -> Iterator[NDArray[Any]]:
                 wanted = ",".join(_RATING.names or ())
                 text = block[line - first].strip()[:_SHOWN]
                 message = f"{wanted} must be four numbers, got {text!r}"
-                raise FileError(f"{path}, line {line}: {message}; download it again") from None
+                raise FileError(
+                    f"{path}, line {line}: {message}; download it again"
+                ) from None
             if len(table) != len(block):
-                line = first + next(place for place, text in enumerate(block) if not text.strip())
+                line = first + next(
+                    place for place, text in enumerate(block) if not text.strip()
+                )
                 raise FileError(f"{path}, line {line}: it is empty; download it again")
             if not block[-1].endswith("\n"):
                 line = first + len(block) - 1
@@ -277,7 +325,10 @@ def _rating_table(lines: Sequence[str]) -> NDArray[Any]:
 
 def _first_unreadable(lines: Sequence[str]) -> int:
     """Which of the lines is the first that is no rating: there is one."""
-    fine, upper = 0, len(lines)  # the first `fine` lines can be read, the first `upper` cannot
+    fine, upper = (
+        0,
+        len(lines),
+    )  # the first `fine` lines can be read, the first `upper` cannot
     while upper - fine > 1:
         middle = (fine + upper) // 2
         try:
@@ -300,12 +351,16 @@ def _read_films(path: Path) -> _Films:
     marks: dict[str, list[str]] = {}
     for line, number, genres in _rows(path, "movieId", "genres"):
         if number in marks:
-            raise FileError(f"{path}, line {line}: film {number} is listed twice; download it again")
+            raise FileError(
+                f"{path}, line {line}: film {number} is listed twice; download it again"
+            )
         marks[number] = genres.split("|")
     if not marks:
         raise FileError(f"{path}: no films; download it again")
     names = sorted({name for each in marks.values() for name in each})
-    has = np.array([[name in each for name in names] for each in marks.values()], np.bool_)
+    has = np.array(
+        [[name in each for name in names] for each in marks.values()], np.bool_
+    )
     return _Films(tuple(marks), has)
 
 
@@ -335,9 +390,13 @@ class WindShapes(NamedTuple):
 @_of("wind-profiles")
 def load_lidar_winds(path: Path) -> LidarWinds:
     """Hourly winds at nine heights."""
-    parts = [f"{height}m {axis}-wind (m/s)" for height in LIDAR_HEIGHTS for axis in "XY"]
+    parts = [
+        f"{height}m {axis}-wind (m/s)" for height in LIDAR_HEIGHTS for axis in "XY"
+    ]
     rows = list(_rows(path, "Timestamp", *parts))
-    table = _number_table(path, ((line, words) for line, _, *words in rows), len(parts), rows=2148)
+    table = _number_table(
+        path, ((line, words) for line, _, *words in rows), len(parts), rows=2148
+    )
     try:
         hours = np.array([stamp for _, stamp, *_ in rows], dtype="datetime64[h]")
     except ValueError as error:
@@ -346,7 +405,9 @@ def load_lidar_winds(path: Path) -> LidarWinds:
         raise FileError(
             f"{path}, line {rows[int(back.argmax()) + 1][0]}: it is earlier than the line above"
         )
-    return LidarWinds(read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2])))
+    return LidarWinds(
+        read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2]))
+    )
 
 
 @_of("wind-profiles", ".yml.xz", ".txt")
@@ -362,17 +423,29 @@ def load_wind_shapes(path: Path, levels: Path) -> WindShapes:
                 values = found.setdefault(key.strip("- "), [])
             elif line.lstrip().startswith("- "):
                 values.append(_number(path, number, line.replace("- ", "")))
-    sizes = {"altitudes": 50, "u_normalized": 400, "v_normalized": 400, "bin_edges": 62, "data": 4000}
+    sizes = {
+        "altitudes": 50,
+        "u_normalized": 400,
+        "v_normalized": 400,
+        "bin_edges": 62,
+        "data": 4000,
+    }
     for key, size in sizes.items():
         if len(found.get(key, ())) != size or not all(map(isfinite, found[key])):
-            raise FileError(f"{path}: {key} must be {size} finite numbers; download it again")
+            raise FileError(
+                f"{path}: {key} must be {size} finite numbers; download it again"
+            )
     heights, along, across, edges, shares = (np.array(found[key]) for key in sizes)
     with _open_text(levels) as lines:
         words = ((number, line.split()) for number, line in enumerate(lines, start=1))
-        table = _number_table(levels, (each for each in words if each[1][:1] != ["#"]), 1, 25)
+        table = _number_table(
+            levels, (each for each in words if each[1][:1] != ["#"]), 1, 25
+        )
     for file, rising in ((path, heights), (path, edges[:51]), (levels, table[:, 0])):
         if rising[0] <= 0.0 or (np.diff(rising) <= 0.0).any():
-            raise FileError(f"{file}: heights and speeds must be above 0 and rise; download it again")
+            raise FileError(
+                f"{file}: heights and speeds must be above 0 and rise; download it again"
+            )
     speeds = np.hypot(along, across).reshape(8, 50)
     if speeds.min() <= 0.0 or shares.min() < 0.0 or not shares.any():
         told = "speeds must be above 0, and shares 0 or more, not all 0"
@@ -391,7 +464,9 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise FileError(f"{path}: cannot be read ({error}); download it again") from error
+            raise FileError(
+                f"{path}: cannot be read ({error}); download it again"
+            ) from error
 
 
 def _number(path: Path, line: int, text: str) -> float:
@@ -407,9 +482,13 @@ def _rows(path: Path, *names: str) -> Iterator[tuple[Any, ...]]:
         rows = csv.reader(lines)
         header = next(rows, [])
         if missing := set(names) - set(header):
-            raise FileError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
+            raise FileError(
+                f"{path}, line 1: the header has no {', '.join(sorted(missing))}"
+            )
         columns = [header.index(name) for name in names]
         for row in rows:
             if len(row) < len(header):
-                raise FileError(f"{path}, line {rows.line_num}: {len(row)} of {len(header)} entries")
+                raise FileError(
+                    f"{path}, line {rows.line_num}: {len(row)} of {len(header)} entries"
+                )
             yield rows.line_num, *(row[column] for column in columns)

@@ -16,6 +16,10 @@ from superarm.core.registry import register
 class ByNumber:
     """A prior mean for numbered arms: ``values[i]`` where ``column`` of the features holds i.
 
+    Args:
+        values: One value per arm.
+        column: The column of the features to look at.
+
     >>> import numpy as np
     >>> ByNumber(values=[0.5, 2.0])(np.array([[1.0, 7.0]]))
     array([2.])
@@ -29,5 +33,7 @@ class ByNumber:
         object.__setattr__(self, "column", as_count(self.column, "column", 0))
 
     def __call__(self, rows: Floats) -> Floats:
-        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
+        numbers = as_numbers(
+            rows[:, self.column], len(self.values), "arms", self.column
+        )
         return np.asarray(self.values[numbers])

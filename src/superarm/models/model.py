@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superarm.core import Covariance, Direction, Floats, Oracle, Reward
-from superarm.core.display import Shown
+from superarm.core.display import Displayable
 from superarm.kernels import Kernel
 from superarm.movement import ActionMetric
 from superarm.rewards import Sum
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Model(Shown):
+class Model(Displayable):
     """What a learner is told about a problem before the first round.
 
     Symbols of the papers: ``norm_bound`` B, ``noise_bound`` R, ``noise_variance`` λ or σ²,

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from superarm.core import Decision, Feedback, Floats, Offer, Problem, Rng
 from superarm.core.road_map import RoadMap
-from superarm.movement import Way
+from superarm.movement import OfflinePath
 
 from .model import Model
 
@@ -30,7 +30,7 @@ class World(Problem, Protocol):
     @property
     def model(self) -> Model: ...
     @property
-    def settled(self) -> Mapping[str, str]:
+    def interpretations(self) -> Mapping[str, str]:
         """Which reading of the paper was used, by topic: text for a report."""
         ...
 
@@ -61,10 +61,12 @@ class GaussianNoise(ABC):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
+        return Feedback(
+            positions=positions, rewards=self.means(offer)[positions] + noise[positions]
+        )
 
 
-class Scored(ABC):
+class HasScores(ABC):
     """A world whose benchmark is the oracle on other numbers than the true means."""
 
     @abstractmethod
@@ -93,7 +95,7 @@ class SharedData(ABC):
         return math.inf
 
 
-class Mapped(ABC):
+class HasRoadMap(ABC):
     """A world whose arms are roads on a map."""
 
     @abstractmethod
@@ -104,7 +106,7 @@ class MovementWorld(ABC):
     """A world in which going from one action to the next has a cost."""
 
     @abstractmethod
-    def way(self, step: int) -> tuple[Way, int]:
+    def way(self, step: int) -> tuple[OfflinePath, int]:
         """The cheapest way through the span of round ``step``, and the round's place in it."""
 
 

@@ -6,8 +6,8 @@ from .coupling import TreeCoupling as TreeCoupling
 from .descent import TreeDescent as TreeDescent
 from .forest import Forest as Forest
 from .forest import Move as Move
+from .forest import OfflinePath as OfflinePath
 from .forest import Stand as Stand
-from .forest import Way as Way
 from .forest import offline_optimum as offline_optimum
 from .metrics import ActionMetric as ActionMetric
 from .metrics import MatrixMetric as MatrixMetric

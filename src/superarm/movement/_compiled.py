@@ -12,12 +12,16 @@ from .descent import MOST_STEPS
 
 _VECTOR, _ROWS = "f8[::1]", "i8[::1]"
 
-match = compiled(f"i8({', '.join([_ROWS] * 3 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
+match = compiled(
+    f"i8({', '.join([_ROWS] * 3 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})"
+)(match_up)
 draw = compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")(draw_from)
 
 
 @compiled(f"void({_ROWS}, {', '.join([_VECTOR] * 5)})")
-def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats) -> None:
+def descend(
+    parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats
+) -> None:
     """Twin of ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together."""
     last = len(parent) - 1
     while last > 0:
@@ -29,7 +33,9 @@ def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, aft
         for v in range(begin, last + 1):
             lowest = min(lowest, c[v])
         for v in range(begin, last + 1):
-            b = min(b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v])
+            b = min(
+                b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v]
+            )
         total = 1.0
         for _ in range(MOST_STEPS):
             total, slope = 0.0, 0.0

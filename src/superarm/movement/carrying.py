@@ -40,21 +40,32 @@ class Walk(NamedTuple):
         """Where the walk is and what led there; with its ``trees`` where they are not known."""
         tree, q, action = self.stand
         told = self.forest.trees if trees else ()
-        scalars: dict[str, float] = {"walk": self.number, "tree": tree, "action": action}
+        scalars: dict[str, float] = {
+            "walk": self.number,
+            "tree": tree,
+            "action": action,
+        }
         scalars |= {"step": self.step, "trees": len(told)}
         arrays = {"q": q}
         if move is not None:
-            arrays["distribution"], scalars["distance"] = move.distribution, move.distance
+            arrays["distribution"], scalars["distance"] = (
+                move.distribution,
+                move.distance,
+            )
         for k, each in enumerate(told):
             arrays |= {f"{name}-{k}": getattr(each, name) for name in TREE_ARRAYS}
         return State(kind=KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
 
-def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | None) -> Walk:
+def walk_of(
+    state: State, metric: ActionMetric, kappa: float, known: Forest | None
+) -> Walk:
     """The walk that a state tells of, on its own trees or on the ``known`` ones."""
     state = up_to_date(state, KIND, _SCHEMA, "a walk on trees")
     told = range(as_count(state.scalar("trees"), "trees", 0, MOST_TREES))
-    trees = [Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told]
+    trees = [
+        Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told
+    ]
     forest = Forest(metric, trees, kappa=kappa) if trees else known
     if forest is None:
         raise InputError("the decision carries no trees, and none were drawn before")
@@ -65,9 +76,13 @@ def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | No
     tree = forest.trees[at]
     q = read_only(as_vector(state.array("q"), "q", len(tree.parent)))
     sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
-    slack = 1e-10 / (1 + len(tree.levels))  # products of them along the tree must sum to 1, too
+    slack = 1e-10 / (
+        1 + len(tree.levels)
+    )  # products of them along the tree must sum to 1, too
     if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > slack).any():
-        raise StateError("this state is damaged: its probabilities do not sum to 1 at every vertex")
+        raise StateError(
+            "this state is damaged: its probabilities do not sum to 1 at every vertex"
+        )
     number, step = (as_count(state.scalar(name), name, 0) for name in ("walk", "step"))
     return Walk(forest, number, Stand(at, q, action), step)
 

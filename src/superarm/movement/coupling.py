@@ -63,7 +63,11 @@ class TreeCoupling:
         end = (tree.first + tree.sizes)[inner]
         closing = np.lexsort((-inner, end))  # the lower ones first
         until = np.searchsorted(end[closing], np.arange(1, len(tree) + 2))
-        self._shape = (np.argsort(tree.first[tree.leaf]), until, tree.first[inner[closing]])
+        self._shape = (
+            np.argsort(tree.first[tree.leaf]),
+            until,
+            tree.first[inner[closing]],
+        )
 
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions (n,) that moves least on the tree."""
@@ -85,13 +89,19 @@ class TreeCoupling:
         found, probability = self._draw(*plan, action, share)
         if found < 0:
             targets, probabilities = plan.row(action)
-            found, probability = self._draw(np.zeros_like(targets), targets, probabilities, 0, share)
+            found, probability = self._draw(
+                np.zeros_like(targets), targets, probabilities, 0, share
+            )
         return int(found), float(probability)
 
 
 def _plain(values: Floats, name: str, n: int) -> Floats:
     """A vector as compiled code wants it, which could write into it; a copy where it is not one."""
-    plain = type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,)
+    plain = (
+        type(values) is np.ndarray
+        and values.dtype == np.float64
+        and values.shape == (n,)
+    )
     if plain and values.flags.c_contiguous and values.flags.writeable:
         return values
     return np.array(as_vector(values, name, n))
@@ -133,11 +143,18 @@ def match_up(
             taker[takers], lack[takers] = action, after[action] - stays
             takers += 1
         for vertex in range(until[place], until[place + 1]):
-            least_givers, least_takers = heights[begun[vertex], 0], heights[begun[vertex], 1]
+            least_givers, least_takers = (
+                heights[begun[vertex], 0],
+                heights[begun[vertex], 1],
+            )
             while givers > least_givers and takers > least_takers:
                 one, other = givers - 1, takers - 1
                 moved = min(surplus[one], lack[other])
-                source[count], target[count], mass[count] = giver[one], taker[other], moved
+                source[count], target[count], mass[count] = (
+                    giver[one],
+                    taker[other],
+                    moved,
+                )
                 count += 1
                 surplus[one] -= moved
                 lack[other] -= moved
@@ -148,14 +165,18 @@ def match_up(
     return count
 
 
-def draw_from(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+def draw_from(
+    source: Ints, target: Ints, mass: Floats, action: int, share: float
+) -> tuple[int, float]:
     """Where ``share`` of the action's mass ends, and the probability of that; −1 where it has none."""
     total = 0.0
     for at in range(len(mass)):
         if source[at] == action:
             total += mass[at]
     found, probability, passed = -1, 0.0, 0.0
-    for at in range(len(mass)):  # to the last one, where rounding leaves the sum a hair below 1
+    for at in range(
+        len(mass)
+    ):  # to the last one, where rounding leaves the sum a hair below 1
         if source[at] == action and mass[at] > 0.0:
             found, probability = target[at], mass[at] / total
             passed += probability

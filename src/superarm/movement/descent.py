@@ -24,7 +24,13 @@ import numpy as np
 from superarm.core import Bools, Floats
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, ShapeError, UnknownArmError
-from superarm.core.inputs import as_count, as_number, as_vector, require_size, require_type
+from superarm.core.inputs import (
+    as_count,
+    as_number,
+    as_vector,
+    require_size,
+    require_type,
+)
 
 from .tree import Tree
 
@@ -35,7 +41,9 @@ MOST_STEPS = 200  # of Newton's method, which needs about ten
 class TreeDescent:
     """A step from one distribution over the leaves to the next; ``q`` is all that it remembers."""
 
-    def __init__(self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto") -> None:
+    def __init__(
+        self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto"
+    ) -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
         self.kappa = as_number(kappa, "kappa", *KAPPA)
@@ -44,7 +52,9 @@ class TreeDescent:
             from ._compiled import descend
 
             self._descend = descend
-        self._parent = tree.parent.copy()  # compiled code wants arrays that it could write into
+        self._parent = (
+            tree.parent.copy()
+        )  # compiled code wants arrays that it could write into
         self.theta = tree.sizes / tree.sizes[np.maximum(tree.parent, 0)]
         self.theta.flags.writeable = False  # walks begin with it
         self.eta = 1.0 - np.log(self.theta)
@@ -59,7 +69,9 @@ class TreeDescent:
         """q of being at an action for certain (eq. 23); θ below vertices that it is not under."""
         n, parent = len(self.tree), self.tree.parent
         if not 0 <= as_count(action, "action", 0) < n:
-            raise UnknownArmError(f"action is {action}; the tree has actions 0 to {n - 1}")
+            raise UnknownArmError(
+                f"action is {action}; the tree has actions 0 to {n - 1}"
+            )
         q, vertex = self.theta.copy(), int(self.tree.leaf[action])
         while vertex:
             q[self.tree.children(parent[vertex])] = 0.0
@@ -80,19 +92,26 @@ class TreeDescent:
 
         Actions that are not ``available``, (n,), lose all of their mass.
         """
-        q, costs = as_vector(q, "q", len(self.delta)), as_vector(costs, "costs", len(self.tree))
+        q, costs = (
+            as_vector(q, "q", len(self.delta)),
+            as_vector(costs, "costs", len(self.tree)),
+        )
         require_size(costs, "costs")
         if available is not None:
             is_open = np.asarray(available)
             if is_open.dtype != np.bool_ or is_open.shape != costs.shape:
-                raise ShapeError(f"available must hold a boolean for each of {len(costs)} actions")
+                raise ShapeError(
+                    f"available must hold a boolean for each of {len(costs)} actions"
+                )
             if not is_open.any():
                 raise InfeasibleError("no action is available")
             if not is_open.all():
                 # So far above the others that (q + δ) exp(…) is below δ, whatever b is; from the
                 # lowest on, lest large costs swallow the difference.
                 costs = costs - costs[is_open].min()
-                costs = np.where(is_open, costs, costs[is_open].max() + 2.0 * self._reach)
+                costs = np.where(
+                    is_open, costs, costs[is_open].max() + 2.0 * self._reach
+                )
         c = np.zeros(len(q))
         c[self.tree.leaf] = costs
         after = np.ones_like(q)
@@ -108,7 +127,9 @@ class TreeDescent:
             rate, delta = self._rate[level], self.delta[level]
             counts = np.diff(starts, append=level.stop - level.start)
             lowest = np.minimum.reduceat(c[level], starts)
-            own = c[level] - np.repeat(lowest, counts)  # so that large costs lose no digits
+            own = c[level] - np.repeat(
+                lowest, counts
+            )  # so that large costs lose no digits
             a = q[level] + delta
             # Here the first child would have all of the mass: b is below, and nothing overflows.
             b = np.minimum.reduceat(own + np.log((1.0 + delta) / a) / rate, starts)
@@ -116,7 +137,9 @@ class TreeDescent:
                 e = a * np.exp(rate * (np.repeat(b, counts) - own))
                 mass = np.maximum(e - delta, 0.0)
                 excess = np.add.reduceat(mass, starts) - 1.0
-                lower = b - excess / np.add.reduceat(np.where(mass > 0.0, rate * e, 0.0), starts)
+                lower = b - excess / np.add.reduceat(
+                    np.where(mass > 0.0, rate * e, 0.0), starts
+                )
                 if not (lower < b).any():
                     break
                 b = np.minimum(lower, b)

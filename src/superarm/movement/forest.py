@@ -12,9 +12,15 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints, Rng
 from superarm.core.compiling import Backend
-from superarm.core.display import Shown
+from superarm.core.display import Displayable
 from superarm.core.errors import InputError, UnknownArmError
-from superarm.core.inputs import as_count, as_features, as_generator, require_size, require_type
+from superarm.core.inputs import (
+    as_count,
+    as_features,
+    as_generator,
+    require_size,
+    require_type,
+)
 
 from .coupling import TreeCoupling
 from .descent import TreeDescent
@@ -48,7 +54,7 @@ class Move(NamedTuple):
     ``from_action``, from where it was."""
 
 
-class Forest(Shown):
+class Forest(Displayable):
     """Random trees over one metric, on which mirror descent walks; each walk keeps to one of them.
 
     >>> import numpy as np
@@ -74,19 +80,31 @@ class Forest(Shown):
         self.metric = metric
         self.trees = tuple(trees)
         if not self.trees or any(len(tree) != len(metric) for tree in self.trees):
-            raise InputError(f"give one or more trees over the metric's {len(metric)} actions")
-        self._descents = [TreeDescent(tree, kappa=kappa, backend=backend) for tree in self.trees]
+            raise InputError(
+                f"give one or more trees over the metric's {len(metric)} actions"
+            )
+        self._descents = [
+            TreeDescent(tree, kappa=kappa, backend=backend) for tree in self.trees
+        ]
         self._couplings = [TreeCoupling(tree, backend=backend) for tree in self.trees]
 
     @classmethod
     def grown(
-        cls, metric: ActionMetric, rng: Rng, *, trees: int = 1, tau: float = 2.0, kappa: float = 1.0
+        cls,
+        metric: ActionMetric,
+        rng: Rng,
+        *,
+        trees: int = 1,
+        tau: float = 2.0,
+        kappa: float = 1.0,
     ) -> Self:
         """Trees drawn by :func:`frt_tree`."""
         count = as_count(trees, "trees", 1, MOST_TREES)
-        return cls(metric, [frt_tree(metric, rng, tau=tau) for _ in range(count)], kappa=kappa)
+        return cls(
+            metric, [frt_tree(metric, rng, tau=tau) for _ in range(count)], kappa=kappa
+        )
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self.metric), "trees": len(self.trees)}
 
     def stretch(self) -> Floats:
@@ -135,7 +153,7 @@ class Forest(Shown):
         return Move(Stand(stand.tree, q, action), probability, after, distance)
 
 
-class Way(NamedTuple):
+class OfflinePath(NamedTuple):
     """A sequence of actions, and what it costs in each round, (T,) each."""
 
     actions: Ints
@@ -147,7 +165,7 @@ class Way(NamedTuple):
         return float(self.service.sum() + self.movement.sum())
 
 
-def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> Way:
+def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> OfflinePath:
     """The cheapest way from ``start`` when all ``costs`` (T, n) are known beforehand.
 
     By dynamic programming, O(T n²) [ramesh2022movement, eq. 3].
@@ -175,4 +193,6 @@ def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> Way:
         actions[step] = action
         action = int(came[step, action])
     before = np.concatenate([[start], actions[:-1]])
-    return Way(actions, table[np.arange(len(table)), actions], distances[before, actions])
+    return OfflinePath(
+        actions, table[np.arange(len(table)), actions], distances[before, actions]
+    )

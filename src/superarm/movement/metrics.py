@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats
-from superarm.core.display import Shown
+from superarm.core.display import Displayable
 from superarm.core.errors import InputError, ShapeError
 from superarm.core.inputs import (
     as_features,
@@ -26,10 +26,14 @@ from superarm.core.registry import register
 
 _SLACK = 1e-9
 """By which share of themselves two distances may differ that should be equal."""
-_KNOWN: dict[str, Any] = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+_KNOWN: dict[str, Any] = {
+    "euclidean": "euclidean",
+    "manhattan": "cityblock",
+    "chebyshev": "chebyshev",
+}
 
 
-class ActionMetric(Shown):
+class ActionMetric(Displayable):
     """A metric over actions 0 … n−1, which are the arms on offer by position."""
 
     distances: Floats  # (n, n), read-only
@@ -45,6 +49,11 @@ class MatrixMetric(ActionMetric):
 
     ``repair`` makes what is nearly a metric one: both directions get their mean, and distances longer
     than a detour become the shortest detour. Looking for shorter detours takes n³ operations.
+
+    Args:
+        distances: One row and one column per action.
+        repair: Whether what is nearly a metric is made one: both directions get their mean, and
+            distances longer than a detour become the shortest detour.
     """
 
     distances: Floats
@@ -54,9 +63,13 @@ class MatrixMetric(ActionMetric):
         object.__setattr__(self, "repair", as_flag(self.repair, "repair"))
         given = as_features(self.distances, "distances")
         if given.shape[0] != given.shape[1] or not len(given):
-            raise ShapeError(f"distances has shape {given.shape}; give one row and column per action")
+            raise ShapeError(
+                f"distances has shape {given.shape}; give one row and column per action"
+            )
         _refuse(given, given < 0.0, "negative")
-        _refuse(given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action")
+        _refuse(
+            given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action"
+        )
         mean = 0.5 * given + 0.5 * given.T
         if not self.repair:
             told = "different on the way back, {back:g}; repair=True takes the mean"
@@ -68,14 +81,20 @@ class MatrixMetric(ActionMetric):
             _refuse(mean, longer, "longer than a detour; repair=True takes the detour")
         object.__setattr__(self, "distances", read_only(np.where(longer, detour, mean)))
 
-    def _shown(self) -> dict[str, Any]:
+    def _display_fields(self) -> dict[str, Any]:
         return {"n": len(self)}
 
 
 @register("metric", "points")
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PointMetric(ActionMetric):
-    """``scale`` × the distance between ``points``, (n, d): Euclidean, or another by name."""
+    """``scale`` × the distance between ``points``, (n, d): Euclidean, or another by name.
+
+    Args:
+        points: One row per action.
+        scale: Multiplies every distance.
+        distance: Euclidean, manhattan or chebyshev.
+    """
 
     points: Floats
     scale: float = 1.0
@@ -84,7 +103,9 @@ class PointMetric(ActionMetric):
     def __post_init__(self) -> None:
         require_choice(self.distance, "distance", tuple(_KNOWN))
         object.__setattr__(self, "scale", as_scale(self.scale, "scale"))
-        object.__setattr__(self, "points", read_only(as_features(self.points, "points")))
+        object.__setattr__(
+            self, "points", read_only(as_features(self.points, "points"))
+        )
         if not len(self.points):
             raise ShapeError("points has no rows; give one per action")
         from scipy.spatial.distance import cdist
@@ -94,7 +115,7 @@ class PointMetric(ActionMetric):
         between.flags.writeable = False
         object.__setattr__(self, "distances", between)
 
-    def _shown(self) -> dict[str, Any]:
+    def _display_fields(self) -> dict[str, Any]:
         return {"n": len(self.points), "scale": self.scale, "distance": self.distance}
 
 
@@ -120,10 +141,14 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
     given: Any = links if issparse(links) else as_features(links, "links")
     graph = csr_array(given)
     if graph.shape != 2 * graph.shape[:1]:
-        raise InputError(f"links has shape {graph.shape}; give one row and column per node")
+        raise InputError(
+            f"links has shape {graph.shape}; give one row and column per node"
+        )
     listed = graph.tocoo()
     for at in np.flatnonzero(~(listed.data > 0.0))[:1]:
-        told = f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"
+        told = (
+            f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"
+        )
         raise InputError(f"{told}; give links of lengths above 0")
     between = shortest_path(graph, directed=False)
     _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")

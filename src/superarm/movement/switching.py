@@ -18,14 +18,25 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer
 from superarm.core.errors import InputError, ShapeError, UnknownArmError
-from superarm.core.inputs import as_number, as_positions, as_positive, as_vector, read_only
+from superarm.core.inputs import (
+    as_number,
+    as_positions,
+    as_positive,
+    as_vector,
+    read_only,
+)
 from superarm.core.registry import register
 
 
 @register("switching", "distance")
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """``scale`` × the Euclidean distance to the nearest arm of the previous action."""
+    """``scale`` × the Euclidean distance to the nearest arm of the previous action.
+
+    Args:
+        scale: Multiplies the width or the cost.
+        columns: The columns of the features to look at; all of them where left out.
+    """
 
     scale: float = 1.0
     columns: Sequence[int] | None = None
@@ -36,14 +47,18 @@ class Distance:
         if self.columns is not None:
             columns = as_positions(self.columns, "columns")
             if len(columns) == 0 or columns.min() < 0:
-                raise InputError(f"columns is {self.columns!r}; name feature columns, from 0 on")
+                raise InputError(
+                    f"columns is {self.columns!r}; name feature columns, from 0 on"
+                )
             object.__setattr__(self, "columns", tuple(columns.tolist()))
 
     def costs(self, offer: Offer) -> Floats:
         places = offer.arms.features
         if self.columns is not None:
             if max(self.columns) >= (d := places.shape[1]):
-                raise InputError(f"columns is {list(self.columns)}, but arms have {d} feature columns")
+                raise InputError(
+                    f"columns is {list(self.columns)}, but arms have {d} feature columns"
+                )
             places = places[:, list(self.columns)]
         before = previous_positions(offer)
         if not len(before):
@@ -63,6 +78,10 @@ class Switch:
     half of w(S △ S′), a metric. Where they do not, as with routes, the sum over many rounds differs
     from the metric's by half the difference between the weights of the last super arm and the first.
 
+    Args:
+        cost: For every arm that was not part of the previous action.
+        weights: What each arm weighs, (n,), such as the length of a road; 1 where left out.
+
     >>> from superarm.core import Arms
     >>> offer = Offer(step=2, arms=Arms.numbered(np.zeros((4, 1))), previous_action=(0, 3))
     >>> Switch(cost=2.0, weights=[1.0, 1.0, 5.0, 1.0]).costs(offer)
@@ -71,7 +90,6 @@ class Switch:
 
     cost: float = 1.0
     weights: Floats | None = None
-    """What each arm weighs, (n,), such as the length of a road; 1 where left out"""
     fixed_arms = True
 
     def __post_init__(self) -> None:
@@ -79,16 +97,24 @@ class Switch:
         if self.weights is not None:
             weights = as_vector(self.weights, "weights")
             if (weights < 0.0).any():
-                raise InputError(f"an arm weighs {weights.min():g}; weights are 0 or more")
+                raise InputError(
+                    f"an arm weighs {weights.min():g}; weights are 0 or more"
+                )
             object.__setattr__(self, "weights", read_only(weights))
 
     def costs(self, offer: Offer) -> Floats:
         n = len(offer.arms)
         if self.weights is not None and len(self.weights) != n:
-            raise ShapeError(f"{n} arms are on offer, but there are {len(self.weights)} weights")
-        if offer.previous_action is None:  # after an empty super arm, all is newly entered
+            raise ShapeError(
+                f"{n} arms are on offer, but there are {len(self.weights)} weights"
+            )
+        if (
+            offer.previous_action is None
+        ):  # after an empty super arm, all is newly entered
             return np.zeros(n)
-        costs: Floats = self.cost * (np.ones(n) if self.weights is None else self.weights)
+        costs: Floats = self.cost * (
+            np.ones(n) if self.weights is None else self.weights
+        )
         costs[previous_positions(offer)] = 0.0
         return costs
 
@@ -98,7 +124,9 @@ def previous_positions(offer: Offer) -> Ints:
     if offer.previous_action is None:
         return np.empty(0, dtype=np.intp)
     positions = as_positions(offer.previous_action, "the previous action")
-    if len(positions) and not (positions.min() >= 0 and positions.max() < len(offer.arms)):
+    if len(positions) and not (
+        positions.min() >= 0 and positions.max() < len(offer.arms)
+    ):
         raise UnknownArmError(
             f"the previous action names arms {positions.tolist()[:9]}, but the offer has arms 0 to "
             f"{len(offer.arms) - 1}; where arms change from round to round, write a cost of your own"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
-from superarm.core.display import Shown
+from superarm.core.display import Displayable
 from superarm.core.errors import InputError
 from superarm.core.inputs import (
     as_generator,
@@ -36,13 +36,17 @@ from superarm.core.inputs import (
 
 from .metrics import ActionMetric
 
-TREE_ARRAYS = ("parent", "weight", "leaf")  # what makes a tree, as files and states name it
+TREE_ARRAYS = (
+    "parent",
+    "weight",
+    "leaf",
+)  # what makes a tree, as files and states name it
 TAU = (1.01, 1e6)  # the least and the most
 _ROWS = 512  # of distances compared at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Tree(Shown):
+class Tree(Displayable):
     """A rooted tree whose leaves are actions; each inner vertex has two or more children."""
 
     parent: Ints
@@ -53,15 +57,27 @@ class Tree(Shown):
     """(n,)"""
 
     def __post_init__(self) -> None:
-        parent, leaf = as_positions(self.parent, "parent"), as_positions(self.leaf, "leaf")
+        parent, leaf = (
+            as_positions(self.parent, "parent"),
+            as_positions(self.leaf, "leaf"),
+        )
         weight, v = as_vector(self.weight, "weight", len(parent)), len(parent)
         below = parent[1:]
-        ordered = v > 0 and parent[0] == -1 and (below >= 0).all() and (np.diff(below) >= 0).all()
+        ordered = (
+            v > 0
+            and parent[0] == -1
+            and (below >= 0).all()
+            and (np.diff(below) >= 0).all()
+        )
         if not ordered or not (below < np.arange(1, v)).all():
-            raise InputError("parent must begin with −1, the root, and number vertices level by level")
+            raise InputError(
+                "parent must begin with −1, the root, and number vertices level by level"
+            )
         children = np.bincount(below, minlength=v)
         if (children == 1).any():
-            raise InputError(f"vertex {int(np.argmax(children == 1))} has one child; join the two")
+            raise InputError(
+                f"vertex {int(np.argmax(children == 1))} has one child; join the two"
+            )
         if sorted(leaf.tolist()) != np.flatnonzero(children == 0).tolist():
             raise InputError("leaf must name every vertex without children once")
         if not (weight[1:] > 0.0).all() or weight[0] != 0.0:
@@ -73,13 +89,15 @@ class Tree(Shown):
             object.__setattr__(self, name, read_only(value))
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+        return dict(
+            vars(self)
+        )  # a copy of it: another thread may be filling in what is lazy
 
     def __len__(self) -> int:
         """n: how many actions there are."""
         return len(self.leaf)
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self), "vertices": len(self.parent), "depth": len(self.levels)}
 
     @cached_property
@@ -111,7 +129,9 @@ class Tree(Shown):
         for level, starts in self.levels:
             before = np.cumsum(self.sizes[level]) - self.sizes[level]
             counts = np.diff(starts, append=level.stop - level.start)
-            first[level] = first[self.parent[level]] + before - np.repeat(before[starts], counts)
+            first[level] = (
+                first[self.parent[level]] + before - np.repeat(before[starts], counts)
+            )
         return first
 
     def masses(self, distribution: Floats) -> Floats:
@@ -130,13 +150,19 @@ class Tree(Shown):
     def distances(self) -> Floats:
         """d_T between each two actions, (n, n)."""
         n, first, last = len(self), self.first, self.first + self.sizes
-        up, side = np.zeros(n), np.zeros((n, n))  # actions side by side; ``up``: to the vertex at hand
+        up, side = (
+            np.zeros(n),
+            np.zeros((n, n)),
+        )  # actions side by side; ``up``: to the vertex at hand
         for vertex in reversed(range(len(self.parent))):
             children = range(len(self.parent))[self.children(vertex)]
             for child in children:
                 up[first[child] : last[child]] += self.weight[child]
             for child in children:  # the others that are on its right
-                own, right = slice(first[child], last[child]), slice(last[child], last[vertex])
+                own, right = (
+                    slice(first[child], last[child]),
+                    slice(last[child], last[vertex]),
+                )
                 side[own, right] = up[own, None] + up[right]
         place = first[self.leaf]
         side += side.T
@@ -162,7 +188,9 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     # The root's level: the lowest with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2]. Equal
     # distances still need one level below it.
     top = max(1, int(np.ceil(np.log(distances.max() / unit) / np.log(tau))))
-    cluster = np.zeros(n, dtype=np.intp)  # the vertex that holds each action, while it may still split
+    cluster = np.zeros(
+        n, dtype=np.intp
+    )  # the vertex that holds each action, while it may still split
     parents, weights = [np.array([-1])], [np.zeros(1)]
     leaf, count = np.full(n, -1, dtype=np.intp), 1
     rest = np.arange(n)  # actions whose cluster holds others, too
@@ -185,11 +213,15 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     tree = _by_level(np.concatenate(parents), np.concatenate(weights), leaf)
     if (tree.distances < distances).any():
         told = "the tree shortens a distance: some detour is shorter"
-        raise InputError(f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it")
+        raise InputError(
+            f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it"
+        )
     return replace(tree)  # without the n² distances
 
 
-def _first_reached(distances: Floats, order: Ints, members: Ints, radius: float) -> Ints:
+def _first_reached(
+    distances: Floats, order: Ints, members: Ints, radius: float
+) -> Ints:
     """For each member the first action of ``order`` within the radius, as its place there."""
     found = np.empty(len(members), dtype=np.intp)
     for begin in range(0, len(members), _ROWS):
@@ -207,4 +239,8 @@ def _by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
     for vertex in order:  # it grows meanwhile
         order += below[vertex]
     rank = np.argsort(order)
-    return Tree(parent=np.append(-1, rank[parent[order[1:]]]), weight=weight[order], leaf=rank[leaf])
+    return Tree(
+        parent=np.append(-1, rank[parent[order[1:]]]),
+        weight=weight[order],
+        leaf=rank[leaf],
+    )

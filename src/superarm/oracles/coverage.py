@@ -24,7 +24,13 @@ import numpy as np
 from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.graphs import Pairs, renumbered, require_structure
-from superarm.core.inputs import as_count, as_generator, as_number, as_positive, require_type
+from superarm.core.inputs import (
+    as_count,
+    as_generator,
+    as_number,
+    as_positive,
+    require_type,
+)
 from superarm.core.registry import register
 
 from .base import check_desirability, rescored
@@ -32,7 +38,9 @@ from .base import check_desirability, rescored
 _BATCH = 1 << 24  # nodes times RR sets that are drawn side by side: 16 MB of marks
 _MOST_SETS = 50_000_000
 _MOST_MEMBERS = 1 << 26
-_MOST_FRONTIER = 1 << 23  # links looked at in one step of all sets drawn side by side: 256 MB
+_MOST_FRONTIER = (
+    1 << 23
+)  # links looked at in one step of all sets drawn side by side: 256 MB
 
 
 class _Links(NamedTuple):
@@ -79,6 +87,9 @@ class GreedyCoverage:
     1 − (1 − 1/k)ᵏ of the optimum, which is more than 1 − 1/e. Desirabilities are clipped to [0, 1]: a
     negative one is a link that never works, and its node may still be chosen. With ``rescore`` they are
     asked for anew after every node.
+
+    Args:
+        k: How many nodes are chosen.
     """
 
     k: int
@@ -88,15 +99,23 @@ class GreedyCoverage:
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "GreedyCoverage")
         links = _links(desirability, pairs, self.k)
         promised = Guarantee(alpha=1.0 - (1.0 - 1.0 / self.k) ** self.k)
         n = len(desirability)
-        chosen = self._lazy(links) if rescore is None else self._stepwise(links, rescore, n)
-        return _selection(links, chosen, EXACT if self.k in (1, len(links.sources)) else promised)
+        chosen = (
+            self._lazy(links) if rescore is None else self._stepwise(links, rescore, n)
+        )
+        return _selection(
+            links, chosen, EXACT if self.k in (1, len(links.sources)) else promised
+        )
 
     def _lazy(self, links: _Links) -> list[int]:
         """Gains only shrink, so that one which beats what the others had before is the largest."""
@@ -153,7 +172,9 @@ class _Cascade(NamedTuple):
     def of(cls, source: Ints, target: Ints, p: Floats, n: int) -> _Cascade:
         order = np.argsort(target, kind="stable")
         degree = np.bincount(target, minlength=n)
-        return cls(source[order], np.concatenate([[0], np.cumsum(degree)]), p[order], degree)
+        return cls(
+            source[order], np.concatenate([[0], np.cumsum(degree)]), p[order], degree
+        )
 
 
 class _Sets(NamedTuple):
@@ -181,7 +202,9 @@ def draw_sets(graph: _Cascade, count: int, rng: Rng) -> _Sets:
             ends = np.cumsum(degree)
             widest = max(widest, int(ends[-1]))
             # The numbers of all links that enter the frontier, node by node.
-            links = np.repeat(graph.first[node] - (ends - degree), degree) + np.arange(ends[-1])
+            links = np.repeat(graph.first[node] - (ends - degree), degree) + np.arange(
+                ends[-1]
+            )
             works = rng.random(len(links)) < graph.p[links]
             node, of_set = graph.source[links[works]], np.repeat(of_set, degree)[works]
             fresh = ~seen[of_set, node]
@@ -224,7 +247,9 @@ def cover_most(sets: _Sets, candidates: int, n: int, k: int) -> list[int]:
         sizes = begins[owners + 1] - begins[owners]
         ends = np.cumsum(sizes)
         if len(owners):
-            places = np.repeat(begins[owners] - (ends - sizes), sizes) + np.arange(ends[-1])
+            places = np.repeat(begins[owners] - (ends - sizes), sizes) + np.arange(
+                ends[-1]
+            )
             left -= np.bincount(sets.members[places], minlength=n)
         left[node] = -1
         left[candidates:] = -1
@@ -242,6 +267,13 @@ class TIM:
     this spread: at least 1 − 1/e − ε of the optimum with probability 1 − 3n^{−ℓ}, where n is the number
     of all nodes. TIM+ is randomised, so bounds on regret that assume a deterministic oracle do not
     cover it.
+
+    Args:
+        k: How many nodes are chosen.
+        epsilon: Ε: what the guarantee gives up of 1 − 1/e; smaller takes longer.
+        ell: ℓ: the guarantee fails with probability 3n^−ℓ at most.
+        two_sided: Whether left and right nodes are different ones; else both are numbers of the
+            same nodes.
     """
 
     k: int
@@ -252,26 +284,39 @@ class TIM:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", as_count(self.k, "k"))
-        object.__setattr__(self, "epsilon", as_number(self.epsilon, "epsilon", 1e-3, 1.0))
+        object.__setattr__(
+            self, "epsilon", as_number(self.epsilon, "epsilon", 1e-3, 1.0)
+        )
         object.__setattr__(self, "ell", as_positive(self.ell, "ell"))
         require_type(self.two_sided, bool, "two_sided")
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "TIM")
         if rescore is not None:
-            raise InputError("TIM chooses all nodes at once, not arm by arm: leave stepwise out")
+            raise InputError(
+                "TIM chooses all nodes at once, not arm by arm: leave stepwise out"
+            )
         as_generator(rng)
         links = _links(desirability, pairs, self.k)
         leaves = np.repeat(np.arange(len(links.sources)), np.diff(links.first))
         if self.two_sided:
-            target, n = links.target + len(links.sources), len(links.sources) + links.targets
+            target, n = (
+                links.target + len(links.sources),
+                len(links.sources) + links.targets,
+            )
         else:
             # The nodes that a link leaves come first, then those that are only entered.
             entered = pairs.right[links.arms]
-            nodes = np.concatenate([links.sources, np.setdiff1d(entered, links.sources)])
+            nodes = np.concatenate(
+                [links.sources, np.setdiff1d(entered, links.sources)]
+            )
             back = np.argsort(nodes, kind="stable")
             target = back[np.searchsorted(nodes, entered, sorter=back)]
             n = len(nodes)
@@ -296,17 +341,28 @@ class TIM:
         hit[fresh.of_set[np.isin(fresh.members, first)]] = True
         least = max(least, float(hit.mean()) * n / (1.0 + finer))
         choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        enough = (8.0 + 2.0 * epsilon) * n * (ell * math.log(n) + choices + math.log(2.0)) / epsilon**2
-        return cover_most(draw_sets(graph, self._few(enough / least), rng), candidates, n, k)
+        enough = (
+            (8.0 + 2.0 * epsilon)
+            * n
+            * (ell * math.log(n) + choices + math.log(2.0))
+            / epsilon**2
+        )
+        return cover_most(
+            draw_sets(graph, self._few(enough / least), rng), candidates, n, k
+        )
 
     def _estimate(self, graph: _Cascade, rng: Rng) -> tuple[float, _Sets]:
         """KPT*, a lower bound of the optimum, and the sets that it comes from."""
         n, m = graph.n, len(graph.source)
         steps = max(1, int(math.log2(n)) - 1)
         for i in range(1, steps + 1):
-            count = (6.0 * self.ell * math.log(n) + 6.0 * math.log(math.log2(n))) * 2.0**i
+            count = (
+                6.0 * self.ell * math.log(n) + 6.0 * math.log(math.log2(n))
+            ) * 2.0**i
             sets = draw_sets(graph, self._few(count), rng)
-            width = np.bincount(sets.of_set, graph.degree[sets.members], minlength=sets.size)
+            width = np.bincount(
+                sets.of_set, graph.degree[sets.members], minlength=sets.size
+            )
             share = float(np.mean(1.0 - (1.0 - width / m) ** self.k))
             if share > 2.0**-i:
                 return n * share / 2.0, sets

@@ -36,17 +36,30 @@ class CallableOracle:
         if not callable(self.function):
             raise InputError(f"function is {self.function!r:.60}; it must be callable")
         require_type(self.deterministic, bool, "deterministic")
-        require_type(self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)")
-        if not all(0.0 < as_number(part, "a part of guarantee") <= 1.0 for part in self.guarantee):
-            raise InputError(f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1")
+        require_type(
+            self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)"
+        )
+        if not all(
+            0.0 < as_number(part, "a part of guarantee") <= 1.0
+            for part in self.guarantee
+        ):
+            raise InputError(
+                f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1"
+            )
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         name = getattr(self.function, "__name__", type(self.function).__name__)
         if rescore is not None:
-            raise InputError(f"{name} chooses all arms at once, not arm by arm: leave stepwise out")
+            raise InputError(
+                f"{name} chooses all arms at once, not arm by arm: leave stepwise out"
+            )
         extra = () if self.deterministic else (rng,)
         try:
             chosen = self.function(read_only(desirability), structure, *extra)
@@ -55,8 +68,12 @@ class CallableOracle:
             error.add_note(f"in {name}({told}), the function of a CallableOracle")
             raise
         if chosen is None:
-            told = f"{name} says that nothing is feasible among {len(desirability)} arms"
+            told = (
+                f"{name} says that nothing is feasible among {len(desirability)} arms"
+            )
             raise InfeasibleError(told)
         positions = as_positions(chosen, f"what {name} chose")
         check_chosen(name, positions, desirability)
-        return Selection(action=positions, positions=positions, guarantee=self.guarantee)
+        return Selection(
+            action=positions, positions=positions, guarantee=self.guarantee
+        )

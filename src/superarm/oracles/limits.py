@@ -11,25 +11,37 @@ from superarm.core import Bools, Floats, Guarantee, Ints, Rescore, Rng, Selectio
 from superarm.core.capabilities import ComparesOnly
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.graphs import require_structure
-from superarm.core.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
+from superarm.core.inputs import (
+    as_count,
+    as_number,
+    as_positions,
+    as_vector,
+    read_only,
+    require_choice,
+)
 from superarm.core.registry import register
 
 from .base import check_desirability, check_sums, one_by_one
 from .ties import best_first
 
 _MOST_CELLS = 10**9  # bits of the table that exact knapsacks are traced back in: 125 MB
-_MOST_BUDGET = 10**7  # numbers in a row of that table while it is made: 80 MB, a few times over
+_MOST_BUDGET = (
+    10**7
+)  # numbers in a row of that table while it is made: 80 MB, a few times over
 
 
 @register("structure", "groups")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Groups:
-    """Arm i belongs to group ``of_arm[i]``, of which at most ``limits[group]`` arms may be chosen."""
+    """Arm i belongs to group ``of_arm[i]``, of which at most ``limits[group]`` arms may be chosen.
+
+    Args:
+        of_arm: (n,), from 0.
+        limits: One for each group.
+    """
 
     of_arm: Ints
-    """(n,), from 0"""
     limits: Ints
-    """One for each group."""
 
     def __post_init__(self) -> None:
         for name in ("of_arm", "limits"):
@@ -54,6 +66,9 @@ class GroupTopK(ComparesOnly):
     The offer's structure is a ``Groups``. Exactly ``k`` are chosen, even where desirabilities are
     negative; ties go to the arm offered first. Taking the best arm that still fits is exact here: sets
     within limits form a matroid.
+
+    Args:
+        k: How many arms are chosen.
     """
 
     k: int
@@ -63,13 +78,19 @@ class GroupTopK(ComparesOnly):
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         groups = require_structure(structure, Groups, len(desirability), "GroupTopK")
         room = groups.limits.copy()
         open_arms = (desirability > -np.inf) & (room[groups.of_arm] > 0)
-        possible = np.minimum(np.bincount(groups.of_arm[open_arms], minlength=len(room)), room).sum()
+        possible = np.minimum(
+            np.bincount(groups.of_arm[open_arms], minlength=len(room)), room
+        ).sum()
         if possible < self.k:
             raise InfeasibleError(
                 f"k = {self.k} arms are to be chosen, but the limits of their groups leave room for "
@@ -97,10 +118,14 @@ class GroupTopK(ComparesOnly):
 @register("structure", "weights")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weights:
-    """What every arm weighs, and how much all chosen arms may weigh together."""
+    """What every arm weighs, and how much all chosen arms may weigh together.
+
+    Args:
+        of_arm: (n,), above 0.
+        budget: How much all chosen arms may weigh together.
+    """
 
     of_arm: Floats
-    """(n,), above 0"""
     budget: float
 
     def __post_init__(self) -> None:
@@ -123,6 +148,10 @@ class Knapsack:
     The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
     dynamic programming over whole-number weights, n·budget steps. "density" takes arms by desirability
     per unit of weight, or the best single one if that is worth more: at least half of the optimum.
+
+    Args:
+        method: Exact, by density, or auto: exact where weights are whole numbers and the table fits
+            into memory.
     """
 
     method: Literal["auto", "exact", "density"] = "auto"
@@ -132,12 +161,18 @@ class Knapsack:
         require_choice(self.method, "method", ("auto", "exact", "density"))
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         packing = require_structure(structure, Weights, len(desirability), "Knapsack")
         if rescore is not None:
-            raise InputError("Knapsack packs all arms at once, not arm by arm: leave stepwise out")
+            raise InputError(
+                "Knapsack packs all arms at once, not arm by arm: leave stepwise out"
+            )
         arms = np.flatnonzero((desirability > 0.0) & (packing.of_arm <= packing.budget))
         worth, weights = desirability[arms], packing.of_arm[arms]
         check_sums(worth)
@@ -163,7 +198,9 @@ def _best_of_whole(worth: Floats, weights: Ints, budget: int) -> Ints:
     """Places of the best set, by the best worth within every smaller budget."""
     best = np.zeros(budget + 1)
     taken = np.zeros((len(worth), budget // 8 + 1), dtype=np.uint8)
-    for each, (value, weight) in enumerate(zip(worth.tolist(), weights.tolist(), strict=True)):
+    for each, (value, weight) in enumerate(
+        zip(worth.tolist(), weights.tolist(), strict=True)
+    ):
         with_it = best[: budget + 1 - weight] + value
         better = with_it > best[weight:]
         best[weight:] = np.where(better, with_it, best[weight:])

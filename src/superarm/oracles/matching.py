@@ -27,6 +27,10 @@ class Matching:
     ``pairs`` limits how many are chosen; any number where it is left out. Pairs of negative
     desirability are never chosen, unless ``exactly`` asks for just that many ``pairs``.
 
+    Args:
+        pairs: How many pairs are chosen, at most; any number where left out.
+        exactly: Whether exactly that many pairs must be chosen.
+
     >>> from superarm.core.graphs import Pairs
     >>> square = Pairs(left=np.array([0, 0, 1, 1]), right=np.array([0, 1, 0, 1]))
     >>> Matching().select(np.array([3.0, 4.0, 1.0, 4.0]), square, np.random.default_rng(0)).positions
@@ -42,18 +46,28 @@ class Matching:
         if self.pairs is not None:
             object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
         elif self.exactly:
-            raise InputError("exactly asks for a fixed number of pairs: give pairs as well")
+            raise InputError(
+                "exactly asks for a fixed number of pairs: give pairs as well"
+            )
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
         joined = require_structure(structure, Pairs, len(desirability), "Matching")
         if rescore is not None:
-            raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
+            raise InputError(
+                "Matching finds all pairs at once, not arm by arm: leave stepwise out"
+            )
         useful = -np.inf if self.exactly else 0.0
         arms = None
-        if (usable := desirability > useful).all():  # copies would take longer than the rest
+        if (
+            usable := desirability > useful
+        ).all():  # copies would take longer than the rest
             (lefts, rows), (rights, columns) = joined.numbered
         else:
             arms = np.flatnonzero(usable)
@@ -65,7 +79,9 @@ class Matching:
         if self.exactly and self.pairs is not None and self.pairs > min(shape):
             self._refuse()
         if shape[0] * shape[1] > _MOST_ENTRIES:
-            raise InputError(f"{shape[0]} × {shape[1]} nodes make a table that is too large")
+            raise InputError(
+                f"{shape[0]} × {shape[1]} nodes make a table that is too large"
+            )
         # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
         cells = rows * shape[1]
         cells += columns  # in place: fresh memory costs more than the arithmetic
@@ -90,7 +106,9 @@ class Matching:
         if limit < min(a, b):
             size = a + b - limit
             if size**2 > _MOST_ENTRIES:
-                raise InputError(f"{a} × {b} nodes make a table of {size} × {size}, which is too large")
+                raise InputError(
+                    f"{a} × {b} nodes make a table of {size} × {size}, which is too large"
+                )
             wider = np.zeros((size, size))
             wider[:a, :b] = worth
             wider[a:, b:] = -np.inf

@@ -21,10 +21,15 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Rng, Selection
 from superarm.core.capabilities import CostsOnly
-from superarm.core.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    ShapeError,
+    UnknownArmError,
+)
 from superarm.core.graphs import Graph, SparseGraph
 from superarm.core.inputs import require_choice
-from superarm.core.registry import Described, has_spec, register
+from superarm.core.registry import HasParameters, has_spec, register
 
 from .base import check_desirability
 
@@ -38,22 +43,31 @@ class Trip:
     """What one round asks for: a route from one arm to another.
 
     Closed roads are arms that the offer marks as not available; closed turns are named here.
+
+    Args:
+        start: The arm where the trip begins.
+        goal: The arm where it ends.
+        closed_turns: Turns that cannot be taken, as places in ``ShortestPath.successors.indices``.
+        turn_costs: What each turn costs beside the arms that it joins, (c,), in the order of these
+            places.
     """
 
     start: int
     goal: int
     closed_turns: Ints | None = None
-    """Turns that cannot be taken, as places in ``ShortestPath.successors.indices``."""
     turn_costs: Floats | None = None
-    """What each turn costs beside the arms that it joins, (c,), in the order of these places."""
 
 
 @register("oracle", "shortest-path")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShortestPath(Described, CostsOnly):
+class ShortestPath(HasParameters, CostsOnly):
     """The route of least total cost, by Dijkstra's algorithm on the graph of turns.
 
     ``successors`` is a sparse (n, n) matrix, whose values are not looked at, or a graph that has one.
+
+    Args:
+        successors: The legal turns, as a sparse matrix or a graph.
+        on_no_path: What to do where every route is closed: an error, or an empty decision.
 
     >>> from scipy.sparse import csr_array
     >>> ring = csr_array([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
@@ -69,7 +83,9 @@ class ShortestPath(Described, CostsOnly):
     _pointers: Ints = field(init=False, repr=False)
     _indices: Ints = field(init=False, repr=False)
     _graph: Any = field(init=False, repr=False)
-    _last: dict[tuple[int, int], Ints] = field(init=False, repr=False, default_factory=dict)
+    _last: dict[tuple[int, int], Ints] = field(
+        init=False, repr=False, default_factory=dict
+    )
     """The turns of the route found last, by its ends."""
 
     def __post_init__(self) -> None:
@@ -79,9 +95,13 @@ class ShortestPath(Described, CostsOnly):
         given: Any = graph.successors if isinstance(graph, Graph) else graph
         sparse: bool = issparse(given)
         if not sparse or given.ndim != 2 or given.shape[0] != given.shape[1]:
-            raise InputError("successors must be a square sparse matrix: one row and column per arm")
+            raise InputError(
+                "successors must be a square sparse matrix: one row and column per arm"
+            )
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
-        turns = csr_array(given, copy=True)  # sorted below, which must not reach the caller's own
+        turns = csr_array(
+            given, copy=True
+        )  # sorted below, which must not reach the caller's own
         turns.sort_indices()
         known = graph if has_spec(graph) else SparseGraph.of(turns, links_only=True)
         object.__setattr__(self, "_graph", known)
@@ -93,7 +113,11 @@ class ShortestPath(Described, CostsOnly):
         return {"successors": self._graph, "on_no_path": self.on_no_path}
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         trip = self._checked(desirability, structure, rescore)
         if min(desirability[trip.start], desirability[trip.goal]) == -np.inf:
@@ -101,7 +125,9 @@ class ShortestPath(Described, CostsOnly):
             return self._no_path(trip, f"arm {end} is closed")
         if trip.start == trip.goal:
             return _selection([trip.start])
-        weights = np.negative(desirability)[self._indices]  # of entering an arm; inf is closed
+        weights = np.negative(desirability)[
+            self._indices
+        ]  # of entering an arm; inf is closed
         if trip.turn_costs is not None:
             weights += trip.turn_costs
         if trip.closed_turns is not None:
@@ -124,7 +150,10 @@ class ShortestPath(Described, CostsOnly):
         from scipy.sparse.csgraph import dijkstra
 
         found = dijkstra(
-            self._matrix(weights), indices=np.array([trip.start]), return_predecessors=True, limit=bound
+            self._matrix(weights),
+            indices=np.array([trip.start]),
+            return_predecessors=True,
+            limit=bound,
         )
         costs, previous = found[0][0], found[1][0]
         route = [trip.goal]
@@ -140,7 +169,10 @@ class ShortestPath(Described, CostsOnly):
         """Whether each arm of the route but the first is reached at its least cost in one way alone."""
         incoming = self._numbers[1][:, route[1:]].tocoo()
         found = costs[incoming.row] + weights[incoming.data]
-        return int(np.count_nonzero(found == costs[route[1:]][incoming.col])) == len(route) - 1
+        return (
+            int(np.count_nonzero(found == costs[route[1:]][incoming.col]))
+            == len(route) - 1
+        )
 
     @cached_property
     def _numbers(self) -> tuple[Any, Any]:
@@ -150,23 +182,33 @@ class ShortestPath(Described, CostsOnly):
 
     def turns_along(self, route: Ints) -> Ints:
         """Numbers of the turns of a route, as ``turn_costs`` has them, (k − 1,)."""
-        return np.asarray(self._numbers[0][route[:-1], route[1:]], dtype=np.intp).ravel()
+        return np.asarray(
+            self._numbers[0][route[:-1], route[1:]], dtype=np.intp
+        ).ravel()
 
     def _matrix(self, values: Any) -> Any:
         """One value for each turn; csgraph keeps explicit zeros, and its own type is csr_matrix."""
         from scipy.sparse import csr_matrix
 
         n = len(self._pointers) - 1
-        return csr_matrix((values, self._indices, self._pointers), shape=(n, n), copy=False)
+        return csr_matrix(
+            (values, self._indices, self._pointers), shape=(n, n), copy=False
+        )
 
-    def _checked(self, desirability: Floats, structure: object, rescore: Rescore | None) -> Trip:
+    def _checked(
+        self, desirability: Floats, structure: object, rescore: Rescore | None
+    ) -> Trip:
         check_desirability(desirability)
         n = self.successors.shape[0]
         if desirability.shape != (n,):
-            raise ShapeError(f"{len(desirability)} arms are on offer, but the graph has {n}")
+            raise ShapeError(
+                f"{len(desirability)} arms are on offer, but the graph has {n}"
+            )
         least = float(desirability[desirability > -np.inf].min(initial=0.0))
         if least < -_MOST_COST:
-            raise InputError(f"an arm costs {-least:.3g}; sums of costs above {_MOST_COST:g} overflow")
+            raise InputError(
+                f"an arm costs {-least:.3g}; sums of costs above {_MOST_COST:g} overflow"
+            )
         if not isinstance(structure, Trip):
             raise InputError(
                 f"a route needs Trip(start=…, goal=…) as the offer's structure, not {structure!r}"
@@ -175,14 +217,27 @@ class ShortestPath(Described, CostsOnly):
             raise InputError(
                 "ShortestPath finds a route as a whole, not arm by arm: leave stepwise out"
             )
-        ends: tuple[tuple[str, Any], ...] = (("start", structure.start), ("goal", structure.goal))
+        ends: tuple[tuple[str, Any], ...] = (
+            ("start", structure.start),
+            ("goal", structure.goal),
+        )
         for name, arm in ends:
-            if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < n:
-                raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
+            if (
+                isinstance(arm, bool)
+                or not isinstance(arm, int | np.integer)
+                or not 0 <= arm < n
+            ):
+                raise UnknownArmError(
+                    f"{name} is {arm!r}; arms are numbered 0 to {n - 1}"
+                )
         turns = len(self._indices)
         closed, costs = structure.closed_turns, structure.turn_costs
-        if closed is not None and not _within(closed, "iu", (np.size(closed),), turns - 1):
-            raise InputError(f"closed_turns must be an array of turn numbers, 0 to {turns - 1}")
+        if closed is not None and not _within(
+            closed, "iu", (np.size(closed),), turns - 1
+        ):
+            raise InputError(
+                f"closed_turns must be an array of turn numbers, 0 to {turns - 1}"
+            )
         if costs is not None and not _within(costs, "f", (turns,), _MOST_COST):
             raise InputError(
                 f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
@@ -206,7 +261,11 @@ class ShortestPath(Described, CostsOnly):
 
 
 def _within(values: Any, kinds: str, shape: tuple[int], most: float) -> bool:
-    plain = isinstance(values, np.ndarray) and values.dtype.kind in kinds and values.shape == shape
+    plain = (
+        isinstance(values, np.ndarray)
+        and values.dtype.kind in kinds
+        and values.shape == shape
+    )
     return plain and (not values.size or 0 <= values.min() <= values.max() <= most)
 
 

@@ -20,7 +20,11 @@ from .ties import best_first, first_best
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
 class TopK(ComparesOnly):
-    """The ``k`` arms of largest desirability; ties within rounding go to the arm offered first."""
+    """The ``k`` arms of largest desirability; ties within rounding go to the arm offered first.
+
+    Args:
+        k: How many arms are chosen.
+    """
 
     k: int = 1
     deterministic: ClassVar[bool] = True
@@ -29,7 +33,11 @@ class TopK(ComparesOnly):
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
     ) -> Selection:
         require_numbers(desirability, "desirability")
         if self.k == 1 and rescore is None and len(desirability):

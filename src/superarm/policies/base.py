@@ -33,14 +33,14 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.core.capabilities import (
-    Calibrated,
     ComparesOnly,
     Forecaster,
+    LearnsSums,
+    PartialStd,
     Ranking,
+    ReportsSettings,
     Resumable,
-    Settled,
-    Sparing,
-    Sums,
+    SelfCalibrating,
     TablePlayer,
 )
 from superarm.core.errors import (
@@ -52,10 +52,16 @@ from superarm.core.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.core.inputs import as_count, as_positions, frozen, require_choice, require_type
-from superarm.core.locks import Shared, Turns
+from superarm.core.inputs import (
+    as_count,
+    as_positions,
+    frozen,
+    require_choice,
+    require_type,
+)
+from superarm.core.locks import ReadWriteLock, ThreadSafe
 from superarm.core.migrations import up_to_date
-from superarm.core.registry import Described, describe, register
+from superarm.core.registry import HasParameters, describe, register
 from superarm.core.serialization import to_json
 from superarm.core.states import check_spec, save_state
 from superarm.core.tables import Encoding
@@ -67,7 +73,7 @@ from .scores import KnownCosts, Score, Truth
 MOST_PENDING = 256  # arms not yet seen that a belief is conditioned on: more cost more than they tell
 
 
-class Saved(Described):
+class Saved(HasParameters):
     """A policy that can be saved: its state says what made it."""
 
     kind: str
@@ -116,7 +122,7 @@ class Saved(Described):
         return state
 
 
-class Learner(Shared, Saved):
+class Learner(ThreadSafe, Saved):
     """A policy that learns every reward once, and remembers which it has learned."""
 
     repeats = False  # whether rewards may be learned again
@@ -126,14 +132,20 @@ class Learner(Shared, Saved):
         self.direction: Direction = direction
         self.version = 0
         self._ledger = Ledger(most_pending=most_pending)
-        self._turns = Turns()
+        self._lock = ReadWriteLock()
 
     def _constant(self) -> Iterable[object]:
         # Rules, oracles and metrics, but no posterior: it learns.
-        return (part for part in self.parameters().values() if not isinstance(part, Posterior))
+        return (
+            part
+            for part in self.parameters().values()
+            if not isinstance(part, Posterior)
+        )
 
     @abstractmethod
-    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def _absorb(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         """Learn from rewards that belong to the decision."""
 
     @abstractmethod
@@ -151,12 +163,14 @@ class Learner(Shared, Saved):
 
     def give_up(self) -> None:
         """What was chosen and not yet seen is no longer awaited."""
-        with self._turns:
+        with self._lock:
             self._ledger.give_up()
 
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         check_feedback(offer, decision, feedback)
-        with self._turns:
+        with self._lock:
             self._ledger.check_committed(decision)
             if not self.repeats:
                 self._ledger.check(decision, feedback)
@@ -182,15 +196,29 @@ class Learner(Shared, Saved):
 
     def state(self) -> State:
         """What was learned, what is awaited, and what the policy is made of."""
-        with self._turns.lock:
-            memory = {"version": self.version, "ledger": self._ledger.state(), **self._memory()}
+        with self._lock.lock:
+            memory = {
+                "version": self.version,
+                "ledger": self._ledger.state(),
+                **self._memory(),
+            }
             memory |= self._encoding_scalars()
-            arrays = {name: each for name, each in memory.items() if isinstance(each, np.ndarray)}
-            parts = {name: each for name, each in memory.items() if isinstance(each, State)}
+            arrays = {
+                name: each
+                for name, each in memory.items()
+                if isinstance(each, np.ndarray)
+            }
+            parts = {
+                name: each for name, each in memory.items() if isinstance(each, State)
+            }
             return State(
                 kind=self.kind,
                 schema=self.schema,
-                scalars={name: memory[name] for name in memory if name not in {*arrays, *parts}},
+                scalars={
+                    name: memory[name]
+                    for name in memory
+                    if name not in {*arrays, *parts}
+                },
                 arrays={name: array.copy() for name, array in arrays.items()},
                 parts=parts,
                 spec=describe(self),
@@ -227,8 +255,8 @@ def undisturbed(decide: Decide) -> Decide:
             # The policy's lock first, as in ``learn``; the posterior may also be taught by itself.
             with ExitStack() as held:
                 for part in (self, *self.parameters().values()):
-                    if isinstance(part, Shared):
-                        held.enter_context(part._turns.lock)
+                    if isinstance(part, ThreadSafe):
+                        held.enter_context(part._lock.lock)
                 return decide(self, offer, rng)
 
     return cast(Decide, decided)
@@ -247,7 +275,11 @@ def one_per_arm(by: object, values: Any, n: int) -> Floats:
     """One number per arm; whether desirabilities are finite the oracle says."""
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
-        what = f"numbers of shape {values.shape}" if plain else f"a {type(values).__name__}"
+        what = (
+            f"numbers of shape {values.shape}"
+            if plain
+            else f"a {type(values).__name__}"
+        )
         told = f"{type(by).__name__} returned {what} for {n} arms"
         raise ShapeError(f"{told}; return one number per arm, as an array")
     return np.asarray(values)
@@ -259,12 +291,18 @@ def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         where = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__
-        raise InputError(f"{name} gives arm {where} the cost {costs[where]}; it must be 0 or more")
+        raise InputError(
+            f"{name} gives arm {where} the cost {costs[where]}; it must be 0 or more"
+        )
     return costs
 
 
 def select(
-    oracle: Oracle, desirability: Floats, offer: Offer, rng: Rng, rescore: Rescore | None = None
+    oracle: Oracle,
+    desirability: Floats,
+    offer: Offer,
+    rng: Rng,
+    rescore: Rescore | None = None,
 ) -> tuple[object, Ints]:
     """The action and the arms that the oracle selects: each on offer, and available."""
     if offer.available is not None:
@@ -272,7 +310,9 @@ def select(
     selection: Any = oracle.select(desirability, offer.structure, rng, rescore)
     name = type(oracle).__name__
     if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
-        raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
+        raise InputError(
+            f"{name}.select returned {selection!r:.60}; return a Selection"
+        )
     positions = frozen(as_positions(selection[1], f"what {name} selected"))
     check_chosen(name, positions, desirability)
     # Where the arms are the action, they are one array: nobody must change one without the other.
@@ -280,7 +320,7 @@ def select(
 
 
 @register("policy", "index")
-class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
+class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for costs:
@@ -291,6 +331,18 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by arm. ``switching``
     charges every arm a known cost that depends on the previous action, ``decision_set`` leaves some
     arms out. Every reward is learned once: a second time is an error, unless ``repeats`` is true.
+
+    Args:
+        posterior: What learns.
+        rule: The rule.
+        oracle: What finds the best combination.
+        direction: Whether rewards are maximised or costs minimised.
+        stepwise: Whether a super arm is built arm by arm, counting the arms chosen so far as seen.
+        switching: What it costs to leave the previous action.
+        decision_set: All arms, or only those that stand for a grid that grows finer, as Theorem 4
+            of On Kernelized Multi-armed Bandits (2017) assumes.
+        most_pending: How many chosen arms without feedback are taken into account, at most.
+        repeats: Whether a reward may be learned twice.
     """
 
     kind = "index-policy"
@@ -327,7 +379,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
                     "matters to it"
                 )
             if switching is not None:
-                raise InputError(f"{told} costs of switching are subtracted: {rule.ranks_only}")
+                raise InputError(
+                    f"{told} costs of switching are subtracted: {rule.ranks_only}"
+                )
         self.posterior, self.rule, self.oracle = posterior, rule, oracle
         self.switching, self.decision_set = switching, decision_set
         self.stepwise, self.repeats = stepwise, repeats
@@ -369,11 +423,13 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     def note_steps(self, steps: Sequence[int]) -> None:
         """The posterior has learned the rewards of these steps: they are not learned again."""
         noted = [as_count(step, "step", 1, MOST_STEPS) for step in steps]
-        with self._turns:
+        with self._lock:
             known = [step for step in noted if step in self._ledger.closed]
             if known or len(set(noted)) < len(noted):
                 step = known[0] if known else max(noted, key=noted.count)
-                raise ConflictError(f"step {step} is already noted; note every step once")
+                raise ConflictError(
+                    f"step {step} is already noted; note every step once"
+                )
             for step in noted:
                 self._ledger.note_rounds(step, 1)
             self.version += len(noted)
@@ -404,7 +460,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
                 told = f"the decision set gave an array of {kept.dtype} with shape {kept.shape}"
-                raise ShapeError(f"{told}; it must say True or False of each of the {n} arms")
+                raise ShapeError(
+                    f"{told}; it must say True or False of each of the {n} arms"
+                )
             desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
         action, positions = select(self.oracle, desirability, offer, rng, again)
@@ -413,7 +471,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             action=action,
             positions=positions,
             mean=belief.mean.take(positions),
-            std=belief.std_at(positions) if isinstance(belief, Sparing) else belief.std.take(positions),
+            std=belief.std_at(positions)
+            if isinstance(belief, PartialStd)
+            else belief.std.take(positions),
             desirability=desirability.take(positions),
             propensity=1.0 if self._certain else None,
             version=version,
@@ -423,16 +483,18 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
         require_type(decision, Decision, "decision")
-        with self._turns:
+        with self._lock:
             self._ledger.expect(decision, self.posterior)
 
-    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def _absorb(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         if not self.posterior.exchangeable:
             self._ledger.check_order(decision, type(self.posterior).__name__)
         keys = self.posterior.keys(offer)[feedback.positions]
         if feedback.sums is None:
             self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
-        elif isinstance(self.posterior, Sums):
+        elif isinstance(self.posterior, LearnsSums):
             given = (feedback.sums, feedback.rewards, feedback.noise_variance)
             self.posterior.observe_sums(keys, *given, rng)
         else:
@@ -446,11 +508,13 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
         """What these arms are expected to yield, in the user's sign."""
         chosen, n = as_positions(positions, "positions"), len(offer.arms)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
-            told = f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            told = (
+                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            )
             raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
-        if isinstance(self.posterior, Calibrated):
+        if isinstance(self.posterior, SelfCalibrating):
             noise, widths = self.posterior.noise_cov(keys), self.posterior.widths(keys)
             return Forecast(mean, cov, self.posterior.noise_std, noise, *widths)
         return Forecast(mean, cov, self.posterior.noise_std)
@@ -458,15 +522,21 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     def beliefs(self, offer: Offer) -> Prediction:
         """Mean and standard deviation of every arm on offer, in the user's sign."""
         belief = self.posterior.belief(offer)
-        return Prediction(belief.mean, None if isinstance(belief, Sparing) else belief.std)
+        return Prediction(
+            belief.mean, None if isinstance(belief, PartialStd) else belief.std
+        )
 
-    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]
+    ) -> Ints | None:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
-        with self._turns:
+        with self._lock:
             if offer.step <= self._ledger.last:
-                return None  # some of these rounds may be known already: ``learn`` tells
+                return (
+                    None  # some of these rounds may be known already: ``learn`` tells
+                )
             before = self.posterior.count
             try:
                 return play_table(self, offer, rewards, rng_at)
@@ -476,8 +546,16 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
                     self.version += learned
                     self._ledger.note_rounds(offer.step, learned)
 
-    def _shown(self) -> Mapping[str, Any]:
-        names = ("posterior", "rule", "oracle", "direction", "switching", "decision_set", "version")
+    def _display_fields(self) -> Mapping[str, Any]:
+        names = (
+            "posterior",
+            "rule",
+            "oracle",
+            "direction",
+            "switching",
+            "decision_set",
+            "version",
+        )
         return {name: getattr(self, name) for name in names}
 
     def _memory(self) -> Mapping[str, Any]:
@@ -492,7 +570,12 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
 
 @register("policy", "score")
 class ScorePolicy(Saved, TablePlayer):
-    """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""
+    """Selects by a score that does not learn: a benchmark that knows the truth, or chance.
+
+    Args:
+        score: The desirabilities.
+        oracle: What finds the best combination.
+    """
 
     exchangeable = True
     kind = "score-policy"
@@ -509,8 +592,12 @@ class ScorePolicy(Saved, TablePlayer):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        priced = self.score.priced(offer) if isinstance(self.score, KnownCosts) else offer
+        desirability = one_per_arm(
+            self.score, self.score.desirability(offer, rng), len(offer.arms)
+        )
+        priced = (
+            self.score.priced(offer) if isinstance(self.score, KnownCosts) else offer
+        )
         action, positions = select(self.oracle, desirability, priced, rng)
         return Decision(
             step=offer.step,
@@ -520,20 +607,29 @@ class ScorePolicy(Saved, TablePlayer):
             propensity=self.score.propensity(offer, positions, self.oracle),
         )
 
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         """Nothing is learned, but feedback that makes no sense is refused."""
         check_feedback(offer, decision, feedback)
 
-    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]
+    ) -> Ints | None:
         """Many rounds at once, where nothing changes between them and nothing is left to chance."""
-        if not isinstance(self.score, KnownCosts | Truth) or not self.oracle.deterministic:
+        if (
+            not isinstance(self.score, KnownCosts | Truth)
+            or not self.oracle.deterministic
+        ):
             return None
         chosen = self.decide(offer, rng_at(offer.step)).positions
         return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None
 
     def state(self) -> State:
         scalars = self._encoding_scalars()
-        return State(kind=self.kind, schema=self.schema, scalars=scalars, spec=describe(self))
+        return State(
+            kind=self.kind, schema=self.schema, scalars=scalars, spec=describe(self)
+        )
 
     def restored(self, state: State) -> Self:
         """A policy like this one: it has no memory."""

@@ -26,6 +26,12 @@ class GrowingGrid:
     The available arms stand for it: an arm is kept if it is the nearest to some grid point, and
     the bound holds for the nearest kept arm too. Once the grid is so fine that every arm is kept,
     all of them are offered; a grid of more than 20,000 points counts as that fine.
+
+    Args:
+        norm_bound: B: a bound on the norm of the function in the kernel's space.
+        lipschitz: Lipschitz constant L of the kernel's functions.
+        lower: Lower corner of the cube that holds the arms.
+        side: Side length of the cube that holds the arms.
     """
 
     norm_bound: float
@@ -35,11 +41,15 @@ class GrowingGrid:
 
     def __post_init__(self) -> None:
         for name in ("norm_bound", "lipschitz", "side"):
-            object.__setattr__(self, name, as_number(getattr(self, name), name, 0.0, LARGEST))
+            object.__setattr__(
+                self, name, as_number(getattr(self, name), name, 0.0, LARGEST)
+            )
         object.__setattr__(self, "lower", read_only(as_vector(self.lower, "lower")))
         require_size(self.lower, "lower")
         if not len(self.lower):
-            raise InputError("lower is empty; give the cube's lowest corner, one number a column")
+            raise InputError(
+                "lower is empty; give the cube's lowest corner, one number a column"
+            )
 
     def kept(self, offer: Offer) -> Bools:
         """Which arms, of those available, stand for D_t, (n,)."""
@@ -51,16 +61,28 @@ class GrowingGrid:
                 f"arms have {arms.features.shape[1]} feature columns, but lower has {dimension} numbers"
             )
         require_size(arms.features, "features of the arms")  # distances are squared
-        everything = np.ones(len(arms), np.bool_) if offer.available is None else offer.available
+        everything = (
+            np.ones(len(arms), np.bool_) if offer.available is None else offer.available
+        )
         candidates = np.flatnonzero(everything)
-        wanted = self.norm_bound * self.lipschitz * self.side * dimension * float(offer.step) ** 2
+        wanted = (
+            self.norm_bound
+            * self.lipschitz
+            * self.side
+            * dimension
+            * float(offer.step) ** 2
+        )
         fine = wanted > _MOST_POINTS or math.ceil(wanted) ** dimension > _MOST_POINTS
         if fine or len(candidates) == 0:
             return everything
         per_axis = max(1, math.ceil(wanted))
         offsets = (np.arange(per_axis) + 0.5) * (self.side / per_axis)
-        grid = np.stack(np.meshgrid(*(low + offsets for low in self.lower), indexing="ij"), axis=-1)
-        _, nearest = cKDTree(arms.features[candidates]).query(grid.reshape(-1, dimension))
+        grid = np.stack(
+            np.meshgrid(*(low + offsets for low in self.lower), indexing="ij"), axis=-1
+        )
+        _, nearest = cKDTree(arms.features[candidates]).query(
+            grid.reshape(-1, dimension)
+        )
         mask = np.zeros(len(arms), dtype=np.bool_)
         mask[candidates[nearest]] = True
         return mask

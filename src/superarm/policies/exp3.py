@@ -63,6 +63,13 @@ class Exp3(Learner):
     the rewards of a block may come late and in any order. A reward that comes after one from a later
     block is counted in ``ignored`` and not learned. Arms that are not available have probability 0, and
     the probabilities of the others are scaled up.
+
+    Args:
+        arms: The fixed arms, one row of features each.
+        block: How many steps lie between two resets.
+        low: The least reward; any reward below counts as this one.
+        high: The largest reward; any reward above counts as this one.
+        direction: Whether rewards are maximised or costs minimised.
     """
 
     kind = "exp3"
@@ -71,27 +78,41 @@ class Exp3(Learner):
     exchangeable = True
 
     def __init__(
-        self, *, arms: Any, block: int, low: float, high: float, direction: Direction = "maximize"
+        self,
+        *,
+        arms: Any,
+        block: int,
+        low: float,
+        high: float,
+        direction: Direction = "maximize",
     ) -> None:
         super().__init__(direction=direction)
         self.arms = read_only(as_features(arms, "arms"))
         self._fixed = FixedArms(self.arms)
         self.block = as_count(block, "block", 1, LARGEST)
         ends = {"low": low, "high": high}
-        self.low, self.high = (as_number(ends[name], name, -LARGEST, LARGEST) for name in ends)
+        self.low, self.high = (
+            as_number(ends[name], name, -LARGEST, LARGEST) for name in ends
+        )
         if not self.low < self.high:
             raise InputError(f"low is {low} and high is {high}; low must be below high")
         K = as_count(len(self.arms), "the number of arms")
-        self.gamma = min(1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block)))
+        self.gamma = min(
+            1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block))
+        )
         self.ignored = 0
         self._weights = _Weights(0, np.zeros(K))
 
     def probabilities(self, offer: Offer) -> Floats:
         """Of every arm on offer, (n,)."""
         rows, (number, logs) = self._fixed.locate(offer.arms).keys, self._weights
-        known = logs if number == (offer.step - 1) // self.block else np.zeros_like(logs)
+        known = (
+            logs if number == (offer.step - 1) // self.block else np.zeros_like(logs)
+        )
         weights = np.exp(known - known.max())
-        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[rows]
+        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[
+            rows
+        ]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
         return np.asarray(p / max(p.sum(), np.finfo(float).tiny))
@@ -112,10 +133,16 @@ class Exp3(Learner):
             version=self.version,
         )
 
-    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def _absorb(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         check_rewards(feedback)
         K, p = len(self.arms), decision.propensity
-        if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:
+        if (
+            p is None
+            or not p >= self.gamma / K * (1.0 - _ROUNDING)
+            or len(decision.positions) != 1
+        ):
             raise InputError(
                 f"the decision has {len(decision.positions)} arms and propensity {p}, so another "
                 f"policy made it; this plays one arm, with probability at least {self.gamma / K:.3g}"
@@ -126,7 +153,9 @@ class Exp3(Learner):
             self.ignored += len(rows)
         elif len(rows):
             logs = logs.copy() if number == held else np.zeros(K)
-            X = np.clip((feedback.rewards - self.low) / (self.high - self.low), 0.0, 1.0)
+            X = np.clip(
+                (feedback.rewards - self.low) / (self.high - self.low), 0.0, 1.0
+            )
             gain = X if self.direction == "maximize" else 1.0 - X
             logs[rows] += self.gamma * gain / (p * K)
             self._weights = _Weights(number, logs)
@@ -136,7 +165,9 @@ class Exp3(Learner):
         return {"ignored": self.ignored, "number": number, "log_weights": logs}
 
     def _remember(self, state: State) -> None:
-        self.ignored, number = (as_count(state.scalar(name), name, 0) for name in ("ignored", "number"))
+        self.ignored, number = (
+            as_count(state.scalar(name), name, 0) for name in ("ignored", "number")
+        )
         logs = as_vector(state.array("log_weights"), "log_weights", len(self.arms))
         # A reward adds 1 at most, and a block has so many.
         if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
@@ -153,7 +184,19 @@ def rexp3(
     low: float | None = None,
     high: float | None = None,
 ) -> Exp3:
-    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps."""
+    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
+
+    Args:
+        model: What the learner is told about the problem.
+        variation: V_T: the largest change of any arm's scaled mean from one round to the next,
+            added up over all rounds; unused where block is given.
+        block: How many steps lie between two resets; computed from T, V_T and the number of arms
+            where left out.
+        low: The least reward; where left out, the least of prior mean − 3 prior standard deviations
+            over all arms.
+        high: The largest reward; where left out, the largest of prior mean + 3 prior standard
+            deviations over all arms.
+    """
     if model.arms is None:
         told = "RExp3 needs fixed arms, but the arms of this problem change every round; use 'cc-mab'"
         raise InputError(told)
@@ -165,7 +208,9 @@ def rexp3(
     K = len(model.arms)
     if block is None:
         ratio = model.horizon / as_scale(variation, "variation")
-        block = max(1, math.ceil((K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0)))
+        block = max(
+            1, math.ceil((K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0))
+        )
     mean = np.asarray(model.mean(model.arms) if callable(model.mean) else model.mean)
     reach = 3.0 * np.sqrt(prior_variance(model.kernel, model.arms))
     return Exp3(

@@ -17,10 +17,14 @@ from superarm.core.migrations import up_to_date
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
-_MOST_OPEN = 1 << 16  # decisions seen in part that are remembered; the rest of older ones is given up
+_MOST_OPEN = (
+    1 << 16
+)  # decisions seen in part that are remembered; the rest of older ones is given up
 MOST_ROUNDS = 10**9
 """No run is longer: steps beyond it stand for the trips of a log."""
-_REMEMBERED = 16  # decisions asked for and not yet taken whose carries are known to be sound
+_REMEMBERED = (
+    16  # decisions asked for and not yet taken whose carries are known to be sound
+)
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -29,13 +33,17 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
     require_type(decision, Decision, "decision")
     require_type(feedback, Feedback, "feedback")
     if decision.step != offer.step:
-        told = f"the decision is of step {decision.step}, the offer of step {offer.step}"
+        told = (
+            f"the decision is of step {decision.step}, the offer of step {offer.step}"
+        )
         raise InputError(f"{told}; pass the offer that the decision was made for")
     seen = feedback.positions.tolist()
     chosen = decision.positions.tolist()
     if chosen and not 0 <= min(chosen) <= max(chosen) < len(offer.arms):
         told = f"the decision names arms {min(chosen)} to {max(chosen)}"
-        raise UnknownArmError(f"{told}, but the offer has arms 0 to {len(offer.arms) - 1}")
+        raise UnknownArmError(
+            f"{told}, but the offer has arms 0 to {len(offer.arms) - 1}"
+        )
     if seen != chosen and not set(seen) <= set(chosen):
         strange = next(position for position in seen if position not in chosen)
         told = f"feedback names position {strange}, which was not chosen in step {decision.step}"
@@ -55,7 +63,9 @@ class Steps:
 
     __slots__ = ("_starts", "_stops")
 
-    def __init__(self, starts: list[int] | None = None, stops: list[int] | None = None) -> None:
+    def __init__(
+        self, starts: list[int] | None = None, stops: list[int] | None = None
+    ) -> None:
         self._starts = starts or []
         self._stops = stops or []  # each one past the last step of its range
 
@@ -92,7 +102,9 @@ class Steps:
         flat = [number for pair in zip(*value, strict=True) for number in pair]
         whole = all(type(number) is int for number in flat)
         if len(value) != 2 or not whole or any(a >= b for a, b in pairwise(flat)):
-            raise StateError("this state is damaged: the steps it has learned from do not rise")
+            raise StateError(
+                "this state is damaged: the steps it has learned from do not rise"
+            )
         return cls(list(value[0]), list(value[1]))
 
 
@@ -104,9 +116,15 @@ class Ledger:
         self.closed = Steps()  # those of which all rewards were learned
         self.last = 0  # the largest step of which something was learned
         self._committed = Steps()  # decisions that were taken
-        self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
-        self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
-        self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
+        self._heard: dict[
+            int, set[int]
+        ] = {}  # positions seen of decisions not yet seen whole
+        self._awaited: dict[
+            int, State
+        ] = {}  # what decisions carry that were not seen whole
+        self._made: deque[State] = deque(
+            maxlen=_REMEMBERED
+        )  # by this ledger: they need no check
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy checks every carry: threads that decide may be adding to those that are known.
@@ -114,7 +132,9 @@ class Ledger:
 
     # --- deciding --------------------------------------------------------------------------
 
-    def carry(self, positions: Ints, posterior: Posterior, offer: Offer) -> State | None:
+    def carry(
+        self, positions: Ints, posterior: Posterior, offer: Offer
+    ) -> State | None:
         """What :meth:`expect` needs of a decision once it is taken."""
         if not self._most_pending:
             return None
@@ -131,14 +151,20 @@ class Ledger:
         if carry is None or not self._most_pending or step in self.closed:
             self.note_commit(step)
             return
-        if carry not in self._made.copy():  # it may come from a file: later beliefs build on it
+        if (
+            carry not in self._made.copy()
+        ):  # it may come from a file: later beliefs build on it
             _check_carry(carry)
             if not np.array_equal(carry.arrays["positions"], decision.positions):
                 raise InputError(CHANGED)
-            posterior.predict(carry.arrays["keys"], return_std=False)  # says what is wrong with keys
+            posterior.predict(
+                carry.arrays["keys"], return_std=False
+            )  # says what is wrong with keys
         if len(carry.arrays["positions"]):
             self._awaited[step] = _own(carry)
-        if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
+        if (
+            len(self._awaited) > self._most_pending
+        ):  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
         self.note_commit(step)
 
@@ -168,7 +194,9 @@ class Ledger:
         if not self._awaited:
             return None
         awaited = sorted(self._awaited.copy().items())  # another thread may add to it
-        keys = [carry.arrays["keys"][self._unheard(step, carry)] for step, carry in awaited]
+        keys = [
+            carry.arrays["keys"][self._unheard(step, carry)] for step, carry in awaited
+        ]
         pending = np.concatenate(keys)[-self._most_pending :]
         return pending if len(pending) else None
 
@@ -209,7 +237,11 @@ class Ledger:
         if step in self.closed:
             again = feedback.positions.tolist()
         elif step in self._heard:
-            again = [each for each in feedback.positions.tolist() if each in self._heard[step]]
+            again = [
+                each
+                for each in feedback.positions.tolist()
+                if each in self._heard[step]
+            ]
         else:
             return
         if again:
@@ -275,14 +307,18 @@ class Ledger:
             for number in {*ledger._heard}.union(*ledger._heard.values()):
                 as_count(number, "a step or position", 0)
             ledger.last = max(ledger.closed.last, max(ledger._heard, default=0))
-            for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
+            for step, carry in sorted(
+                (int(name), part) for name, part in state.parts.items()
+            ):
                 _check_carry(carry)
                 ledger._awaited[step] = _own(carry)
             if "committed" in state.scalars:
                 ledger._committed = Steps.from_lists(state.scalar("committed"))
             ledger.assume_committed(state, max(ledger.last, *ledger._awaited, 0))
         except (TypeError, ValueError) as error:
-            raise StateError("this state is damaged: its learned rewards cannot be read") from error
+            raise StateError(
+                "this state is damaged: its learned rewards cannot be read"
+            ) from error
         return ledger
 
 
@@ -292,11 +328,17 @@ def last_step(state: State) -> int:
     Steps beyond ``MOST_ROUNDS`` are no rounds.
     """
     ledger = Ledger(most_pending=0).restored(state.part("ledger"))
-    steps = {*(stop - 1 for stop in ledger.closed.as_lists()[1]), *ledger._heard, *ledger._awaited}
+    steps = {
+        *(stop - 1 for stop in ledger.closed.as_lists()[1]),
+        *ledger._heard,
+        *ledger._awaited,
+    }
     return max((step for step in steps if step <= MOST_ROUNDS), default=0)
 
 
-CHANGED = "the decision carries arms other than those it chose; it was changed on the way"
+CHANGED = (
+    "the decision carries arms other than those it chose; it was changed on the way"
+)
 
 
 def _own(carry: State) -> State:

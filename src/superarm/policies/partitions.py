@@ -22,7 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
+from superarm.core import (
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Rng,
+    State,
+)
 from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import (
     as_count,
@@ -71,8 +81,12 @@ class CellPolicy(Learner):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        with self._turns.lock:  # cells are several arrays, which another thread may be changing
-            desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
+        with (
+            self._lock.lock
+        ):  # cells are several arrays, which another thread may be changing
+            desirability = self._desirability(
+                self._contexts(offer), offer.step, as_generator(rng)
+            )
         action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
@@ -82,7 +96,9 @@ class CellPolicy(Learner):
             version=self.version,
         )
 
-    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+    def _absorb(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
         check_rewards(feedback)
         if not self.exchangeable:
             self._ledger.check_order(decision, type(self).__name__)
@@ -126,6 +142,18 @@ class AdaptiveTree(CellPolicy):
     Indices lie far above the means, which does not matter to oracles that only compare them. Where an
     oracle reads them as probabilities, all are 1 at first; ``scaled`` maps those of a round to [0, 1]
     by the smallest and the largest of them.
+
+    Args:
+        oracle: What finds the best combination.
+        horizon: Number of rounds T.
+        direction: Whether rewards are maximised or costs minimised.
+        v1: A cell of depth h has diameter at most v1·rho^h; the diameter of the unit cube where
+            left out.
+        v2: A cell of depth h holds a ball of radius v2·rho^h.
+        rho: The factor by which the diameter of a cell shrinks with every cut.
+        scaled: Whether the indices of a round are mapped to [0, 1], for oracles that read them as
+            probabilities.
+        most_cells: How many cells the tree may have, at most.
     """
 
     kind = "adaptive-tree"
@@ -150,7 +178,9 @@ class AdaptiveTree(CellPolicy):
         self.rho = as_number(rho, "rho", 0.0, 1.0)
         self.scaled = as_flag(scaled, "scaled")
         self.most_cells = as_count(most_cells, "most_cells")
-        self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
+        self._parent, self._depth, self._count = (
+            np.zeros(1, dtype=np.intp) for _ in range(3)
+        )
         self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)
 
     @property
@@ -165,7 +195,9 @@ class AdaptiveTree(CellPolicy):
         while len(inner := np.flatnonzero(self._first_child[node] >= 0)):
             finer = 2.0 ** (self._depth[node[inner]] + 1.0)
             # The last cell along an axis holds its upper end, too.
-            place = np.minimum(np.floor(contexts[inner] * finer[:, None]), finer[:, None] - 1.0)
+            place = np.minimum(
+                np.floor(contexts[inner] * finer[:, None]), finer[:, None] - 1.0
+            )
             upper = np.mod(place, 2.0).astype(np.intp)
             node[inner] = self._first_child[node[inner]] + (upper << axes).sum(axis=1)
         return node
@@ -173,7 +205,9 @@ class AdaptiveTree(CellPolicy):
     def _confidence(self, node: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             radius: Floats = np.sqrt(2.0 * math.log(self.horizon) / self._count[node])
-        return radius if self.horizon > 1 else np.where(self._count[node] > 0, 0.0, np.inf)
+        return (
+            radius if self.horizon > 1 else np.where(self._count[node] > 0, 0.0, np.inf)
+        )
 
     def _size(self, depth: Ints, columns: int) -> Floats:
         """v₁ρʰ, (n,)."""
@@ -184,16 +218,24 @@ class AdaptiveTree(CellPolicy):
         columns = contexts.shape[1]
         if columns > _MOST_COLUMNS:
             told = f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}"
-            raise InputError(f"{told}; {type(self).__name__} takes at most {_MOST_COLUMNS}")
+            raise InputError(
+                f"{told}; {type(self).__name__} takes at most {_MOST_COLUMNS}"
+            )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
         leaf = self._leaves(contexts)
         parent, depth = self._parent[leaf], self._depth[leaf]
         size = self._size(depth, columns)
         own = self._mean[leaf] + self._confidence(leaf)
-        above = self._mean[parent] + self._confidence(parent) + self._size(depth - 1, columns)
+        above = (
+            self._mean[parent]
+            + self._confidence(parent)
+            + self._size(depth - 1, columns)
+        )
         v1 = self._size(np.zeros(1, dtype=np.intp), columns)
-        index: Floats = np.minimum(own, above) + size + 2.0**columns * (v1 / self.v2) * size
+        index: Floats = (
+            np.minimum(own, above) + size + 2.0**columns * (v1 / self.v2) * size
+        )
         if self.scaled:
             low, high = index.min(), index.max()
             index = (index - low) / (high - low) if high > low else np.ones(len(index))
@@ -205,7 +247,9 @@ class AdaptiveTree(CellPolicy):
         self._count[played] += more
         change = np.bincount(at, rewards) - more * self._mean[played]
         self._mean[played] += change / self._count[played]
-        small = self._confidence(played) <= self._size(self._depth[played], contexts.shape[1])
+        small = self._confidence(played) <= self._size(
+            self._depth[played], contexts.shape[1]
+        )
         for cell in played[small & (self._depth[played] < _DEEPEST)].tolist():
             self._cut(cell, 2 ** contexts.shape[1])
 
@@ -223,17 +267,28 @@ class AdaptiveTree(CellPolicy):
     def _memory(self) -> Mapping[str, Any]:
         inner = np.flatnonzero(self._first_child >= 0)
         cuts = inner[np.argsort(self._first_child[inner])]
-        tallies = {"cuts": cuts.astype(np.int64), "count": self._count, "mean": self._mean}
+        tallies = {
+            "cuts": cuts.astype(np.int64),
+            "count": self._count,
+            "mean": self._mean,
+        }
         return {**super()._memory(), **tallies}
 
     def _remember(self, state: State) -> None:
         """Cutting the same cells in the same order gives the same tree."""
         super()._remember(state)
         as_count(self._columns, "columns", 0, _MOST_COLUMNS)
-        cuts, count = (as_positions(state.array(name), name) for name in ("cuts", "count"))
+        cuts, count = (
+            as_positions(state.array(name), name) for name in ("cuts", "count")
+        )
         mean, children = as_vector(state.array("mean"), "mean"), 2**self._columns
         size = 1 + children * len(cuts)
-        if len(count) != size or len(mean) != size or count.min() < 0 or size > self.most_cells:
+        if (
+            len(count) != size
+            or len(mean) != size
+            or count.min() < 0
+            or size > self.most_cells
+        ):
             raise StateError("this state is damaged: its cells do not form a tree")
         for cell in cuts.tolist():
             if not 0 <= cell < len(self._parent) or self._first_child[cell] >= 0:
@@ -249,15 +304,24 @@ class Hypercubes(CellPolicy):
     A cube is under-explored in round t if it was played at most t^{2/(3+d)} ln t times. Arms in such
     cubes come first, in random order; the others follow by the mean of their cube. ``horizon`` sets
     the h_T = ⌈T^{1/(3+d)}⌉ cubes along every axis.
+
+    Args:
+        oracle: What finds the best combination.
+        horizon: Number of rounds T.
+        direction: Whether rewards are maximised or costs minimised.
     """
 
     kind = "hypercubes"
     exchangeable = True
 
-    def __init__(self, *, oracle: Oracle, horizon: int, direction: Direction = "maximize") -> None:
+    def __init__(
+        self, *, oracle: Oracle, horizon: int, direction: Direction = "maximize"
+    ) -> None:
         super().__init__(oracle=oracle, direction=direction)
         self.horizon = as_count(horizon, "horizon", 1, 10**15)
-        self._cells: dict[tuple[int, ...], tuple[int, float]] = {}  # plays and sum of rewards
+        self._cells: dict[
+            tuple[int, ...], tuple[int, float]
+        ] = {}  # plays and sum of rewards
 
     def per_axis(self, dimension: int) -> int:
         """h_T."""
@@ -289,12 +353,16 @@ class Hypercubes(CellPolicy):
             **super()._memory(),
             "cubes": np.array(cubes, dtype=np.int64).reshape(len(cubes), self._columns),
             "plays": np.array([self._cells[cube][0] for cube in cubes], dtype=np.int64),
-            "totals": np.array([self._cells[cube][1] for cube in cubes], dtype=np.float64),
+            "totals": np.array(
+                [self._cells[cube][1] for cube in cubes], dtype=np.float64
+            ),
         }
 
     def _remember(self, state: State) -> None:
         super()._remember(state)
-        cubes, plays, totals = (np.array(state.array(name)) for name in ("cubes", "plays", "totals"))
+        cubes, plays, totals = (
+            np.array(state.array(name)) for name in ("cubes", "plays", "totals")
+        )
         sound = (
             cubes.dtype == plays.dtype == np.int64
             and plays.ndim == 1
@@ -309,15 +377,32 @@ class Hypercubes(CellPolicy):
         )
         if not sound:
             raise StateError("this state is damaged: its cubes are impossible")
-        rows = zip(map(tuple, cubes.tolist()), plays.tolist(), totals.tolist(), strict=True)
+        rows = zip(
+            map(tuple, cubes.tolist()), plays.tolist(), totals.tolist(), strict=True
+        )
         self._cells = {cube: (count, total) for cube, count, total in rows}
 
 
 @register("policy", "acc-ucb")
 def acc_ucb(
-    model: Model, *, v1: float | None = None, v2: float = 1.0, rho: float = 0.5, scaled: bool = False
+    model: Model,
+    *,
+    v1: float | None = None,
+    v2: float = 1.0,
+    rho: float = 0.5,
+    scaled: bool = False,
 ) -> AdaptiveTree:
-    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played."""
+    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played.
+
+    Args:
+        model: What the learner is told about the problem.
+        v1: A cell of depth h has diameter at most v1·rho^h; the diameter of the unit cube where
+            left out.
+        v2: A cell of depth h holds a ball of radius v2·rho^h.
+        rho: The factor by which the diameter of a cell shrinks with every cut.
+        scaled: Whether the indices of a round are mapped to [0, 1], for oracles that read them as
+            probabilities.
+    """
     options: dict[str, Any] = {"v1": v1, "v2": v2, "rho": rho, "scaled": scaled}
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
     return AdaptiveTree(horizon=model.horizon, **parts, **options)
@@ -325,6 +410,11 @@ def acc_ucb(
 
 @register("policy", "cc-mab")
 def cc_mab(model: Model, *, tuned_for: int | None = None) -> Hypercubes:
-    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first."""
+    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first.
+
+    Args:
+        model: What the learner is told about the problem.
+        tuned_for: The number of rounds that sets the number of cubes; the run's own where left out.
+    """
     steps = model.horizon if tuned_for is None else tuned_for
     return Hypercubes(oracle=model.oracle, direction=model.direction, horizon=steps)

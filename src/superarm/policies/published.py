@@ -28,14 +28,19 @@ from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
-_OfRows = Literal["streaming", "inducing", "variational", "variational-kept", "variational-fitted"]
+_OfRows = Literal[
+    "streaming", "inducing", "variational", "variational-kept", "variational-fitted"
+]
 PosteriorName = Literal["auto", "finite", _OfRows, "independent", "drifting"]
 GainChoice = Literal["growth", "realised", "greedy"]
 _NOISE_RATE = 0.1  # of the natural gradient steps on ς, as of those on q (appendix B.3)
 
 
 def posterior_for(
-    model: Model, posterior: PosteriorName = "auto", form: str = "auto", inducing: int = 50
+    model: Model,
+    posterior: PosteriorName = "auto",
+    form: str = "auto",
+    inducing: int = 50,
 ) -> Posterior:
     """The exact posterior that fits the model, over its fixed arms where it has them; or another."""
     require_choice(posterior, "posterior", get_args(PosteriorName))
@@ -58,17 +63,23 @@ def posterior_for(
             options["noise_rate"] = _NOISE_RATE
         return posteriors.SparseVariational(kernel, noise, mean, **options)
     if model.arms is None:
-        raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
+        raise InputError(
+            f"posterior {posterior!r} needs fixed arms, but these change every round"
+        )
     if posterior == "finite":
         return posteriors.FiniteGP(kernel, model.arms, noise, mean, **options)
     if posterior == "drifting":
         if model.drift is None:
             told = "the model does not say how rewards drift; give Model(drift=…)"
-            raise InputError(f"{told}, such as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon")
+            raise InputError(
+                f"{told}, such as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
+            )
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
         options = {"drift": model.drift, "time_tolerance": 1e-6}
         return posteriors.DriftingGP(kernel, model.arms, noise, mean, **options)
-    return posteriors.IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
+    return posteriors.IndependentGaussian(
+        kernel.diag(model.arms), noise, mean, arms=model.arms
+    )
 
 
 def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
@@ -78,62 +89,127 @@ def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
         return None
     if gain == "growth":
         if model.gain is None:
-            raise InputError("the model names no growth rate for γ; use gain 'realised' or 'greedy'")
+            raise InputError(
+                "the model names no growth rate for γ; use gain 'realised' or 'greedy'"
+            )
         return cast(Gamma, build("gain", model.gain))
     if model.arms is None:
-        raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
-    sizes: dict[str, Any] = {"noise_variance": model.noise_variance, "horizon": model.horizon}
+        raise InputError(
+            "greedy information gain needs fixed arms; use gain 'realised'"
+        )
+    sizes: dict[str, Any] = {
+        "noise_variance": model.noise_variance,
+        "horizon": model.horizon,
+    }
     return GreedyGrowth(kernel=model.kernel, candidates=model.arms, **sizes)
 
 
 def index_policy(
-    model: Model, rule: Rule, posterior: PosteriorName = "auto", form: str = "auto", **options: Any
+    model: Model,
+    rule: Rule,
+    posterior: PosteriorName = "auto",
+    form: str = "auto",
+    **options: Any,
 ) -> IndexPolicy:
     """A rule on the model's own posterior and oracle; ``options`` are those of the policy."""
     engine = posterior_for(model, posterior, form)
-    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction, **options}
+    parts: dict[str, Any] = {
+        "oracle": model.oracle,
+        "direction": model.direction,
+        **options,
+    }
     policy = IndexPolicy(posterior=engine, rule=rule, **parts)
     if model.drift is not None and posterior != "drifting":
-        policy.settled = 'its posterior does not know how rewards drift; posterior = "drifting" would'
+        policy.interpretations = 'its posterior does not know how rewards drift; posterior = "drifting" would'
     return policy
 
 
 @register("policy", "igp-ucb")
 def igp_ucb(
-    model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
+    model: Model,
+    *,
+    delta: float = 0.1,
+    gain: GainChoice = "growth",
+    posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
-    schedule = rules.ImprovedGPUCB(**known(model, "norm_bound", "noise_bound"), delta=delta)
-    return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+    """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].
+
+    Args:
+        model: What the learner is told about the problem.
+        delta: Probability with which the confidence bounds may fail.
+        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+            bound from greedy selection.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
+    schedule = rules.ImprovedGPUCB(
+        **known(model, "norm_bound", "noise_bound"), delta=delta
+    )
+    return index_policy(
+        model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior
+    )
 
 
 @register("policy", "gp-ucb")
 def gp_ucb(
-    model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
+    model: Model,
+    *,
+    delta: float = 0.1,
+    gain: GainChoice = "growth",
+    posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
+    """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3].
+
+    Args:
+        model: What the learner is told about the problem.
+        delta: Probability with which the confidence bounds may fail.
+        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+            bound from greedy selection.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     schedule = rules.AgnosticGPUCB(**known(model, "norm_bound"), delta=delta)
-    return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+    return index_policy(
+        model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior
+    )
 
 
 @register("policy", "gp-ucb-bayesian")
 def gp_ucb_bayesian(
     model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
-    """GP-UCB with the finite-arm β_t of [sandberg2025bayesian, Theorem 3.2]."""
+    """GP-UCB with the finite-arm β_t of [sandberg2025bayesian, Theorem 3.2].
+
+    Args:
+        model: What the learner is told about the problem.
+        scale: Multiplies the width or the cost.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     schedule = rules.BayesianGPUCB(arms=arm_count(model), scale=scale)
     return index_policy(model, rules.UCB(schedule=schedule), posterior)
 
 
 @register("policy", "gp-bucb")
 def gp_bucb(
-    model: Model, *, omega: float = 1.0, xi: float = 1.0, posterior: PosteriorName = "auto"
+    model: Model,
+    *,
+    omega: float = 1.0,
+    xi: float = 1.0,
+    posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
     """Bayes-UCB on a Gaussian process: an upper quantile of the posterior.
 
     Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) calls it GP-BUCB. It is not the
     batch algorithm of the same name in Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
     Process Bandit Optimization (2014).
+
+    Args:
+        model: What the learner is told about the problem.
+        omega: Exponent of the number of arms.
+        xi: Exponent of t in the quantile.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
     """
     schedule = rules.BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
     return index_policy(model, rules.BayesUCB(schedule=schedule), posterior)
@@ -150,49 +226,102 @@ def gp_ts(
     decision_set: Literal["all", "discretised"] = "all",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2], or on section 4.2's D_t."""
+    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2], or on section 4.2's D_t.
+
+    Args:
+        model: What the learner is told about the problem.
+        delta: Probability with which the confidence bounds may fail.
+        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+            bound from greedy selection.
+        mode: Joint draws all arms together, independent draws each from its own marginal.
+        scaled: Whether samples are widened by v_t; else v_t = 1.
+        decision_set: All arms, or only those that stand for a grid that grows finer, as Theorem 4
+            of On Kernelized Multi-armed Bandits (2017) assumes.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     require_choice(decision_set, "decision_set", ("all", "discretised"))
     rule = rules.Thompson(mode=mode)
     if scaled:
-        schedule = rules.ThompsonScale(**known(model, "norm_bound", "noise_bound"), delta=delta)
-        rule = rules.Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
+        schedule = rules.ThompsonScale(
+            **known(model, "norm_bound", "noise_bound"), delta=delta
+        )
+        rule = rules.Thompson(
+            mode=mode, schedule=schedule, gamma=gamma_for(model, gain)
+        )
     kept = _grid(model) if decision_set == "discretised" else None
     return index_policy(model, rule, posterior, decision_set=kept)
 
 
 def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
-        raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
+        raise InputError(
+            "a discretised decision set needs fixed arms; use decision_set 'all'"
+        )
     lower, upper = model.arms.min(axis=0), model.arms.max(axis=0)
-    bounds = {**known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
+    bounds = {
+        **known(model, "norm_bound"),
+        "lipschitz": lipschitz_of_kernel(model.kernel),
+    }
     return GrowingGrid(**bounds, lower=lower, side=float((upper - lower).max()))
 
 
 @register("policy", "gp-ei")
-def gp_ei(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """Expected improvement over the best posterior mean among arms played."""
+def gp_ei(
+    model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto"
+) -> IndexPolicy:
+    """Expected improvement over the best posterior mean among arms played.
+
+    Args:
+        model: What the learner is told about the problem.
+        xi: By how much an arm must exceed the best so far to count as an improvement.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     return index_policy(model, rules.ExpectedImprovement(xi=xi), posterior)
 
 
 @register("policy", "gp-pi")
-def gp_pi(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """Probability of improvement over the best posterior mean among arms played."""
+def gp_pi(
+    model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto"
+) -> IndexPolicy:
+    """Probability of improvement over the best posterior mean among arms played.
+
+    Args:
+        model: What the learner is told about the problem.
+        xi: By how much an arm must exceed the best so far to count as an improvement.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     return index_policy(model, rules.ProbabilityOfImprovement(xi=xi), posterior)
 
 
 @register("policy", "kernel-ucb")
 def kernel_ucb(
-    model: Model, *, eta: float | None = None, delta: float = 0.1, posterior: PosteriorName = "auto"
+    model: Model,
+    *,
+    eta: float | None = None,
+    delta: float = 0.1,
+    posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
     """KernelUCB [valko2013finite]: width η/√λ.
 
     Where ``eta`` is not given it is R √(2 ln(2TN/δ)): the published choice for noise of scale 1,
     times the noise bound R.
+
+    Args:
+        model: What the learner is told about the problem.
+        eta: How much to explore.
+        delta: Probability with which the confidence bounds may fail.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
     """
     if eta is None:
         delta = as_positive(delta, "delta")
         tail = 2.0 * model.horizon * arm_count(model) / delta
-        eta = known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
+        eta = known(model, "noise_bound")["noise_bound"] * math.sqrt(
+            2.0 * math.log(tail)
+        )
     schedule = rules.KernelUCB(eta=eta, regularisation=model.noise_variance)
     return index_policy(model, rules.UCB(schedule=schedule), posterior)
 
@@ -206,14 +335,31 @@ def oclok_ucb(
     form: str = "auto",
     stepwise: bool = False,
 ) -> IndexPolicy:
-    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
+    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms.
+
+    Args:
+        model: What the learner is told about the problem.
+        delta: Probability with which the confidence bounds may fail.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        form: Which of the equivalent engines does the algebra; auto chooses.
+        stepwise: Whether a super arm is built arm by arm, counting the arms chosen so far as seen.
+    """
     schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
-    return index_policy(model, rules.UCB(schedule=schedule), posterior, form, stepwise=stepwise)
+    return index_policy(
+        model, rules.UCB(schedule=schedule), posterior, form, stepwise=stepwise
+    )
 
 
 @register("policy", "soclok-ucb")
 def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> IndexPolicy:
-    """SO'CLOK-UCB [nika2022oclok, section 5.1.2]: O'CLOK-UCB on inducing points, redrawn each round."""
+    """SO'CLOK-UCB [nika2022oclok, section 5.1.2]: O'CLOK-UCB on inducing points, redrawn each round.
+
+    Args:
+        model: What the learner is told about the problem.
+        inducing: How many inducing points, at most.
+        delta: Probability with which the confidence bounds may fail.
+    """
     schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
     engine = posterior_for(model, "inducing", inducing=inducing)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
@@ -222,7 +368,13 @@ def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> Inde
 
 @register("policy", "gp-greedy")
 def gp_greedy(model: Model, *, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """The best posterior mean, without exploration."""
+    """The best posterior mean, without exploration.
+
+    Args:
+        model: What the learner is told about the problem.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+    """
     return index_policy(model, rules.Greedy(), posterior)
 
 
@@ -236,9 +388,23 @@ def composed(
     switching: SwitchingCost | None = None,
     most_pending: int = MOST_PENDING,
 ) -> IndexPolicy:
-    """Any registered rule on the model's posterior: your own composition from a TOML file."""
+    """Any registered rule on the model's posterior: your own composition from a TOML file.
+
+    Args:
+        model: What the learner is told about the problem.
+        rule: The rule.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        stepwise: Whether a super arm is built arm by arm, counting the arms chosen so far as seen.
+        switching: What it costs to leave the previous action.
+        most_pending: How many chosen arms without feedback are taken into account, at most.
+    """
     require_part(rule, "rule", "rule")
-    if isinstance(switching, SwitchingCost) and switching.fixed_arms and model.arms is None:
+    if (
+        isinstance(switching, SwitchingCost)
+        and switching.fixed_arms
+        and model.arms is None
+    ):
         raise InputError(
             f"{type(switching).__name__} knows arms by their positions, but here arms change from "
             "round to round; write a switching cost that reads what your action holds"
@@ -249,13 +415,24 @@ def composed(
 
 @register("policy", "random")
 def random(model: Model) -> ScorePolicy:
-    """Arms at random."""
-    return ScorePolicy(score=Uniform(costs=isinstance(model.oracle, CostsOnly)), oracle=model.oracle)
+    """Arms at random.
+
+    Args:
+        model: What the learner is told about the problem.
+    """
+    return ScorePolicy(
+        score=Uniform(costs=isinstance(model.oracle, CostsOnly)), oracle=model.oracle
+    )
 
 
 @register("policy", "benchmark")
 def benchmark(model: Model, *, problem: World) -> ScorePolicy:
-    """The oracle on the true means: what regret is measured against."""
+    """The oracle on the true means: what regret is measured against.
+
+    Args:
+        model: What the learner is told about the problem.
+        problem: The world whose truth is used.
+    """
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 

@@ -12,7 +12,7 @@ from superarm.core import Floats, Ints, Offer, Oracle, Rng
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_generator, as_vector, read_only
 from superarm.core.registry import register
-from superarm.models.worlds import MovementWorld, Scored, World
+from superarm.models.worlds import HasScores, MovementWorld, World
 from superarm.movement.switching import previous_positions
 from superarm.oracles import TopK, Trip
 
@@ -33,7 +33,12 @@ class Score(Protocol):
 @register("score", "uniform")
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Chance: every arm is as good as another."""
+    """Chance: every arm is as good as another.
+
+    Args:
+        costs: Whether desirabilities are drawn from [−1, 0), for oracles that take costs, instead
+            of [0, 1).
+    """
 
     costs: bool = False
     deterministic = False
@@ -46,8 +51,12 @@ class Uniform:
         """Every set of k arms is as likely as another; for routes it is not known."""
         if type(oracle) is not TopK:
             return None
-        available = len(offer.arms) if offer.available is None else int(offer.available.sum())
-        return 1 / math.comb(available, len(positions))  # of integers: it may be 0, but fits
+        available = (
+            len(offer.arms) if offer.available is None else int(offer.available.sum())
+        )
+        return 1 / math.comb(
+            available, len(positions)
+        )  # of integers: it may be 0, but fits
 
 
 class _Certain:
@@ -62,12 +71,15 @@ class _Certain:
 @register("score", "known-costs")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownCosts(_Certain):
-    """Minus what each arm on offer is known to cost."""
+    """Minus what each arm on offer is known to cost.
+
+    Args:
+        costs: (n,), what each arm on offer costs.
+        turn_costs: (c,), what turns cost in the same unit; ``None``: what the offer says of them.
+    """
 
     costs: Floats
-    """(n,), what each arm on offer costs"""
     turn_costs: Floats | None = None
-    """(c,), what turns cost in the same unit; ``None``: what the offer says of them"""
 
     def __post_init__(self) -> None:
         for name in ("costs", "turn_costs"):
@@ -81,13 +93,19 @@ class KnownCosts(_Certain):
         """The offer with turns at these costs."""
         if self.turn_costs is None or not isinstance(offer.structure, Trip):
             return offer
-        return replace(offer, structure=replace(offer.structure, turn_costs=self.turn_costs))
+        return replace(
+            offer, structure=replace(offer.structure, turn_costs=self.turn_costs)
+        )
 
 
 @register("score", "expected")
 @dataclass(frozen=True, kw_only=True)
 class Expected(_Certain):
-    """Minus what a column of the features says that each arm costs, cut off at zero."""
+    """Minus what a column of the features says that each arm costs, cut off at zero.
+
+    Args:
+        column: The column of the features to look at.
+    """
 
     column: int = 1
 
@@ -102,7 +120,7 @@ class Truth(_Certain):
     problem: World
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
-        if isinstance(self.problem, Scored):
+        if isinstance(self.problem, HasScores):
             return self.problem.scores(offer)
         means = self.problem.means(offer)
         return means if self.problem.direction == "maximize" else -means
@@ -143,7 +161,9 @@ class LastTruth(_Certain):
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         if offer.step > 1:
-            return Truth(problem=self.problem).desirability(self.problem.offer(offer.step - 1), rng)
+            return Truth(problem=self.problem).desirability(
+                self.problem.offer(offer.step - 1), rng
+            )
         mean, arms = self.problem.model.mean, offer.arms.features
         values = np.broadcast_to(mean(arms) if callable(mean) else mean, len(arms))
         return values if self.problem.direction == "maximize" else -values

@@ -24,12 +24,20 @@ RngAt = Callable[[int], Rng]
 _ONE = TopK(k=1)
 
 
-def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt) -> Ints | None:
+def play_table(
+    policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
+) -> Ints | None:
     """Play the table, or ``None`` if it must be played round by round."""
     posterior = policy.posterior
-    plain = policy.oracle == _ONE and policy.direction == "maximize" and not policy.stepwise
-    free = policy.switching is None and policy.decision_set is None and not policy.awaits
-    if not isinstance(posterior, FiniteGP) or not (plain and free and offer.available is None):
+    plain = (
+        policy.oracle == _ONE and policy.direction == "maximize" and not policy.stepwise
+    )
+    free = (
+        policy.switching is None and policy.decision_set is None and not policy.awaits
+    )
+    if not isinstance(posterior, FiniteGP) or not (
+        plain and free and offer.available is None
+    ):
         return None
     if not posterior.is_whole(offer.arms):
         return None
@@ -54,7 +62,10 @@ def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
 
 def _widths(rule: Rule, steps: range) -> Floats | None:
     """The rule's width in every round; ``None`` if it has none that can be known in advance."""
-    optimistic = isinstance(rule, UCB) and type(rule) in (UCB, BayesUCB)  # no one's own subclass
+    optimistic = isinstance(rule, UCB) and type(rule) in (
+        UCB,
+        BayesUCB,
+    )  # no one's own subclass
     if not optimistic and not (type(rule) is Thompson and rule.mode == "joint"):
         return None
     assert isinstance(rule, UCB | Thompson)

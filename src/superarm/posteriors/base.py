@@ -28,9 +28,14 @@ from superarm.core.inputs import (
     require_size,
 )
 from superarm.core.linalg import psd_root
-from superarm.core.locks import Shared, Turns, whole
+from superarm.core.locks import ReadWriteLock, ThreadSafe, consistent_read
 from superarm.core.migrations import up_to_date
-from superarm.core.registry import Described, built_parameters, describe, foreign_parts
+from superarm.core.registry import (
+    HasParameters,
+    built_parameters,
+    describe,
+    foreign_parts,
+)
 from superarm.core.states import check_spec
 from superarm.core.threads import one_blas_thread
 
@@ -56,7 +61,7 @@ class Kept(NamedTuple):
     answer: Any
 
 
-class GaussianPosterior(Shared, Described):
+class GaussianPosterior(ThreadSafe, HasParameters):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
     kind: str
@@ -74,16 +79,22 @@ class GaussianPosterior(Shared, Described):
         self.noise_std = float(np.sqrt(self.noise_variance))
         self.information_gain = 0.0
         self.count = 0
-        self.version = 0  # rises with every change: beliefs use it to notice that they are stale
-        self._turns = Turns()
+        self.version = (
+            0  # rises with every change: beliefs use it to notice that they are stale
+        )
+        self._lock = ReadWriteLock()
         self._kept: dict[str, Kept] = {}
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         return {**self.parameters(), "observations": self.count}
 
     def _constant(self) -> Iterable[object]:
         # Kernels, means and arms, but no posterior inside: it may learn.
-        return (part for part in self.parameters().values() if not isinstance(part, GaussianPosterior))
+        return (
+            part
+            for part in self.parameters().values()
+            if not isinstance(part, GaussianPosterior)
+        )
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -116,21 +127,31 @@ class GaussianPosterior(Shared, Described):
         A posterior that can do it should make no (m, m) matrix for some of them.
         """
 
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         """Take checked data in, all or nothing; returns the information gained.
 
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
-        raise NotImplementedError(f"{type(self).__name__} must override _absorb or _take_in")
+        raise NotImplementedError(
+            f"{type(self).__name__} must override _absorb or _take_in"
+        )
 
-    def _take_in(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _take_in(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> None:
         """Absorb checked data and count them. Override it to commit both in one step."""
         self.information_gain += self._absorb(keys, rewards, noise, rng)
         self.count += len(keys)
         self.version += 1
 
     def _commit(
-        self, count: int, information: float, last: Callable[[], object] | None = None, **changes: Any
+        self,
+        count: int,
+        information: float,
+        last: Callable[[], object] | None = None,
+        **changes: Any,
     ) -> None:
         """Adopt what so many observations changed, and count them; ``last`` changes an array in place.
 
@@ -142,7 +163,10 @@ class GaussianPosterior(Shared, Described):
         if last is None:
             vars(self).update(changes)
         else:
-            steps: tuple[Callable[[], object], ...] = (last, partial(vars(self).update, changes))
+            steps: tuple[Callable[[], object], ...] = (
+                last,
+                partial(vars(self).update, changes),
+            )
             deque(map(call, steps), maxlen=0)
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
@@ -171,22 +195,30 @@ class GaussianPosterior(Shared, Described):
         """Take in what :meth:`_memory` gave, nothing being known yet but the count."""
 
     def _once(
-        self, question: str, keys: NDArray[Any], answer: Callable[[NDArray[Any]], Answer]
+        self,
+        question: str,
+        keys: NDArray[Any],
+        answer: Callable[[NDArray[Any]], Answer],
     ) -> Answer:
         """The answer for these arms, kept until other arms are asked about or something is written."""
-        kept, written = self._kept.get(question), self._turns.written
+        kept, written = self._kept.get(question), self._lock.written
         if kept is None or kept.written != written or not _same(kept.keys, keys):
             # The caller's array may change, unless it is one that nobody writes into.
             constant = keys.base is None and not keys.flags.writeable
             kept = Kept(written, keys if constant else keys.copy(), answer(keys))
-            self._kept = {**self._kept, question: kept}  # whole: another thread may be copying it
+            self._kept = {
+                **self._kept,
+                question: kept,
+            }  # whole: another thread may be copying it
         found: Answer = kept.answer
         return found
 
     def _root(self, keys: NDArray[Any]) -> Floats:
         """A root of the covariance, (m, r)."""
         covariance, scale = self._covariance(keys), self._prior_scale(keys)
-        return psd_root(covariance, "the posterior covariance", scale=scale, steady=True).root
+        return psd_root(
+            covariance, "the posterior covariance", scale=scale, steady=True
+        ).root
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
@@ -198,7 +230,11 @@ class GaussianPosterior(Shared, Described):
 
     @one_blas_thread
     def observe(
-        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
         """Learn from rewards (m,) of arms (m rows or row numbers).
 
@@ -207,15 +243,19 @@ class GaussianPosterior(Shared, Described):
         """
         if self.draws and not isinstance(rng, Rng):
             kind = type(self).__name__
-            raise InputError(f"{kind} draws while it learns; pass rng=np.random.default_rng(0)")
-        with self._turns:
+            raise InputError(
+                f"{kind} draws while it learns; pass rng=np.random.default_rng(0)"
+            )
+        with self._lock:
             keys = self._as_keys(arms)
             values = as_vector(rewards, "rewards", len(keys))
             require_size(values, "rewards")
             if len(keys) == 0:
                 return
             stated = as_noise(noise_variance, len(keys))
-            noise = np.full(len(keys), self.noise_variance) if stated is None else stated
+            noise = (
+                np.full(len(keys), self.noise_variance) if stated is None else stated
+            )
             self._take_in(keys, values, noise, rng)
             self._after_observing()
 
@@ -228,8 +268,10 @@ class GaussianPosterior(Shared, Described):
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
     @one_blas_thread
-    @whole
-    def predict(self, arms: Any, return_std: bool = True, return_cov: bool = False) -> Any:
+    @consistent_read
+    def predict(
+        self, arms: Any, return_std: bool = True, return_cov: bool = False
+    ) -> Any:
         """Mean and standard deviation of the latent reward; mean and covariance on demand."""
         keys = self._remembered_keys(arms)
         if return_cov:
@@ -237,18 +279,22 @@ class GaussianPosterior(Shared, Described):
         if not return_std:
             return Prediction(self._mean(keys), None)
         mean, variance = self._moments(keys)
-        return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
+        return Prediction(
+            mean, standard_deviation(variance, lambda: self._prior_scale(keys))
+        )
 
     @one_blas_thread
-    @whole
+    @consistent_read
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._remembered_keys(arms)
         count, generator = as_draws(size, len(keys)), as_generator(rng)
         return self._mean(keys) + self._draw(keys, generator, count)
 
-    @whole
-    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
+    @consistent_read
+    def belief(
+        self, offer: Offer, pending: NDArray[Any] | None = None
+    ) -> GaussianBelief:
         """This posterior seen through the arms on offer; see :class:`~superarm.core.Posterior`."""
         keys = self.keys(offer)
         if pending is None or (is_listed(pending) and not len(pending)):
@@ -269,22 +315,22 @@ class GaussianPosterior(Shared, Described):
 
     @property
     @one_blas_thread
-    @whole
+    @consistent_read
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
         return self._incumbent(1.0) if self.count else 0.0
 
     # --- state -----------------------------------------------------------------------------
 
-    @whole
+    @consistent_read
     def state(self) -> State:
         """All that was learned, and what the posterior is made of."""
         memory = self._memory()
-        counted = {"count": self.count, "information_gain": self.information_gain}
+        count_text = {"count": self.count, "information_gain": self.information_gain}
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={**counted, **memory.scalars},
+            scalars={**count_text, **memory.scalars},
             arrays={name: array.copy() for name, array in memory.arrays.items()},
             parts=memory.parts,
             spec=describe(self),
@@ -300,17 +346,23 @@ class GaussianPosterior(Shared, Described):
         spec = {**(state.spec or {}), **parts}
         for key, value in spec.items():
             if any(foreign_parts(value)):
-                told = f"the {key} is not a registered part, so the state cannot hold it"
+                told = (
+                    f"the {key} is not a registered part, so the state cannot hold it"
+                )
                 raise StateError(f"{told}; pass it: from_state(…, {key}=…)")
         try:
             fresh = cls(**built_parameters(spec))
         except (SpecError, TypeError) as error:
-            raise StateError(f"this {state.kind!r} state is damaged: {error}") from error
+            raise StateError(
+                f"this {state.kind!r} state is damaged: {error}"
+            ) from error
         return fresh._with_memory_of(state)
 
     def restored(self, state: State) -> Self:
         """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
-        state = up_to_date(state, self.kind, self.schema, type(self).__name__, "posterior")
+        state = up_to_date(
+            state, self.kind, self.schema, type(self).__name__, "posterior"
+        )
         check_spec(state, self)
         return self._like()._with_memory_of(state)
 
@@ -320,14 +372,20 @@ class GaussianPosterior(Shared, Described):
 
     def _with_memory_of(self, state: State) -> Self:
         count, gain = state.scalar("count"), state.scalar("information_gain")
-        number = isinstance(gain, float | int) and abs(gain) < 1e300  # False for NaN, too
+        number = (
+            isinstance(gain, float | int) and abs(gain) < 1e300
+        )  # False for NaN, too
         if not isinstance(count, int) or count < 0 or not number:
-            raise StateError("this state is damaged: its count or its information gain is not a number")
+            raise StateError(
+                "this state is damaged: its count or its information gain is not a number"
+            )
         self.count, self.information_gain = count, float(gain)
         try:
             self._remember(state)
         except InputError as error:
-            raise StateError(f"this state is damaged, or belongs to other parts: {error}") from error
+            raise StateError(
+                f"this state is damaged, or belongs to other parts: {error}"
+            ) from error
         return self
 
 
@@ -342,6 +400,8 @@ def as_noise(variances: Any, count: int) -> Floats | None:
     noise = as_vector(variances, "noise_variance", count)
     if not (noise > 0.0).all():
         where = int(np.argmin(noise > 0.0))
-        raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
+        raise InputError(
+            f"noise_variance[{where}] is {noise[where]}; it must be above 0"
+        )
     require_scale(noise, "noise_variance")
     return noise

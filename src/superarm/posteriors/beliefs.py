@@ -24,7 +24,7 @@ from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import StaleBeliefError, UnknownArmError
 from superarm.core.inputs import as_generator, as_positions
 from superarm.core.linalg import cholesky, solve_lower
-from superarm.core.locks import Turns, whole
+from superarm.core.locks import ReadWriteLock, consistent_read
 from superarm.core.threads import one_blas_thread
 
 from .variances import standard_deviation
@@ -49,18 +49,24 @@ class BeliefOf(Generic[Known]):
     __slots__ = ("_keys", "_posterior", "_sign", "_version")
 
     def __init__(
-        self, posterior: Known, keys: NDArray[Any], sign: float = 1.0, version: int | None = None
+        self,
+        posterior: Known,
+        keys: NDArray[Any],
+        sign: float = 1.0,
+        version: int | None = None,
     ) -> None:
         self._posterior, self._keys, self._sign = posterior, keys, sign
         self._version = posterior.version if version is None else version
 
     @property
-    def _turns(self) -> Turns:
-        return self._posterior._turns
+    def _lock(self) -> ReadWriteLock:
+        return self._posterior._lock
 
     def _fresh(self) -> Known:
         if self._posterior.version != self._version:
-            raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
+            raise StaleBeliefError(
+                "the posterior has learned more since then; ask for a new belief"
+            )
         return self._posterior
 
     @property
@@ -68,13 +74,13 @@ class BeliefOf(Generic[Known]):
         return self._posterior.noise_std
 
     @property
-    @whole
+    @consistent_read
     def information_gain(self) -> float:
         return self._fresh().information_gain
 
     @property
     @one_blas_thread
-    @whole
+    @consistent_read
     def incumbent(self) -> float:
         posterior = self._fresh()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
@@ -117,7 +123,7 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         return self._cov
 
     @one_blas_thread
-    @whole
+    @consistent_read
     def _covariance(self) -> Floats:
         cov = self._fresh()._covariance(self._keys)
         if self._given is None:
@@ -126,24 +132,28 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         return cov[:n, :n] - rows.T @ rows
 
     @one_blas_thread
-    @whole
+    @consistent_read
     def sample(self, rng: Rng) -> Floats:
         drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
         given = self._given
         if given is not None:
             # Pathwise: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the covariance that is left.
             seen = drawn[given.at] + self.noise_std * rng.standard_normal(len(given.at))
-            drawn = drawn[: len(self.mean)] - solve_lower(given.factor, seen) @ given.rows
+            drawn = (
+                drawn[: len(self.mean)] - solve_lower(given.factor, seen) @ given.rows
+            )
         return self.mean + drawn
 
     @one_blas_thread
-    @whole
+    @consistent_read
     def condition(self, positions: Ints) -> GaussianBelief:
         """The belief once these arms are observed: less variance, the same mean."""
         at = as_positions(positions, "positions")
         posterior, given, n = self._fresh(), self._given, len(self.mean)
         if len(at) and not (at.min() >= 0 and at.max() < len(self._keys)):
-            raise UnknownArmError(f"positions {at.tolist()[:9]} are not all among arms 0 to {n - 1}")
+            raise UnknownArmError(
+                f"positions {at.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            )
         cross = posterior._covariance(self._keys, at)  # (k, m), m ≥ n
         corner, rows = cross[:, at], cross[:, :n]
         if given is not None:
@@ -164,5 +174,9 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
     def negated(self) -> GaussianBelief:
         return self._turned(-self.mean, self.std, -self._sign, self._given)
 
-    def _turned(self, mean: Floats, std: Floats, sign: float, given: Given | None) -> GaussianBelief:
-        return GaussianBelief(self._posterior, self._keys, mean, std, sign, self._version, given)
+    def _turned(
+        self, mean: Floats, std: Floats, sign: float, given: Given | None
+    ) -> GaussianBelief:
+        return GaussianBelief(
+            self._posterior, self._keys, mean, std, sign, self._version, given
+        )

@@ -34,7 +34,9 @@ from .drifting import DriftingGP
 from .rows import Observed
 from .wrapping import Numbered
 
-_MOST_CELLS = 2000  # pieces of the statistic's range, to compute how long it takes to an alarm
+_MOST_CELLS = (
+    2000  # pieces of the statistic's range, to compute how long it takes to an alarm
+)
 
 
 class Alarm(NamedTuple):
@@ -58,6 +60,11 @@ class ChangeDetecting(Numbered):
     before a noticed change is counted in ``ignored`` and not learned. Order matters: a policy refuses
     feedback of a decision before the last one it learned from.
 
+    Args:
+        posterior: The posterior inside.
+        run_length: The mean number of observations before a false alarm is at least this.
+        scale: How many times as large innovations become in the change that is tested for.
+
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP
     >>> gp = ChangeDetecting(FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01))
@@ -71,7 +78,11 @@ class ChangeDetecting(Numbered):
     numbered = "steps"
 
     def __init__(
-        self, posterior: GaussianPosterior, *, run_length: float = 10_000.0, scale: float = 3.0
+        self,
+        posterior: GaussianPosterior,
+        *,
+        run_length: float = 10_000.0,
+        scale: float = 3.0,
     ) -> None:
         super().__init__(posterior)
         self.exchangeable = False
@@ -95,13 +106,17 @@ class ChangeDetecting(Numbered):
 
         as_number(self.scale, "scale", 1.2)
         h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))
-        cells = min(_MOST_CELLS, math.ceil(20.0 * h / self._slope))  # twenty in the step of z² = 1
+        cells = min(
+            _MOST_CELLS, math.ceil(20.0 * h / self._slope)
+        )  # twenty in the step of z² = 1
         edges = np.linspace(0.0, h, cells + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
         at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
         up = edges[None, :] - at[:, None] + self._fall
         up /= self._slope * as_number(spread, "spread", 0.5, 1e6) ** 2
-        below = erf(np.sqrt(0.5 * np.maximum(up, 0.0)))  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
+        below = erf(
+            np.sqrt(0.5 * np.maximum(up, 0.0))
+        )  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
         stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
         return float(np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))[0])
 
@@ -111,18 +126,30 @@ class ChangeDetecting(Numbered):
     def _seen_within(self, seen: Observed) -> Observed:
         return seen._replace(arms=self._within(seen.arms))
 
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
+        inside, recent, statistic, alarms = (
+            self._inside,
+            self._recent,
+            self._statistic,
+            self.alarms,
+        )
         rest, gained, ignored = Observed(keys, rewards, noise), 0.0, 0
         while True:
             late = rest.arms[:, -1] < (alarms[-1].since if alarms else 0)
-            if isinstance(inside, DriftingGP):  # what it would not learn tells of no change
+            if isinstance(
+                inside, DriftingGP
+            ):  # what it would not learn tells of no change
                 late |= rest.arms[:, 1] <= inside._forgotten
             ignored += int(np.count_nonzero(late))
             rest = rest.part(~late)
             z, gains = _innovations(inside, self._seen_within(rest))
             known = rest.after(recent)
-            passed, begin = len(known.rewards) - len(z), 0  # ``known[begin:]``: since S was 0
+            passed, begin = (
+                len(known.rewards) - len(z),
+                0,
+            )  # ``known[begin:]``: since S was 0
             for end, square in enumerate((z**2).tolist(), start=1):
                 statistic = max(0.0, statistic + self._slope * square - self._fall)
                 if statistic == 0.0:
@@ -156,7 +183,9 @@ class ChangeDetecting(Numbered):
         alarms = as_features(state.array("alarms"), "alarms", 2)
         if (alarms != np.floor(alarms)).any() or (np.abs(alarms) > 2**53).any():
             raise StateError("this state is damaged: its alarms are at no steps")
-        self.alarms = tuple(Alarm(int(step), int(since)) for step, since in alarms.tolist())
+        self.alarms = tuple(
+            Alarm(int(step), int(since)) for step, since in alarms.tolist()
+        )
         self._remember_inside(state, self.posterior)
         if self._statistic > 0.0:
             self._recent = self._seen_in(state)

@@ -80,7 +80,13 @@ class FitProgress:
 
 
 def log_marginal_likelihood(
-    kernel: Covariance, X: Any, y: Any, *, noise_variance: float, mean: float = 0.0, groups: Any = None
+    kernel: Covariance,
+    X: Any,
+    y: Any,
+    *,
+    noise_variance: float,
+    mean: float = 0.0,
+    groups: Any = None,
 ) -> float:
     """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats.
 
@@ -88,7 +94,11 @@ def log_marginal_likelihood(
     """
     rows, noise = as_features(X, "X"), as_positive(noise_variance, "noise_variance")
     residual, blocks = as_vector(y, "y", len(rows)) - mean, _blocks(groups, len(rows))
-    known = zip(_factors(kernel, rows, noise, blocks), [residual[at] for at in blocks], strict=True)
+    known = zip(
+        _factors(kernel, rows, noise, blocks),
+        [residual[at] for at in blocks],
+        strict=True,
+    )
     return sum(_value(factor, _solve(factor, part), part) for factor, part in known)
 
 
@@ -160,7 +170,11 @@ def fit_kernel(
         labels = np.zeros(len(rows), dtype=np.intp)
         for label, members in enumerate(blocks):
             labels[members] = label
-        rows, rewards, blocks = rows[drawn], rewards[drawn], _blocks(labels[drawn], len(drawn))
+        rows, rewards, blocks = (
+            rows[drawn],
+            rewards[drawn],
+            _blocks(labels[drawn], len(drawn)),
+        )
 
     size = len(kernel.theta)
     bounds = np.reshape(kernel.bounds, (-1, 2))
@@ -168,15 +182,23 @@ def fit_kernel(
     if fit_noise:
         low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
         if low > high:
-            raise InputError(f"noise_bounds is ({low:g}, {high:g}); the lower one comes first")
+            raise InputError(
+                f"noise_bounds is ({low:g}, {high:g}); the lower one comes first"
+            )
         bounds = np.concatenate([bounds, np.log([[low, high]])])
         start = np.append(start, math.log(noise))
     if restarts > 0 and not np.isfinite(bounds).all():
-        raise InputError("restarts are drawn within the bounds, so all bounds must be finite")
+        raise InputError(
+            "restarts are drawn within the bounds, so all bounds must be finite"
+        )
 
     def parts_at(point: Floats) -> tuple[TunableCovariance, float]:
         """The kernel and the noise variance at a point of the search."""
-        fitted = cast(TunableCovariance, kernel.clone_with_theta(point[:size])) if size else kernel
+        fitted = (
+            cast(TunableCovariance, kernel.clone_with_theta(point[:size]))
+            if size
+            else kernel
+        )
         return fitted, float(np.exp(point[size])) if fit_noise else noise
 
     fixed_mean = None if fit_mean else float(mean)
@@ -184,20 +206,32 @@ def fit_kernel(
     def loss(point: Floats) -> tuple[float, Floats]:
         trial, trial_noise = parts_at(point)
         try:
-            found = likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean, blocks=blocks)
+            found = likelihood(
+                trial, rows, rewards, noise=trial_noise, mean=fixed_mean, blocks=blocks
+            )
         except NotPositiveDefiniteError:
             return math.inf, np.zeros(len(point))
-        slope = np.append(found.theta, found.log_noise_variance) if fit_noise else found.theta
+        slope = (
+            np.append(found.theta, found.log_noise_variance)
+            if fit_noise
+            else found.theta
+        )
         return -found.value, -slope
 
     starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
     if len(start):
         starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
-    search = _Search(loss, len(rows), len(starts), most_evaluations, most_seconds, progress)
+    search = _Search(
+        loss, len(rows), len(starts), most_evaluations, most_seconds, progress
+    )
     for first in starts:
         search.run(first, bounds)
     if not math.isfinite(search.best_loss):
-        advice = f"the lower noise bound (now {noise_bounds[0]:g})" if fit_noise else "noise_variance"
+        advice = (
+            f"the lower noise bound (now {noise_bounds[0]:g})"
+            if fit_noise
+            else "noise_variance"
+        )
         raise NotPositiveDefiniteError(
             f"K + noise_variance·I could not be factorised at any of {search.evaluations} trial points "
             f"of {kernel!r}; raise {advice}, or tighten the kernel's bounds"
@@ -235,7 +269,9 @@ class _Search:
         self._starts = starts
         self._most_evaluations = most_evaluations
         self._most_seconds = (
-            math.inf if most_seconds is None else as_positive(most_seconds, "most_seconds")
+            math.inf
+            if most_seconds is None
+            else as_positive(most_seconds, "most_seconds")
         )
         self._progress = progress
         self._began = perf_counter()
@@ -293,7 +329,9 @@ class _Search:
                 start=self._start,
                 starts=self._starts,
                 evaluations=self.evaluations,
-                log_marginal_likelihood=-min(float(intermediate_result.fun), self.best_loss),
+                log_marginal_likelihood=-min(
+                    float(intermediate_result.fun), self.best_loss
+                ),
                 seconds=perf_counter() - self._began,
             )
             self._progress(report)
@@ -325,16 +363,23 @@ def likelihood(
     rewards = [y[at] for at in parts]
     level = _best_mean(factors, rewards) if mean is None else mean
     together = zip(factors, known, rewards, strict=True)
-    found = [_likelihood(factor, slopes, y - level, noise) for factor, (_, slopes), y in together]
+    found = [
+        _likelihood(factor, slopes, y - level, noise)
+        for factor, (_, slopes), y in together
+    ]
     return Likelihood(*(sum(each) for each in zip(*found, strict=True)))
 
 
-def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float) -> Likelihood:
+def _likelihood(
+    factor: Floats, gradient: Floats, residual: Floats, noise: float
+) -> Likelihood:
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
     bracket = np.outer(alpha, alpha) - _inverse(factor)
     theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
-    return Likelihood(_value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket)))
+    return Likelihood(
+        _value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket))
+    )
 
 
 def _blocks(groups: Any, count: int) -> list[Ints]:
@@ -345,10 +390,16 @@ def _blocks(groups: Any, count: int) -> list[Ints]:
         labels = np.asarray(groups)
     except ValueError:
         labels = np.asarray(None)
-    if labels.dtype.kind not in "biufUS" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
-        raise InputError("groups must be labels, numbers or words, and none may be missing")
+    if labels.dtype.kind not in "biufUS" or (
+        labels.dtype.kind == "f" and np.isnan(labels).any()
+    ):
+        raise InputError(
+            "groups must be labels, numbers or words, and none may be missing"
+        )
     if labels.shape != (count,):
-        raise ShapeError(f"groups has shape {labels.shape}; give one label for each of {count} rewards")
+        raise ShapeError(
+            f"groups has shape {labels.shape}; give one label for each of {count} rewards"
+        )
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
@@ -364,7 +415,9 @@ def _best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
     return level / sum(float(w.sum()) for w in weights)
 
 
-def _factors(kernel: Covariance, X: Floats, noise: float, blocks: Sequence[Ints]) -> list[Floats]:
+def _factors(
+    kernel: Covariance, X: Floats, noise: float, blocks: Sequence[Ints]
+) -> list[Floats]:
     return [_factorise(kernel(X[at]), noise, kernel) for at in blocks]
 
 
@@ -377,10 +430,14 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
         raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
     try:
         with blas_threads_for(len(C) ** 3 / 6):
-            return np.asarray(cholesky(C, lower=True, overwrite_a=True, check_finite=False))
+            return np.asarray(
+                cholesky(C, lower=True, overwrite_a=True, check_finite=False)
+            )
     except LinAlgError:
         told = f"K + noise_variance·I has no Cholesky factor for {kernel!r}"
-        raise NotPositiveDefiniteError(f"{told}; raise noise_variance (now {noise:g})") from None
+        raise NotPositiveDefiniteError(
+            f"{told}; raise noise_variance (now {noise:g})"
+        ) from None
 
 
 def _solve(factor: Floats, right: Floats) -> Floats:
@@ -397,6 +454,8 @@ def _inverse(factor: Floats) -> Floats:
     with blas_threads_for(len(factor) ** 3 / 3):
         inverse, failed = dpotri(factor, lower=1)
     if failed:
-        raise NotPositiveDefiniteError("K + noise_variance·I is singular; raise noise_variance")
+        raise NotPositiveDefiniteError(
+            "K + noise_variance·I is singular; raise noise_variance"
+        )
     lower: Floats = np.tril(inverse)
     return lower + np.tril(lower, -1).T

@@ -39,13 +39,19 @@ class FixedPosterior(GaussianPosterior):
 
     _totals: Totals
 
-    def __init__(self, n: int, noise_variance: float, mean: Any, features: Floats | None) -> None:
+    def __init__(
+        self, n: int, noise_variance: float, mean: Any, features: Floats | None
+    ) -> None:
         self._totals = np.zeros(2 * n + 2)
-        self._restored_count = 0  # observations in the state it was restored from, a number of any size
+        self._restored_count = (
+            0  # observations in the state it was restored from, a number of any size
+        )
         super().__init__(noise_variance=noise_variance)
         self._fixed = None if features is None else FixedArms(features)
         if callable(mean) and features is None:
-            raise InputError("a mean that is a function needs the features of the arms: arms=…")
+            raise InputError(
+                "a mean that is a function needs the features of the arms: arms=…"
+            )
         values = mean(features) if callable(mean) else mean
         self.prior_mean = as_levels(values, "mean", n)
         require_size(self.prior_mean, "mean")
@@ -115,15 +121,21 @@ class FixedPosterior(GaussianPosterior):
         added[COUNT] = len(keys)
         return added
 
-    def _take_in(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
-        self._absorb(keys, rewards, noise, rng)  # which adds to the totals, and these count
+    def _take_in(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> None:
+        self._absorb(
+            keys, rewards, noise, rng
+        )  # which adds to the totals, and these count
 
     def _incumbent(self, sign: float) -> float:
         means, _ = self._moments(self.visited)
         return float(means.max() if sign > 0.0 else -means.min())
 
     def _memory(self) -> Memory:
-        return Memory({"weight": self._weight, "weighted_rewards": self._weighted_rewards})
+        return Memory(
+            {"weight": self._weight, "weighted_rewards": self._weighted_rewards}
+        )
 
     def _remember(self, state: State) -> None:
         n = len(self.prior_mean)
@@ -132,7 +144,9 @@ class FixedPosterior(GaussianPosterior):
         if bad.any():
             told = f"it holds the weight {weight[bad][0]:g}, which no noise gives"
             raise StateError(f"this state is damaged: {told}")
-        weighted_rewards = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
+        weighted_rewards = as_vector(
+            state.array("weighted_rewards"), "weighted_rewards", n
+        )
         self._totals[:n] = weight.tolist()
         self._totals[n:INFORMATION] = weighted_rewards.tolist()
 
@@ -140,9 +154,13 @@ class FixedPosterior(GaussianPosterior):
 def as_rows(arms: Any, n: int) -> Ints:
     """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
     rows = as_positions(arms, "arms")
-    if len(rows) and rows.view(np.uintp).max() >= n:  # read so, what is below 0 is large: one pass
+    if (
+        len(rows) and rows.view(np.uintp).max() >= n
+    ):  # read so, what is below 0 is large: one pass
         bad = rows[(rows < 0) | (rows >= n)][0]
-        raise UnknownArmError(f"there is no arm {bad}: row numbers run from 0 to {n - 1}")
+        raise UnknownArmError(
+            f"there is no arm {bad}: row numbers run from 0 to {n - 1}"
+        )
     return rows
 
 
@@ -165,8 +183,12 @@ class FixedArms:
         self.features = features
         self.everything: Ints = np.arange(len(features))
         self._rows: dict[bytes, int] | None = None
-        self.whole: Arms | None = None  # an offer's arms that are the whole set in its own order
-        self.last: KnownOffer | None = None  # most problems offer the same object every round
+        self.whole: Arms | None = (
+            None  # an offer's arms that are the whole set in its own order
+        )
+        self.last: KnownOffer | None = (
+            None  # most problems offer the same object every round
+        )
 
     def locate(self, arms: Arms) -> KnownOffer:
         """Row numbers of the offered arms."""
@@ -190,7 +212,9 @@ class FixedArms:
             for row, features in enumerate(self.features + 0.0):  # −0.0 becomes 0.0
                 rows.setdefault(features.tobytes(), row)
             self._rows = rows  # whole: another thread may be looking
-        found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
+        found = [
+            self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0
+        ]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
             told = f"arm {unknown!r} is not in the fixed arm set of {n} arms that this posterior knows"

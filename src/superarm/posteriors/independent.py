@@ -24,6 +24,12 @@ class IndependentGaussian(FixedPosterior, Resumable):
     After observations of weight Σ 1/σ² and weighted mean ȳ, an arm with prior N(m, v) has
     precision 1/v + Σ 1/σ² and mean (m/v + Σ y/σ²) / precision.
 
+    Args:
+        prior_variance: Variance of each arm before anything is seen.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        arms: The fixed arms, one row of features each; row numbers name them where left out.
+
     >>> arms = IndependentGaussian(prior_variance=[1.0, 1.0], noise_variance=1.0)
     >>> arms.observe([0], [2.0])
     >>> arms.predict([0, 1]).mean.tolist()
@@ -34,7 +40,12 @@ class IndependentGaussian(FixedPosterior, Resumable):
     schema = 2
 
     def __init__(
-        self, prior_variance: Any, noise_variance: float, mean: Any = 0.0, *, arms: Any = None
+        self,
+        prior_variance: Any,
+        noise_variance: float,
+        mean: Any = 0.0,
+        *,
+        arms: Any = None,
     ) -> None:
         variance = as_vector(prior_variance, "prior_variance")
         n = len(variance)
@@ -43,7 +54,9 @@ class IndependentGaussian(FixedPosterior, Resumable):
         require_scale(variance, "prior_variance")
         self.arms = None if arms is None else read_only(as_features(arms, "arms"))
         if self.arms is not None and len(self.arms) != n:
-            raise ShapeError(f"arms has {len(self.arms)} rows, but there are {n} prior variances")
+            raise ShapeError(
+                f"arms has {len(self.arms)} rows, but there are {n} prior variances"
+            )
         super().__init__(n, noise_variance, mean, self.arms)
         self.prior_variance = read_only(variance)
 
@@ -52,7 +65,9 @@ class IndependentGaussian(FixedPosterior, Resumable):
 
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         variance = self._variance()
-        mean = variance * (self.prior_mean / self.prior_variance + self._weighted_rewards)
+        mean = variance * (
+            self.prior_mean / self.prior_variance + self._weighted_rewards
+        )
         return mean[keys], variance[keys]
 
     def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
@@ -61,10 +76,14 @@ class IndependentGaussian(FixedPosterior, Resumable):
         return np.where(some[:, None] == keys, self._variance()[keys], 0.0)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
-        drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
+        drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(
+            self._variance()
+        )
         return drawn[:, keys]
 
-    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         added = self._merged(keys, rewards, noise)
         weight = added[: len(self.prior_variance)]
         information = 0.5 * float(np.log1p(self._variance() * weight).sum())

@@ -36,6 +36,14 @@ class InducingGP(KernelPosterior):
     ``observe`` draws min(N, ``inducing``) of the observed arms without replacement. ``jitter`` is
     added to their prior covariance, as a share of the largest prior variance.
 
+    Args:
+        kernel: The kernel.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        inducing: How many inducing points, at most.
+        jitter: Added to the covariance of the inducing points, as a share of the prior variance.
+        timed: Whether the offer's time becomes the last feature.
+
     >>> from superarm.kernels import SquaredExponential
     >>> gp = InducingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01, inducing=2)
     >>> gp.observe([[0.0], [0.5]], [1.0, -1.0], rng=np.random.default_rng(0))
@@ -66,7 +74,9 @@ class InducingGP(KernelPosterior):
     @property
     def points(self) -> Ints:
         """Which observations are the inducing points now, (s,)."""
-        return np.zeros(0, dtype=np.intp) if self._fit is None else self._fit.points.copy()
+        return (
+            np.zeros(0, dtype=np.intp) if self._fit is None else self._fit.points.copy()
+        )
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
@@ -76,7 +86,11 @@ class InducingGP(KernelPosterior):
         return _Fit(points, summary)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        prior, variance, fit = self._prior_mean(keys), prior_variance(self.kernel, keys), self._fit
+        prior, variance, fit = (
+            self._prior_mean(keys),
+            prior_variance(self.kernel, keys),
+            self._fit,
+        )
         if fit is None:
             return np.zeros(len(keys)) + prior, variance
         prior_rows, rows = self._once("solved", keys, fit.summary.ask)
@@ -101,10 +115,14 @@ class InducingGP(KernelPosterior):
             covariance -= prior_rows.T @ prior_rows
         return covariance
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _take_in(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> None:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
-        information = sum(information_in(self._prior_or_known(keys[b]), noise[b]) for b in blocks)
+        information = sum(
+            information_in(self._prior_or_known(keys[b]), noise[b]) for b in blocks
+        )
         data = self._data.extended(keys, rewards, noise)
         size = min(len(data), self.inducing)
         fit = self._fitted(data.view(), rng.choice(len(data), size=size, replace=False))
@@ -117,7 +135,13 @@ class InducingGP(KernelPosterior):
     def _remember(self, state: State) -> None:
         super()._remember(state)
         points = as_positions(state.array("points"), "points")
-        possible = len(points) == len(set(points.tolist())) == min(self.count, self.inducing)
-        if not possible or (len(points) and not 0 <= points.min() <= points.max() < self.count):
-            raise StateError("this state is damaged: its inducing points are impossible")
+        possible = (
+            len(points) == len(set(points.tolist())) == min(self.count, self.inducing)
+        )
+        if not possible or (
+            len(points) and not 0 <= points.min() <= points.max() < self.count
+        ):
+            raise StateError(
+                "this state is damaged: its inducing points are impossible"
+            )
         self._fit = self._fitted(self.observed, points) if self.count else None

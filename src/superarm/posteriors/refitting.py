@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Rng, State
-from superarm.core.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
+from superarm.core.errors import (
+    InputError,
+    NotPositiveDefiniteError,
+    PrecisionWarning,
+    warn,
+)
 from superarm.core.inputs import as_count, as_flag, as_scale, as_vector
 from superarm.core.registry import register
 from superarm.kernels import Columns, Linear, Product
@@ -39,6 +44,13 @@ class Refitting(Wrapping):
     hyper-parameters this takes about 120 ms for 200 observations and 750 ms for 500, on one core. The
     limit is on work, not on time, so that a run gives the same numbers everywhere.
 
+    Args:
+        posterior: The posterior inside; its kernel must be one that can be fitted.
+        every: How many observations lie between two fits.
+        most: How many of the latest observations are kept.
+        work: The most work in one fit: likelihoods computed, times observations.
+        fit_noise: Whether the noise variance is fitted as well.
+
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
     >>> gp = Refitting(StreamingGP(SquaredExponential(lengthscale=1.0), 0.01), every=20)
@@ -62,10 +74,15 @@ class Refitting(Wrapping):
         super().__init__(posterior)
         self.exchangeable = False
         self.every, self.most = as_count(every, "every"), as_count(most, "most", 2)
-        self.work, self.fit_noise = as_count(work, "work", self.most), as_flag(fit_noise, "fit_noise")
+        self.work, self.fit_noise = (
+            as_count(work, "work", self.most),
+            as_flag(fit_noise, "fit_noise"),
+        )
         parts = posterior.parameters()
         self._arms: Floats | None = parts.get("arms")
-        self._tuned = {name: parts[name] for name in ("kernel", "drift") if name in parts}
+        self._tuned = {
+            name: parts[name] for name in ("kernel", "drift") if name in parts
+        }
         tunable = [isinstance(each, TunableCovariance) for each in self._tuned.values()]
         if not tunable or not all(tunable):
             raise InputError(
@@ -101,20 +118,29 @@ class Refitting(Wrapping):
         rows = seen.arms
         if self._arms is not None:
             numbers = rows.reshape(len(rows), -1)  # a row number, and perhaps a time
-            rows = np.column_stack([self._arms[numbers[:, 0].astype(np.intp)], numbers[:, 1:]])
+            rows = np.column_stack(
+                [self._arms[numbers[:, 0].astype(np.intp)], numbers[:, 1:]]
+            )
         width, present = rows.shape[1], self.fitted
         own = width - ("drift" in self._tuned)
-        parts: list[Covariance] = [Columns(kernel=present["kernel"], columns=tuple(range(own)))]
+        parts: list[Covariance] = [
+            Columns(kernel=present["kernel"], columns=tuple(range(own)))
+        ]
         if own < width:
             parts.append(Columns(kernel=present["drift"], columns=(own,)))
         weight = 1.0 / np.sqrt(seen.noise)
-        if (weight != 1.0).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
+        if (
+            weight != 1.0
+        ).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
             rows = np.column_stack([rows, weight])
             parts.append(Linear(variance_bounds="fixed", columns=(width,)))
         residual = seen.rewards - self.posterior._moments(seen.arms)[0]
         noise = self.posterior.noise_variance
         return fit_kernel(
-            cast(TunableCovariance, parts[0] if len(parts) == 1 else Product(kernels=tuple(parts))),
+            cast(
+                TunableCovariance,
+                parts[0] if len(parts) == 1 else Product(kernels=tuple(parts)),
+            ),
             rows,
             weight * residual,
             noise_variance=present["noise_variance"],
@@ -126,7 +152,9 @@ class Refitting(Wrapping):
             most_rows=None,  # self.most has chosen them
         )
 
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         fresh = Observed(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
         inside = None
@@ -134,7 +162,9 @@ class Refitting(Wrapping):
             try:
                 found = self._fit(seen)
                 inside = self._with(found.kernel.theta, found.noise_variance)
-                inside.observe(seen.arms, seen.rewards, found.noise_variance * seen.noise, rng)
+                inside.observe(
+                    seen.arms, seen.rewards, found.noise_variance * seen.noise, rng
+                )
             except (InputError, NotPositiveDefiniteError, MemoryError) as error:
                 told = f"the fit failed, and hyper-parameters stay as they are: {error}"
                 warn(told[:300], PrecisionWarning)
@@ -153,7 +183,9 @@ class Refitting(Wrapping):
 
     def _remember(self, state: State) -> None:
         self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self.posterior
-        self._theta = as_vector(state.array("theta"), "theta", self._size if self.fits else 0).copy()
+        self._theta = as_vector(
+            state.array("theta"), "theta", self._size if self.fits else 0
+        ).copy()
         if self.fits:
             noise = as_scale(state.scalar("noise_variance"), "noise_variance")
             inside = self._with(self._theta, noise)

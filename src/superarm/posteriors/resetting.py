@@ -23,6 +23,10 @@ class Resetting(Numbered):
     Keys are those of the posterior inside, with the block number as the last column. Feedback from
     before a reset is counted in ``ignored`` and not learned.
 
+    Args:
+        posterior: The posterior inside.
+        block: How many steps lie between two resets.
+
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP
     >>> inside = FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01)
@@ -38,7 +42,9 @@ class Resetting(Numbered):
     def __init__(self, posterior: GaussianPosterior, *, block: int) -> None:
         super().__init__(posterior)
         self.block = as_count(block, "block")
-        self._current = 0  # number of the block that the posterior inside has learned in
+        self._current = (
+            0  # number of the block that the posterior inside has learned in
+        )
 
     def _number(self, offer: Offer) -> int:
         return (offer.step - 1) // self.block
@@ -55,10 +61,14 @@ class Resetting(Numbered):
         for known, where in self._parts(keys):
             rows = np.flatnonzero(np.isin(at, where))
             inside = np.searchsorted(where, at[rows])
-            found[np.ix_(rows, where)] = known._covariance(self._within(keys[where]), inside)
+            found[np.ix_(rows, where)] = known._covariance(
+                self._within(keys[where]), inside
+            )
         return found
 
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         blocks = keys[:, -1]
         newest = max(int(blocks.max()), self._current)
         inside = self._inside if newest == self._current else self.posterior._like()
@@ -71,7 +81,9 @@ class Resetting(Numbered):
         return inside.information_gain - before
 
     def _memory(self) -> Memory:
-        return self._memory_of({"current": self._current, "ignored": self.ignored}, None)
+        return self._memory_of(
+            {"current": self._current, "ignored": self.ignored}, None
+        )
 
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0, 2**53)

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Offer, State
 from superarm.core.errors import InputError, ShapeError, StateError
-from superarm.core.inputs import LARGEST, as_features, as_number, as_vector, require_type
+from superarm.core.inputs import (
+    LARGEST,
+    as_features,
+    as_number,
+    as_vector,
+    require_type,
+)
 from superarm.core.linalg import add_to_diagonal, cholesky, shallow_copy, with_room
 from superarm.kernels.base import as_covariance
 
@@ -33,14 +39,18 @@ class Observed(NamedTuple):
 
     def after(self, earlier: Observed | None) -> Observed:
         """This after what was observed earlier; a copy."""
-        parts = (earlier, self) if earlier is not None and len(earlier.rewards) else (self,)
+        parts = (
+            (earlier, self) if earlier is not None and len(earlier.rewards) else (self,)
+        )
         return Observed(*map(np.concatenate, zip(*parts, strict=True)))
 
     @classmethod
     def held_in(cls, state: State, keys: NDArray[Any]) -> Observed:
         """What a state holds, of which these are the checked ``arms``."""
         names = ("rewards", "noise")
-        rewards, noise = (as_vector(state.array(name), name, len(keys)) for name in names)
+        rewards, noise = (
+            as_vector(state.array(name), name, len(keys)) for name in names
+        )
         if not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")
         return cls(keys, rewards, noise)
@@ -50,7 +60,11 @@ class ObservedData:
     """Observed arms, rewards and noise in buffers that double."""
 
     def __init__(self, *held: NDArray[Any]) -> None:
-        self._buffers: tuple[Floats, Floats, Floats] = np.empty((0, 0)), np.empty(0), np.empty(0)
+        self._buffers: tuple[Floats, Floats, Floats] = (
+            np.empty((0, 0)),
+            np.empty(0),
+            np.empty(0),
+        )
         self._size = 0
         if held:
             self.append(*held)
@@ -71,7 +85,9 @@ class ObservedData:
     def view(self) -> Observed:
         """All of it, without a copy; read-only."""
         views = [buffer[: self._size] for buffer in self._buffers]
-        views[0] = views[0][:, : self.columns]  # of none, none: room may have been made for some
+        views[0] = views[0][
+            :, : self.columns
+        ]  # of none, none: room may have been made for some
         for view in views:
             view.flags.writeable = False
         return Observed(*views)
@@ -91,7 +107,9 @@ class ObservedData:
         other.append(arms, rewards, noise)
         return other
 
-    def extended_by_one(self, arm: Sequence[float], reward: float, noise: float) -> ObservedData:
+    def extended_by_one(
+        self, arm: Sequence[float], reward: float, noise: float
+    ) -> ObservedData:
         """:meth:`extended` by one row."""
         size = self._size
         if not size or size >= len(self._buffers[0]):
@@ -144,11 +162,15 @@ class RowPosterior(GaussianPosterior):
     def _check_columns(self, features: Floats) -> Floats:
         if self.count and features.shape[1] != self._data.columns:
             told = f"arms have {features.shape[1]} feature columns"
-            raise ShapeError(f"{told}, but those observed before have {self._data.columns}")
+            raise ShapeError(
+                f"{told}, but those observed before have {self._data.columns}"
+            )
         return features
 
     def _root(self, keys: Floats) -> Floats:
-        return self._once("root", keys, super()._root)  # many draws of one belief are usual
+        return self._once(
+            "root", keys, super()._root
+        )  # many draws of one belief are usual
 
     def _incumbent(self, sign: float) -> float:
         mean, _ = self._moments(np.unique(self.observed.arms, axis=0))
@@ -161,7 +183,9 @@ class RowPosterior(GaussianPosterior):
         held = Observed.held_in(state, as_features(state.array("arms"), "arms"))
         count = len(held.rewards)
         if count > self.count or (self.forget is None and count < self.count):
-            raise StateError("this state is damaged: its count differs from the observations it holds")
+            raise StateError(
+                "this state is damaged: its count differs from the observations it holds"
+            )
         if count:
             self._data.append(*held)
 
@@ -169,10 +193,14 @@ class RowPosterior(GaussianPosterior):
 class KernelPosterior(RowPosterior):
     """One with a kernel and a prior mean that is a number or a function of the arms."""
 
-    def __init__(self, kernel: Covariance, noise_variance: float, mean: MeanFunction) -> None:
+    def __init__(
+        self, kernel: Covariance, noise_variance: float, mean: MeanFunction
+    ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
-        self.mean: MeanFunction = mean if callable(mean) else as_number(mean, "mean", -LARGEST, LARGEST)
+        self.mean: MeanFunction = (
+            mean if callable(mean) else as_number(mean, "mean", -LARGEST, LARGEST)
+        )
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
         """The prior mean of these arms, one number or (m,)."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
-from superarm.core.capabilities import Calibrated, Resumable, Sums
+from superarm.core.capabilities import LearnsSums, Resumable, SelfCalibrating
 from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import as_count, is_listed
 from superarm.core.registry import register
@@ -19,8 +19,13 @@ from .wrapping import Wrapping
 
 
 @register("posterior", "separate")
-class Separate(Wrapping, Sums, Calibrated):
+class Separate(Wrapping, LearnsSums, SelfCalibrating):
     """Any posterior of feature rows, once for each number in ``column``: vehicles that learn alone.
+
+    Args:
+        posterior: The posterior of each.
+        column: The column of the features that numbers who learns alone; of a fleet's roads it is
+            8, the vehicle.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
@@ -40,8 +45,13 @@ class Separate(Wrapping, Sums, Calibrated):
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         keys = super()._as_keys(arms)
         wide = keys.ndim == 2 and keys.shape[1] > self.column
-        if not wide or not (keys[:, self.column] == np.floor(keys[:, self.column])).all():
-            raise InputError(f"column {self.column} of arms must hold whole numbers: who learns alone")
+        if (
+            not wide
+            or not (keys[:, self.column] == np.floor(keys[:, self.column])).all()
+        ):
+            raise InputError(
+                f"column {self.column} of arms must hold whole numbers: who learns alone"
+            )
         return keys
 
     def keys(self, offer: Offer) -> NDArray[Any]:
@@ -49,7 +59,10 @@ class Separate(Wrapping, Sums, Calibrated):
 
     @property
     def same_bits(self) -> bool:
-        return all(isinstance(each, Resumable) and each.same_bits for each in self._each.values())
+        return all(
+            isinstance(each, Resumable) and each.same_bits
+            for each in self._each.values()
+        )
 
     def _learners(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
         who = keys[:, self.column]
@@ -82,14 +95,18 @@ class Separate(Wrapping, Sums, Calibrated):
     def _incumbent(self, sign: float) -> float:
         return max(each._incumbent(sign) for each in self._each.values())
 
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         own = None if (noise == self.noise_variance).all() else noise
         learners = self._learners(keys)
         taught, gained = dict(self._each), 0.0
         for who, where in learners:
             known, stated = self._learner(who), None if own is None else own[where]
             if len(learners) > 1:
-                known = copy(known)  # one of the others may refuse, and then nobody has learned
+                known = copy(
+                    known
+                )  # one of the others may refuse, and then nobody has learned
             before = known.information_gain
             known.observe(keys[where], rewards[where], stated, rng)
             taught[who] = known
@@ -98,24 +115,33 @@ class Separate(Wrapping, Sums, Calibrated):
         return gained
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        with self._turns.lock:
+        with self._lock.lock:
             keys, values = self._as_keys(arms), np.asarray(rewards)
             noise = None if noise_variance is None else np.asarray(noise_variance)
             for known, where in self._parts(keys):
-                known.check_room(keys[where], values[where], None if noise is None else noise[where])
+                known.check_room(
+                    keys[where], values[where], None if noise is None else noise[where]
+                )
 
     def _learner(self, who: int) -> GaussianPosterior:
         """The one who learns alone, or who is about to."""
         return self._each[who] if who in self._each else self.posterior._like()
 
     def observe_sums(
-        self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        sums: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
-        with self._turns:
+        with self._lock:
             keys = self._as_keys(arms)
             parts = self._learners(keys)
             known = self._learner(parts[0][0]) if len(parts) == 1 else None
-            if not isinstance(known, GaussianPosterior) or not isinstance(known, Sums):
+            if not isinstance(known, GaussianPosterior) or not isinstance(
+                known, LearnsSums
+            ):
                 told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
                 raise InputError(told)
             before = known.information_gain
@@ -129,22 +155,32 @@ class Separate(Wrapping, Sums, Calibrated):
         rows = self._as_keys(keys)
         cov = self.noise_variance * np.eye(len(rows))
         for known, where in self._parts(rows):
-            if isinstance(known, Calibrated):
+            if isinstance(known, SelfCalibrating):
                 cov[np.ix_(where, where)] = known.noise_cov(rows[where])
         return cov
 
     def widths(self, keys: Any) -> tuple[Floats, Floats]:
         parts = self._parts(self._as_keys(keys))
         known = parts[0][0] if len(parts) == 1 else self.posterior
-        return known.widths(keys) if isinstance(known, Calibrated) else (QUANTILES, QUANTILES)
+        return (
+            known.widths(keys)
+            if isinstance(known, SelfCalibrating)
+            else (QUANTILES, QUANTILES)
+        )
 
     def _memory(self) -> Memory:
-        return Memory({}, {}, {str(who): each.state() for who, each in self._each.items()})
+        return Memory(
+            {}, {}, {str(who): each.state() for who, each in self._each.items()}
+        )
 
     def _remember(self, state: State) -> None:
         for who, part in state.parts.items():
             if not who.removeprefix("-").isdecimal():
-                raise StateError(f"this state is damaged: {who!r:.40} is not the number of a learner")
+                raise StateError(
+                    f"this state is damaged: {who!r:.40} is not the number of a learner"
+                )
             self._each[int(who)] = self.posterior.restored(part)
         if sum(each.count for each in self._each.values()) != self.count:
-            raise StateError("this state is damaged: it has not learned what it has seen")
+            raise StateError(
+                "this state is damaged: it has not learned what it has seen"
+            )

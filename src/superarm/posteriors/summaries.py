@@ -57,7 +57,9 @@ class PointSummary:
         prior = np.array(kernel(points), dtype=np.float64)
         add_to_diagonal(prior, jitter)
         # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
-        self._prior_inverse = _inverse(cholesky(prior, "the covariance of the inducing points"))
+        self._prior_inverse = _inverse(
+            cholesky(prior, "the covariance of the inducing points")
+        )
         self.precision = np.eye(len(points))  # I + A Aᵀ
         self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
         # Largest variance of an observed arm that the points do not explain; 0 if it is not measured.
@@ -90,7 +92,9 @@ class PointSummary:
 
     def resume(self, precision: Floats, told: Floats, lost: float) -> None:
         """Go on from these sums."""
-        inverse = _inverse(cholesky(precision, "the information about the inducing points"))
+        inverse = _inverse(
+            cholesky(precision, "the information about the inducing points")
+        )
         self.precision, self.told, self.lost = precision, told, lost
         self._factor_inverse, self.weights = inverse, inverse @ told
 
@@ -100,10 +104,14 @@ class PointSummary:
 
     def _prior_rows(self, keys: Floats) -> Floats:
         cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
-        own = isinstance(self.kernel, Kernel)  # then it is a new array, and may be overwritten
+        own = isinstance(
+            self.kernel, Kernel
+        )  # then it is a new array, and may be overwritten
         with blas_threads_for(len(cross) * cross.size / 2):
             # On the transposes, which is how BLAS reads C-ordered arrays.
-            rows = _dtrmm()(1.0, self._prior_inverse.T, cross.T, side=1, lower=0, overwrite_b=own)
+            rows = _dtrmm()(
+                1.0, self._prior_inverse.T, cross.T, side=1, lower=0, overwrite_b=own
+            )
             return np.asarray(rows.T)
 
 
@@ -135,7 +143,9 @@ def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
     while len(chosen) < most and left.max() > enough:
         best, step = int(left.argmax()), len(chosen)
         column = np.asarray(kernel(rows[best : best + 1], rows))[0]
-        factor[step] = (column - factor[:step, best] @ factor[:step]) / np.sqrt(left[best])
+        factor[step] = (column - factor[:step, best] @ factor[:step]) / np.sqrt(
+            left[best]
+        )
         left = np.maximum(left - factor[step] ** 2, 0.0)
         left[best] = 0.0
         chosen.append(best)

@@ -25,9 +25,14 @@ from typing import Any, Self
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng, State
-from superarm.core.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
+from superarm.core.errors import (
+    InputError,
+    NotPositiveDefiniteError,
+    StateError,
+    require_extra,
+)
 from superarm.core.inputs import LARGEST, as_scale, require_finite
-from superarm.core.locks import Turns
+from superarm.core.locks import ReadWriteLock
 
 from .base import Memory
 from .rows import Observed, ObservedData, RowPosterior, information_in
@@ -36,7 +41,9 @@ from .variances import standard_deviation
 Learner = Callable[[Any, Any, Any], object]
 """``f(model, X, y)`` changes the model in place; X (N, d) and y (N,) are float64 tensors."""
 
-_BLOCK = 1024  # arms asked about at a time, because GPyTorch forms their joint covariance
+_BLOCK = (
+    1024  # arms asked about at a time, because GPyTorch forms their joint covariance
+)
 _LARGEST_CHOLESKY = 1 << 30
 _PARAMETER = "parameter:"
 
@@ -67,10 +74,18 @@ class TorchPosterior(RowPosterior):
     ) -> None:
         gpytorch = require_extra("gpytorch", "torch")
         self._exact = isinstance(model, gpytorch.models.ExactGP)
-        known = sys.modules.get("botorch.models.model")  # whoever made one has imported BoTorch
+        known = sys.modules.get(
+            "botorch.models.model"
+        )  # whoever made one has imported BoTorch
         self._botorch = known is not None and isinstance(model, known.Model)
-        if not (self._exact or self._botorch or isinstance(model, gpytorch.models.ApproximateGP)):
-            advice = "it must be a GPyTorch ExactGP or ApproximateGP, or a BoTorch model"
+        if not (
+            self._exact
+            or self._botorch
+            or isinstance(model, gpytorch.models.ApproximateGP)
+        ):
+            advice = (
+                "it must be a GPyTorch ExactGP or ApproximateGP, or a BoTorch model"
+            )
             raise InputError(f"model is a {type(model).__name__}; {advice}")
         if self._exact and (likelihood is not None or update is not None):
             raise InputError(
@@ -78,11 +93,15 @@ class TorchPosterior(RowPosterior):
                 "likelihood and update (refit=… trains its hyper-parameters)"
             )
         if not self._exact and refit is not None:
-            raise InputError("refit is for exact models; say how this one learns: update=…")
+            raise InputError(
+                "refit is for exact models; say how this one learns: update=…"
+            )
         self.model = _copied(model)
         own = getattr(self.model, "likelihood", None)
         self.likelihood: Any = own if likelihood is None else likelihood
-        self._fixed = isinstance(self.likelihood, gpytorch.likelihoods.FixedNoiseGaussianLikelihood)
+        self._fixed = isinstance(
+            self.likelihood, gpytorch.likelihoods.FixedNoiseGaussianLikelihood
+        )
         self._given_noise = noise_variance
         super().__init__(noise_variance=self._own_noise())  # which checks it
         self.exchangeable = self._exact and refit is None
@@ -101,13 +120,20 @@ class TorchPosterior(RowPosterior):
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        torch, settings = require_extra("torch", "torch"), require_extra("gpytorch", "torch").settings
+        torch, settings = (
+            require_extra("torch", "torch"),
+            require_extra("gpytorch", "torch").settings,
+        )
         with (
             torch.no_grad(),
-            settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False),
+            settings.fast_computations(
+                covar_root_decomposition=False, log_prob=False, solves=False
+            ),
             settings.max_cholesky_size(_LARGEST_CHOLESKY),
             settings.fast_pred_var(False),
-            settings.debug(False),  # it warns of questions about the training data, which are usual
+            settings.debug(
+                False
+            ),  # it warns of questions about the training data, which are usual
         ):
             yield
 
@@ -120,7 +146,10 @@ class TorchPosterior(RowPosterior):
                 self.model.eval()
                 found = self.model(X)
             else:
-                answer, known = self.model.posterior(X), require_extra("botorch.posteriors", "torch")
+                answer, known = (
+                    self.model.posterior(X),
+                    require_extra("botorch.posteriors", "torch"),
+                )
                 if not isinstance(answer, known.GPyTorchPosterior):
                     raise InputError(
                         f"the model's posterior is a {type(answer).__name__}, which is not Gaussian: "
@@ -143,14 +172,18 @@ class TorchPosterior(RowPosterior):
         if self._given_noise is not None:
             return self._given_noise
         gpytorch = require_extra("gpytorch", "torch")
-        if self._fixed or not isinstance(self.likelihood, gpytorch.likelihoods.GaussianLikelihood):
+        if self._fixed or not isinstance(
+            self.likelihood, gpytorch.likelihoods.GaussianLikelihood
+        ):
             raise InputError(
                 f"the likelihood is {type(self.likelihood).__name__}, which does not say how noisy a "
                 "new observation is; pass noise_variance=…"
             )
         noise = self.likelihood.noise.detach().double().reshape(-1)
         if len(noise) != 1:
-            raise InputError(f"the likelihood has {len(noise)} noise variances; one is needed")
+            raise InputError(
+                f"the likelihood has {len(noise)} noise variances; one is needed"
+            )
         return float(noise[0]) * self._unit(self.model)
 
     def _unit(self, model: Any) -> float:
@@ -163,7 +196,9 @@ class TorchPosterior(RowPosterior):
             _, variance = transform.untransform(0.0 * one, one)
         except NotImplementedError:
             told = f"the outcome transform {type(transform).__name__} does not carry a variance over"
-            raise InputError(f"{told}; use one that is affine (Standardize), or none") from None
+            raise InputError(
+                f"{told}; use one that is affine (Standardize), or none"
+            ) from None
         return float(variance.detach().reshape(()))
 
     def _initial_data(self) -> Observed:
@@ -179,7 +214,9 @@ class TorchPosterior(RowPosterior):
         if self._fixed:
             noise = self.likelihood.noise_covar.noise * self._unit(self.model)
             if self.likelihood.second_noise_covar is not None:
-                raise InputError("a likelihood with learn_additional_noise is not supported")
+                raise InputError(
+                    "a likelihood with learn_additional_noise is not supported"
+                )
         else:
             noise = targets.new_full(targets.shape, self.noise_variance)
         transform = self._transform(self.model)
@@ -197,7 +234,9 @@ class TorchPosterior(RowPosterior):
             targets = transform(targets.unsqueeze(-1))[0].squeeze(-1)
             noise = noise / self._unit(model)
         if len(data.rewards):
-            model.set_train_data(inputs=_tensor(data.arms), targets=targets.detach(), strict=False)
+            model.set_train_data(
+                inputs=_tensor(data.arms), targets=targets.detach(), strict=False
+            )
         else:
             model.train_inputs, model.train_targets = None, None
         if self._fixed:
@@ -214,7 +253,9 @@ class TorchPosterior(RowPosterior):
                 found = self._distribution(keys[block], prior=prior)
                 mean[block] = _array(found.mean)
                 # Its own ``variance`` would raise what is small; rounding is cut off elsewhere.
-                variance[block] = _array(found.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2))
+                variance[block] = _array(
+                    found.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
+                )
         return mean, variance
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
@@ -226,23 +267,33 @@ class TorchPosterior(RowPosterior):
         cross, k = np.empty((len(at), len(keys))), len(at)
         for start in range(0, len(keys), _BLOCK):
             block = slice(start, start + _BLOCK)
-            cross[:, block] = self._covariance(np.vstack([keys[at], keys[block]]))[:k, k:]
+            cross[:, block] = self._covariance(np.vstack([keys[at], keys[block]]))[
+                :k, k:
+            ]
         return cross
 
     def _prior_scale(self, keys: Floats) -> float:
         return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        if not self._fixed and not np.allclose(noise, self.noise_variance, rtol=1e-9, atol=0.0):
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
+        if not self._fixed and not np.allclose(
+            noise, self.noise_variance, rtol=1e-9, atol=0.0
+        ):
             raise InputError(
                 f"the model's noise variance is {self.noise_variance:g} for every observation; noise "
                 "that differs needs an exact model with FixedNoiseGaussianLikelihood"
             )
         if not self._exact and self._update is None:
             advice = "pass update=…, a function update(model, X, y) that trains it on all data so far"
-            raise InputError(f"a {type(self.model).__name__} does not learn by itself; {advice}")
+            raise InputError(
+                f"a {type(self.model).__name__} does not learn by itself; {advice}"
+            )
         if np.abs(keys).max(initial=0.0) > LARGEST:
-            raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
+            raise InputError(
+                f"arms hold {np.abs(keys).max():g}; squares of features must fit a float"
+            )
         information = information_in(self._covariance(keys), noise)
         old = self.observed
         data = Observed(keys, rewards, noise).after(old)
@@ -272,7 +323,9 @@ class TorchPosterior(RowPosterior):
         """Refuse an observation after which the model could not predict any more."""
         try:
             mean, variance = self._moments(keys)
-        except RuntimeError as error:  # what torch raises where a matrix cannot be factorised
+        except (
+            RuntimeError
+        ) as error:  # what torch raises where a matrix cannot be factorised
             raise NotPositiveDefiniteError(
                 f"the model cannot predict after this observation ({error}); its noise may be too "
                 "small for repeated arms, or arms and rewards too large. Nothing was learned"
@@ -291,14 +344,22 @@ class TorchPosterior(RowPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        given = {"likelihood": None if self._exact else self.likelihood, "model": self.model}
+        given = {
+            "likelihood": None if self._exact else self.likelihood,
+            "model": self.model,
+        }
         learners = {"refit": self._refit, "update": self._update}
         return {**given, "noise_variance": self._given_noise, **learners}
 
     def _memory(self) -> Memory:
         held = self.model.state_dict().items()
-        parameters = {f"{_PARAMETER}{name}": value.detach().cpu().numpy() for name, value in held}
-        scalars = {"model": type(self.model).__name__, "noise_variance": self.noise_variance}
+        parameters = {
+            f"{_PARAMETER}{name}": value.detach().cpu().numpy() for name, value in held
+        }
+        scalars = {
+            "model": type(self.model).__name__,
+            "noise_variance": self.noise_variance,
+        }
         return Memory({**super()._memory().arrays, **parameters}, scalars)
 
     def _like(self, **changes: Any) -> Self:
@@ -306,7 +367,7 @@ class TorchPosterior(RowPosterior):
             return super()._like(**changes)
         again = object.__new__(type(self))
         again.__dict__.update(vars(self))
-        again._turns, again._data, again._kept = Turns(), ObservedData(), {}
+        again._lock, again._data, again._kept = ReadWriteLock(), ObservedData(), {}
         again.model = _copied(self.model).eval()
         if self.likelihood is getattr(self.model, "likelihood", None):
             again.likelihood = getattr(again.model, "likelihood", None)
@@ -319,12 +380,21 @@ class TorchPosterior(RowPosterior):
         kind, own = state.scalar("model"), type(self.model).__name__
         if kind != own:
             raise StateError(f"this state is of a {kind}, but the model is a {own}")
-        self._data = ObservedData()  # the state holds what the model was trained on, too
+        self._data = (
+            ObservedData()
+        )  # the state holds what the model was trained on, too
         super()._remember(state)
         torch, model = require_extra("torch", "torch"), _copied(self.model)
-        held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
+        held = {
+            name: each
+            for name, each in state.arrays.items()
+            if name.startswith(_PARAMETER)
+        }
         try:
-            given = {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
+            given = {
+                name.removeprefix(_PARAMETER): torch.tensor(each)
+                for name, each in held.items()
+            }
             model.load_state_dict(given)
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error

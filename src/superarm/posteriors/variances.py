@@ -42,7 +42,9 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
     if variance.shape != (len(arms),):
         shape = f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms"
         raise errors.ShapeError(f"{shape}; it must give one prior variance per arm")
-    if variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST:  # no NaN passes
+    if (
+        variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST
+    ):  # no NaN passes
         return variance
 
     def told(where: Any) -> str:

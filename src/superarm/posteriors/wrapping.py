@@ -58,7 +58,7 @@ class Wrapping(GaussianPosterior, Resumable):
         return keys
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        with self._turns.lock:
+        with self._lock.lock:
             keys = self._as_keys(arms)
             try:
                 self._inside.check_room(self._within(keys), rewards, noise_variance)
@@ -97,7 +97,9 @@ class Wrapping(GaussianPosterior, Resumable):
     def _incumbent(self, sign: float) -> float:
         return self._inside._incumbent(sign) if self._inside.count else 0.0
 
-    def _memory_of(self, scalars: Mapping[str, Any], seen: Observed | None, **arrays: Any) -> Memory:
+    def _memory_of(
+        self, scalars: Mapping[str, Any], seen: Observed | None, **arrays: Any
+    ) -> Memory:
         """These, the posterior inside, and observations that are kept beside it."""
         if seen is not None:
             arrays |= {"keys": seen.arms, "rewards": seen.rewards, "noise": seen.noise}
@@ -106,7 +108,9 @@ class Wrapping(GaussianPosterior, Resumable):
     def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
         self._settle(like.restored(state.part("inside")))
         if self._inside.count > self.count:
-            raise StateError("this state is damaged: it has learned more than it has seen")
+            raise StateError(
+                "this state is damaged: it has learned more than it has seen"
+            )
 
     def _seen_in(self, state: State) -> Observed:
         """The observations that a state holds beside the posterior inside."""
@@ -128,7 +132,9 @@ class Numbered(Wrapping):
         self.ignored = 0
         if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
             posterior = posterior.posterior  # its keys are those of the one inside
-        self._rows = isinstance(posterior, FixedPosterior)  # whether they are row numbers
+        self._rows = isinstance(
+            posterior, FixedPosterior
+        )  # whether they are row numbers
 
     @abstractmethod
     def _number(self, offer: Offer) -> int: ...
@@ -140,10 +146,14 @@ class Numbered(Wrapping):
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         keys = as_features(arms, "arms", 2 if self._rows else None)
         if keys.shape[1] < 2:
-            raise InputError("arms must be rows: a key of the posterior inside, then a number")
+            raise InputError(
+                "arms must be rows: a key of the posterior inside, then a number"
+            )
         number = keys[:, -1]
         if not ((number >= 0).all() and (number == np.floor(number)).all()):
-            raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
+            raise InputError(
+                f"the last column of arms must number {self.numbered}: 0, 1, 2, …"
+            )
         if number.max(initial=0.0) > MOST_STEPS:
             told = f"the last column of arms numbers {self.numbered}, and holds {number.max():g}"
             raise InputError(f"{told}; beyond {MOST_STEPS} a float skips numbers")
@@ -156,5 +166,7 @@ class Numbered(Wrapping):
             return keys[:, :-1]
         rows = keys[:, 0].astype(np.intp)
         if (rows != keys[:, 0]).any():
-            raise InputError("the first column of arms must hold row numbers: 0, 1, 2, …")
+            raise InputError(
+                "the first column of arms must hold row numbers: 0, 1, 2, …"
+            )
         return rows

@@ -33,7 +33,9 @@ class Coverage:
             told = "coverage needs Pairs(left=…, right=…) as the offer's structure"
             raise InputError(f"{told}, not {structure!r:.60}")
         if len(positions) and (last := int(positions.max())) >= len(structure):
-            raise ShapeError(f"arm {last} has no target; the structure has {len(structure)} pairs")
+            raise ShapeError(
+                f"arm {last} has no target; the structure has {len(structure)} pairs"
+            )
         targets, of_chosen = np.unique(structure.right[positions], return_inverse=True)
         missed = np.ones(len(targets))
         np.multiply.at(missed, of_chosen, 1.0 - np.clip(outcomes, 0.0, 1.0))

@@ -35,15 +35,29 @@ from superarm.roads.networks.geography import COMPLEX, mercator, pairs
 from superarm.roads.networks.road import LineGraph, RoadNetwork
 
 _TOLERANCE = 1.0  # metres that a course may be off when points of it are left out
-_SAMPLE = 25.0  # metres between places on a road by which roads near a point are looked up
+_SAMPLE = (
+    25.0  # metres between places on a road by which roads near a point are looked up
+)
 _LONGEST = 500.0  # metres between points, above which the way between them is guessed
-_NEAR, _REACH = 10.0, 0.5  # how far from its road a point may be: so many σ, and such a share of a gap
-_APART, _ENDS = 4.0, 2.0  # σ between points that are matched; σ driven of an edge at an end to count
-_WIDTH, _UNSEEN = 10, 0.95  # ways that are kept for each point; factor for each part without a point
+_NEAR, _REACH = (
+    10.0,
+    0.5,
+)  # how far from its road a point may be: so many σ, and such a share of a gap
+_APART, _ENDS = (
+    4.0,
+    2.0,
+)  # σ between points that are matched; σ driven of an edge at an end to count
+_WIDTH, _UNSEEN = (
+    10,
+    0.95,
+)  # ways that are kept for each point; factor for each part without a point
 _LEAST_NOISE, _MOST_NOISE = 5.0, 50.0  # metres: between these σ is estimated
 _LOOKED_UP = 8  # places on roads among which the nearest road is sought
 _PAUSE = 120.0  # seconds without a point, above which a trace is split
-_FASTEST, _FAR = 70.0, 200.0  # m/s and metres between points, above which a trace is split
+_FASTEST, _FAR = (
+    70.0,
+    200.0,
+)  # m/s and metres between points, above which a trace is split
 MOST_POINTS = 100_000
 """Of one trace: a day, a point a second."""
 _FITS = 1.0  # metres by which longitudes and latitudes may disagree with x and y
@@ -53,7 +67,9 @@ _FITS = 1.0  # metres by which longitudes and latitudes may disagree with x and 
 class MatchedTrace:
     """The route behind a trace."""
 
-    edges: Ints  # numbers of the line graph, each a legal turn from the one before, (k,)
+    edges: (
+        Ints  # numbers of the line graph, each a legal turn from the one before, (k,)
+    )
     enter: Floats  # seconds on the trace's clock, (k,)
     leave: Floats  # (k,)
     whole: Bools  # driven from end to end, as far as points tell: never the first and last edge, (k,)
@@ -63,7 +79,7 @@ class MatchedTrace:
     missed: int  # points that were left out
 
 
-class Section(NamedTuple):
+class TraceSection(NamedTuple):
     """Edges one after another, driven from end to end, and what they took together."""
 
     edges: tuple[int, ...]
@@ -99,16 +115,30 @@ def match_trace(
         raise InputError(
             f"a trace may have at most {MOST_POINTS:,} points, got {len(points):,}; split it into trips"
         )
-    clock = np.arange(len(points)) * 1.0 if times is None else _rising(times, "times", len(points))
+    clock = (
+        np.arange(len(points)) * 1.0
+        if times is None
+        else _rising(times, "times", len(points))
+    )
     if not (graph.network.lon_lat is None if metres is None else metres):
         points = _in_metres(graph.network, points)
     streets = _streets_of(graph)
-    sigma = _noise_of(streets, points) if noise is None else as_number(noise, "noise", 0.1, 100.0)
-    on_road = np.flatnonzero(streets.tree.query(points)[0] <= _NEAR * sigma + 0.5 * _SAMPLE)
-    route, guessed, seen = _route(graph, streets, points, _thinned(points, on_road, sigma), sigma)
+    sigma = (
+        _noise_of(streets, points)
+        if noise is None
+        else as_number(noise, "noise", 0.1, 100.0)
+    )
+    on_road = np.flatnonzero(
+        streets.tree.query(points)[0] <= _NEAR * sigma + 0.5 * _SAMPLE
+    )
+    route, guessed, seen = _route(
+        graph, streets, points, _thinned(points, on_road, sigma), sigma
+    )
     if not route:
         told = f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}"
-        raise InputError(f"{told}; is it the right network, and are longitude and latitude swapped?")
+        raise InputError(
+            f"{told}; is it the right network, and are longitude and latitude swapped?"
+        )
     used = on_road[(on_road >= seen[0][0]) & (on_road <= seen[-1][0])]
     along, away = _along(streets, route, seen, points, used)
     bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route])])
@@ -135,7 +165,7 @@ def match_trace(
 
 def energies_along(
     matched: MatchedTrace, times: Any, cumulative_wh: Any, *, doubt: float = 0.1
-) -> tuple[Section, ...]:
+) -> tuple[TraceSection, ...]:
     """What whole edges took by a counter of energy that was read at ``times`` of the trace's clock.
 
     The counter is interpolated at boundaries. At t between readings at a and b this is wrong by no more
@@ -152,7 +182,9 @@ def energies_along(
     bounds = np.append(matched.enter, matched.leave[-1])
     after = np.clip(np.searchsorted(clock, bounds), 1, len(clock) - 1)
     since, until = bounds - clock[after - 1], clock[after] - bounds
-    slack = np.where((since >= 0.0) & (until >= 0.0), since * until / (since + until), np.inf)
+    slack = np.where(
+        (since >= 0.0) & (until >= 0.0), since * until / (since + until), np.inf
+    )
     energy = np.interp(bounds, clock, counter)
 
     def fine(begin: int, end: int) -> bool:
@@ -170,7 +202,11 @@ def energies_along(
             found[-1] = (found[-1][0], stop)
     edges, seconds = matched.edges.tolist(), bounds
     return tuple(
-        Section(tuple(edges[i:j]), float(energy[j] - energy[i]), float(seconds[j] - seconds[i]))
+        TraceSection(
+            tuple(edges[i:j]),
+            float(energy[j] - energy[i]),
+            float(seconds[j] - seconds[i]),
+        )
         for i, j in found
     )
 
@@ -201,17 +237,25 @@ def _noise_of(streets: _Streets, points: Floats) -> float:
 
     Beside several roads the nearest is nearer, so that the estimate is rather too small.
     """
-    nearest = streets.sampled[streets.tree.query(points, k=min(_LOOKED_UP, len(streets.sampled)))[1]]
+    nearest = streets.sampled[
+        streets.tree.query(points, k=min(_LOOKED_UP, len(streets.sampled)))[1]
+    ]
     rows = nearest.reshape(len(points), -1)  # parts near each point, (p, k)
-    away = _projected(points[:, None, :], streets.begin[rows], streets.end[rows])[1]  # (k, p)
-    return float(np.clip(np.median(away.min(axis=0)) / 0.674, _LEAST_NOISE, _MOST_NOISE))
+    away = _projected(points[:, None, :], streets.begin[rows], streets.end[rows])[
+        1
+    ]  # (k, p)
+    return float(
+        np.clip(np.median(away.min(axis=0)) / 0.674, _LEAST_NOISE, _MOST_NOISE)
+    )
 
 
 def _rising(values: Any, name: str, length: int | None = None) -> Floats:
     vector = as_vector(values, name, length)
     if len(back := np.flatnonzero(np.diff(vector) <= 0.0)):
         before, after = vector[back[0] : back[0] + 2]
-        raise InputError(f"{name} must rise, but {after:g} follows {before:g}; sort the log by time")
+        raise InputError(
+            f"{name} must rise, but {after:g} follows {before:g}; sort the log by time"
+        )
     return vector
 
 
@@ -237,13 +281,21 @@ def _thinned(points: Floats, rows: Ints, sigma: float) -> Ints:
     """Of these points, those at least 4σ from the one kept before, and the last."""
     kept: list[int] = []
     for row in rows.tolist():
-        if not kept or row == rows[-1] or np.hypot(*(points[row] - points[kept[-1]])) >= _APART * sigma:
+        if (
+            not kept
+            or row == rows[-1]
+            or np.hypot(*(points[row] - points[kept[-1]])) >= _APART * sigma
+        ):
             kept.append(row)
     return np.array(kept, dtype=np.intp)
 
 
 def _along(
-    streets: _Streets, route: list[int], seen: list[tuple[int, int]], points: Floats, used: Ints
+    streets: _Streets,
+    route: list[int],
+    seen: list[tuple[int, int]],
+    points: Floats,
+    used: Ints,
 ) -> tuple[Floats, Floats]:
     """Metres along the route and away from it of the points used, each between the matched around it.
 
@@ -251,19 +303,27 @@ def _along(
     """
     from scipy.optimize import isotonic_regression
 
-    parts = np.concatenate([np.arange(*streets.first[edge : edge + 2]) for edge in route])
-    starts = np.concatenate([[0], np.cumsum(np.diff(streets.first)[route])])  # of edges among the parts
+    parts = np.concatenate(
+        [np.arange(*streets.first[edge : edge + 2]) for edge in route]
+    )
+    starts = np.concatenate(
+        [[0], np.cumsum(np.diff(streets.first)[route])]
+    )  # of edges among the parts
     before = np.cumsum(streets.length[parts]) - streets.length[parts]
     matched, places = np.array(seen).T
     after = np.searchsorted(matched, used)
     since = np.where(matched[after] == used, after, after - 1)
     along, away = np.empty((2, len(used)))
-    for row, (point, low, high) in enumerate(zip(used, places[since], places[after], strict=True)):
+    for row, (point, low, high) in enumerate(
+        zip(used, places[since], places[after], strict=True)
+    ):
         near = parts[starts[low] : starts[high + 1]]
         share, off = _projected(points[point], streets.begin[near], streets.end[near])
         best = int(off.argmin())
         away[row] = off[best]
-        along[row] = before[starts[low] + best] + share[best] * streets.length[near[best]]
+        along[row] = (
+            before[starts[low] + best] + share[best] * streets.length[near[best]]
+        )
     return isotonic_regression(along).x, away
 
 
@@ -272,7 +332,9 @@ def _along(
 
 def _library(part: str) -> ModuleType:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about escapes in its docstrings, where it is not compiled yet
+        warnings.simplefilter(
+            "ignore"
+        )  # about escapes in its docstrings, where it is not compiled yet
         return require_extra(f"leuvenmapmatching.{part}", "gps")
 
 
@@ -301,10 +363,14 @@ class _Streets:
             if len(course) == 2 and ends in taken:
                 course = np.insert(course, 1, course.mean(axis=0), axis=0)
             taken.add(ends)
-            labels += pairwise([ends[0], *range(free, free := free + len(course) - 2), ends[1]])
+            labels += pairwise(
+                [ends[0], *range(free, free := free + len(course) - 2), ends[1]]
+            )
             courses.append(course)
             first.append(len(labels))
-        self.first = np.array(first)  # edge i has the parts first[i] … first[i + 1] − 1, (n + 1,)
+        self.first = np.array(
+            first
+        )  # edge i has the parts first[i] … first[i + 1] − 1, (n + 1,)
         self.edge = np.repeat(np.arange(len(graph)), np.diff(first))  # of each part
         self.begin = np.concatenate([course[:-1] for course in courses])
         self.end = np.concatenate([course[1:] for course in courses])
@@ -312,7 +378,9 @@ class _Streets:
         self.metres = np.add.reduceat(self.length, first[:-1])  # of each edge's course
         self.number = {label: part for part, label in enumerate(labels)}
         tails, heads = (map(tuple, each.tolist()) for each in (self.begin, self.end))
-        self._parts = [(i, p, j, q) for (i, j), p, q in zip(labels, tails, heads, strict=True)]
+        self._parts = [
+            (i, p, j, q) for (i, j), p, q in zip(labels, tails, heads, strict=True)
+        ]
         self._next = [[part + 1] for part in range(len(labels))]
         for last in self.first[1:] - 1:
             self._next[last] = []
@@ -320,7 +388,9 @@ class _Streets:
             self._next[first[before + 1] - 1].append(first[after])
         counts = np.ceil(self.length / _SAMPLE).astype(int) + 1
         self.sampled = rows = np.repeat(np.arange(len(labels)), counts)
-        shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in counts])[:, None]
+        shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in counts])[
+            :, None
+        ]
         self.tree = cKDTree(self.begin[rows] + shares * (self.end - self.begin)[rows])
 
     def edges_nbrto(self, label: tuple[int, int]) -> list[Any]:
@@ -329,11 +399,19 @@ class _Streets:
 
     def edges_closeto(self, place: tuple[float, float], max_dist: float) -> list[Any]:
         """Parts near a place: distance, the part, its nearest point and how far along that is."""
-        near = np.unique(self.sampled[self.tree.query_ball_point(place, max_dist + 0.5 * _SAMPLE)])
+        near = np.unique(
+            self.sampled[self.tree.query_ball_point(place, max_dist + 0.5 * _SAMPLE)]
+        )
         share, away = _projected(np.array(place), self.begin[near], self.end[near])
         nearest = self.begin[near] + share[:, None] * (self.end - self.begin)[near]
-        told = zip(away.tolist(), near.tolist(), nearest.tolist(), share.tolist(), strict=True)
-        return [(off, *self._parts[k], tuple(at), far) for off, k, at, far in told if off <= max_dist]
+        told = zip(
+            away.tolist(), near.tolist(), nearest.tolist(), share.tolist(), strict=True
+        )
+        return [
+            (off, *self._parts[k], tuple(at), far)
+            for off, k, at, far in told
+            if off <= max_dist
+        ]
 
 
 @lru_cache(maxsize=2)
@@ -345,7 +423,9 @@ def _projected(point: Floats, begin: Floats, end: Floats) -> tuple[Floats, Float
     """The share of each part at which it is nearest to a point, and how far away that is."""
     step, seen = end - begin, point - begin
     square = (step**2).sum(axis=-1)
-    share = np.clip((seen * step).sum(axis=-1) / np.where(square > 0.0, square, 1.0), 0.0, 1.0)
+    share = np.clip(
+        (seen * step).sum(axis=-1) / np.where(square > 0.0, square, 1.0), 0.0, 1.0
+    )
     return share, np.hypot(*(seen - share[..., None] * step).T)
 
 
@@ -375,7 +455,10 @@ def _route(
             continue
         states, count = _stretch(streets, points[rows], sigma)
         todo.append(rows[count:])
-        edges = [int(streets.edge[streets.number[each.edge_m.l1, each.edge_m.l2]]) for each in states]
+        edges = [
+            int(streets.edge[streets.number[each.edge_m.l1, each.edge_m.l2]])
+            for each in states
+        ]
         if route and edges and route[-1] != edges[0]:
             way = _shortest(graph, route[-1], edges[0])[1:]
             route, guessed = route + way, [*guessed[:-1], True, *[True] * len(way)]
@@ -414,7 +497,10 @@ def _shortest(graph: LineGraph, start: int, goal: int) -> list[int]:
 
     turns = graph.successors.astype(np.float64)
     turns.data = graph.length[turns.indices]
-    came, way = dijkstra(turns, indices=np.array([start]), return_predecessors=True)[1], [goal]
+    came, way = (
+        dijkstra(turns, indices=np.array([start]), return_predecessors=True)[1],
+        [goal],
+    )
     while way[-1] != start:
         way.append(int(came[0, way[-1]]))
     return way[::-1]

@@ -53,8 +53,12 @@ def as_probability(value: Any, name: str) -> float:
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("arms", "most_arms", "dimension"), as_count),
-    **dict.fromkeys(("value", "norm_bound", "noise_bound", "eta"), partial(as_number, least=0.0)),
-    **dict.fromkeys(("regularisation", "scale", "omega", "xi", "c1", "c2"), as_positive),
+    **dict.fromkeys(
+        ("value", "norm_bound", "noise_bound", "eta"), partial(as_number, least=0.0)
+    ),
+    **dict.fromkeys(
+        ("regularisation", "scale", "omega", "xi", "c1", "c2"), as_positive
+    ),
     **dict.fromkeys(("side", "a", "b"), as_positive),
     "delta": as_probability,
     "horizon": lambda value, name: None if value is None else as_count(value, name),
@@ -80,7 +84,9 @@ class Checked:
 _METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}
 
 
-def require_part(value: object, field: str, family: str, *, optional: bool = False) -> None:
+def require_part(
+    value: object, field: str, family: str, *, optional: bool = False
+) -> None:
     """Refuse what is no part of the family: a number, a bare name, a spec that was not built."""
     if value is None and optional:
         return

@@ -33,7 +33,9 @@ def bayesian_beta(log_points: Number, log_step: Number) -> Number:
     return 2.0 * (log_points + 2.0 * log_step - LOG_ROOT_TWO_PI)
 
 
-def bayesian_log_tail(log_points: Number, log_step: Number, omega: float, xi: float) -> Number:
+def bayesian_log_tail(
+    log_points: Number, log_step: Number, omega: float, xi: float
+) -> Number:
     """GP-BUCB's ln η_t, η_t = √(2π)^ω / (2 n^ω t^ξ), above ln ½ for few points: Theorem 3.2 (ii)."""
     return omega * (LOG_ROOT_TWO_PI - log_points) - _LOG_TWO - xi * log_step
 
@@ -45,6 +47,10 @@ class BayesianGPUCB(Checked):
 
     sandberg2025bayesian, Theorem 3.2 (i); ``scale`` multiplies β_t (½ in its Figure 3, which
     the theorem no longer covers).
+
+    Args:
+        arms: How many arms there are.
+        scale: Multiplies the width or the cost.
     """
 
     arms: int
@@ -56,7 +62,13 @@ class BayesianGPUCB(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class _Discretised(Checked):
-    """τ_t points per dimension stand for a compact set; the default exponent is that of eq. 6d."""
+    """τ_t points per dimension stand for a compact set; the default exponent is that of eq. 6d.
+
+    Args:
+        dimension: Number of features.
+        tau: Discretisation points per dimension, times t to the power tau_exponent.
+        tau_exponent: Exponent of t in the discretisation.
+    """
 
     dimension: int
     tau: float | Callable[[int], float]
@@ -66,7 +78,9 @@ class _Discretised(Checked):
         """ln τ_t^d."""
         if callable(self.tau):
             return self.dimension * math.log(self.tau(step))
-        return self.dimension * (math.log(self.tau) + self.tau_exponent * math.log(step))
+        return self.dimension * (
+            math.log(self.tau) + self.tau_exponent * math.log(step)
+        )
 
 
 @register("schedule", "gp-ucb-bayesian-compact")
@@ -76,6 +90,9 @@ class BayesianGPUCBCompact(_Discretised):
 
     sandberg2025bayesian, Theorem 3.6 (i). τ_t is ``tau`` where that is callable, else
     ``tau``·t^``tau_exponent``.
+
+    Args:
+        scale: Multiplies the width or the cost.
     """
 
     scale: float = 1.0
@@ -106,6 +123,11 @@ class BayesUCBQuantile(Checked, QuantileSchedule):
 
     sandberg2025bayesian, Theorem 3.2 (ii), after kaufmann2012bayesian. The theorem needs
     ξ > ω > 1; the experiments use ω = ξ = 1, for which it gives no bound.
+
+    Args:
+        arms: How many arms there are.
+        omega: Exponent of the number of arms.
+        xi: Exponent of t in the quantile.
     """
 
     arms: int
@@ -113,7 +135,9 @@ class BayesUCBQuantile(Checked, QuantileSchedule):
     xi: float = 1.0
 
     def log_tail(self, step: int) -> float:
-        return bayesian_log_tail(math.log(self.arms), math.log(step), self.omega, self.xi)
+        return bayesian_log_tail(
+            math.log(self.arms), math.log(step), self.omega, self.xi
+        )
 
 
 @register("schedule", "bayes-ucb-compact")
@@ -122,13 +146,19 @@ class BayesUCBQuantileCompact(_Discretised, QuantileSchedule):
     """GP-BUCB on a compact set: η_t = (2π)^{ω/2} / (2 τ_t^{dω} t^ξ).
 
     sandberg2025bayesian, Theorem 3.6 (ii); ``tau`` as in :class:`BayesianGPUCBCompact`.
+
+    Args:
+        omega: Exponent of the number of arms.
+        xi: Exponent of t in the quantile.
     """
 
     omega: float = 1.0
     xi: float = 1.0
 
     def log_tail(self, step: int) -> float:
-        return bayesian_log_tail(self.log_points(step), math.log(step), self.omega, self.xi)
+        return bayesian_log_tail(
+            self.log_points(step), math.log(step), self.omega, self.xi
+        )
 
 
 @register("schedule", "simple-quantile")

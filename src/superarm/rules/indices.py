@@ -32,7 +32,9 @@ CERTAIN = 1e300  # stands for an infinite score: finite, so that sums over a sup
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _SLOPE = -_ROOT_HALF  # −√π/√(2π)
-_LARGEST_SQUARE = 1e10  # |w| ≤ 1e5 keeps 1 − √π·w·erfcx(w) ≈ 1/(2w²) good to five digits or more
+_LARGEST_SQUARE = (
+    1e10  # |w| ≤ 1e5 keeps 1 − √π·w·erfcx(w) ≈ 1/(2w²) good to five digits or more
+)
 _ASYMPTOTIC = 1e4
 _LOG_DENSITY = math.log(_DENSITY)
 
@@ -47,6 +49,11 @@ class UCB:
     arms, t counts rounds; wrap ``gamma`` to count observations.
 
     srinivas2010gaussian, Algorithm 1; the schedules cite their own sources.
+
+    Args:
+        schedule: How wide the confidence bound is in each round.
+        gamma: The information gain that the schedule is given; where left out, the gain realised so
+            far.
     """
 
     schedule: Schedule
@@ -58,7 +65,9 @@ class UCB:
 
     deterministic = True
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         index: Floats = belief.std * _width(self.schedule, self.gamma, belief, step)
         index += belief.mean
         return index
@@ -77,7 +86,9 @@ class BayesUCB(UCB):
         super().__post_init__()
         if not isinstance(self.schedule, QuantileSchedule):
             advice = "use UCB with it, or BayesUCB with a bayes-ucb or simple-quantile schedule"
-            raise InputError(f"{type(self.schedule).__name__} is not a quantile; {advice}")
+            raise InputError(
+                f"{type(self.schedule).__name__} is not a quantile; {advice}"
+            )
 
 
 @register("rule", "thompson")
@@ -89,6 +100,12 @@ class Thompson:
     (chowdhury2017kernelized, Algorithm 2). ``independent`` draws each arm from its own
     marginal: μ + v·σ·ε, ε standard normal (the experiments of sandberg2025bayesian;
     cheaper, and without the correlation that the theorems assume). v_t = 1 without a schedule.
+
+    Args:
+        mode: Joint draws all arms together, independent draws each from its own marginal.
+        schedule: How wide the confidence bound is in each round.
+        gamma: The information gain that the schedule is given; where left out, the gain realised so
+            far.
     """
 
     mode: Literal["joint", "independent"] = "joint"
@@ -102,7 +119,9 @@ class Thompson:
 
     deterministic = False
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         deviation: Floats
         mean = belief.mean
         if self.mode == "independent":
@@ -127,6 +146,10 @@ class ExpectedImprovement(Ranking):
     and so the same choice of one or of the k best, also where the improvement itself would
     underflow (z below about −38). Oracles that *add* desirabilities over a super arm want
     ``scale="linear"``, the improvement itself.
+
+    Args:
+        xi: By how much an arm must exceed the best so far to count as an improvement.
+        scale: Log for the logarithm of the improvement, linear for oracles that add desirabilities.
     """
 
     xi: float = 0.01
@@ -140,10 +163,18 @@ class ExpectedImprovement(Ranking):
 
     @property
     def ranks_only(self) -> str:
-        return "" if self.scale == "linear" else "use scale='linear', the improvement itself"
+        return (
+            ""
+            if self.scale == "linear"
+            else "use scale='linear', the improvement itself"
+        )
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
-        index = log_expected_improvement(belief.mean, belief.std, belief.incumbent + self.xi)
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
+        index = log_expected_improvement(
+            belief.mean, belief.std, belief.incumbent + self.xi
+        )
         if self.scale == "linear":
             np.exp(index, out=index)
         return index
@@ -157,6 +188,10 @@ class ProbabilityOfImprovement(Ranking):
     kushner1964new. By default the desirability is z, of which Φ(z) is an increasing function:
     the same choices, cheaper, and still ordered where Φ(z) rounds to 0 or 1.
     ``scale="linear"`` gives the probability itself.
+
+    Args:
+        xi: By how much an arm must exceed the best so far to count as an improvement.
+        scale: Score for the z-score, linear for the probability itself.
     """
 
     xi: float = 0.01
@@ -170,9 +205,15 @@ class ProbabilityOfImprovement(Ranking):
 
     @property
     def ranks_only(self) -> str:
-        return "" if self.scale == "linear" else "use scale='linear', the probability itself"
+        return (
+            ""
+            if self.scale == "linear"
+            else "use scale='linear', the probability itself"
+        )
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         std = belief.std
         score: Floats = belief.mean - (belief.incumbent + self.xi)
         if np.count_nonzero(std) == len(std):
@@ -194,7 +235,9 @@ class Greedy:
 
     deterministic = True
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         return belief.mean.copy()
 
 
@@ -209,7 +252,9 @@ class Random:
 
     deterministic = False
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         return as_generator(rng).random(len(belief.mean))
 
 
@@ -235,7 +280,9 @@ def log_expected_improvement(mean: Floats, std: Floats, threshold: float) -> Flo
     if not w.dot(w) <= _LARGEST_SQUARE:
         return _careful(mean, std, threshold)
     index: Floats = special().erfcx(w)
-    with np.errstate(over="ignore"):  # erfcx may be finite, and its product with w infinite
+    with np.errstate(
+        over="ignore"
+    ):  # erfcx may be finite, and its product with w infinite
         index *= w
     index *= _SLOPE
     index += _DENSITY

@@ -28,7 +28,9 @@ from superarm.core.threads import one_blas_thread
 
 from .base import Checked
 
-GREEDY_SHARE = 1.0 - math.exp(-1.0)  # of the maximum, which the greedy choice reaches at least
+GREEDY_SHARE = 1.0 - math.exp(
+    -1.0
+)  # of the maximum, which the greedy choice reaches at least
 
 
 def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
@@ -40,7 +42,9 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
     sign, logarithm = np.linalg.slogdet(np.eye(len(rows)) + kernel(rows) / noise)
     if sign <= 0.0:
         told = "I + K/noise_variance is not positive definite"
-        raise NotPositiveDefiniteError(f"{told}: the kernel is not positive semi-definite")
+        raise NotPositiveDefiniteError(
+            f"{told}: the kernel is not positive semi-definite"
+        )
     return 0.5 * float(logarithm)
 
 
@@ -68,7 +72,9 @@ def greedy_information_gain(
     choices than candidates keep one solved row each, cov = K − WᵀW, in O(count² · m).
     """
     if not isinstance(kernel, Covariance):
-        raise InputError(f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()")
+        raise InputError(
+            f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()"
+        )
     rows = as_features(candidates, "candidates")
     noise = as_positive(noise_variance, "noise_variance")
     as_count(count, "count", least=0)
@@ -89,9 +95,13 @@ def greedy_information_gain(
         gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
         if whole:
             column = cov[:, best].copy()
-            cov -= np.outer(column, column / (noise + variance))  # and so variances, a view of it
+            cov -= np.outer(
+                column, column / (noise + variance)
+            )  # and so variances, a view of it
         else:
-            column = kernel(rows, rows[best : best + 1])[:, 0] - W[:step, best] @ W[:step]
+            column = (
+                kernel(rows, rows[best : best + 1])[:, 0] - W[:step, best] @ W[:step]
+            )
             W[step] = column / math.sqrt(noise + variance)
             variances -= W[step] ** 2
     return GreedyGain(positions, gains)
@@ -115,7 +125,9 @@ def arriving_information_gain(
         gains.append(gains[-1])
         W = np.zeros((len(rows), len(chosen)))
         if len(chosen):
-            W = factor.solve_rows(np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64))
+            W = factor.solve_rows(
+                np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64)
+            )
         variances = np.array(kernel.diag(rows)) - np.einsum("ij,ij->i", W, W)
         picks: list[int] = []
         for _ in range(min(count, len(rows))):
@@ -141,7 +153,11 @@ def arriving_information_gain(
 @register("gain", "squared-exponential")
 @dataclass(frozen=True, kw_only=True)
 class SquaredExponentialGain(Checked):
-    """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5."""
+    """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5.
+
+    Args:
+        dimension: Number of features.
+    """
 
     dimension: int
 
@@ -156,6 +172,11 @@ class MaternGain:
 
     srinivas2010gaussian, Theorem 5; vakili2021information, as quoted by sandberg2025bayesian,
     section 2.3, the sharper one.
+
+    Args:
+        nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
+        dimension: Number of features.
+        rate: Whose growth rate is used for the Matérn kernel.
     """
 
     nu: float
@@ -176,13 +197,19 @@ class MaternGain:
             exponent: float = d * (d + 1) / (2.0 * self.nu + d * (d + 1))
             return math.exp(exponent * logarithm) * logarithm
         total = 2.0 * self.nu + d
-        return math.exp(d / total * logarithm) * math.exp(2.0 * self.nu / total * math.log(logarithm))
+        return math.exp(d / total * logarithm) * math.exp(
+            2.0 * self.nu / total * math.log(logarithm)
+        )
 
 
 @register("gain", "linear")
 @dataclass(frozen=True, kw_only=True)
 class LinearGain(Checked):
-    """d ln t. srinivas2010gaussian, Theorem 5."""
+    """d ln t. srinivas2010gaussian, Theorem 5.
+
+    Args:
+        dimension: Number of features.
+    """
 
     dimension: int
 
@@ -196,6 +223,9 @@ class ConstantGain(Checked):
     """The same value for every t, also for t = 0: a constant found by cross-validation.
 
     chowdhury2017kernelized, section 6, takes 1 for the sensor data.
+
+    Args:
+        value: The constant.
     """
 
     value: float = 1.0
@@ -211,6 +241,12 @@ class GreedyGrowth:
 
     Divided by 1 − 1/e: an upper bound on γ_t, as confidence bands need it. Computed once, on the
     first call.
+
+    Args:
+        kernel: The kernel.
+        candidates: The arms among which information is gathered, one row each.
+        noise_variance: Variance of the noise of one observation.
+        horizon: Number of rounds T.
     """
 
     kernel: Covariance
@@ -219,17 +255,23 @@ class GreedyGrowth:
     horizon: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", as_features(self.candidates, "candidates"))
+        object.__setattr__(
+            self, "candidates", as_features(self.candidates, "candidates")
+        )
         as_positive(self.noise_variance, "noise_variance")
         as_count(self.horizon, "horizon")
 
     @cached_property
     def _values(self) -> list[float]:
-        found = greedy_information_gain(self.kernel, self.candidates, self.horizon, self.noise_variance)
+        found = greedy_information_gain(
+            self.kernel, self.candidates, self.horizon, self.noise_variance
+        )
         values: list[float] = found.upper_bounds.tolist()
         return values
 
     def __call__(self, t: int) -> float:
         if not 0 <= t <= self.horizon:
-            raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon} observations")
+            raise InputError(
+                f"t is {t}; this growth was asked for 0 … {self.horizon} observations"
+            )
         return self._values[t]

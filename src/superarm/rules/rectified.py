@@ -40,6 +40,11 @@ class Rectified:
     sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
     deviation (``spread="posterior"``); ``"none"`` cuts off at zero. ``reduction`` is Δh, one
     number per arm on offer; see :meth:`superarm.roads.energy.Vehicle.potential`.
+
+    Args:
+        rule: The rule.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        reduction: Subtracted from each arm's cost before it is rectified.
     """
 
     rule: Rule
@@ -57,7 +62,9 @@ class Rectified:
     def deterministic(self) -> bool:
         return self.rule.deterministic
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+    def desirability(
+        self, belief: Belief, step: int, rng: np.random.Generator
+    ) -> Floats:
         cost = np.negative(self.rule.desirability(belief, step, rng))
         if self.reduction is not None:
             if self.reduction.shape != cost.shape:

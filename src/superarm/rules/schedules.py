@@ -32,7 +32,11 @@ _PI_SQUARED = math.pi**2
 @register("schedule", "fixed")
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Checked):
-    """The same width in every round."""
+    """The same width in every round.
+
+    Args:
+        value: The constant.
+    """
 
     value: float
 
@@ -50,6 +54,11 @@ class ImprovedGPUCB(Checked):
 
     chowdhury2017kernelized, Algorithm 1. Theorem 2 makes it a confidence band for all rounds
     at once when the posterior's noise variance is 1 + 2/T.
+
+    Args:
+        norm_bound: B: a bound on the norm of the function in the kernel's space.
+        noise_bound: R: the noise is R-sub-Gaussian.
+        delta: Probability with which the confidence bounds may fail.
     """
 
     norm_bound: float
@@ -81,6 +90,10 @@ class AgnosticGPUCB(Checked):
 
     srinivas2010gaussian, Theorem 3 (there with γ_t, and B standing for the squared norm), in
     the form that chowdhury2017kernelized, section 3.1, compares with.
+
+    Args:
+        norm_bound: B: a bound on the norm of the function in the kernel's space.
+        delta: Probability with which the confidence bounds may fail.
     """
 
     norm_bound: float
@@ -97,6 +110,12 @@ class RidgeUCB(Checked):
     """B + R/√λ √(2 ln(1/δ) + 2γ_{t−1}), with ridge regularisation λ.
 
     ramesh2022movement, Lemma 1, where R is σ and t counts the observations so far.
+
+    Args:
+        norm_bound: B: a bound on the norm of the function in the kernel's space.
+        noise_bound: R: the noise is R-sub-Gaussian.
+        regularisation: Λ of the ridge regression.
+        delta: Probability with which the confidence bounds may fail.
     """
 
     norm_bound: float
@@ -116,6 +135,11 @@ class KernelUCB(Checked):
     """KernelUCB: η/√λ, with exploration η and ridge regularisation λ.
 
     valko2013finite, Algorithm 1; chowdhury2017kernelized, section 3.1.
+
+    Args:
+        eta: How much to explore.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
     """
 
     eta: float
@@ -134,13 +158,19 @@ class SrinivasFinite(Checked):
     """GP-UCB on finitely many arms: √(2 ln(|D| t² π² / (6δ))).
 
     srinivas2010gaussian, Theorem 1.
+
+    Args:
+        arms: How many arms there are.
+        delta: Probability with which the confidence bounds may fail.
     """
 
     arms: int
     delta: float = 0.1
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
+        return root(
+            2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta))
+        )
 
 
 @register("schedule", "oclok-ucb")
@@ -149,13 +179,20 @@ class OclokUCB(Checked):
     """O'CLOK-UCB: √(2 ln(M π² t² / (3δ))), M the largest number of arms in any round.
 
     nika2022oclok, Theorem 1 and Lemma 2.
+
+    Args:
+        most_arms: The largest number of arms in any round.
+        delta: Probability with which the confidence bounds may fail.
     """
 
     most_arms: int
     delta: float = 0.05
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
+        return root(
+            2.0
+            * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta))
+        )
 
 
 # --- rewards that drift (bogunovic2016time) ---------------------------------------------------
@@ -167,6 +204,10 @@ class LogarithmicUCB(Checked):
     """√(c₁ ln(c₂ t)): the growth that theory dictates, with constants chosen by hand.
 
     bogunovic2016time, section 5.
+
+    Args:
+        c1: Multiplies the logarithm.
+        c2: Multiplies t inside the logarithm.
     """
 
     c1: float = 0.8
@@ -182,6 +223,10 @@ class InBlock:
     """The width that another schedule gives to the step within its block of ``block`` steps.
 
     For posteriors that start anew with every block; γ is asked for at that step, too.
+
+    Args:
+        schedule: How wide the confidence bound is in each round.
+        block: How many steps lie between two resets.
     """
 
     schedule: Schedule
@@ -201,6 +246,14 @@ class _SlopeSchedule(Checked):
 
     β grows with the round (eq. 34) unless a ``horizon`` T fixes it. The discretisation under the second
     logarithm has at least one point.
+
+    Args:
+        dimension: Number of features.
+        side: Side length r of the domain.
+        a: Constant a of the tail bound on the derivatives of f.
+        b: Constant b of the tail bound on the derivatives of f.
+        delta: Probability with which the confidence bounds may fail.
+        horizon: Number of rounds T.
     """
 
     dimension: int

@@ -81,5 +81,7 @@ class BeliefContract(ABC):
             first = drawn.copy()
             drawn[:] = np.nan  # a draw is the caller's own
             np.testing.assert_array_equal(each.sample(generator(3)), first)
-        for now, then in zip((belief.mean, belief.std, belief.cov), before, strict=True):
+        for now, then in zip(
+            (belief.mean, belief.std, belief.cov), before, strict=True
+        ):
             np.testing.assert_array_equal(now, then)

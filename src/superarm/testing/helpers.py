@@ -63,7 +63,9 @@ def unchanged(part: Posterior | Policy, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def refused(part: Posterior | Policy, kind: type[BaseException], what: str) -> Iterator[None]:
+def refused(
+    part: Posterior | Policy, kind: type[BaseException], what: str
+) -> Iterator[None]:
     """The block must raise ``kind`` and leave the part's state as it is."""
     with unchanged(part, what), raises(kind, what):
         yield
@@ -106,22 +108,26 @@ def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
     Ctrl-C raises there as well, and never within compiled code. Yields a list of one number, of the
     calls so far: fewer than ``call`` where none was interrupted.
     """
-    counted = [0]
+    count_text = [0]
 
     def watch(frame: FrameType, event: str, _: object) -> Any:
         if not frame.f_globals.get("__name__", "").startswith(package):
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode" and frame.f_lasti in _after_calls(frame.f_code) and counted[0] < call:
-            counted[0] += 1
-            if counted[0] == call:
+        if (
+            event == "opcode"
+            and frame.f_lasti in _after_calls(frame.f_code)
+            and count_text[0] < call
+        ):
+            count_text[0] += 1
+            if count_text[0] == call:
                 raise Interrupt(f"{frame.f_code.co_qualname}, line {frame.f_lineno}")
         return watch
 
     before = sys.gettrace()
     sys.settrace(watch)
     try:
-        yield counted
+        yield count_text
     except Interrupt:
         pass
     finally:
@@ -132,7 +138,9 @@ def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
 def _after_calls(code: CodeType) -> frozenset[int]:
     """Where the instructions of a function stand that follow a call."""
     pairs = pairwise(dis.get_instructions(code))
-    calls = (later.offset for earlier, later in pairs if earlier.opname.startswith("CALL"))
+    calls = (
+        later.offset for earlier, later in pairs if earlier.opname.startswith("CALL")
+    )
     return frozenset(calls)
 
 
@@ -172,7 +180,9 @@ def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
     yield "pickle", pickle.loads(data)
 
 
-def assert_close(actual: Floats | float, expected: Floats | float, tolerance: float, what: str) -> None:
+def assert_close(
+    actual: Floats | float, expected: Floats | float, tolerance: float, what: str
+) -> None:
     """Equal up to ``tolerance``, an absolute number."""
     np.testing.assert_allclose(actual, expected, rtol=0.0, atol=tolerance, err_msg=what)
 
@@ -191,10 +201,14 @@ def assert_moments(draws: Floats, mean: Floats, cov: Floats, what: str) -> None:
     centred = draws - mean
     error = np.abs(centred.mean(axis=0))
     limit = 6.0 * np.sqrt(variance / count) + rounding
-    assert (error <= limit).all(), f"{what}: the draws' mean is off by {error}, allowed {limit}"
+    assert (error <= limit).all(), (
+        f"{what}: the draws' mean is off by {error}, allowed {limit}"
+    )
     error = np.abs(centred.T @ centred / count - cov)
     limit = 6.0 * np.sqrt((np.outer(variance, variance) + cov**2) / count) + rounding
-    assert (error <= limit).all(), f"{what}: the draws' covariance is off by {error}, allowed {limit}"
+    assert (error <= limit).all(), (
+        f"{what}: the draws' covariance is off by {error}, allowed {limit}"
+    )
 
 
 @dataclass(frozen=True)
@@ -215,7 +229,9 @@ class FixedBelief:
         return rng.multivariate_normal(self.mean, self.cov, method="eigh")
 
     def condition(self, positions: Ints) -> FixedBelief:
-        return replace(self, cov=frozen(conditioned(self.cov, positions, self.noise_std**2)))
+        return replace(
+            self, cov=frozen(conditioned(self.cov, positions, self.noise_std**2))
+        )
 
     def negated(self) -> FixedBelief:
         return replace(self, mean=frozen(-self.mean), incumbent=-self.incumbent)

@@ -57,13 +57,17 @@ class KernelContract(ABC):
         assert_close(K, K.T, self.tolerance * scale, "K must be symmetric")
         lowest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
         # Rounding of each entry by ε·scale moves an eigenvalue by at most n·ε·scale.
-        assert lowest >= -len(K) * self.tolerance * scale, f"K has the eigenvalue {lowest}"
+        assert lowest >= -len(K) * self.tolerance * scale, (
+            f"K has the eigenvalue {lowest}"
+        )
 
     def test_diag_is_the_diagonal(self) -> None:
         kernel, X = self.make_kernel(), self._points()
         K = kernel(X)
         assert (kernel.diag(X) >= 0.0).all()
-        assert_close(kernel.diag(X), np.diagonal(K), self.tolerance * self._scale(K), "diag(X)")
+        assert_close(
+            kernel.diag(X), np.diagonal(K), self.tolerance * self._scale(K), "diag(X)"
+        )
 
     def test_a_pair_is_a_block_of_the_whole(self) -> None:
         kernel, X = self.make_kernel(), self._points()
@@ -74,7 +78,11 @@ class KernelContract(ABC):
 
     def test_results_are_fresh_and_repeatable(self) -> None:
         kernel, X = self.make_kernel(), self._points()
-        asked: tuple[Callable[..., Floats], ...] = (kernel, lambda X: kernel(X, X[:2]), kernel.diag)
+        asked: tuple[Callable[..., Floats], ...] = (
+            kernel,
+            lambda X: kernel(X, X[:2]),
+            kernel.diag,
+        )
         for ask in asked:
             first = np.array(ask(X))
             ask(X)[...] = np.nan  # posteriors work in place on what they are given
@@ -88,10 +96,20 @@ class KernelContract(ABC):
         assert np.asarray(kernel.bounds).shape == (len(theta), 2)
         K, gradient = kernel(X, eval_gradient=True)
         scale = self._scale(K)
-        assert_close(kernel.clone_with_theta(theta)(X), K, self.tolerance * scale, "the clone's K")
+        assert_close(
+            kernel.clone_with_theta(theta)(X),
+            K,
+            self.tolerance * scale,
+            "the clone's K",
+        )
         assert gradient.shape == (len(X), len(X), len(theta))
         step, tolerance = 1e-5, self.gradient_tolerance * scale
         for index, shift in enumerate(step * np.eye(len(theta))):
-            above, below = (kernel.clone_with_theta(theta + sign * shift)(X) for sign in (1.0, -1.0))
-            slope, what = (above - below) / (2.0 * step), f"the gradient with respect to theta[{index}]"
+            above, below = (
+                kernel.clone_with_theta(theta + sign * shift)(X) for sign in (1.0, -1.0)
+            )
+            slope, what = (
+                (above - below) / (2.0 * step),
+                f"the gradient with respect to theta[{index}]",
+            )
             assert_close(gradient[:, :, index], slope, tolerance, what)

@@ -24,7 +24,9 @@ class OracleContract(ABC):
 
     n = 7  # arms on offer: small enough for brute force
     rounds = 60
-    rescores = True  # whether the oracle builds a super arm step by step when it is asked to
+    rescores = (
+        True  # whether the oracle builds a super arm step by step when it is asked to
+    )
 
     @abstractmethod
     def make_oracle(self) -> Oracle: ...
@@ -48,9 +50,13 @@ class OracleContract(ABC):
         sets = self.feasible(self.n, self.structure(self.n))
         return [np.array(list(members), dtype=np.intp) for members in sets]
 
-    def _select(self, desirability: Floats, seed: int = 0, rescore: Any = None) -> Selection:
+    def _select(
+        self, desirability: Floats, seed: int = 0, rescore: Any = None
+    ) -> Selection:
         structure = self.structure(len(desirability))
-        return self.make_oracle().select(frozen(desirability), structure, generator(seed), rescore)
+        return self.make_oracle().select(
+            frozen(desirability), structure, generator(seed), rescore
+        )
 
     def _check_feasible(self, positions: Ints) -> None:
         chosen = sorted(positions.tolist())
@@ -60,7 +66,9 @@ class OracleContract(ABC):
 
     def test_it_keeps_its_guarantee(self) -> None:
         rng, family = generator(2), self._family()
-        alpha, probability = self._select(self.admissible(generator(2).random(self.n))).guarantee
+        alpha, probability = self._select(
+            self.admissible(generator(2).random(self.n))
+        ).guarantee
         for each in range(self.rounds):
             desirability = rng.random(self.n)
             if alpha == 1.0 and each % 2:
@@ -75,7 +83,9 @@ class OracleContract(ABC):
             best = max(self.objective(desirability, members) for members in family)
             value = self.objective(desirability, chosen)
             if probability == 1.0:
-                assert value >= alpha * best - 1e-12, f"{value} against {alpha} x {best}"
+                assert value >= alpha * best - 1e-12, (
+                    f"{value} against {alpha} x {best}"
+                )
 
     def test_arms_at_minus_infinity_are_never_chosen(self) -> None:
         rng, family = generator(3), self._family()
@@ -85,7 +95,9 @@ class OracleContract(ABC):
             if any(np.isfinite(desirability[members]).all() for members in family):
                 chosen = self._select(desirability).positions
                 self._check_feasible(chosen)
-                assert np.isfinite(desirability[chosen]).all(), "an arm at -inf was chosen"
+                assert np.isfinite(desirability[chosen]).all(), (
+                    "an arm at -inf was chosen"
+                )
             else:
                 with raises(InfeasibleError, "an offer without a feasible super arm"):
                     self._select(desirability)
@@ -106,8 +118,12 @@ class OracleContract(ABC):
         first = oracle.select(desirability, self.structure(self.n), rng).positions
         np.testing.assert_array_equal(first, self._select(desirability).positions)
         if oracle.deterministic:
-            assert untouched(rng), "a deterministic oracle must leave its generator alone"
-            np.testing.assert_array_equal(first, self._select(desirability, seed=9).positions)
+            assert untouched(rng), (
+                "a deterministic oracle must leave its generator alone"
+            )
+            np.testing.assert_array_equal(
+                first, self._select(desirability, seed=9).positions
+            )
 
     def test_rescoring_keeps_to_feasible_sets(self) -> None:
         desirability = frozen(self.admissible(generator(6).random(self.n)))

@@ -62,8 +62,12 @@ class PolicyContract(ABC):
         return policy
 
     def _assert_alike(self, ours: Policy, theirs: Policy, what: str) -> None:
-        one, other = (each.decide(self.make_offer(9), generator()) for each in (ours, theirs))
-        np.testing.assert_array_equal(other.positions, one.positions, f"{what}: it decides otherwise")
+        one, other = (
+            each.decide(self.make_offer(9), generator()) for each in (ours, theirs)
+        )
+        np.testing.assert_array_equal(
+            other.positions, one.positions, f"{what}: it decides otherwise"
+        )
         if one.mean is not None and other.mean is not None:
             assert_close(other.mean, one.mean, 1e-7, f"{what}: it believes otherwise")
 
@@ -84,7 +88,9 @@ class PolicyContract(ABC):
             offer, rng = self.make_offer(5), generator()
             first = policy.decide(offer, rng)
             if policy.deterministic:
-                assert untouched(rng), "a deterministic policy must leave its generator alone"
+                assert untouched(rng), (
+                    "a deterministic policy must leave its generator alone"
+                )
                 other = policy.decide(offer, generator(1))
                 np.testing.assert_array_equal(first.positions, other.positions)
 
@@ -98,7 +104,9 @@ class PolicyContract(ABC):
                 assert ((positions >= 0) & (positions < len(offer.arms))).all()
                 assert len(np.unique(positions)) == len(positions)
                 for part in (decision.mean, decision.std, decision.desirability):
-                    assert part is None or (part.shape == positions.shape and np.isfinite(part).all())
+                    assert part is None or (
+                        part.shape == positions.shape and np.isfinite(part).all()
+                    )
 
     def test_arms_that_are_not_available_are_left_alone(self) -> None:
         policy, offer = self._trained(), self.make_offer(5)
@@ -111,7 +119,9 @@ class PolicyContract(ABC):
             decision = policy.decide(replace(offer, available=available), generator(5))
         except InfeasibleError:
             return  # a structure may have no way around that arm
-        assert available[decision.positions].all(), "an arm that is not available was chosen"
+        assert available[decision.positions].all(), (
+            "an arm that is not available was chosen"
+        )
 
     def test_what_is_carried_counts_once_it_is_committed(self) -> None:
         policy = self._trained()
@@ -123,7 +133,9 @@ class PolicyContract(ABC):
         other = self.make_policy().restored(restored(policy.state()))
         policy.commit(decision)
         other.commit(replace(decision, carry=restored(decision.carry)))
-        assert state_to_bytes(policy.state()) != before, "commit() must adopt what is carried"
+        assert state_to_bytes(policy.state()) != before, (
+            "commit() must adopt what is carried"
+        )
         assert state_to_bytes(other.state()) == state_to_bytes(policy.state())
 
     def test_what_it_hands_out_cannot_change_it(self) -> None:
@@ -135,7 +147,9 @@ class PolicyContract(ABC):
         scribble(policy.decide(self.make_offer(6), generator(6)))
         scribble(decision)
         scribble(policy.state())
-        assert state_to_bytes(policy.state()) == before, "what was handed out changes the policy"
+        assert state_to_bytes(policy.state()) == before, (
+            "what was handed out changes the policy"
+        )
         np.testing.assert_array_equal(decision.positions, twin.positions)
         policy.learn(offer, decision, self._feedback(decision), generator(5))
 
@@ -146,7 +160,9 @@ class PolicyContract(ABC):
             for one, other in ((again, policy), (policy, again)):
                 with unchanged(other, f"teaching beside {what}"):
                     offer, decision = self._play(one, step)
-                    one.learn(offer, decision, self._feedback(decision), generator(step))
+                    one.learn(
+                        offer, decision, self._feedback(decision), generator(step)
+                    )
 
     # --- learning --------------------------------------------------------------------------
 
@@ -154,7 +170,9 @@ class PolicyContract(ABC):
         policy = self._trained()
         early_offer, early = self._play(policy, 5)
         offer, decision = self._play(policy, 6)
-        late = replace(self._feedback(early), noise_variance=np.full(len(early.positions), 0.5))
+        late = replace(
+            self._feedback(early), noise_variance=np.full(len(early.positions), 0.5)
+        )
 
         def learn_late() -> None:
             before = state_to_bytes(policy.state())
@@ -172,7 +190,12 @@ class PolicyContract(ABC):
             offer, decision = self._play(policy, 7)
             policy.learn(offer, decision, self._feedback(decision), generator(7))
             with refused(policy, ConflictError, "feedback of an earlier decision"):
-                policy.learn(early_offer, early, self._feedback(early, slice(1, None)), generator(6))
+                policy.learn(
+                    early_offer,
+                    early,
+                    self._feedback(early, slice(1, None)),
+                    generator(6),
+                )
         self._play(policy, 8)
 
     def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:
@@ -189,7 +212,9 @@ class PolicyContract(ABC):
         for at in generator(3).permutation(len(played)).tolist():
             offer, decision, feedback = played[at]
             late.learn(offer, decision, feedback, generator())
-        ours, theirs = (each.decide(self.make_offer(9), generator()) for each in (prompt, late))
+        ours, theirs = (
+            each.decide(self.make_offer(9), generator()) for each in (prompt, late)
+        )
         chosen = np.array_equal(ours.positions, theirs.positions)  # draws may differ
         if chosen and ours.mean is not None and theirs.mean is not None:
             assert_close(theirs.mean, ours.mean, 1e-7, "another order of feedback")
@@ -200,7 +225,11 @@ class PolicyContract(ABC):
         policy: Any = self._trained()
         offer, decision = self._play(policy, 5)
         other_offer, other = self._play(policy, 6)
-        first, given, n = decision.positions[:1], self._feedback(decision), len(offer.arms)
+        first, given, n = (
+            decision.positions[:1],
+            self._feedback(decision),
+            len(offer.arms),
+        )
         strange = np.setdiff1d(np.arange(n), decision.positions)[:1]
         numbers: dict[str, tuple[Any, Any, Any]] = {
             "a NaN reward": (first, np.array([np.nan]), None),
@@ -213,8 +242,12 @@ class PolicyContract(ABC):
             "NaN noise": (first, np.zeros(1), np.array([np.nan])),
         }
         for what, (positions, rewards, noise) in numbers.items():
-            with refused(policy, InputError, what):  # when it is made, or when it is learned from
-                feedback = Feedback(positions=positions, rewards=rewards, noise_variance=noise)
+            with refused(
+                policy, InputError, what
+            ):  # when it is made, or when it is learned from
+                feedback = Feedback(
+                    positions=positions, rewards=rewards, noise_variance=noise
+                )
                 policy.learn(offer, decision, feedback, generator())
         records: dict[str, tuple[Any, Any, Any]] = {
             "another offer's decision": (offer, other, self._feedback(other)),
@@ -235,8 +268,12 @@ class PolicyContract(ABC):
         policy.learn(offer, decision, self._feedback(decision, slice(1)), generator(5))
         for part in (slice(1), slice(None)):
             with refused(policy, ConflictError, "a reward learned twice"):
-                policy.learn(offer, decision, self._feedback(decision, part), generator(5))
-        policy.learn(offer, decision, self._feedback(decision, slice(1, None)), generator(5))
+                policy.learn(
+                    offer, decision, self._feedback(decision, part), generator(5)
+                )
+        policy.learn(
+            offer, decision, self._feedback(decision, slice(1, None)), generator(5)
+        )
         with raises(ConflictError, "a reward learned twice after all were seen"):
             policy.learn(offer, decision, self._feedback(decision), generator(5))
 

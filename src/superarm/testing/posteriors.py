@@ -8,7 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Belief, Floats, Ints, JointPrediction, Offer, Posterior, State
+from superarm.core import (
+    Arms,
+    Belief,
+    Floats,
+    Ints,
+    JointPrediction,
+    Offer,
+    Posterior,
+    State,
+)
 from superarm.core.capabilities import Resumable
 from superarm.core.errors import InputError, StaleBeliefError
 from superarm.core.states import state_to_bytes
@@ -45,7 +54,9 @@ class PosteriorContract(ABC):
 
     tolerance = 1e-9  # rounding allowed, relative to the prior's scale
     draws = 4000
-    interrupts = 12  # places in one observation at which it is interrupted, one after the other
+    interrupts = (
+        12  # places in one observation at which it is interrupted, one after the other
+    )
 
     @abstractmethod
     def make_posterior(self) -> Posterior:
@@ -61,11 +72,15 @@ class PosteriorContract(ABC):
 
     def _data(self) -> Observations:
         rng, n = generator(1), len(self.make_arms())
-        positions = np.concatenate([rng.permutation(n)[: n - 2], rng.integers(0, n - 2, 4)])
+        positions = np.concatenate(
+            [rng.permutation(n)[: n - 2], rng.integers(0, n - 2, 4)]
+        )
         positions[-1] = positions[-2]  # the same arm twice in a row
         noise = self.make_posterior().belief(self._offer()).noise_std ** 2
         rewards = frozen(np.sqrt(self._scale()) * rng.standard_normal(len(positions)))
-        return Observations(positions, rewards, frozen(noise * rng.uniform(0.5, 2.0, len(positions))))
+        return Observations(
+            positions, rewards, frozen(noise * rng.uniform(0.5, 2.0, len(positions)))
+        )
 
     def _scale(self) -> float:
         return float(np.max(np.diagonal(self._joint(self.make_posterior()).cov)))
@@ -86,7 +101,9 @@ class PosteriorContract(ABC):
     def _observe(self, posterior: Posterior, part: Any = slice(None)) -> Posterior:
         data = self._data()
         keys = self._keys(posterior)[data.positions[part]]
-        posterior.observe(keys, data.rewards[part], data.noise_variance[part], rng=generator())
+        posterior.observe(
+            keys, data.rewards[part], data.noise_variance[part], rng=generator()
+        )
         return posterior
 
     def _taught(self) -> Posterior:
@@ -100,12 +117,20 @@ class PosteriorContract(ABC):
         assert_close(actual, expected, self.tolerance * self._scale(), what)
 
     def _assert_same(self, one: Posterior, other: Posterior, what: str) -> None:
-        (mean, cov), (expected_mean, expected_cov) = self._joint(one), self._joint(other)
+        (mean, cov), (expected_mean, expected_cov) = (
+            self._joint(one),
+            self._joint(other),
+        )
         self._assert_mean(mean, expected_mean, what)
         self._assert_variance(cov, expected_cov, what)
         assert one.count == other.count
         ours, theirs = one.information_gain, other.information_gain
-        assert_close(ours, theirs, self.tolerance * (1.0 + abs(theirs)), f"{what}: information_gain")
+        assert_close(
+            ours,
+            theirs,
+            self.tolerance * (1.0 + abs(theirs)),
+            f"{what}: information_gain",
+        )
 
     # --- the model -------------------------------------------------------------------------
 
@@ -127,10 +152,14 @@ class PosteriorContract(ABC):
         expected = prior + K[:, at] @ np.linalg.solve(total, data.rewards - prior[at])
         mean, cov = self._joint(posterior)
         self._assert_mean(mean, expected, "the joint mean")
-        self._assert_mean(posterior.predict(self._keys(posterior)).mean, expected, "the mean")
+        self._assert_mean(
+            posterior.predict(self._keys(posterior)).mean, expected, "the mean"
+        )
         expected = conditioned(K, at, data.noise_variance)
         self._assert_variance(cov, expected, "the covariance")
-        self._assert_variance(self._variance(posterior), np.diagonal(expected), "the variance")
+        self._assert_variance(
+            self._variance(posterior), np.diagonal(expected), "the variance"
+        )
         assert posterior.count == len(data.rewards)
         assert posterior.predict(self._keys(posterior), return_std=False).std is None
 
@@ -140,28 +169,45 @@ class PosteriorContract(ABC):
             drawn = posterior.sample(keys, generator(5), size=self.draws)
             assert drawn.shape == (self.draws, len(keys))
             assert_moments(drawn, *self._joint(posterior), "sample()")
-            np.testing.assert_array_equal(drawn, posterior.sample(keys, generator(5), self.draws))
+            np.testing.assert_array_equal(
+                drawn, posterior.sample(keys, generator(5), self.draws)
+            )
 
     def test_information_gain_is_the_log_determinant(self) -> None:
         """½ ln det(I + D^{-½} K D^{-½}), whatever the order or the grouping."""
         data, posterior = self._data(), self._taught()
-        K = self._joint(self.make_posterior()).cov[np.ix_(data.positions, data.positions)]
+        K = self._joint(self.make_posterior()).cov[
+            np.ix_(data.positions, data.positions)
+        ]
         weight = 1.0 / np.sqrt(data.noise_variance)
-        _, log_determinant = np.linalg.slogdet(np.eye(len(K)) + K * np.outer(weight, weight))
+        _, log_determinant = np.linalg.slogdet(
+            np.eye(len(K)) + K * np.outer(weight, weight)
+        )
         tolerance = self.tolerance * (1.0 + log_determinant)
-        assert_close(posterior.information_gain, 0.5 * log_determinant, tolerance, "the gain")
-        assert posterior.belief(self._offer()).information_gain == posterior.information_gain
+        assert_close(
+            posterior.information_gain, 0.5 * log_determinant, tolerance, "the gain"
+        )
+        assert (
+            posterior.belief(self._offer()).information_gain
+            == posterior.information_gain
+        )
 
     def test_the_incumbent_is_the_best_mean_observed(self) -> None:
         data, posterior = self._data(), self._taught()
         belief = posterior.belief(self._offer())
         observed = belief.mean[np.unique(data.positions)]
-        tolerance = self.tolerance * (np.sqrt(self._scale()) + np.abs(belief.mean).max())
+        tolerance = self.tolerance * (
+            np.sqrt(self._scale()) + np.abs(belief.mean).max()
+        )
         for each in (belief, belief.condition(np.array([0]))):
             assert_close(each.incumbent, observed.max(), tolerance, "incumbent")
-            assert_close(each.negated().incumbent, -observed.min(), tolerance, "negated")
+            assert_close(
+                each.negated().incumbent, -observed.min(), tolerance, "negated"
+            )
         negated = belief.negated().condition(np.array([0]))
-        assert_close(negated.incumbent, -observed.min(), tolerance, "negated, then conditioned")
+        assert_close(
+            negated.incumbent, -observed.min(), tolerance, "negated, then conditioned"
+        )
 
     # --- ways to the same end --------------------------------------------------------------
 
@@ -179,7 +225,11 @@ class PosteriorContract(ABC):
 
     def test_variance_never_grows(self) -> None:
         """Also with the model's own noise, and where one looks before each observation."""
-        data, posterior, batch = self._data(), self.make_posterior(), self.make_posterior()
+        data, posterior, batch = (
+            self._data(),
+            self.make_posterior(),
+            self.make_posterior(),
+        )
         keys = self._keys(posterior)
         before, gained = self._variance(posterior), 0.0
         for at, reward in zip(data.positions, data.rewards, strict=True):
@@ -202,10 +252,14 @@ class PosteriorContract(ABC):
                 foreseen.append(plain.condition(positions))
             variances = [belief.std**2 for belief in foreseen]
             for belief in foreseen:
-                self._assert_mean(belief.mean, plain.mean, "pending arms must not move the mean")
+                self._assert_mean(
+                    belief.mean, plain.mean, "pending arms must not move the mean"
+                )
             posterior.observe(keys, np.zeros(len(keys)), rng=generator())
             for variance in variances:
-                self._assert_variance(variance, self._variance(posterior), "foreseen variance")
+                self._assert_variance(
+                    variance, self._variance(posterior), "foreseen variance"
+                )
 
     def test_feedback_is_dated_by_its_own_offer(self) -> None:
         """Learned late or at once: keys carry the time of their offer, where it matters at all."""
@@ -213,7 +267,9 @@ class PosteriorContract(ABC):
             return
         arms = self.make_arms()
         times = ((1, 0.5), (4, 2.0), (9, 7.5))
-        early, late, now = (Offer(step=step, arms=arms, time=time) for step, time in times)
+        early, late, now = (
+            Offer(step=step, arms=arms, time=time) for step, time in times
+        )
         seen = []
         for order in ((early, late), (late, early)):
             posterior = self.make_posterior()
@@ -222,17 +278,27 @@ class PosteriorContract(ABC):
                 posterior.observe(posterior.keys(offer)[:2], rewards, rng=generator())
             seen.append(posterior.belief(now))
         self._assert_mean(seen[1].mean, seen[0].mean, "late feedback: mean")
-        self._assert_variance(seen[1].std ** 2, seen[0].std ** 2, "late feedback: variance")
+        self._assert_variance(
+            seen[1].std ** 2, seen[0].std ** 2, "late feedback: variance"
+        )
 
     def test_a_belief_follows_the_order_of_the_offer(self) -> None:
         posterior, arms = self._taught(), self.make_arms()
         turned = np.arange(len(arms))[::-2]
-        fewer = Arms(ids=[arms.ids[at] for at in turned], features=arms.features[turned])
-        whole, part = (posterior.belief(Offer(step=1, arms=each)) for each in (arms, fewer))
+        fewer = Arms(
+            ids=[arms.ids[at] for at in turned], features=arms.features[turned]
+        )
+        whole, part = (
+            posterior.belief(Offer(step=1, arms=each)) for each in (arms, fewer)
+        )
         tolerance = self.tolerance * (1.0 + self._scale() + np.abs(whole.mean).max())
         assert_close(part.mean, whole.mean[turned], tolerance, "mean of some arms")
-        assert_close(part.std**2, whole.std[turned] ** 2, tolerance, "variance of some arms")
-        assert_close(part.cov, whole.cov[np.ix_(turned, turned)], tolerance, "cov of some arms")
+        assert_close(
+            part.std**2, whole.std[turned] ** 2, tolerance, "variance of some arms"
+        )
+        assert_close(
+            part.cov, whole.cov[np.ix_(turned, turned)], tolerance, "cov of some arms"
+        )
 
     # --- state -----------------------------------------------------------------------------
 
@@ -240,7 +306,11 @@ class PosteriorContract(ABC):
         for posterior in (self.make_posterior(), self._taught()):
             with unchanged(posterior, "looking"):
                 keys, belief = self._keys(posterior), posterior.belief(self._offer())
-                for seen in (belief, belief.negated(), belief.condition(np.array([0, 1]))):
+                for seen in (
+                    belief,
+                    belief.negated(),
+                    belief.condition(np.array([0, 1])),
+                ):
                     seen.sample(generator())
                     assert np.isfinite(seen.cov).all()
                     assert np.isfinite(seen.incumbent)
@@ -265,7 +335,9 @@ class PosteriorContract(ABC):
         for array, copy in zip(given, copies, strict=True):
             np.testing.assert_array_equal(array, copy)
             array[...] = 0
-        self._assert_same(posterior, self._taught(), "after the caller's arrays changed")
+        self._assert_same(
+            posterior, self._taught(), "after the caller's arrays changed"
+        )
 
     def test_bad_input_is_refused_and_changes_nothing(self) -> None:
         for posterior in (self.make_posterior(), self._taught()):
@@ -320,7 +392,9 @@ class PosteriorContract(ABC):
             try:
                 posterior.observe(keys[again], np.zeros(6), noise, rng=generator())
             except Exception:
-                assert state_to_bytes(posterior.state()) == before, "a refused observation changed it"
+                assert state_to_bytes(posterior.state()) == before, (
+                    "a refused observation changed it"
+                )
             else:
                 assert posterior.count == count + 6
         with warnings.catch_warnings():
@@ -330,12 +404,18 @@ class PosteriorContract(ABC):
     def test_an_interrupted_observation_is_learned_whole_or_not_at_all(self) -> None:
         posterior = self._taught()
         start = posterior.state()
-        keys, before, count = self._keys(posterior), state_to_bytes(start), posterior.count
+        keys, before, count = (
+            self._keys(posterior),
+            state_to_bytes(start),
+            posterior.count,
+        )
         for number in range(1, self.interrupts + 1):
             with interrupted(number) as called:
                 posterior.observe(keys[[0, 4]], [0.3, -0.2], rng=generator())
             if posterior.count == count:
-                assert state_to_bytes(posterior.state()) == before, f"stopped in {called[-1]}"
+                assert state_to_bytes(posterior.state()) == before, (
+                    f"stopped in {called[-1]}"
+                )
             else:
                 assert posterior.count == count + 2, f"stopped in {called[-1]}"
                 self.restore(restored(posterior.state()))  # nothing in it contradicts
@@ -348,7 +428,9 @@ class PosteriorContract(ABC):
         posterior = self._taught()
         key = self._keys(posterior)[:1]
         for what, again in copies_of(posterior):
-            assert state_to_bytes(again.state()) == state_to_bytes(posterior.state()), what
+            assert state_to_bytes(again.state()) == state_to_bytes(posterior.state()), (
+                what
+            )
             with unchanged(posterior, f"teaching what {what} made"):
                 again.observe(key, [0.5], rng=generator())
             with unchanged(again, f"teaching the original of what {what} made"):
@@ -386,6 +468,10 @@ class PosteriorContract(ABC):
             assert state_to_bytes(twice) == state_to_bytes(again.state())
             for each in (posterior, again):
                 each.observe(self._keys(each)[:1], [0.25], rng=generator())
-            self._assert_same(again, posterior, "after a round trip and one more observation")
+            self._assert_same(
+                again, posterior, "after a round trip and one more observation"
+            )
             if isinstance(posterior, Resumable) and posterior.same_bits:
-                assert state_to_bytes(again.state()) == state_to_bytes(posterior.state()), "same_bits"
+                assert state_to_bytes(again.state()) == state_to_bytes(
+                    posterior.state()
+                ), "same_bits"

@@ -69,8 +69,12 @@ class ProblemContract(ABC):
             elsewhere[decision.positions] = noise[decision.positions]
             for given in ((turned, noise), (decision, elsewhere)):
                 again = problem.feedback(offer, *given)
-                rewards = dict(zip(again.positions.tolist(), again.rewards.tolist(), strict=True))
-                assert [rewards[arm] for arm in seen.positions.tolist()] == seen.rewards.tolist()
+                rewards = dict(
+                    zip(again.positions.tolist(), again.rewards.tolist(), strict=True)
+                )
+                assert [
+                    rewards[arm] for arm in seen.positions.tolist()
+                ] == seen.rewards.tolist()
 
     def test_nothing_beats_the_best(self) -> None:
         problem, rng = self.make_problem(3), generator(2)
@@ -80,14 +84,20 @@ class ProblemContract(ABC):
             offer = problem.offer(step)
             best = problem.best(offer)
             limit = best.value if best.optimum is None else best.optimum
-            exact = not self.connected and (best.guarantee.alpha == 1.0 or best.optimum is not None)
+            exact = not self.connected and (
+                best.guarantee.alpha == 1.0 or best.optimum is not None
+            )
             for _ in range(20):
                 decision = self.choose(problem, offer, rng)
                 value = problem.value(offer, decision)
                 assert isinstance(value, float)
                 if exact:
-                    assert sign * (limit - value) >= 0.0, f"value {value} beats the best, {limit}"
-                assert value == problem.value(offer, decision), "value() must be noiseless"
+                    assert sign * (limit - value) >= 0.0, (
+                        f"value {value} beats the best, {limit}"
+                    )
+                assert value == problem.value(offer, decision), (
+                    "value() must be noiseless"
+                )
 
     def test_metrics_are_finite_numbers(self) -> None:
         problem = self.make_problem(3)

@@ -41,8 +41,12 @@ class RewardContract(ABC):
             assert isinstance(worth, float)
             more = reward.worth(high, chosen, structure)
             rounding = 1e-12 * (1.0 + abs(worth))
-            assert more >= worth - rounding, "outcomes that are larger must not be worth less"
-            assert more - worth <= reward.lipschitz * (high - low).sum() + rounding, "B is too small"
+            assert more >= worth - rounding, (
+                "outcomes that are larger must not be worth less"
+            )
+            assert more - worth <= reward.lipschitz * (high - low).sum() + rounding, (
+                "B is too small"
+            )
             turned = reward.worth(low[::-1], chosen[::-1], structure)
             assert abs(turned - worth) <= rounding, "the order of arms must not matter"
 
@@ -68,9 +72,13 @@ class SwitchingCostContract(ABC):
         assert (costs >= 0.0).all()
         np.testing.assert_array_equal(cost.costs(offer), costs)
         before = np.asarray(offer.previous_action)
-        assert costs[before].max() <= costs.min(), "staying must not cost more than going elsewhere"
+        assert costs[before].max() <= costs.min(), (
+            "staying must not cost more than going elsewhere"
+        )
 
     def test_a_first_action_costs_nothing(self) -> None:
         offer = self.make_offer()
         first = Offer(step=offer.step, arms=offer.arms)
-        np.testing.assert_array_equal(self.make_cost().costs(first), np.zeros(len(offer.arms)))
+        np.testing.assert_array_equal(
+            self.make_cost().costs(first), np.zeros(len(offer.arms))
+        )

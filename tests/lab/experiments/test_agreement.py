@@ -29,7 +29,11 @@ MINE = {
         ([0.5, None], [0.5, None], True),
         ([0.5], [0.5, 0.5], False),
         ([0.0], [1e-300], False),
-        ({"a": "length 0.123"}, {"a": "length 0.124"}, True),  # rounded to different sides
+        (
+            {"a": "length 0.123"},
+            {"a": "length 0.124"},
+            True,
+        ),  # rounded to different sides
         ({"a": "length 0.0999"}, {"a": "length 0.1"}, True),
         ({"a": "length 0.999"}, {"a": "length 1"}, True),
         ({"a": "length 1e-05"}, {"a": "length 1.01e-05"}, True),

@@ -17,7 +17,9 @@ POLICIES = ["gp-ts", "bi-ts", "shortest"]
 def plan(out: Path, jobs_of: int = 2) -> Plan:
     experiment = load_experiment("navigation/city").with_policies(POLICIES)
     experiment = replace(experiment, paper="A paper (2025)")
-    return Plan.make(experiment, out=out, rounds=4, seeds=jobs_of, overrides={"edges": 250})
+    return Plan.make(
+        experiment, out=out, rounds=4, seeds=jobs_of, overrides={"edges": 250}
+    )
 
 
 def files(out: Path) -> dict[str, bytes]:
@@ -40,21 +42,32 @@ def test_learners_are_audited_and_others_are_not(finished: Path) -> None:
     assert run.spec["audited"] == ["gp-ts", "bi-ts"]
     assert run.audit("shortest", 0, 0) is None
     assert run.audit("gp-ts", 0, 1) is not None
-    assert load_state(finished / "states" / "gp-ts.s0.seed00001.npz").kind == "index-policy"
+    assert (
+        load_state(finished / "states" / "gp-ts.s0.seed00001.npz").kind
+        == "index-policy"
+    )
     assert run.road_map() is not None
     rows = {(row["policy"], row["metric"]) for row in run.summary["rows"]}
     metrics = {"cumulative_regret", "reduced_regret", "true_energy", "distinct_edges"}
     assert rows == {(policy, metric) for policy in POLICIES for metric in metrics}
-    assert run.spec["metrics"][0]["true_energy"] == run.metric("true_energy", 0)._asdict()
+    assert (
+        run.spec["metrics"][0]["true_energy"] == run.metric("true_energy", 0)._asdict()
+    )
     assert run.metric("true_energy", 0).text == "energy per trip (Wh)"
-    lemma = [claim for claim in run.summary["claims"] if claim["text"].startswith("Lemma A.12")]
+    lemma = [
+        claim
+        for claim in run.summary["claims"]
+        if claim["text"].startswith("Lemma A.12")
+    ]
     assert [claim["holds"] for claim in lemma] == [True]
     assert "4 cells" in lemma[0]["evidence"]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["cells", "timings", "audits", "states"])
-def test_what_is_lost_is_made_again(finished: Path, folder: str, tmp_path: Path) -> None:
+def test_what_is_lost_is_made_again(
+    finished: Path, folder: str, tmp_path: Path
+) -> None:
     out = tmp_path / "again"
     execute(plan(out))
     (out / folder / "gp-ts.s0.seed00001.npz").unlink()

@@ -34,7 +34,9 @@ ROADS: dict[str, Any] = {
 LATE = {"latest": 5, "lost": 0.1}
 
 
-def plan(out: Path, rounds: int | None = None, states: tuple[str, ...] = (), **changes: Any) -> Plan:
+def plan(
+    out: Path, rounds: int | None = None, states: tuple[str, ...] = (), **changes: Any
+) -> Plan:
     experiment = Experiment.from_mapping({**ROADS, **changes}, "here")
     return Plan.make(experiment, out=out, rounds=rounds, states=states)
 
@@ -43,15 +45,21 @@ def content(directory: Path) -> dict[str, bytes]:
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.parent.name != "timings" and path.name != "summary.json"
+        if path.is_file()
+        and path.parent.name != "timings"
+        and path.name != "summary.json"
     }
 
 
-def made_longer(tmp_path: Path, by: tuple[int, ...] = (5, 12), **changes: Any) -> list[str]:
+def made_longer(
+    tmp_path: Path, by: tuple[int, ...] = (5, 12), **changes: Any
+) -> list[str]:
     """A run that grows; checks that it is the same as one of full length, and returns what is told."""
     told: list[str] = []
     for rounds in by:
-        execute(plan(tmp_path / "grown", rounds, **changes), resume=True, told=told.append)
+        execute(
+            plan(tmp_path / "grown", rounds, **changes), resume=True, told=told.append
+        )
     execute(plan(tmp_path / "whole", by[-1], **changes))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
     assert not (tmp_path / "grown" / "earlier").exists()
@@ -79,8 +87,16 @@ SERIES: dict[str, Any] = {
     "policies": {
         "gp-bucb": {},
         "gp-ts": {"scaled": False},
-        "anew": {"policy": "gp-ts", "scaled": False, "wrapped": {"name": "resetting", "block": 4}},
-        "wary": {"policy": "gp-ts", "scaled": False, "wrapped": {"name": "change-detecting"}},
+        "anew": {
+            "policy": "gp-ts",
+            "scaled": False,
+            "wrapped": {"name": "resetting", "block": 4},
+        },
+        "wary": {
+            "policy": "gp-ts",
+            "scaled": False,
+            "wrapped": {"name": "change-detecting"},
+        },
     },
 }
 PRIOR = "prior was run from the start again: no state of it is kept"
@@ -128,11 +144,16 @@ def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
     assert made_longer(tmp_path, **SERIES, feedback=feedback) == []
     assert gone_on == {name: {5} for name in SERIES["policies"]}
     for name in SERIES["policies"]:
-        assert engine_of(tmp_path / "grown" / "states" / f"{name}.s0.seed00001.npz") == "root-engine"
+        assert (
+            engine_of(tmp_path / "grown" / "states" / f"{name}.s0.seed00001.npz")
+            == "root-engine"
+        )
 
 
 @pytest.mark.slow
-def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[str, set[int]]) -> None:
+def test_a_run_can_be_made_longer_more_than_once(
+    tmp_path: Path, gone_on: dict[str, set[int]]
+) -> None:
     made_longer(tmp_path, (1, 4, 9, 12), feedback=LATE)
     assert gone_on == {name: {1, 4, 9} for name in ROADS_LEARNERS}
 
@@ -146,7 +167,10 @@ def test_a_run_can_be_made_longer_more_than_once(tmp_path: Path, gone_on: dict[s
             "the problem may depend on the number of rounds",
         ),
         (
-            {"problem": {"name": "wind", "source": "synthetic"}, "policies": {"gp-md": {}}},
+            {
+                "problem": {"name": "wind", "source": "synthetic"},
+                "policies": {"gp-md": {}},
+            },
             "the problem may depend on the number of rounds",
         ),
         (
@@ -183,7 +207,10 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("then", [9, 12])
 @pytest.mark.slow
 def test_making_a_run_longer_can_be_interrupted(
-    then: int, tmp_path: Path, gone_on: dict[str, set[int]], monkeypatch: pytest.MonkeyPatch
+    then: int,
+    tmp_path: Path,
+    gone_on: dict[str, set[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before, while and after the first seed is gone on with; and then even more rounds are wanted."""
     execute(plan(tmp_path / "grown", 5, feedback=LATE))
@@ -209,7 +236,9 @@ def test_making_a_run_longer_can_be_interrupted(
 
 
 @pytest.mark.slow
-def test_killed_while_cells_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_cells_are_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     execute(plan(tmp_path / "grown", 5))
     move, moved = Path.replace, []
 
@@ -228,7 +257,11 @@ def test_killed_while_cells_are_set_aside(tmp_path: Path, monkeypatch: pytest.Mo
     for directory in ("grown", "same"):
         execute(plan(tmp_path / directory, 12), resume=True)
     execute(plan(tmp_path / "whole", 12))
-    assert content(tmp_path / "grown") == content(tmp_path / "whole") == content(tmp_path / "same")
+    assert (
+        content(tmp_path / "grown")
+        == content(tmp_path / "whole")
+        == content(tmp_path / "same")
+    )
 
 
 @pytest.mark.slow
@@ -246,9 +279,13 @@ def test_feedback_beyond_what_is_kept_means_all_rounds_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_on: dict[str, set[int]]
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
-    told = made_longer(tmp_path, feedback={"earliest": 9, "latest": 20, "together": True})
+    told = made_longer(
+        tmp_path, feedback={"earliest": 9, "latest": 20, "together": True}
+    )
     why = "the shorter run did not keep what it takes to go on"
-    again = [f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)]
+    again = [
+        f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)
+    ]
     assert sorted(told) == sorted([*again, PRIOR])
     assert not gone_on
 
@@ -261,11 +298,16 @@ def kept(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
 
 
 @pytest.mark.slow
-def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(tmp_path: Path) -> None:
+def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(
+    tmp_path: Path,
+) -> None:
     """What is exact goes on exactly: the same rounds as those of a longer run with that seed."""
     execute(plan(tmp_path / "whole", 9))
     execute(plan(tmp_path / "first", 5))
-    given = (str(kept(tmp_path / "first")), f"joint={kept(tmp_path / 'first', 'joint')}")
+    given = (
+        str(kept(tmp_path / "first")),
+        f"joint={kept(tmp_path / 'first', 'joint')}",
+    )
     made = plan(tmp_path / "then", 4, given)
     execute(made)
     whole, then = Run.load(tmp_path / "whole"), Run.load(tmp_path / "then")
@@ -273,11 +315,16 @@ def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(tmp_path: Path)
         for metric in ("regret", "true_energy"):
             rest = whole._array(metric, policy, 0, 0)[5:]
             np.testing.assert_array_equal(then._array(metric, policy, 0, 0), rest)
-        np.testing.assert_array_equal(then.choices(policy, 0, 0), whole.choices(policy, 0, 0)[5:])
+        np.testing.assert_array_equal(
+            then.choices(policy, 0, 0), whole.choices(policy, 0, 0)[5:]
+        )
     assert kept(tmp_path / "then").read_bytes() == kept(tmp_path / "whole").read_bytes()
     assert not np.array_equal(then.choices("ucb", 0, 0), whole.choices("ucb", 0, 0)[5:])
     spec = json.loads((tmp_path / "then" / "run.json").read_text(encoding="utf-8"))
-    assert spec["states"]["ts"] == {"file": kept(tmp_path).name, "sha256": made.starts["ts"].digest}
+    assert spec["states"]["ts"] == {
+        "file": kept(tmp_path).name,
+        "sha256": made.starts["ts"].digest,
+    }
     assert spec["settled"][0]["ts begins"].endswith("rounds are numbered from 6 on")
 
 
@@ -302,7 +349,9 @@ def test_another_state_is_another_run(tmp_path: Path) -> None:
     others: list[tuple[str, ...]] = [(), (f"ts={kept(tmp_path / 'first', seed=1)}",)]
     for other in others:
         for rounds in (4, 6):
-            with pytest.raises(ConflictError, match=r"states(, version)? differ|, states differ"):
+            with pytest.raises(
+                ConflictError, match=r"states(, version)? differ|, states differ"
+            ):
                 execute(plan(tmp_path / "a", rounds, other), resume=True)
     assert content(tmp_path / "a") == before
 
@@ -333,7 +382,10 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
             "policy 'ucb': this 'index-policy' state does not match this IndexPolicy: rule",
         ),
         (("prior=STATE",), "policy 'prior': it learns nothing"),
-        (("STATE", "STATE"), r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is"),
+        (
+            ("STATE", "STATE"),
+            r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is",
+        ),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(
@@ -351,10 +403,17 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
     twins = {"one": {"policy": "route-ts"}, "two": {"policy": "route-ts"}}
     execute(plan(tmp_path / "first", 2, policies=twins, seeds=1))
     path = str(kept(tmp_path / "first", "one"))
-    with pytest.raises(SpecError, match=r"could be of any of \['one', 'two'\]; say whose it is"):
+    with pytest.raises(
+        SpecError, match=r"could be of any of \['one', 'two'\]; say whose it is"
+    ):
         plan(tmp_path / "a", 2, (path,), policies=twins)
-    assert {*plan(tmp_path / "a", 2, (path, f"one={path}"), policies=twins).starts} == {"one", "two"}
-    with pytest.raises(SpecError, match="is left over: every policy begins with another state"):
+    assert {*plan(tmp_path / "a", 2, (path, f"one={path}"), policies=twins).starts} == {
+        "one",
+        "two",
+    }
+    with pytest.raises(
+        SpecError, match="is left over: every policy begins with another state"
+    ):
         plan(tmp_path / "a", 2, (path, f"one={path}", f"two={path}"), policies=twins)
 
 

@@ -25,7 +25,10 @@ Totals = dict[str, list[float]]
 
 
 def make_run(
-    directory: Path, totals: Totals, settings: list[dict[str, Any]] | None = None, **metrics: Totals
+    directory: Path,
+    totals: Totals,
+    settings: list[dict[str, Any]] | None = None,
+    **metrics: Totals,
 ) -> Run:
     """A run of two rounds whose totals, one per seed, are given; the same in every setting."""
     settings = settings or [{}]
@@ -38,7 +41,9 @@ def make_run(
                 series = {"regret": np.array([0.25 * total, 0.75 * total])}
                 for name, others in metrics.items():
                     series[name] = np.array([others[policy][seed], 0.0])
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(directory, trace)
     return Run.load(directory)
 
@@ -74,35 +79,81 @@ REWARDS = {
     [
         # Of 36 seeds 2.44 standard errors are needed; that of good's totals and rewards is 0.14.
         (claim("below", policy="good", versus="poor", ratio=0.2), "holds"),  # −2 of 4
-        (claim("below", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
-        (claim("above", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
+        (
+            claim("below", policy="good", versus="poor", ratio=0.1),
+            "does not hold",
+        ),  # a tie
+        (
+            claim("above", policy="good", versus="poor", ratio=0.1),
+            "does not hold",
+        ),  # a tie
         (claim("below", policy="fair", versus="even"), "does not hold"),
         (claim("below", policy="fair", versus="even", ratio=1.1), "holds"),
         (claim("below", policy="fair", versus="even", ratio=1.02), "holds"),
         (claim("above", policy="fair", versus="even", ratio=1.02), "does not hold"),
         (claim("above", policy="fair", versus="even", ratio=1.1), "does not hold"),
-        (claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"), "holds"),
-        (claim("above", policy="good", versus="fair", ratio=1.97, metric="reward"), "undecided"),
-        (claim("below", policy="good", versus="fair", ratio=2.03, metric="reward"), "undecided"),
-        (claim("below", policy="good", versus="fair", ratio=2.5, metric="reward"), "holds"),
-        (claim("below", policy="good", versus="fair", ratio=1.5, metric="reward"), "does not hold"),
+        (
+            claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"),
+            "holds",
+        ),
+        (
+            claim("above", policy="good", versus="fair", ratio=1.97, metric="reward"),
+            "undecided",
+        ),
+        (
+            claim("below", policy="good", versus="fair", ratio=2.03, metric="reward"),
+            "undecided",
+        ),
+        (
+            claim("below", policy="good", versus="fair", ratio=2.5, metric="reward"),
+            "holds",
+        ),
+        (
+            claim("below", policy="good", versus="fair", ratio=1.5, metric="reward"),
+            "does not hold",
+        ),
         (claim("between", policy="fair", versus="even", least=0.9, most=1.1), "holds"),
-        (claim("between", policy="fair", versus="even", least=1.1, most=2), "does not hold"),
-        (claim("between", policy="fair", versus="even", least=0.1, most=0.9), "does not hold"),
-        (claim("between", policy="good", versus="fair", least=0.48, most=0.6), "undecided"),
+        (
+            claim("between", policy="fair", versus="even", least=1.1, most=2),
+            "does not hold",
+        ),
+        (
+            claim("between", policy="fair", versus="even", least=0.1, most=0.9),
+            "does not hold",
+        ),
+        (
+            claim("between", policy="good", versus="fair", least=0.48, most=0.6),
+            "undecided",
+        ),
         (claim("similar", policy="fair", versus="good", tolerance=0.5), "undecided"),
-        (claim("similar", policy="good", versus="fair", tolerance=0.6), "holds"),  # 2.4 − 2 ± 0.14
+        (
+            claim("similar", policy="good", versus="fair", tolerance=0.6),
+            "holds",
+        ),  # 2.4 − 2 ± 0.14
         (claim("similar", policy="fair", versus="good", tolerance=0.6), "holds"),
         (
-            claim("similar", policy="fair", versus="good", tolerance=0.1, metric="reward"),
+            claim(
+                "similar", policy="fair", versus="good", tolerance=0.1, metric="reward"
+            ),
             "does not hold",
         ),
-        (claim("below", policy=["poor", "fair"], versus="good", metric="reward"), "holds"),
         (
-            claim("below", policy=["poor", "fair"], versus=["good", "even"], metric="reward"),
+            claim("below", policy=["poor", "fair"], versus="good", metric="reward"),
+            "holds",
+        ),
+        (
+            claim(
+                "below",
+                policy=["poor", "fair"],
+                versus=["good", "even"],
+                metric="reward",
+            ),
             "does not hold",
         ),
-        (claim("below", policy="poor", versus=["good", "even"], metric="reward"), "holds"),
+        (
+            claim("below", policy="poor", versus=["good", "even"], metric="reward"),
+            "holds",
+        ),
     ],
 )
 def test_many_seeds_decide(told: dict[str, Any], word: str, tmp_path: Path) -> None:
@@ -124,12 +175,18 @@ def test_many_seeds_decide(told: dict[str, Any], word: str, tmp_path: Path) -> N
 def test_three_seeds_decide_nothing(check: str, seeds: int, tmp_path: Path) -> None:
     keys = {"tolerance": 0.1} if check == "similar" else {}
     told = claim(check, policy="a", versus="b", **keys)
-    (verdict,) = judge(make_run(tmp_path / "few", {"a": [1.0] * seeds, "b": [9.0] * seeds}), [told])
+    (verdict,) = judge(
+        make_run(tmp_path / "few", {"a": [1.0] * seeds, "b": [9.0] * seeds}), [told]
+    )
     assert verdict.verdict == "undecided"
     text = f"{seeds} seed{'s' * (seeds > 1)} cannot decide, 4 or more can"
-    assert verdict.evidence.endswith(f"; undecided: {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)")
+    assert verdict.evidence.endswith(
+        f"; undecided: {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)"
+    )
     four = make_run(tmp_path / "four", {"a": [1.0] * 4, "b": [9.0] * 4})
-    assert judge(four, [told])[0].verdict == ("holds" if check == "below" else "does not hold")
+    assert judge(four, [told])[0].verdict == (
+        "holds" if check == "below" else "does not hold"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,22 +199,34 @@ def test_the_threshold_is_students_for_either_verdict(
     differences = 1.0 + half_width * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
     errors = 1.0 / (half_width / np.sqrt(5.0))
     assert (errors > 3.747) == (word == "holds")
-    assert within_noise(differences) == within_noise(-differences) == (word == "undecided")
+    assert (
+        within_noise(differences) == within_noise(-differences) == (word == "undecided")
+    )
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": differences.tolist()})
     below, above = judge(
-        run, [claim("below", policy="a", versus="b"), claim("above", policy="a", versus="b")]
+        run,
+        [
+            claim("below", policy="a", versus="b"),
+            claim("above", policy="a", versus="b"),
+        ],
     )
     assert below.verdict == word
     assert above.verdict == ("does not hold" if word == "holds" else "undecided")
     assert "; 3.75 needed)" in below.evidence
 
 
-def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(tmp_path: Path) -> None:
+def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(
+    tmp_path: Path,
+) -> None:
     """a − b is 1 ± 0.2, 5 standard errors. Of five seeds 3.75 are needed, and 7.17 of the worst of ten
     rivals, which makes a claim fail. To be below all of them, b needs no more than 3.75 of each."""
     leads = 1.0 + 0.2 * np.sqrt(5.0) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
     rivals = [f"rival-{number}" for number in range(9)]
-    totals: Totals = {"a": leads.tolist(), "b": [0.0] * 5, **{name: [9.0] * 5 for name in rivals}}
+    totals: Totals = {
+        "a": leads.tolist(),
+        "b": [0.0] * 5,
+        **{name: [9.0] * 5 for name in rivals},
+    }
     run = make_run(tmp_path, totals)
     single, many, other_way = judge(
         run,
@@ -179,13 +248,18 @@ def test_skewed_seeds_decide_nothing(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": [4.0, 4.0, 4.0, 4.0, 1.2]})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
     assert verdict.verdict == "undecided"
-    assert "corrected for skewness; 3.75 needed); undecided: the 5 seeds are skewed" in verdict.evidence
+    assert (
+        "corrected for skewness; 3.75 needed); undecided: the 5 seeds are skewed"
+        in verdict.evidence
+    )
 
 
 def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
     """Five seeds miss what happens in 45 % of all seeds with 5 %; eleven what happens in 24 %."""
     for seeds, word in ((5, "undecided"), (10, "undecided"), (11, "holds")):
-        run = make_run(tmp_path / str(seeds), {"a": [75.0] * seeds, "b": [100.0] * seeds})
+        run = make_run(
+            tmp_path / str(seeds), {"a": [75.0] * seeds, "b": [100.0] * seeds}
+        )
         (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
         assert verdict.verdict == word, verdict.evidence
         if seeds == 5:
@@ -214,7 +288,10 @@ def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
     assert "−1.00 ± 0.10 (10 standard errors" in judge(run, told)[0].evidence
     (holds,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.5]}), told)
     assert holds.verdict == "holds"
-    assert "−1.00 ± 0.24 (4.1 standard errors, corrected for the 50 % of data" in holds.evidence
+    assert (
+        "−1.00 ± 0.24 (4.1 standard errors, corrected for the 50 % of data"
+        in holds.evidence
+    )
     (verdict,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.6]}), told)
     assert verdict.verdict == "undecided"
 
@@ -227,7 +304,9 @@ def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
         claim("below", versus="even", ratio=1.2),
     ],
 )
-def test_of_several_policies_a_claim_says_the_same_of_each(told: Any, tmp_path: Path) -> None:
+def test_of_several_policies_a_claim_says_the_same_of_each(
+    told: Any, tmp_path: Path
+) -> None:
     run = make_run(tmp_path, {**TOTALS, "worse": often([40.0, 40.0, 40.0])})
 
     def word(*policies: str) -> str:
@@ -285,7 +364,9 @@ def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
     assert other.verdict == "undecided"
 
 
-def test_similar_leaves_room_by_the_mean_of_totals_of_either_sign(tmp_path: Path) -> None:
+def test_similar_leaves_room_by_the_mean_of_totals_of_either_sign(
+    tmp_path: Path,
+) -> None:
     """A share of the larger, seed by seed, whose sign is that of its mean: −25 for a, 20 for c."""
     below: Totals = {"a": [-20.0, -30.0] * 9, "b": [-20.1, -29.9] * 9}
     run = make_run(tmp_path, {**below, "c": [50.0, -10.0] * 9, "d": [49.0, -9.0] * 9})
@@ -303,17 +384,29 @@ def test_similar_leaves_room_by_the_mean_of_totals_of_either_sign(tmp_path: Path
 
 def test_totals_below_zero_are_compared_by_the_product(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [-10.0] * 4, "b": [-5.0] * 4})
-    assert judge(run, [claim("below", policy="a", versus="b", ratio=0.5)])[0].verdict == "holds"
+    assert (
+        judge(run, [claim("below", policy="a", versus="b", ratio=0.5)])[0].verdict
+        == "holds"
+    )
 
 
 def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
     keys = {"policy": "good", "versus": "poor", "ratio": 1}
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
-    spec = {**run.spec, "settled": [{"data": "a city, synthetic data"}, {"data": "a city"}]}
+    spec = {
+        **run.spec,
+        "settled": [{"data": "a city, synthetic data"}, {"data": "a city"}],
+    }
     verdicts = judge(Run(tmp_path, spec), [claim("below", **keys)])
-    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [True, False]
+    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [
+        True,
+        False,
+    ]
     verdicts = judge(run, [claim("below", **keys)])
-    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [False, False]
+    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [
+        False,
+        False,
+    ]
 
 
 def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> None:
@@ -327,8 +420,12 @@ def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> 
     assert judge(run, []) == []
 
 
-def test_claims_that_are_not_judged_are_told_with_what_they_need(tmp_path: Path) -> None:
-    run = make_run(tmp_path, TOTALS, settings=[{"k": 1, "on": "a"}, {"k": 2, "on": "a"}])
+def test_claims_that_are_not_judged_are_told_with_what_they_need(
+    tmp_path: Path,
+) -> None:
+    run = make_run(
+        tmp_path, TOTALS, settings=[{"k": 1, "on": "a"}, {"k": 2, "on": "a"}]
+    )
     pair = {"policy": "good", "versus": "poor"}
     told = [
         claim("below", **pair),
@@ -350,11 +447,16 @@ def test_claims_that_are_not_judged_are_told_with_what_they_need(tmp_path: Path)
 
 
 def test_a_metric_of_one_setting_is_judged_there(tmp_path: Path) -> None:
-    run = make_run(tmp_path, TOTALS, settings=[{"problem.name": "a"}, {"problem.name": "b"}])
+    run = make_run(
+        tmp_path, TOTALS, settings=[{"problem.name": "a"}, {"problem.name": "b"}]
+    )
     for policy, values in TOTALS.items():
         for seed in range(len(values)):
             series = {"regret": np.zeros(2), "profit": np.array([values[seed], 0.0])}
-            write_trace(tmp_path, Trace(policy=policy, setting_index=1, seed=seed, series=series))
+            write_trace(
+                tmp_path,
+                Trace(policy=policy, setting_index=1, seed=seed, series=series),
+            )
     told = [claim("above", policy="poor", versus="good", ratio=9, metric="profit")]
     (verdict,) = judge(run, told)
     assert verdict.evidence.startswith("[problem.name = b]")
@@ -362,7 +464,9 @@ def test_a_metric_of_one_setting_is_judged_there(tmp_path: Path) -> None:
 
 
 def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
-    run = make_run(tmp_path, TOTALS, settings=[{"k": 1, "xi": 0.1}, {"k": 2, "xi": 0.1}])
+    run = make_run(
+        tmp_path, TOTALS, settings=[{"k": 1, "xi": 0.1}, {"k": 2, "xi": 0.1}]
+    )
     verdicts = judge(run, [claim("below", policy="good", versus="poor", ratio=1)])
     assert [verdict.evidence.partition("]")[0] for verdict in verdicts] == [
         "[k = 1, xi = 0.1",
@@ -373,7 +477,9 @@ def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
 def test_relative_to_another_policy(tmp_path: Path) -> None:
     """A quarter and a half of the others in every seed, however much these differ."""
     totals = {"good": [1.0, 3.0], "half": [2.0, 6.0], "poor": [4.0, 12.0]}
-    run = make_run(tmp_path, {policy: often(values) for policy, values in totals.items()})
+    run = make_run(
+        tmp_path, {policy: often(values) for policy, values in totals.items()}
+    )
     told = [
         claim("below", policy="good", versus="half", ratio=0.75, relative_to="poor"),
         claim("below", policy="good", versus="half", ratio=0.5, relative_to="poor"),
@@ -390,7 +496,9 @@ def test_relative_to_another_policy(tmp_path: Path) -> None:
 
 def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
     run = make_run(tmp_path, {**TOTALS, "zero": often([0.0, 0.0, 0.0])})
-    (verdict,) = judge(run, [claim("below", policy="good", versus="poor", relative_to="zero")])
+    (verdict,) = judge(
+        run, [claim("below", policy="good", versus="poor", relative_to="zero")]
+    )
     assert verdict.verdict == "undecided"
 
 
@@ -401,7 +509,9 @@ def test_among_some_values_of_a_key(tmp_path: Path) -> None:
         for policy, values in TOTALS.items():
             for seed, total in enumerate(values):
                 series = {"regret": np.array([factor * total, 0.0])}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(tmp_path, trace)
     told = claim("rises", policy="fair", key="k")
     assert [each.verdict for each in judge(run, [told])] == ["does not hold"]
@@ -420,9 +530,18 @@ def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
     for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
         for seed in range(len(FAIR)):
             series = {"regret": np.zeros(2)}
-            timed = np.array([9.0, seconds], dtype=np.float32)  # what warms up does not count
+            timed = np.array(
+                [9.0, seconds], dtype=np.float32
+            )  # what warms up does not count
             write_trace(
-                tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series, seconds=timed)
+                tmp_path,
+                Trace(
+                    policy=policy,
+                    setting_index=0,
+                    seed=seed,
+                    series=series,
+                    seconds=timed,
+                ),
             )
     told = claim("above", metric="seconds", policy="slow", versus="quick", ratio=2.5)
     (verdict,) = judge(run, [told])
@@ -460,24 +579,45 @@ BASE = {
     [
         ({}, "needs a text"),
         ({"text": 3, "check": "below"}, "needs a text"),
-        ({"text": "t"}, "choose one of ['above', 'alike', 'below', 'between', 'crosses', "),
+        (
+            {"text": "t"},
+            "choose one of ['above', 'alike', 'below', 'between', 'crosses', ",
+        ),
         (claim("between", policy="a", versus="b", least=0.4), "'most'"),
         ({"text": "t", "check": ["below"]}, "has the check ['below']"),
         (claim("bellow", policy="a", versus="b"), "'bellow'"),
-        (claim("below", policy="a"), "takes ['policy', 'versus'] and may have ['ratio']"),
+        (
+            claim("below", policy="a"),
+            "takes ['policy', 'versus'] and may have ['ratio']",
+        ),
         (claim("below", policy="a", versus="b", limit=2), "'limit'"),
-        (claim("below", policy="a", versus="b", ratio="1"), "ratio is '1'; it must be a number"),
+        (
+            claim("below", policy="a", versus="b", ratio="1"),
+            "ratio is '1'; it must be a number",
+        ),
         (claim("below", policy="a", versus="b", ratio=True), "ratio is True"),
         (claim("below", policy="a", versus="b", ratio=float("nan")), "ratio is nan"),
-        (claim("below", policy=1, versus="b"), "policy is 1; it must be text or a list of text"),
+        (
+            claim("below", policy=1, versus="b"),
+            "policy is 1; it must be text or a list of text",
+        ),
         (claim("below", policy="a", versus="b", metric=2), "metric is 2"),
-        (claim("below", policy="a", versus="b", where="k"), "where is 'k'; it must be a table"),
-        (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can be 'spread'"),
+        (
+            claim("below", policy="a", versus="b", where="k"),
+            "where is 'k'; it must be a table",
+        ),
+        (
+            claim("below", policy="a", versus="b", of="range"),
+            "of is 'range'; it can be 'spread'",
+        ),
         (
             claim("below", policy="a", versus="b", of="swing", metric="seconds"),
             "metric = 'seconds'",
         ),
-        (claim("below", policy="a", versus="b", of="swing", relative_to="c"), "or relative_to"),
+        (
+            claim("below", policy="a", versus="b", of="swing", relative_to="c"),
+            "or relative_to",
+        ),
         (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
@@ -494,7 +634,10 @@ BASE = {
             claim("below", policy="a", versus="b", ratio=float("inf")),
             "ratio must be above 0 and finite",
         ),
-        (claim("between", policy="a", versus="b", least=-1, most=1), "least must not be below 0"),
+        (
+            claim("between", policy="a", versus="b", least=-1, most=1),
+            "least must not be below 0",
+        ),
         (
             claim("between", policy="a", versus="b", least=2, most=1),
             "least must be below most",
@@ -507,7 +650,9 @@ BASE = {
         (claim("rises", policy="a", key="k", where={"k": 1}), "where holds the key"),
     ],
 )
-def test_malformed_claims_are_refused_before_anything_runs(told: dict[str, Any], words: str) -> None:
+def test_malformed_claims_are_refused_before_anything_runs(
+    told: dict[str, Any], words: str
+) -> None:
     with pytest.raises(SpecError, match=r"^here: ") as caught:
         Experiment.from_mapping({**BASE, "claims": [told]}, "here")
     assert words in str(caught.value)
@@ -522,13 +667,17 @@ def test_a_file_claims_only_about_policies_there_are(tmp_path: Path) -> None:
     path.write_text(head + '"gp-ie"\n', encoding="utf-8")
     with pytest.raises(SpecError, match="'gp-ie', which is not a policy here"):
         load_experiment(str(path))
-    path.write_text(head + '"gp-ei"\n', encoding="utf-8")  # --policies may add what is registered
+    path.write_text(
+        head + '"gp-ei"\n', encoding="utf-8"
+    )  # --policies may add what is registered
     narrowed = load_experiment(str(path)).with_policies(["gp-ei"]).with_setting({})
     assert len(narrowed.claims) == 1
 
 
 @pytest.mark.parametrize("line", ["where={sied=5}", 'check="rises"\nkey="sied"'])
-def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(line: str, tmp_path: Path) -> None:
+def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(
+    line: str, tmp_path: Path
+) -> None:
     path = tmp_path / "x.toml"
     kind = "" if "check" in line else 'check="below"\nversus="gp-ei"\n'
     text = (
@@ -536,7 +685,9 @@ def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(line: str, tmp_path:
         f'[[claims]]\ntext="t"\npolicy="random"\n{kind}{line}\n'
     )
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match="'sied' is not a parameter here; did you mean 'side'"):
+    with pytest.raises(
+        SpecError, match="'sied' is not a parameter here; did you mean 'side'"
+    ):
         load_experiment(str(path))
     path.write_text(text.replace("sied", "side"), encoding="utf-8")
     assert len(load_experiment(str(path)).claims) == 1
@@ -608,13 +759,21 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
             {2.0: [5.0, 6.1], 0.5: [1.0, 2.0]},
             "does not hold",
         ),
-        (claim("falls", policy="mine", key="width"), {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]}, "holds"),
+        (
+            claim("falls", policy="mine", key="width"),
+            {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]},
+            "holds",
+        ),
         (
             claim("downward-trend", policy="mine", key="width"),
             {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]},
             "holds",
         ),
-        (claim("rises", policy="mine", key="width"), {0.5: [1.0, 9.0], 2.0: [9.0, 2.0]}, "undecided"),
+        (
+            claim("rises", policy="mine", key="width"),
+            {0.5: [1.0, 9.0], 2.0: [9.0, 2.0]},
+            "undecided",
+        ),
         # Flat: the change, within a tenth of the mean, and seen; seen and too large; not seen.
         (
             claim("flat", policy="mine", key="width", tolerance=0.1),
@@ -678,7 +837,9 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
 def test_claims_across_settings_are_judged_once(
     told: dict[str, Any], totals: dict[float, list[float]], word: str, tmp_path: Path
 ) -> None:
-    run = sweep_run(tmp_path, {width: often(values) for width, values in totals.items()})
+    run = sweep_run(
+        tmp_path, {width: often(values) for width, values in totals.items()}
+    )
     (verdict,) = judge(run, [told])
     assert verdict.verdict == word, verdict.evidence
     least = min(totals)
@@ -690,7 +851,11 @@ def test_claims_across_settings_are_judged_once(
     ("of", "totals", "change"),
     [
         # Last − first is 4 and 4.1, twice each: mean 4.05, standard error 0.05 √(4/3)/√4.
-        (None, {0.5: [1.0, 2.0] * 2, 1.0: [9.0, 0.0] * 2, 2.0: [5.0, 6.1] * 2}, "4.05 ± 0.03"),
+        (
+            None,
+            {0.5: [1.0, 2.0] * 2, 1.0: [9.0, 0.0] * 2, 2.0: [5.0, 6.1] * 2},
+            "4.05 ± 0.03",
+        ),
         # From the median, 0, the seeds are (0, 0, 0, 8) away: mean 2, deviation 4, over √4 seeds.
         ("spread", {1.0: [0.0] * 4, 2.0: [0.0, 0.0, 0.0, 8.0]}, "2.00 ± 2.00"),
     ],
@@ -698,28 +863,46 @@ def test_claims_across_settings_are_judged_once(
 def test_the_evidence_tells_the_trend_over_all_values(
     of: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
 ) -> None:
-    told = claim("upward-trend", policy="mine", key="width", **({"of": of} if of else {}))
+    told = claim(
+        "upward-trend", policy="mine", key="width", **({"of": of} if of else {})
+    )
     (verdict,) = judge(sweep_run(tmp_path, totals), [told])
     assert f"trend of mine over all values seed by seed {change} (" in verdict.evidence
 
 
 def test_the_evidence_names_the_weakest_step(tmp_path: Path) -> None:
-    run = sweep_run(tmp_path, {1.0: [1.0] * 5, 2.0: [9.0] * 5, 4.0: [8.0] * 5, 8.0: [20.0] * 5})
+    run = sweep_run(
+        tmp_path, {1.0: [1.0] * 5, 2.0: [9.0] * 5, 4.0: [8.0] * 5, 8.0: [20.0] * 5}
+    )
     (verdict,) = judge(run, [claim("rises", policy="mine", key="width")])
-    assert "; change of mine from 2 to 4 seed by seed −1 (the same in every seed" in verdict.evidence
+    assert (
+        "; change of mine from 2 to 4 seed by seed −1 (the same in every seed"
+        in verdict.evidence
+    )
 
 
-def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_path: Path) -> None:
+def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(
+    tmp_path: Path,
+) -> None:
     """Means of 3, 3, 3, 3 stay; those of 0, 4, 0, 8 are 0, 2, 4/3, 3, from round 3 on 4/3 and 3."""
     write_spec(
         tmp_path,
-        {"experiment": "x", "rounds": 4, "first_seed": 0, "seeds": 4, "policies": ["calm", "wild"]}
+        {
+            "experiment": "x",
+            "rounds": 4,
+            "first_seed": 0,
+            "seeds": 4,
+            "policies": ["calm", "wild"],
+        }
         | {"settings": [{}]},
     )
     for policy, rewards in (("calm", [3.0] * 4), ("wild", [0.0, 4.0, 0.0, 8.0])):
         for seed in range(4):
             series = {"regret": np.array(rewards)}
-            write_trace(tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+            write_trace(
+                tmp_path,
+                Trace(policy=policy, setting_index=0, seed=seed, series=series),
+            )
     told = claim("below", policy="calm", versus="wild", of="swing")
     (verdict,) = judge(Run.load(tmp_path), [told])
     assert verdict.verdict == "holds"
@@ -727,36 +910,57 @@ def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_pa
 
 
 @pytest.mark.parametrize("of", ["spread", "swing"])
-def test_rounding_decides_nothing_about_spreads_and_swings(tmp_path: Path, of: str) -> None:
+def test_rounding_decides_nothing_about_spreads_and_swings(
+    tmp_path: Path, of: str
+) -> None:
     """The same number in every round and seed, but for rounding of the sums: neither moves."""
     rounds, seeds = 300, 5
-    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds, "settings": [{}]}
+    spec = {
+        "experiment": "x",
+        "rounds": rounds,
+        "first_seed": 0,
+        "seeds": seeds,
+        "settings": [{}],
+    }
     write_spec(tmp_path, {**spec, "policies": ["tenth", "half"]})
     for policy, reward in (("tenth", 0.1), ("half", 0.5)):
         for seed in range(seeds):
             rewards = np.full(rounds, reward)
-            rewards[0] += 1e-14 * seed * (policy == "tenth")  # sums of seeds in another order
+            rewards[0] += (
+                1e-14 * seed * (policy == "tenth")
+            )  # sums of seeds in another order
             series = {"regret": rewards}
-            write_trace(tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+            write_trace(
+                tmp_path,
+                Trace(policy=policy, setting_index=0, seed=seed, series=series),
+            )
     told = [
         claim("below", policy="half", versus="tenth", of=of),
         claim("above", policy="half", versus="tenth", of=of),
     ]
     verdicts = judge(Run.load(tmp_path), told)
     assert [each.verdict for each in verdicts] == ["does not hold"] * 2  # a tie
-    assert "half 0, tenth 0" in verdicts[0].evidence or "tenth 0, half 0" in verdicts[0].evidence
+    assert (
+        "half 0, tenth 0" in verdicts[0].evidence
+        or "tenth 0, half 0" in verdicts[0].evidence
+    )
 
 
 def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
     (verdict,) = judge(
-        run, [claim("below", policy="fair", versus="good", where={"k": 2}, metric="regret")]
+        run,
+        [claim("below", policy="fair", versus="good", where={"k": 2}, metric="regret")],
     )
     assert verdict.evidence.startswith("[k = 2] ")
-    assert judge(run, [claim("below", policy="fair", versus="good", where={"k": 3})]) == []
+    assert (
+        judge(run, [claim("below", policy="fair", versus="good", where={"k": 3})]) == []
+    )
     absent = [claim("below", policy="fair", versus="good", where={"m": 1})]
     assert judge(run, absent) == []
-    assert [each["needs"] for each in not_judged(run, absent)] == [["a setting with m = 1"]]
+    assert [each["needs"] for each in not_judged(run, absent)] == [
+        ["a setting with m = 1"]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -764,21 +968,36 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     [
         ({5.0: 9.0, 0.1: 1.0}, {5.0: 4.0, 0.1: 3.0}, ["holds", "does not hold"]),
         # Above in the middle only; above what the rival had at first, but not what it has at last.
-        ({0.1: 1.0, 1.0: 9.0, 5.0: 2.0}, dict.fromkeys((0.1, 1.0, 5.0), 4.0), ["does not hold"] * 2),
+        (
+            {0.1: 1.0, 1.0: 9.0, 5.0: 2.0},
+            dict.fromkeys((0.1, 1.0, 5.0), 4.0),
+            ["does not hold"] * 2,
+        ),
         ({0.1: 1.0, 5.0: 3.5}, {0.1: 3.0, 5.0: 4.0}, ["does not hold"] * 2),
     ],
 )
 def test_crossing_is_below_at_first_and_above_at_last(
-    mover: dict[float, float], stayer: dict[float, float], words: list[str], tmp_path: Path
+    mover: dict[float, float],
+    stayer: dict[float, float],
+    words: list[str],
+    tmp_path: Path,
 ) -> None:
     settings = [{"rho": rho} for rho in mover]
-    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 25, "settings": settings}
+    spec = {
+        "experiment": "x",
+        "rounds": 1,
+        "first_seed": 0,
+        "seeds": 25,
+        "settings": settings,
+    }
     write_spec(tmp_path, {**spec, "policies": ["mover", "stayer"]})
     for policy, totals in (("mover", mover), ("stayer", stayer)):
         for index, total in enumerate(totals.values()):
             for seed in range(25):
                 series = {"regret": np.array([total])}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(tmp_path, trace)
     told = [
         claim("crosses", policy="mover", versus="stayer", key="rho"),
@@ -792,12 +1011,16 @@ def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
     seeds = len(next(iter(mover.values())))
     spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": seeds}
     settings = [{"rho": rho} for rho in mover]
-    write_spec(directory, {**spec, "settings": settings, "policies": ["mover", "stayer"]})
+    write_spec(
+        directory, {**spec, "settings": settings, "policies": ["mover", "stayer"]}
+    )
     for index, totals in enumerate(mover.values()):
         for seed, total in enumerate(totals):
             for policy, value in (("mover", total), ("stayer", 4.0)):
                 series = {"regret": np.array([value])}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(directory, trace)
     return Run.load(directory)
 
@@ -805,35 +1028,51 @@ def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
 def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
     """On lines over ln ρ: halfway from 1 to 4 in one seed, and at a quarter of it in the other."""
     told = claim("crosses", policy="mover", versus="stayer", key="rho")
-    run = crossing_run(tmp_path / "a", {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
+    run = crossing_run(
+        tmp_path / "a", {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]}
+    )
     (verdict,) = judge(run, [told])
     mean = np.exp(0.375 * np.log(4.0))
-    reach = 12.706 * 0.125 * np.log(4.0)  # Student's t of two seeds, times the error of the mean
-    expected = (
-        f"at rho = {mean:.3g} (95 % interval {mean / np.exp(reach):.3g} to {mean * np.exp(reach):.3g})"
+    reach = (
+        12.706 * 0.125 * np.log(4.0)
+    )  # Student's t of two seeds, times the error of the mean
+    expected = f"at rho = {mean:.3g} (95 % interval {mean / np.exp(reach):.3g} to {mean * np.exp(reach):.3g})"
+    assert (
+        f"mover and stayer cross once in 2 of 2 seeds, {expected}" in verdict.evidence
     )
-    assert f"mover and stayer cross once in 2 of 2 seeds, {expected}" in verdict.evidence
     # A line over ρ itself where it may be 0.
     run = crossing_run(tmp_path / "b", {0.0: [3.0, 3.0], 2.0: [5.0, 5.0]})
     (verdict,) = judge(run, [told])
     assert "at rho = 1 (95 % interval 1 to 1)" in verdict.evidence
     # There and back is not once; nor is never, or a tie from the start.
     run = crossing_run(
-        tmp_path / "c", {1.0: [3.0, 3.0, 4.0], 2.0: [5.0, 3.0, 5.0], 3.0: [3.0, 3.0, 6.0]}
+        tmp_path / "c",
+        {1.0: [3.0, 3.0, 4.0], 2.0: [5.0, 3.0, 5.0], 3.0: [3.0, 3.0, 6.0]},
     )
     (verdict,) = judge(run, [told])
     assert "cross once in 0 of 3 seeds;" in verdict.evidence
 
 
-def test_the_interval_of_a_crossing_is_that_of_the_seeds_that_cross(tmp_path: Path) -> None:
+def test_the_interval_of_a_crossing_is_that_of_the_seeds_that_cross(
+    tmp_path: Path,
+) -> None:
     """Of six seeds three cross; Student's t is that of three."""
-    first, last = [3.0, 3.0, 3.0, 9.0, 9.0, 9.0], [5.0 + 2.0, 5.0, 4.0 + 1.0 / 3.0, 9.0, 9.0, 9.0]
-    run = crossing_run(
-        tmp_path, {0.0: first, 2.0: [4.0 + 1.0 / 3.0, 4.0, 3.5, 9.0, 9.0, 9.0], 4.0: last}
+    first, last = (
+        [3.0, 3.0, 3.0, 9.0, 9.0, 9.0],
+        [5.0 + 2.0, 5.0, 4.0 + 1.0 / 3.0, 9.0, 9.0, 9.0],
     )
-    (verdict,) = judge(run, [claim("crosses", policy="mover", versus="stayer", key="rho")])
+    run = crossing_run(
+        tmp_path,
+        {0.0: first, 2.0: [4.0 + 1.0 / 3.0, 4.0, 3.5, 9.0, 9.0, 9.0], 4.0: last},
+    )
+    (verdict,) = judge(
+        run, [claim("crosses", policy="mover", versus="stayer", key="rho")]
+    )
     crossings = np.array([1.5, 2.0, 2.0 + 2.0 * 0.5 / (0.5 + 1.0 / 3.0)])
-    mean, reach = crossings.mean(), stats.t.ppf(0.975, 2) * crossings.std(ddof=1) / np.sqrt(3.0)
+    mean, reach = (
+        crossings.mean(),
+        stats.t.ppf(0.975, 2) * crossings.std(ddof=1) / np.sqrt(3.0),
+    )
     low, high = map(significant, (mean - reach, mean + reach))
     assert "cross once in 3 of 6 seeds" in verdict.evidence
     expected = f"at rho = {mean:.3g} (95 % interval {low} to {high})"
@@ -843,7 +1082,10 @@ def test_the_interval_of_a_crossing_is_that_of_the_seeds_that_cross(tmp_path: Pa
 def test_where_may_list_values(tmp_path: Path) -> None:
     run = crossing_run(tmp_path, {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
     told = claim("below", policy="mover", versus="stayer", where={"rho": [1.0, 16.0]})
-    assert [verdict.evidence[:12] for verdict in judge(run, [told])] == ["[rho = 1.0] ", "[rho = 16.0]"]
+    assert [verdict.evidence[:12] for verdict in judge(run, [told])] == [
+        "[rho = 1.0] ",
+        "[rho = 16.0]",
+    ]
     absent = claim("below", policy="mover", versus="stayer", where={"rho": [2.0]})
     assert judge(run, [absent]) == []
 
@@ -851,7 +1093,9 @@ def test_where_may_list_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize("check", ["rises", "falls", "upward-trend", "downward-trend"])
 def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     """Of nine equal totals the ranks' products do not add up to zero exactly: 0.1 is not binary."""
-    run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3, 7.7] for width in range(9)})
+    run = sweep_run(
+        tmp_path, {float(width): [938.1, 0.1, 1e9 / 3, 7.7] for width in range(9)}
+    )
     (verdict,) = judge(run, [claim(check, policy="mine", key="width")])
     assert verdict.verdict == "does not hold"
     assert "seed by seed 0 (the same in every seed" in verdict.evidence
@@ -863,13 +1107,29 @@ def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
 
 
 def audited_run(
-    directory: Path, variance: float, setting: dict[str, Any] | None = None, **options: Any
+    directory: Path,
+    variance: float,
+    setting: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Run:
     """Two cells of one policy; allowed is 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1 in each."""
-    spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
+    spec = {
+        "experiment": "x",
+        "rounds": 2,
+        "first_seed": 0,
+        "seeds": 2,
+        "noise_variance": [0.2],
+    }
     paper = options.pop("paper", "A paper (2025)")
-    policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"], "paper": paper}
-    write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [setting or {}]})
+    policies = {
+        "parameters": {"policies": {"mine": options}},
+        "audited": ["mine"],
+        "paper": paper,
+    }
+    write_spec(
+        directory,
+        {**spec, **policies, "policies": ["mine"], "settings": [setting or {}]},
+    )
     write_audits(directory, 0, (0.5, variance))
     return Run.load(directory)
 
@@ -881,18 +1141,29 @@ def write_audits(directory: Path, index: int, variances: tuple[float, float]) ->
             "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
             "largest_eigenvalue": np.array([0.3, 0.1], dtype=np.float32),
             "information": np.array([0.4, 0.6], dtype=np.float32),
-            **{name: np.zeros(2, dtype=np.float32) for name in ("score", "true_score", "firsts")},
-            **{name: np.ones((2, 3), dtype=np.float32) for name in ("within", "first", "true_within")},
+            **{
+                name: np.zeros(2, dtype=np.float32)
+                for name in ("score", "true_score", "firsts")
+            },
+            **{
+                name: np.ones((2, 3), dtype=np.float32)
+                for name in ("within", "first", "true_within")
+            },
         }
         series = {"regret": np.zeros(2)}
-        trace = Trace(policy="mine", setting_index=index, seed=seed, series=series, audit=audit)
+        trace = Trace(
+            policy="mine", setting_index=index, seed=seed, series=series, audit=audit
+        )
         write_trace(directory, trace)
 
 
 def test_lemma_a12_takes_the_noise_of_each_setting(tmp_path: Path) -> None:
     """Allowed is 2(0.3 + 0.2) = 1 in the first setting, 2(0.3 + 0.7) = 2 in the second."""
     spec = audited_run(tmp_path, 0.9).spec
-    write_spec(tmp_path, {**spec, "noise_variance": [0.2, 0.7], "settings": [{"k": 1}, {"k": 2}]})
+    write_spec(
+        tmp_path,
+        {**spec, "noise_variance": [0.2, 0.7], "settings": [{"k": 1}, {"k": 2}]},
+    )
     write_audits(tmp_path, 1, (0.5, 1.9))
     verdicts = judge_variances(Run.load(tmp_path))
     assert [each.verdict for each in verdicts] == ["holds"] * 2
@@ -900,8 +1171,12 @@ def test_lemma_a12_takes_the_noise_of_each_setting(tmp_path: Path) -> None:
     assert "at most 0.95 of" in verdicts[1].evidence
 
 
-@pytest.mark.parametrize(("variance", "word"), [(0.99, "holds"), (1.02, "does not hold")])
-def test_lemma_a12_is_judged_in_every_audited_cell(variance: float, word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variance", "word"), [(0.99, "holds"), (1.02, "does not hold")]
+)
+def test_lemma_a12_is_judged_in_every_audited_cell(
+    variance: float, word: str, tmp_path: Path
+) -> None:
     (verdict,) = judge_variances(audited_run(tmp_path, variance))
     assert verdict.verdict == word
     assert "mine, seed 1" in verdict.evidence
@@ -914,34 +1189,56 @@ def test_lemma_a12_is_no_claim_of_an_experiment_of_ones_own(tmp_path: Path) -> N
     assert slip.verdict == "does not hold"
 
 
-def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(tmp_path: Path) -> None:
-    assert judge_variances(audited_run(tmp_path / "a", 2.0, posterior="variational")) == []
+def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(
+    tmp_path: Path,
+) -> None:
+    assert (
+        judge_variances(audited_run(tmp_path / "a", 2.0, posterior="variational")) == []
+    )
     assert judge_variances(make_run(tmp_path / "b", TOTALS)) == []
 
 
 @pytest.mark.parametrize("key", ["posterior", "mine.posterior"])
 def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> None:
-    assert judge_variances(audited_run(tmp_path / "a", 2.0, {key: "variational-kept"})) == []
+    assert (
+        judge_variances(audited_run(tmp_path / "a", 2.0, {key: "variational-kept"}))
+        == []
+    )
     exact = audited_run(tmp_path / "b", 0.9, {key: "finite"}, posterior="variational")
     assert len(judge_variances(exact)) == 1
 
 
 def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> None:
-    assert judge_variances(audited_run(tmp_path / "a", 2.0, {"feedback.latest": 5})) == []
-    assert judge_variances(audited_run(tmp_path / "b", 2.0, {"feedback.lost": 0.1})) == []
-    assert len(judge_variances(audited_run(tmp_path / "c", 0.9, {"feedback.latest": 0}))) == 1
+    assert (
+        judge_variances(audited_run(tmp_path / "a", 2.0, {"feedback.latest": 5})) == []
+    )
+    assert (
+        judge_variances(audited_run(tmp_path / "b", 2.0, {"feedback.lost": 0.1})) == []
+    )
+    assert (
+        len(judge_variances(audited_run(tmp_path / "c", 0.9, {"feedback.latest": 0})))
+        == 1
+    )
 
 
 @pytest.mark.parametrize("names", [["still", "mover"], ["mover", "still"]])
 def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
     settings = [{"width": 1.0}, {"width": 2.0}]
-    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 25, "settings": settings}
+    spec = {
+        "experiment": "x",
+        "rounds": 1,
+        "first_seed": 0,
+        "seeds": 25,
+        "settings": settings,
+    }
     write_spec(tmp_path, {**spec, "policies": names})
     for policy, totals in (("mover", [10.0, 20.0]), ("still", [10.0, 10.0])):
         for index, total in enumerate(totals):
             for seed in range(25):
                 series = {"regret": np.array([total])}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(tmp_path, trace)
     told = [
         claim("flat", policy=names, key="width", tolerance=0.2),
@@ -952,7 +1249,10 @@ def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
 
 
 def make_curves(
-    directory: Path, curves: dict[str, Any], seconds: dict[str, Any] | None = None, seeds: int = 36
+    directory: Path,
+    curves: dict[str, Any],
+    seconds: dict[str, Any] | None = None,
+    seeds: int = 36,
 ) -> Run:
     """A run whose regret in each round is the same in every seed, up to a factor."""
     rounds = len(next(iter(curves.values())))
@@ -961,9 +1261,15 @@ def make_curves(
     for policy, curve in curves.items():
         for seed in range(seeds):
             factor = 1.0 + 0.01 * (seed % 3)
-            time = None if seconds is None else np.float32(factor) * seconds[policy].astype(np.float32)
+            time = (
+                None
+                if seconds is None
+                else np.float32(factor) * seconds[policy].astype(np.float32)
+            )
             series = {"regret": factor * np.asarray(curve, dtype=float)}
-            write_trace(directory, Trace(policy=policy, seed=seed, series=series, seconds=time))
+            write_trace(
+                directory, Trace(policy=policy, seed=seed, series=series, seconds=time)
+            )
     return Run.load(directory)
 
 
@@ -975,12 +1281,18 @@ EARLY = {"quick": np.where(ROUNDS <= 20, 0.5, 3.0), "steady": np.ones(100)}
     ("rounds", "word"),
     [([1, 20], "holds"), ([21, 100], "does not hold"), ([100, 100], "does not hold")],
 )
-def test_a_claim_may_be_about_some_rounds(rounds: list[int], word: str, tmp_path: Path) -> None:
+def test_a_claim_may_be_about_some_rounds(
+    rounds: list[int], word: str, tmp_path: Path
+) -> None:
     run = make_curves(tmp_path, EARLY)
     told = claim("below", policy="quick", versus="steady", rounds=rounds)
     (verdict,) = judge(run, [told])
     assert verdict.verdict == word
-    where = "in round 100" if rounds[0] == rounds[1] else f"in rounds {rounds[0]} to {rounds[1]}"
+    where = (
+        "in round 100"
+        if rounds[0] == rounds[1]
+        else f"in rounds {rounds[0]} to {rounds[1]}"
+    )
     assert where in verdict.evidence
 
 
@@ -995,7 +1307,13 @@ def test_totals_of_some_rounds_are_sums_of_these(tmp_path: Path) -> None:
 
 def test_means_and_times_of_some_rounds_are_means_of_these(tmp_path: Path) -> None:
     """Where the metric is a mean per round, and where it is time, nothing is added up."""
-    spec = {"experiment": "x", "rounds": 6, "first_seed": 0, "seeds": 4, "policies": ["one", "two"]}
+    spec = {
+        "experiment": "x",
+        "rounds": 6,
+        "first_seed": 0,
+        "seeds": 4,
+        "policies": ["one", "two"],
+    }
     described = Metric("hits", kind="per round")._asdict()
     write_spec(tmp_path, {**spec, "settings": [{}], "metrics": [{"hits": described}]})
     rounds = np.arange(1.0, 7.0)
@@ -1003,7 +1321,10 @@ def test_means_and_times_of_some_rounds_are_means_of_these(tmp_path: Path) -> No
         series = {"regret": np.ones(6), "hits": factor * rounds**2}
         seconds = (factor * rounds).astype(np.float32)
         for seed in range(4):
-            write_trace(tmp_path, Trace(policy=policy, seed=seed, series=series, seconds=seconds))
+            write_trace(
+                tmp_path,
+                Trace(policy=policy, seed=seed, series=series, seconds=seconds),
+            )
     told = [
         claim("below", policy="one", versus="two", rounds=[2, 4], metric=metric)
         for metric in ("hits", "seconds")
@@ -1021,7 +1342,9 @@ def test_a_shorter_run_does_not_judge_later_rounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("power", "word"), [(0.5, "holds"), (1.5, "does not hold")])
-def test_growth_is_the_exponent_of_the_running_total(power: float, word: str, tmp_path: Path) -> None:
+def test_growth_is_the_exponent_of_the_running_total(
+    power: float, word: str, tmp_path: Path
+) -> None:
     sums = ROUNDS**power
     run = make_curves(tmp_path, {"one": np.diff(sums, prepend=0.0)})
     (verdict,) = judge(run, [claim("under", policy="one", of="growth", limit=1.0)])
@@ -1030,12 +1353,17 @@ def test_growth_is_the_exponent_of_the_running_total(power: float, word: str, tm
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
-def test_growth_of_time_is_that_of_a_rounds_seconds(power: float, tmp_path: Path) -> None:
+def test_growth_of_time_is_that_of_a_rounds_seconds(
+    power: float, tmp_path: Path
+) -> None:
     rounds = np.arange(1.0, 301.0)
     run = make_curves(tmp_path, {"one": np.ones(300)}, {"one": 1e-3 * rounds**power})
     near = claim("over", policy="one", of="growth", metric="seconds", limit=power - 0.2)
     far = claim("over", policy="one", of="growth", metric="seconds", limit=power + 0.2)
-    assert [each.verdict for each in judge(run, [near, far])] == ["holds", "does not hold"]
+    assert [each.verdict for each in judge(run, [near, far])] == [
+        "holds",
+        "does not hold",
+    ]
 
 
 def test_seconds_by_seed_are_medians_of_stretches(tmp_path: Path) -> None:
@@ -1045,13 +1373,18 @@ def test_seconds_by_seed_are_medians_of_stretches(tmp_path: Path) -> None:
     first, second = seconds_by_seed(run, "one", points=3)
     assert first.rounds.tolist() == [4, 7, 10]
     np.testing.assert_allclose(first.mean, [1.0, 2.0, 3.0])
-    np.testing.assert_allclose(second.mean, [1.01, 2.02, 3.03], rtol=1e-6)  # single precision
+    np.testing.assert_allclose(
+        second.mean, [1.01, 2.02, 3.03], rtol=1e-6
+    )  # single precision
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"), [(1.5, ("does not hold", "holds")), (3.0, ("holds", "does not hold"))]
+    ("limit", "words"),
+    [(1.5, ("does not hold", "holds")), (3.0, ("holds", "does not hold"))],
 )
-def test_totals_may_be_compared_with_a_number(limit: float, words: Any, tmp_path: Path) -> None:
+def test_totals_may_be_compared_with_a_number(
+    limit: float, words: Any, tmp_path: Path
+) -> None:
     run = make_curves(tmp_path, {"one": np.array([1.0, 1.0])})
     claims = [claim(check, policy="one", limit=limit) for check in ("under", "over")]
     assert tuple(each.verdict for each in judge(run, claims)) == words
@@ -1076,7 +1409,9 @@ def test_seeds_unlike_these_may_outweigh_a_lead_over_a_number(tmp_path: Path) ->
         ({"of": "shape"}, "'spread', 'swing', 'growth'"),
     ],
 )
-def test_malformed_rounds_and_growth_are_refused(keys: dict[str, Any], words: str) -> None:
+def test_malformed_rounds_and_growth_are_refused(
+    keys: dict[str, Any], words: str
+) -> None:
     data = {
         "id": "x/y",
         "rounds": 9,
@@ -1089,17 +1424,27 @@ def test_malformed_rounds_and_growth_are_refused(keys: dict[str, Any], words: st
         Experiment.from_mapping(data, "here")
 
 
-def make_sweep(directory: Path, key: str, totals: dict[Any, dict[str, list[float]]]) -> Run:
+def make_sweep(
+    directory: Path, key: str, totals: dict[Any, dict[str, list[float]]]
+) -> Run:
     """A run of one round with one setting for each value of ``key``, and these totals in it."""
     policies = list(next(iter(totals.values())))
     seeds = len(next(iter(totals.values()))[policies[0]])
-    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": seeds, "policies": policies}
+    spec = {
+        "experiment": "x",
+        "rounds": 1,
+        "first_seed": 0,
+        "seeds": seeds,
+        "policies": policies,
+    }
     write_spec(directory, {**spec, "settings": [{key: value} for value in totals]})
     for index, found in enumerate(totals.values()):
         for policy, values in found.items():
             for seed, total in enumerate(values):
                 series = {"regret": np.array([total])}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(directory, trace)
     return Run.load(directory)
 
@@ -1139,7 +1484,9 @@ def test_any_two_values_must_be_alike(tmp_path: Path) -> None:
 
 def test_texts_have_no_order(tmp_path: Path) -> None:
     few = often([10.0, 11.0, 12.0])
-    run = make_sweep(tmp_path, "kernel", {"rough": {"one": few}, "smooth": {"one": few}})
+    run = make_sweep(
+        tmp_path, "kernel", {"rough": {"one": few}, "smooth": {"one": few}}
+    )
     for told in (
         claim("rises", policy="one", key="kernel"),
         claim("flat", policy="one", key="kernel", tolerance=0.1),
@@ -1150,7 +1497,9 @@ def test_texts_have_no_order(tmp_path: Path) -> None:
 
 def variation_without(totals: list[list[float]], left_out: int) -> float:
     """ln(largest/least) of the means over all seeds but one."""
-    means = [np.mean([x for seed, x in enumerate(row) if seed != left_out]) for row in totals]
+    means = [
+        np.mean([x for seed, x in enumerate(row) if seed != left_out]) for row in totals
+    ]
     return float(np.log(max(means) / min(means)))
 
 
@@ -1169,14 +1518,30 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
     told = [
         claim("steadier", policy="calm", versus="wild", key="lengthscale"),
         claim("steadier", policy="wild", versus="calm", key="lengthscale"),
-        claim("steadier", policy="wild", versus="calm", key="lengthscale", among=[0.2, 0.4]),
+        claim(
+            "steadier",
+            policy="wild",
+            versus="calm",
+            key="lengthscale",
+            among=[0.2, 0.4],
+        ),
     ]
     verdicts = judge(run, told)
-    assert [verdict.verdict for verdict in verdicts] == ["holds", "does not hold", "does not hold"]
-    assert "ratio of the largest to the smallest: calm 1.41, wild 4" in verdicts[0].evidence
-    lead = 0.75 * np.log(4.0)  # all kernels have the same seeds, so that nothing is left to chance
+    assert [verdict.verdict for verdict in verdicts] == [
+        "holds",
+        "does not hold",
+        "does not hold",
+    ]
     assert (
-        f"ln(largest/least) of wild − of calm seed by seed {significant(lead)}" in verdicts[0].evidence
+        "ratio of the largest to the smallest: calm 1.41, wild 4"
+        in verdicts[0].evidence
+    )
+    lead = 0.75 * np.log(
+        4.0
+    )  # all kernels have the same seeds, so that nothing is left to chance
+    assert (
+        f"ln(largest/least) of wild − of calm seed by seed {significant(lead)}"
+        in verdicts[0].evidence
     )
 
 
@@ -1184,9 +1549,14 @@ def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     levels = np.array([[1.0], [2.0]])
     found = {name: (levels + rng.random((2, 12))).tolist() for name in ("one", "two")}
-    totals = {value: {name: found[name][at] for name in found} for at, value in enumerate((0.1, 0.2))}
+    totals = {
+        value: {name: found[name][at] for name in found}
+        for at, value in enumerate((0.1, 0.2))
+    }
     run = make_sweep(tmp_path, "lengthscale", totals)
-    (verdict,) = judge(run, [claim("steadier", policy="one", versus="two", key="lengthscale")])
+    (verdict,) = judge(
+        run, [claim("steadier", policy="one", versus="two", key="lengthscale")]
+    )
     values = []
     for seed in range(12):
         pseudo = {
@@ -1200,25 +1570,38 @@ def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
 
 
 def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
-    totals = {0.1: {"one": [0.0] * 9, "two": [1.0] * 9}, 0.2: {"one": [1.0] * 9, "two": [1.0] * 9}}
+    totals = {
+        0.1: {"one": [0.0] * 9, "two": [1.0] * 9},
+        0.2: {"one": [1.0] * 9, "two": [1.0] * 9},
+    }
     run = make_sweep(tmp_path, "lengthscale", totals)
-    (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
+    (verdict,) = judge(
+        run, [claim("steadier", policy="two", versus="one", key="lengthscale")]
+    )
     assert verdict.verdict == "undecided"
     totals[0.1]["one"] = [9.0] + [0.0] * 8  # above zero, but not without the first seed
     run = make_sweep(tmp_path / "one", "lengthscale", totals)
-    (verdict,) = judge(run, [claim("steadier", policy="two", versus="one", key="lengthscale")])
+    (verdict,) = judge(
+        run, [claim("steadier", policy="two", versus="one", key="lengthscale")]
+    )
     assert verdict.verdict == "undecided"
 
 
 GAPS = {
     "steady": np.full(100, 1.0),
     "worse": np.where(ROUNDS <= 20, 1.0, 1.5),  # the gap opens in round 21
-    "late": np.where(ROUNDS <= 20, 3.0, 0.5),  # it is largest after round 20, and closes again
+    "late": np.where(
+        ROUNDS <= 20, 3.0, 0.5
+    ),  # it is largest after round 20, and closes again
 }
 
 
-@pytest.mark.parametrize(("rival", "word"), [("worse", "holds"), ("late", "does not hold")])
-def test_a_gap_widens_if_its_trend_is_upward(rival: str, word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rival", "word"), [("worse", "holds"), ("late", "does not hold")]
+)
+def test_a_gap_widens_if_its_trend_is_upward(
+    rival: str, word: str, tmp_path: Path
+) -> None:
     run = make_curves(tmp_path, GAPS)
     (verdict,) = judge(run, [claim("widens", policy="steady", versus=rival)])
     assert verdict.verdict == word
@@ -1231,7 +1614,9 @@ def test_the_trend_of_a_gap_is_the_slope_of_a_line(tmp_path: Path) -> None:
     (verdict,) = judge(run, [claim("widens", policy="steady", versus="worse")])
     rounds = np.arange(10, 101, 10)
     slopes = []
-    for own, other in zip(run.cumulative("steady"), run.cumulative("worse"), strict=True):
+    for own, other in zip(
+        run.cumulative("steady"), run.cumulative("worse"), strict=True
+    ):
         slopes.append(np.polyfit(rounds, (other - own)[rounds - 1], 1)[0])
     shown = f"trend of the gap worse − steady over the run seed by seed {90.0 * np.mean(slopes):.1f}"
     assert shown in verdict.evidence
@@ -1244,7 +1629,13 @@ def test_equal_totals_do_not_widen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [{"rounds": [1, 4]}, {"of": "growth"}, {"relative_to": "random"}, {"metric": "seconds"}]
+    "keys",
+    [
+        {"rounds": [1, 4]},
+        {"of": "growth"},
+        {"relative_to": "random"},
+        {"metric": "seconds"},
+    ],
 )
 def test_a_widening_gap_is_one_of_running_totals(keys: dict[str, Any]) -> None:
     data = {

@@ -12,7 +12,7 @@ import pytest
 
 from superarm.lab import theory
 from superarm.lab.experiments import Experiment, Plan, execute
-from superarm.lab.experiments.statements import Recorded, judge_statements, movement
+from superarm.lab.experiments.statements import RecordedRun, judge_statements, movement
 from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import Run, simulate
 from superarm.movement.carrying import start_of
@@ -25,12 +25,20 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def made(directory: Path, seeds: int = 4, policies: Any = POLICIES, **problem: Any) -> Run:
+def made(
+    directory: Path, seeds: int = 4, policies: Any = POLICIES, **problem: Any
+) -> Run:
     spec = {
         "id": "mine",
         "rounds": 20,
         "seeds": seeds,
-        "problem": {"name": "movement-field", "side": 3, "contexts": 3, "episode": 5, **problem},
+        "problem": {
+            "name": "movement-field",
+            "side": 3,
+            "contexts": 3,
+            "episode": 5,
+            **problem,
+        },
         "policies": policies,
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=directory))
@@ -57,7 +65,13 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
     ]
     words = dict(zip(items, (verdict.verdict for verdict in found), strict=True))
     # These hold for any choices; the others are chances, or need not hold.
-    for item in ("Eqs. 51, 52", "Eqs. 58 to 60", "Eq. 12 on the tree", items[3], items[9]):
+    for item in (
+        "Eqs. 51, 52",
+        "Eqs. 58 to 60",
+        "Eq. 12 on the tree",
+        items[3],
+        items[9],
+    ):
         assert words[item] == "holds"
     assert words["Eq. 31, as printed"] == "undecided"  # it allows more than all costs
     assert all("gp-md-warm" not in verdict.evidence for verdict in found)
@@ -86,35 +100,47 @@ def test_more_than_a_lower_bound_allows_refutes_nothing(
 
 def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
     found = judge_statements(made(tmp_path, seeds=1, policies={"gp-md": {}}))
-    chances = [verdict for verdict in found if verdict.text.endswith("(with probability 1 − δ)")]
+    chances = [
+        verdict
+        for verdict in found
+        if verdict.text.endswith("(with probability 1 − δ)")
+    ]
     assert len(chances) == 3
     assert {verdict.verdict for verdict in chances} == {"undecided"}
 
 
-def test_a_band_that_is_too_narrow_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_band_that_is_too_narrow_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With B and σ a thousand times too small, f is outside in every seed."""
     run = made(tmp_path, seeds=6, policies={"gp-md": {}})
-    world = Recorded.world
+    world = RecordedRun.world
 
-    def timid(self: Recorded, seed: int, setting_index: int = 0) -> Any:
+    def timid(self: RecordedRun, seed: int, setting_index: int = 0) -> Any:
         from dataclasses import replace
 
         found = world(self, seed, setting_index)
         model = found.model
         assert model.norm_bound is not None
         assert model.noise_bound is not None
-        small = {"norm_bound": model.norm_bound / 1e3, "noise_bound": model.noise_bound / 1e3}
+        small = {
+            "norm_bound": model.norm_bound / 1e3,
+            "noise_bound": model.noise_bound / 1e3,
+        }
         object.__setattr__(found, "model", replace(model, **small))
         return found
 
-    monkeypatch.setattr(Recorded, "world", timid)
-    (lemma,) = [each for each in judge_statements(run) if each.text.startswith("Lemma 1")]
+    monkeypatch.setattr(RecordedRun, "world", timid)
+    (lemma,) = [
+        each for each in judge_statements(run) if each.text.startswith("Lemma 1")
+    ]
     assert lemma.verdict == "does not hold"
     assert "it fails in 6 of 6" in lemma.evidence
 
 
 @pytest.mark.parametrize(
-    ("failures", "word"), [(0, "holds"), (1, "undecided"), (8, "undecided"), (9, "does not hold")]
+    ("failures", "word"),
+    [(0, "holds"), (1, "undecided"), (8, "undecided"), (9, "does not hold")],
 )
 def test_failures_are_compared_with_delta(failures: int, word: str) -> None:
     """20 seeds with δ = 0.25: eight failures or fewer are what δ explains in 5 % of all runs."""
@@ -138,12 +164,16 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     assert "Lemma 1" not in items
     assert "Eqs. 51, 52" in items
     # Each seed fits a model to other days, and is judged by its own.
-    recorded = Recorded.of(run)
-    cells = [movement._play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds]
+    recorded = RecordedRun.of(run)
+    cells = [
+        movement._play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds
+    ]
     for cell in cells:
         model = recorded.world(cell.seed).model
         variances = model.kernel.diag(recorded.world(cell.seed).offer(1).arms.features)
-        assert cell.noise == pytest.approx(model.noise_variance / float(variances.max()))
+        assert cell.noise == pytest.approx(
+            model.noise_variance / float(variances.max())
+        )
     assert cells[0].noise != cells[1].noise
     assert cells[0].gamma[-1] != cells[1].gamma[-1]
 
@@ -157,24 +187,26 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
         "policies": {"random": {}},
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=tmp_path))
-    assert list(movement.statements(Recorded.of(Run.load(tmp_path)))) == []
+    assert list(movement.statements(RecordedRun.of(Run.load(tmp_path)))) == []
 
 
 # --- what is replayed, and where each verdict turns ---------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    return Recorded.of(made(tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}}))
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
+    return RecordedRun.of(
+        made(tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}})
+    )
 
 
-def movement_world(recorded: Recorded, seed: int = 0) -> MovementProblem:
+def movement_world(recorded: RecordedRun, seed: int = 0) -> MovementProblem:
     world = recorded.world(seed)
     assert isinstance(world, MovementProblem)
     return world
 
 
-def test_a_replay_equals_the_slow_computation(recorded: Recorded) -> None:
+def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     """Variances from matrices of all rounds, and sums over the distributions that GP-MD had."""
     cell = movement._play_again(recorded, "gp-md", 1, 0, 0.5)
     assert cell.same
@@ -183,7 +215,9 @@ def test_a_replay_equals_the_slow_computation(recorded: Recorded) -> None:
     assert isinstance(learner, TreeIndexPolicy)
     means: list[np.ndarray] = []
 
-    def watch(name: str, offer: Any, decision: Any, feedback: Any, forecast: Any) -> None:
+    def watch(
+        name: str, offer: Any, decision: Any, feedback: Any, forecast: Any
+    ) -> None:
         means.append(decision.carry.array("distribution"))
 
     simulate(world, {"gp-md": learner}, rounds=20, seed=1, watch=watch)
@@ -195,7 +229,11 @@ def test_a_replay_equals_the_slow_computation(recorded: Recorded) -> None:
         """Of all actions in a round, after so many observations."""
         X, past = world.offer(step + 1).arms.features, seen[:known]
         cross = kernel(past, X)
-        solved = np.linalg.solve(kernel(past) + noise * np.eye(known), cross) if known else cross
+        solved = (
+            np.linalg.solve(kernel(past) + noise * np.eye(known), cross)
+            if known
+            else cross
+        )
         return kernel.diag(X) - np.einsum("ij,ij->j", cross, solved)
 
     unit = float(kernel.diag(world.offer(1).arms.features).max())
@@ -209,11 +247,16 @@ def test_a_replay_equals_the_slow_computation(recorded: Recorded) -> None:
     assert cell.log_ratio == pytest.approx(ratios.max(), rel=1e-6)
     assert cell.ratio == pytest.approx(max(shares), rel=1e-6)
     assert cell.information == pytest.approx(gains.sum(), rel=1e-9)
-    sums = [(sum(before[m : m + H]) / unit, sum(fresh[m : m + H]) / unit) for m in range(0, 20, H)]
+    sums = [
+        (sum(before[m : m + H]) / unit, sum(fresh[m : m + H]) / unit)
+        for m in range(0, 20, H)
+    ]
     np.testing.assert_allclose(cell.episodes, sums, rtol=1e-8)
     expected = sum(float(z @ v) for z, v in zip(means, stale, strict=True)) / unit
     assert cell.expected == pytest.approx(expected, rel=1e-8)
-    stds = sum(float(z @ np.sqrt(v)) for z, v in zip(means, stale, strict=True)) / math.sqrt(unit)
+    stds = sum(
+        float(z @ np.sqrt(v)) for z, v in zip(means, stale, strict=True)
+    ) / math.sqrt(unit)
     assert cell.stds == pytest.approx(stds, rel=1e-8)
     assert learner.forest is not None
     trees = learner.forest.trees
@@ -231,10 +274,12 @@ def test_a_replay_equals_the_slow_computation(recorded: Recorded) -> None:
 
 def plain_cell(**fields: Any) -> movement._Cell:
     """One with λ = 0.25 of the prior's variance, H = 5 and γ_h = h/5."""
-    return movement._Cell(seed=0, unit=1.0, noise=0.25, gamma=np.arange(6) / 5.0, **fields)
+    return movement._Cell(
+        seed=0, unit=1.0, noise=0.25, gamma=np.arange(6) / 5.0, **fields
+    )
 
 
-def test_what_all_actions_cost_changes_nothing(recorded: Recorded) -> None:
+def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
     """Service and movement of one episode, with and without 7 more for every action in every round."""
     world = movement_world(recorded)
     learner = recorded.at(0).build_policy("gp-md", world)
@@ -248,22 +293,33 @@ def test_what_all_actions_cost_changes_nothing(recorded: Recorded) -> None:
         cell = plain_cell()
         replay = movement._Replay(world, learner, cell, 0.5)
         replay._begin(world.offer(1))
-        replay._rounds = [movement._Round(c + more, z) for c, z in zip(costs, means, strict=True)]
+        replay._rounds = [
+            movement._Round(c + more, z) for c, z in zip(costs, means, strict=True)
+        ]
         replay.end_episode()
-        found.append((cell.service, cell.service_printed, cell.movement, cell.moved, cell.hit))
+        found.append(
+            (cell.service, cell.service_printed, cell.movement, cell.moved, cell.hit)
+        )
     np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
 
 
 def words(verdicts: Any) -> dict[str, str]:
     """Each verdict by its equation."""
-    return {text.split(":")[0].split(",")[0].split(" ", 1)[1]: word for text, word, _ in verdicts}
+    return {
+        text.split(":")[0].split(",")[0].split(" ", 1)[1]: word
+        for text, word, _ in verdicts
+    }
 
 
 @pytest.mark.parametrize(
     ("item", "fields", "beyond"),
     [
         ("12 on the tree", lambda over: {"service": over}, "does not hold"),
-        ("38", lambda over: {"service_printed": over}, "undecided"),  # 0 is less than O(1)
+        (
+            "38",
+            lambda over: {"service_printed": over},
+            "undecided",
+        ),  # 0 is less than O(1)
         ("13 on the tree", lambda over: {"movement": 1.0 + over}, "does not hold"),
     ],
 )
@@ -288,7 +344,9 @@ def learning_cell(item: str, share: float) -> movement._Cell:
     elif item == "56, printed":
         stale = share * 2.0 * math.exp(1.0) * 1.5
     elif item == "50":
-        allowed = theory.conditional_mean_bound(stale, episode=5, delta=0.5, form="derived")
+        allowed = theory.conditional_mean_bound(
+            stale, episode=5, delta=0.5, form="derived"
+        )
         cell.expected = share * float(allowed)
     elif item == "58":
         cell.stds = share * math.sqrt(20.0 * 0.1)
@@ -300,29 +358,42 @@ ITEMS = ["51", "53", "56, derived", "56, printed", "50", "58"]
 
 
 @pytest.mark.parametrize("item", ITEMS)
-def test_where_the_steps_of_learning_turn(item: str, recorded: Recorded) -> None:
+def test_where_the_steps_of_learning_turn(item: str, recorded: RecordedRun) -> None:
     """Six seeds alike: with δ = 0.5 six failures have probability 1/64, and so has none."""
     world = movement_world(recorded)
     place = ITEMS.index(item)
-    beyond = "undecided" if item in ("53", "56, printed") else "does not hold"  # γ is larger there
+    beyond = (
+        "undecided" if item in ("53", "56, printed") else "does not hold"
+    )  # γ is larger there
     for share, word in ((0.999, "holds"), (1.001, beyond)):
         cells = [learning_cell(item, share)] * 6
         verdicts = list(movement._learning(cells, world, 5, 0.5))
         assert verdicts[place][1] == word, verdicts[place]
 
 
-def test_costs_over_their_expectation_are_those_of_whole_episodes(recorded: Recorded) -> None:
+def test_costs_over_their_expectation_are_those_of_whole_episodes(
+    recorded: RecordedRun,
+) -> None:
     """Four episodes of five rounds: the excess after round 20, over H(B + ψ)√(N ln(1/δ)/2)."""
     world = movement_world(recorded)
     assert movement._episode_length(world) == 5
     run = recorded.run
     total, expected = (
-        run.cumulative("gp-md", 0, name)[:, 19] for name in ("total_cost", "expected_total_cost")
+        run.cumulative("gp-md", 0, name)[:, 19]
+        for name in ("total_cost", "expected_total_cost")
     )
     delta = 1.0 - 0.05**0.25
     worlds = [movement_world(recorded, seed) for seed in range(4)]
-    most = max(float(each.means(each.offer(step)).max()) for each in worlds for step in range(1, 21))
-    allowed = 5.0 * (most + float(world.metric.distances.max())) * math.sqrt(-2.0 * math.log(delta))
+    most = max(
+        float(each.means(each.offer(step)).max())
+        for each in worlds
+        for step in range(1, 21)
+    )
+    allowed = (
+        5.0
+        * (most + float(world.metric.distances.max()))
+        * math.sqrt(-2.0 * math.log(delta))
+    )
     _, azuma = movement._concentration(recorded, "gp-md", 0, world, 5)
     share = float(((total - expected) / allowed).max())
     assert f"at most {share:.3g} of what is allowed after 4 episodes" in azuma[2]
@@ -332,12 +403,16 @@ def test_costs_over_their_expectation_are_those_of_whole_episodes(recorded: Reco
     ("away", "word"), [(-2.0, "holds"), (-0.5, "undecided"), (2.0, "does not hold")]
 )
 def test_the_mean_stretch_needs_room(
-    away: float, word: str, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+    away: float, word: str, recorded: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Hoeffding for all 36 pairs at once, at 95 %: no tree lengthens beyond 8 max d/min d."""
     world = movement_world(recorded)
     apart = world.metric.distances[~np.eye(9, dtype=bool)]
-    room = 8.0 * float(apart.max() / apart.min()) * math.sqrt(math.log(36.0 / 0.05) / 200.0)
+    room = (
+        8.0
+        * float(apart.max() / apart.min())
+        * math.sqrt(math.log(36.0 / 0.05) / 200.0)
+    )
     worst = theory.stretch_bound(9) + away * room
     monkeypatch.setattr(theory, "mean_stretch", lambda *_, **__: np.full((9, 9), worst))
     assert movement._stretch(recorded, world).verdict == word

@@ -19,20 +19,29 @@ from superarm.lab.simulation.files import LOCK, run_lock
 
 
 def plan(out: Path, rounds: int = 5) -> Plan:
-    experiment = load_experiment("kernelized/rkhs-se").with_policies(["random", "gp-greedy"])
-    return Plan.make(experiment, out=out, rounds=rounds, seeds=2, overrides={"arms": 16})
+    experiment = load_experiment("kernelized/rkhs-se").with_policies(
+        ["random", "gp-greedy"]
+    )
+    return Plan.make(
+        experiment, out=out, rounds=rounds, seeds=2, overrides={"arms": 16}
+    )
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(plan(out))
-    with run_lock(out), pytest.raises(ConflictError, match="another process is running"):
+    with (
+        run_lock(out),
+        pytest.raises(ConflictError, match="another process is running"),
+    ):
         execute(plan(out), resume=True)
     assert execute(plan(out), resume=True)["seeds"] == 2
     assert not list(out.glob(".*"))
 
 
-def test_a_lock_on_a_removed_file_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_on_a_removed_file_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between opening and locking the file its holder ends, and another takes the directory."""
     first, third = ExitStack(), ExitStack()
     first.enter_context(run_lock(tmp_path))
@@ -81,8 +90,13 @@ print(held)
 @pytest.mark.slow
 def test_processes_never_hold_a_directory_together(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path), "1000"]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    ends = [(process.communicate(timeout=300)[0], process.returncode) for process in processes]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    ends = [
+        (process.communicate(timeout=300)[0], process.returncode)
+        for process in processes
+    ]
     assert [code for _, code in ends] == [0, 0, 0]
     assert sum(int(out) for out, _ in ends) > 0
     assert not list(tmp_path.iterdir())

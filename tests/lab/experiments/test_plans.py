@@ -55,7 +55,9 @@ def content(directory: Path) -> dict[str, bytes]:
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.parent.name != "timings" and path.name != "summary.json"
+        if path.is_file()
+        and path.parent.name != "timings"
+        and path.name != "summary.json"
     }
 
 
@@ -67,10 +69,15 @@ def without_times(summary: dict[str, Any]) -> dict[str, Any]:
 def test_one_row_per_policy_setting_and_metric(tmp_path: Path) -> None:
     overrides = {"k": [1, 2], "problem.noise_std": [0.1, 0.2]}
     summary = execute(plan(tmp_path / "a", overrides))
-    keys = [(row["policy"], tuple(row["setting"].items()), row["metric"]) for row in summary["rows"]]
+    keys = [
+        (row["policy"], tuple(row["setting"].items()), row["metric"])
+        for row in summary["rows"]
+    ]
     assert len(keys) == len(set(keys)) == 2 * 4
     assert {row["metric"] for row in summary["rows"]} == {"cumulative_regret"}
-    assert all(list(row["setting"]) == ["k", "problem.noise_std"] for row in summary["rows"])
+    assert all(
+        list(row["setting"]) == ["k", "problem.noise_std"] for row in summary["rows"]
+    )
     assert all(type(row["setting"]["k"]) is int for row in summary["rows"])
     on_disk = json.loads((tmp_path / "a" / "summary.json").read_text(encoding="utf-8"))
     assert on_disk == {**summary, "out": "a"}
@@ -92,11 +99,16 @@ def test_policies_do_not_see_each_other(tmp_path: Path) -> None:
     execute(plan(tmp_path / "both"))
     execute(plan(tmp_path / "one", policies={"random": {}}))
     execute(plan(tmp_path / "swept", {"k": [2, 3]}, policies={"random": {}}))
-    cells = [tmp_path / name / "cells" / "random.s0.seed00002.npz" for name in ("both", "one", "swept")]
+    cells = [
+        tmp_path / name / "cells" / "random.s0.seed00002.npz"
+        for name in ("both", "one", "swept")
+    ]
     assert len({path.read_bytes() for path in cells}) == 1
 
 
-@pytest.mark.parametrize("remove", ["cells/random.s0.seed00001.npz", "cells", "cells.jsonl"])
+@pytest.mark.parametrize(
+    "remove", ["cells/random.s0.seed00001.npz", "cells", "cells.jsonl"]
+)
 def test_resume_redoes_only_what_is_missing(remove: str, tmp_path: Path) -> None:
     summary = execute(plan(tmp_path / "a"))
     execute(plan(tmp_path / "b"))
@@ -105,15 +117,17 @@ def test_resume_redoes_only_what_is_missing(remove: str, tmp_path: Path) -> None
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "b" / "cells").iterdir()}
     for each in sorted(path.rglob("*"), reverse=True) if path.is_dir() else [path]:
         each.unlink()
-    counted: list[tuple[int, int]] = []
+    count_text: list[tuple[int, int]] = []
     again = execute(
-        plan(tmp_path / "b"), resume=True, progress=lambda done, total: counted.append((done, total))
+        plan(tmp_path / "b"),
+        resume=True,
+        progress=lambda done, total: count_text.append((done, total)),
     )
     assert content(tmp_path / "b") == before
     assert without_times(again) == without_times(summary)
     lost = {"cells": 6, "cells.jsonl": 0}.get(remove, 1)
-    assert counted[0] == (0, lost * 8)
-    assert counted[-1] == (lost * 8, lost * 8)
+    assert count_text[0] == (0, lost * 8)
+    assert count_text[-1] == (lost * 8, lost * 8)
     now = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "b" / "cells").iterdir()}
     assert sum(now[name] != times[name] for name in now) == lost
 
@@ -150,9 +164,16 @@ def test_killed_before_the_first_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rounds": 7}, {"seeds": 2}, {"policies": {"random": {}}}, {"problem": {"name": "landscape"}}],
+    [
+        {"rounds": 7},
+        {"seeds": 2},
+        {"policies": {"random": {}}},
+        {"problem": {"name": "landscape"}},
+    ],
 )
-def test_another_runs_directory_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_another_runs_directory_is_refused(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
     execute(plan(tmp_path / "a"))
     before = content(tmp_path / "a")
     with pytest.raises(ConflictError, match="holds another run"):
@@ -202,7 +223,10 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
     ("overrides", "words"),
     [
         ({"side": "x"}, "problem 'landscape': side is 'x'"),
-        ({"noise_std": "x"}, "problem 'landscape': noise_std is 'x'; it must be a number"),
+        (
+            {"noise_std": "x"},
+            "problem 'landscape': noise_std is 'x'; it must be a number",
+        ),
         ({"k": "x"}, "problem 'landscape': k is 'x'"),
         ({"k": [1, 0]}, "k is 0"),
         ({"k": [1, 99]}, "k is 99"),
@@ -246,15 +270,31 @@ def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
     for sizes in ({"rounds": 10**12}, {"rounds": 10**400}, {"seeds": 10**9}):
         with pytest.raises(SpecError, match=r"a whole number from 1 to|smaller"):
             plan(tmp_path / "a", **sizes)
-    with pytest.raises(SpecError, match=r"seed is .*; it must be a whole number from 0 to"):
+    with pytest.raises(
+        SpecError, match=r"seed is .*; it must be a whole number from 0 to"
+    ):
         Plan.make(Experiment.from_mapping(BASE, "x"), out=tmp_path, first_seed=2**64)
 
 
-HOSTILE = ["../../escape", "/escape", "..", ".", "a/b", "a\\b", "CON", "Random", "名前", "x" * 300]
+HOSTILE = [
+    "../../escape",
+    "/escape",
+    "..",
+    ".",
+    "a/b",
+    "a\\b",
+    "CON",
+    "Random",
+    "名前",
+    "x" * 300,
+]
 
 
 def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
-    policies = {name: {"policy": "random"} for name in [*HOSTILE, "a\nb", "\x1b[31m", "[/red]", "a\0b"]}
+    policies = {
+        name: {"policy": "random"}
+        for name in [*HOSTILE, "a\nb", "\x1b[31m", "[/red]", "a\0b"]
+    }
     out = tmp_path / "deep" / "er" / "out"
     summary = execute(plan(out, policies=policies, id="../../x", seeds=1))
     assert [row["policy"] for row in summary["rows"]] == list(policies)
@@ -262,7 +302,10 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
     assert {path.name for path in out.parent.iterdir()} == {"out"}
     assert len(list((out / "cells").iterdir())) == len(policies)
     assert {path.parent.name for path in out.rglob("*.npz")} == {"cells", "timings"}
-    assert execute(plan(out, policies=policies, id="../../x", seeds=1), resume=True) == summary
+    assert (
+        execute(plan(out, policies=policies, id="../../x", seeds=1), resume=True)
+        == summary
+    )
 
 
 # --- settings that differ in more than a number ---------------------------------------------
@@ -270,7 +313,9 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
 MIXED = ["landscape", "navigation"]
 
 
-@pytest.mark.parametrize("order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)]
+)
 def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
     """What is audited and what is measured belong to a setting."""
     rule = {"name": "rectified", "rule": {"name": "greedy"}}
@@ -293,9 +338,12 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
     assert run.metric("true_energy", city).unit == "Wh"
     units = [run.metric("regret", index).unit for index in (city, 1 - city)]
     assert units == ["Wh", ""]
-    assert "route" in run.settled(city)
-    assert "route" not in run.settled(1 - city)
-    assert [bool(synthetic_data(run, index)) for index in (city, 1 - city)] == [True, False]
+    assert "route" in run.interpretations(city)
+    assert "route" not in run.interpretations(1 - city)
+    assert [bool(synthetic_data(run, index)) for index in (city, 1 - city)] == [
+        True,
+        False,
+    ]
     assert synthetic_data(run).endswith("(in 1 of 2 settings)")
     told = {
         row["setting"]["problem.name"]: row["unit"]
@@ -307,7 +355,9 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
     page = settings_section(run)
     assert "where settings differ" in page
     assert page.count("from edge") == 1
-    energies = [row["setting"] for row in summary["rows"] if row["metric"] == "true_energy"]
+    energies = [
+        row["setting"] for row in summary["rows"] if row["metric"] == "true_energy"
+    ]
     assert energies == [{"problem.name": "navigation"}] * 2
     assert (run.road_map(city) is None, run.road_map(1 - city)) == (False, None)
 
@@ -336,13 +386,17 @@ def test_derived_rows_are_computed_seed_by_seed(tmp_path: Path) -> None:
     ratio = {"name": "relative_regret", "versus": "random"}
     rate = {"name": "regret_rate", "per_round": True}
     unknown = {"name": "lost", "metric": "true_energy", "per_round": True}
-    experiment = Experiment.from_mapping({**BASE, "derived": [ratio, rate, unknown]}, "here")
+    experiment = Experiment.from_mapping(
+        {**BASE, "derived": [ratio, rate, unknown]}, "here"
+    )
     summary = execute(Plan.make(experiment, out=str(tmp_path / "a")))
     rows = {(row["policy"], row["metric"]): row for row in summary["rows"]}
     assert len(rows) == 2 * 3
     run = Run.load(tmp_path / "a")
     own, other = (run.cumulative(policy)[:, -1] for policy in ("gp-greedy", "random"))
-    assert rows["gp-greedy", "relative_regret"]["mean"] == pytest.approx((own / other).mean())
+    assert rows["gp-greedy", "relative_regret"]["mean"] == pytest.approx(
+        (own / other).mean()
+    )
     assert rows["random", "relative_regret"]["stderr"] == 0.0
     stderr = float(np.std(own / other, ddof=1)) / 3**0.5
     assert rows["gp-greedy", "relative_regret"]["stderr"] == pytest.approx(stderr)
@@ -357,7 +411,9 @@ def test_derived_rows_compare_within_a_setting(tmp_path: Path) -> None:
     summary = execute(plan(tmp_path / "a", {"k": [1, 3]}, derived=[ratio]))
     run = Run.load(tmp_path / "a")
     for index, setting in enumerate(run.settings):
-        own, other = (run.cumulative(policy, index)[:, -1] for policy in ("gp-greedy", "random"))
+        own, other = (
+            run.cumulative(policy, index)[:, -1] for policy in ("gp-greedy", "random")
+        )
         (row,) = (
             each
             for each in summary["rows"]
@@ -376,27 +432,35 @@ def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
     }
     overrides = {"gp-ei.xi": [0.1, 0.2]}  # a policy's that is not run anew
     summary = execute(plan(tmp_path / "a", overrides, **changes))
-    rows = [row for row in summary["rows"] if row["metric"] == "cumulative_regret_at_horizon"]
+    rows = [
+        row
+        for row in summary["rows"]
+        if row["metric"] == "cumulative_regret_at_horizon"
+    ]
     assert [(row["policy"], row["setting"]) for row in rows] == [
-        ("gp-ts", {"gp-ei.xi": xi, "horizon": horizon}) for horizon in (3, 5) for xi in (0.1, 0.2)
+        ("gp-ts", {"gp-ei.xi": xi, "horizon": horizon})
+        for horizon in (3, 5)
+        for xi in (0.1, 0.2)
     ]
     run = Run.load(tmp_path / "a")
     assert run.horizons == (3, 5)
     # The same as an experiment of that length.
-    execute(plan(tmp_path / "short", overrides, **{**changes, "rounds": 5, "horizons": []}))
+    execute(
+        plan(tmp_path / "short", overrides, **{**changes, "rounds": 5, "horizons": []})
+    )
     cells = [tmp_path / name / "cells" for name in ("a/horizons/5", "short")]
     assert {p.name: p.read_bytes() for p in cells[0].iterdir()} == {
         p.name: p.read_bytes() for p in cells[1].glob("gp-ts.*")
     }
     before = content(tmp_path / "a")
     (cells[0] / "gp-ts.s1.seed00001.npz").unlink()
-    counted: list[tuple[int, int]] = []
+    count_text: list[tuple[int, int]] = []
     again = execute(
         plan(tmp_path / "a", overrides, **changes),
         resume=True,
-        progress=lambda done, total: counted.append((done, total)),
+        progress=lambda done, total: count_text.append((done, total)),
     )
-    assert counted[-1] == (5, 5)
+    assert count_text[-1] == (5, 5)
     assert content(tmp_path / "a") == before
     assert without_times(again) == without_times(summary)
 
@@ -434,8 +498,12 @@ def test_killed_between_the_first_files(
 
 def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
     problem = {"name": "navigation", "network": "city", "edges": 200}
-    roads = Experiment.from_mapping({**BASE, "problem": problem, "policies": {"prior": {}}}, "here")
-    execute(Plan.make(replace(roads, rounds=1, seeds=2), out=tmp_path / "a", first_seed=3))
+    roads = Experiment.from_mapping(
+        {**BASE, "problem": problem, "policies": {"prior": {}}}, "here"
+    )
+    execute(
+        Plan.make(replace(roads, rounds=1, seeds=2), out=tmp_path / "a", first_seed=3)
+    )
     assert Run.load(tmp_path / "a").road_map(0) is not None
 
 
@@ -465,16 +533,21 @@ def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
     spec = Run.load(tmp_path / "a").spec
     assert spec["parameters"]["feedback"] == {"latest": 4, "together": True}
     assert (
-        spec["settled"][0]["feedback"] == "known 0 to 4 rounds later, one delay for all arms of a round"
+        spec["settled"][0]["feedback"]
+        == "known 0 to 4 rounds later, one delay for all arms of a round"
     )
-    with pytest.raises(SpecError, match="feedback: latest is -1; it must be a whole number from 0 to"):
+    with pytest.raises(
+        SpecError, match="feedback: latest is -1; it must be a whole number from 0 to"
+    ):
         plan(tmp_path / "b", {"feedback.latest": -1})
 
 
 def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert set(plan(tmp_path / "a").describe()["settled"][0]).isdisjoint({"regret", "reward"})
+    assert set(plan(tmp_path / "a").describe()["settled"][0]).isdisjoint(
+        {"regret", "reward"}
+    )
     build = Experiment.build_problem
 
     def building(self: Experiment, **options: Any) -> Any:
@@ -507,7 +580,9 @@ class _Reversed(Executor):
     def __init__(self) -> None:
         self._waiting: list[Callable[[], None]] = []
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
         future: Future[Any] = Future()
         self._waiting.append(lambda: future.set_result(fn(*args, **kwargs)))
         if len(self._waiting) == 3:
@@ -574,7 +649,9 @@ def test_a_task_can_be_sent(tmp_path: Path) -> None:
     (task, *_) = plan(tmp_path / "a").tasks()
     assert pickle.loads(pickle.dumps(task)) == task  # it reaches other processes
     play(task._replace(policies=("random",)))
-    assert [path.name for path in (tmp_path / "a" / "cells").iterdir()] == ["random.s0.seed00000.npz"]
+    assert [path.name for path in (tmp_path / "a" / "cells").iterdir()] == [
+        "random.s0.seed00000.npz"
+    ]
 
 
 # --- data that may be at hand ------------------------------------------------------------
@@ -600,7 +677,11 @@ def with_data(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_data_are_settled_once(
     problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes: dict[str, Any] = {"problem": problem, "policies": {"random": {}}, "seeds": 1}
+    changes: dict[str, Any] = {
+        "problem": problem,
+        "policies": {"random": {}},
+        "seeds": 1,
+    }
     without_data(monkeypatch)
     made = plan(tmp_path / "synthetic", **changes)
     with_data(monkeypatch, tmp_path)
@@ -608,18 +689,24 @@ def test_data_are_settled_once(
     assert made.experiment.problem["source"] == "synthetic"
     assert real.experiment.problem["source"] == "real"
     execute(made)  # a worker with the data keeps to what run.json says
-    described = json.loads((tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8"))
+    described = json.loads(
+        (tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8")
+    )
     assert described["parameters"]["problem"]["source"] == "synthetic"
     assert "synthetic data" in described["settled"][0]["data"]
     with pytest.raises(ConflictError, match="parameters"):
         execute(plan(tmp_path / "synthetic", **changes), resume=True)
     (task,) = real.tasks()
     without_data(monkeypatch)
-    with pytest.raises(MissingDataError, match="tokyo"):  # a worker without them does not make them up
+    with pytest.raises(
+        MissingDataError, match="tokyo"
+    ):  # a worker without them does not make them up
         play(task)
 
 
-def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swept_data_are_settled_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changes: dict[str, Any] = {"problem": AUTO, "policies": {"random": {}}, "seeds": 1}
     without_data(monkeypatch)
     made = plan(tmp_path / "a", {"source": ["auto"]}, **changes)
@@ -650,16 +737,30 @@ def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             "rewrad",
             "'rewrad'; did you mean 'reward'? there are alpha_regret",
         ),
-        ("drifting-function", "true_energy", "nothing measures 'true_energy'; there are alpha_regret"),
+        (
+            "drifting-function",
+            "true_energy",
+            "nothing measures 'true_energy'; there are alpha_regret",
+        ),
         ("drifting-function", "reward", None),
-        ("gp-function", "cost", None),  # its problem names no metrics, so that it may have any
+        (
+            "gp-function",
+            "cost",
+            None,
+        ),  # its problem names no metrics, so that it may have any
     ],
 )
 def test_a_derived_metric_that_is_not_measured_is_refused(
     problem: str, metric: str, told: str | None, tmp_path: Path
 ) -> None:
     derived = [{"name": "mean", "metric": metric, "per_round": True}]
-    given = {"id": "x", "rounds": 2, "seeds": 1, "problem": {"name": problem}, "derived": derived}
+    given = {
+        "id": "x",
+        "rounds": 2,
+        "seeds": 1,
+        "problem": {"name": problem},
+        "derived": derived,
+    }
     experiment = Experiment.from_mapping({**given, "policies": {"random": {}}}, "here")
     if told is None:
         Plan.make(experiment, out=tmp_path)

@@ -57,7 +57,12 @@ policies genie:
 derived name=average_regret metric=regret per_round=True
 chart band=std
 """
-PANELS = (("energy", 4.0), ("service_cost", 4.0), ("movement_cost", 4.0), ("movement_cost", 1.0))
+PANELS = (
+    ("energy", 4.0),
+    ("service_cost", 4.0),
+    ("movement_cost", 4.0),
+    ("movement_cost", 1.0),
+)
 WIND_CURVES = ",".join(f"(metric={metric} where=(rho={rho}))" for metric, rho in PANELS)
 SIX_HOURS = "told=(drift=(name=temporal epsilon=0.2))"
 NO_TERMS = ",".join(["0.0001"] * 5)
@@ -943,7 +948,11 @@ def settings(table: Mapping[str, Any]) -> Iterator[str]:
     for key, value in table.items():
         if key == "claims":
             for claim in value:
-                rest = {name: each for name, each in claim.items() if name not in ("text", "check")}
+                rest = {
+                    name: each
+                    for name, each in claim.items()
+                    if name not in ("text", "check")
+                }
                 yield f"claim {claim['check']}: {pairs(rest)}"
         elif key in ("policies", "on_request"):
             for name, options in value.items():
@@ -969,7 +978,9 @@ def shown(value: Any) -> str:
 
 def defaults(family: str) -> Iterator[str]:
     for name in names(family):
-        if not find(family, name).__module__.startswith("superarm."):  # some test's own part
+        if not find(family, name).__module__.startswith(
+            "superarm."
+        ):  # some test's own part
             continue
         for key, value in parameters_of(family, name).items():
             if isinstance(value, int | float | str):
@@ -982,18 +993,27 @@ def test_defaults() -> None:
         for start, _, pairs in (line.partition(": ") for line in DEFAULTS.split("\n"))
         for pair in pairs.split()
     ]
-    found = [line for family in ("problem", "policy", "schedule", "rule") for line in defaults(family)]
+    found = [
+        line
+        for family in ("problem", "policy", "schedule", "rule")
+        for line in defaults(family)
+    ]
     assert sorted(found) == sorted(expected)
 
 
 def test_every_experiment_is_in_the_table() -> None:
-    shipped = {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.toml")}
+    shipped = {
+        path.relative_to(ROOT).with_suffix("").as_posix()
+        for path in ROOT.rglob("*.toml")
+    }
     assert shipped == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_settings_and_claims(name: str) -> None:
-    found = list(settings(tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8"))))
+    found = list(
+        settings(tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8")))
+    )
     expected = EXPERIMENTS[name].split("\n")
     assert sorted(found) == sorted(line for line in expected if line)
     claims = [line for line in found if line.startswith("claim")]
@@ -1004,12 +1024,14 @@ def test_margins_are_those_that_the_text_tells() -> None:
     """ "(2.5 to 7.5 %)" more is a ratio from 1.025 to 1.075, and less one from 0.925 to 0.975."""
     told = 0
     for name in EXPERIMENTS:
-        for claim in tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8")).get(
-            "claims", []
-        ):
+        for claim in tomllib.loads(
+            (ROOT / f"{name}.toml").read_text(encoding="utf-8")
+        ).get("claims", []):
             if found := re.search(r"\(([\d.]+) to ([\d.]+) %\)", claim["text"]):
                 margins = sorted(abs(claim[key] - 1.0) for key in ("least", "most"))
-                assert margins == pytest.approx([float(each) / 100.0 for each in found.groups()])
+                assert margins == pytest.approx(
+                    [float(each) / 100.0 for each in found.groups()]
+                )
                 told += 1
     assert told == 5
 

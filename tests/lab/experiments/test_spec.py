@@ -11,7 +11,13 @@ import pytest
 from superarm.core.errors import SpecError
 from superarm.core.registry import parameters_of
 from superarm.kernels import Matern, Temporal
-from superarm.lab.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
+from superarm.lab.experiments import (
+    Experiment,
+    Plan,
+    execute,
+    experiment_ids,
+    load_experiment,
+)
 from superarm.lab.experiments.spec import expand_settings, parse_overrides
 from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import simulate
@@ -48,7 +54,9 @@ def made(name: str) -> Experiment:
 # --- shipped -----------------------------------------------------------------------------
 
 
-WITHOUT_SUMO = [name for name in experiment_ids() if not name.startswith("navigation/sumo")]
+WITHOUT_SUMO = [
+    name for name in experiment_ids() if not name.startswith("navigation/sumo")
+]
 LONG = {
     "timevarying/temperature",
     "timevarying/traffic",
@@ -58,7 +66,11 @@ LONG = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in WITHOUT_SUMO]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+        for name in WITHOUT_SUMO
+    ],
 )
 def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
     shipped = made(name)
@@ -70,7 +82,9 @@ def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> Non
     assert set(trajectories) == set(shipped.policies)
     for trajectory in trajectories.values():
         assert trajectory.series["regret"].shape == (3,)
-        if not isinstance(world, MovementProblem):  # there a round may be better than on the best way
+        if not isinstance(
+            world, MovementProblem
+        ):  # there a round may be better than on the best way
             assert (trajectory.series["regret"] >= 0.0).all()
 
 
@@ -84,7 +98,9 @@ def test_papers_and_figures_are_unique() -> None:
     shipped = [load_experiment(name) for name in experiment_ids()]
     figures = [(each.paper, figure) for each in shipped for figure in each.figure]
     shared = {each for each in figures if figures.count(each) > 1}
-    assert shared == {(load_experiment("navigation/monaco-a").paper, "1")}  # one of both networks
+    assert shared == {
+        (load_experiment("navigation/monaco-a").paper, "1")
+    }  # one of both networks
 
 
 # --- refused -----------------------------------------------------------------------------
@@ -123,7 +139,10 @@ def test_papers_and_figures_are_unique() -> None:
         ({"policies": {"mine": {"policy": "gp-ie"}}}, "unknown policy 'gp-ie'"),
         ({"policies": {"gp-ei": {"xii": 1}}}, "did you mean 'xi'?"),
         ({"policies": {"gp-ei": {"model": 1}}}, "no parameter 'model'"),
-        ({"policies": {"gp-ei": {"xi": float("nan")}}}, "policies: gp-ei: xi: nan is not a finite"),
+        (
+            {"policies": {"gp-ei": {"xi": float("nan")}}},
+            "policies: gp-ei: xi: nan is not a finite",
+        ),
         ({"round": 3}, "unknown key 'round'"),
         ({"claims": 3}, "claims is 3; it must be a list, each a table"),
         ({"claims": [3]}, "claims is [3]; it must be a list, each a table"),
@@ -131,16 +150,34 @@ def test_papers_and_figures_are_unique() -> None:
         ({"horizons": 5}, "horizons is 5; it must be a list of whole numbers"),
         ({"rerun": "random"}, "rerun is 'random'; it must be a list of text"),
         ({"derived": [{"name": "x", "verses": "random"}]}, "did you mean 'versus'?"),
-        ({"derived": [{"name": "x", "versus": 3}]}, "derived: versus is 3; it must be text"),
-        ({"derived": [{"name": "x"}]}, "derived 'x': give either versus or per_round = true"),
-        ({"derived": [{"name": "x", "versus": "random", "per_round": True}]}, "give either"),
-        ({"derived": [{"name": "cumulative_regret", "per_round": True}]}, "give each its own"),
+        (
+            {"derived": [{"name": "x", "versus": 3}]},
+            "derived: versus is 3; it must be text",
+        ),
+        (
+            {"derived": [{"name": "x"}]},
+            "derived 'x': give either versus or per_round = true",
+        ),
+        (
+            {"derived": [{"name": "x", "versus": "random", "per_round": True}]},
+            "give either",
+        ),
+        (
+            {"derived": [{"name": "cumulative_regret", "per_round": True}]},
+            "give each its own",
+        ),
         ({"derived": [{"per_round": True}]}, "has the name None"),
         ({"chart": {"bands": "std"}}, "[chart] has no 'bands'; did you mean 'band'?"),
         ({"chart": {"band": "sd"}}, "[chart]: band is 'sd'; choose 'stderr' or 'std'"),
         ({"chart": {"marks": {"ε": "x"}}}, "it must be a table, each entry a number"),
-        ({"chart": {"truth": "maps"}}, "truth is 'maps'; choose 'functions' or 'series'"),
-        ({"derived": [{"name": "x", "per_round": True}] * 2}, "has the name 'x'; give each its own"),
+        (
+            {"chart": {"truth": "maps"}},
+            "truth is 'maps'; choose 'functions' or 'series'",
+        ),
+        (
+            {"derived": [{"name": "x", "per_round": True}] * 2},
+            "has the name 'x'; give each its own",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
@@ -179,7 +216,9 @@ def test_files_that_are_not_text_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="unknown key 'when'"):
         load_experiment(str(path))
     with pytest.raises(SpecError, match="here: problem: side: 2020-01-01 is a date"):
-        experiment(problem={"name": "landscape", "side": tomllib.loads("x = 2020-01-01")["x"]})
+        experiment(
+            problem={"name": "landscape", "side": tomllib.loads("x = 2020-01-01")["x"]}
+        )
 
 
 def test_unknown_experiments_are_named_with_the_nearest() -> None:
@@ -258,21 +297,31 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
     ]
     assert expand_settings({}) == ({}, [{}])
     for values in ([], [0.1, 0.1], [1, 1.0]):
-        with pytest.raises(SpecError, match="setting 'a' is "):  # of --set, or of a table [sweep]
+        with pytest.raises(
+            SpecError, match="setting 'a' is "
+        ):  # of --set, or of a table [sweep]
             expand_settings({"a": values})
 
 
 @pytest.mark.parametrize("values", [{"abcd"[at]: list(range(400)) for at in range(4)},
                                     {"a": list(range(10_001))}])  # fmt: skip
-def test_sweeps_beyond_any_run_are_refused_at_once(values: dict[str, list[int]]) -> None:
-    with pytest.raises(SpecError, match=r"at most 10,000 settings, got .* values of a.*; sweep fewer"):
+def test_sweeps_beyond_any_run_are_refused_at_once(
+    values: dict[str, list[int]],
+) -> None:
+    with pytest.raises(
+        SpecError, match=r"at most 10,000 settings, got .* values of a.*; sweep fewer"
+    ):
         expand_settings(values)
 
 
-def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(tmp_path: Path) -> None:
+def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(
+    tmp_path: Path,
+) -> None:
     policies = {f"p{number}": {"policy": "random"} for number in range(20)}
     large = experiment(policies=policies)
-    with pytest.raises(SpecError, match=r"cells, got 20,000,000 \(1 settings × 1,000,000 seeds × 20"):
+    with pytest.raises(
+        SpecError, match=r"cells, got 20,000,000 \(1 settings × 1,000,000 seeds × 20"
+    ):
         Plan.make(large, out=tmp_path / "run", seeds=10**6)
     assert not (tmp_path / "run").exists()
 
@@ -280,15 +329,24 @@ def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(tmp_path
 @pytest.mark.parametrize("key", ["told", "wrapped"])
 def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})
-    with pytest.raises(SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"):
+    with pytest.raises(
+        SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"
+    ):
         base.with_setting({key: {}})
-    assert base.with_setting({"gp-ei.wrapped": "change-detecting"}).policies["random"] == {}
+    assert (
+        base.with_setting({"gp-ei.wrapped": "change-detecting"}).policies["random"]
+        == {}
+    )
 
 
 def test_settings_find_their_owner() -> None:
     base = experiment(policies={"gp-ei": {}, "gp-pi": {}, "random": {}})
     everywhere = base.with_setting({"xi": 0.5})
-    assert everywhere.policies == {"gp-ei": {"xi": 0.5}, "gp-pi": {"xi": 0.5}, "random": {}}
+    assert everywhere.policies == {
+        "gp-ei": {"xi": 0.5},
+        "gp-pi": {"xi": 0.5},
+        "random": {},
+    }
     one = base.with_setting({"gp-ei.xi": 0.5, "side": 7, "problem.k": 3})
     assert one.policies["gp-pi"] == {}
     assert one.problem == {"name": "landscape", "side": 7, "k": 3}
@@ -307,7 +365,9 @@ def test_the_problem_can_be_changed_whatever_the_order() -> None:
         base.with_setting({"problem.name": "nope"})
 
 
-@pytest.mark.parametrize("key", ["sidee", "gp-ei.xii", "nobody.xi", "problem.", ".side", "a.b.c"])
+@pytest.mark.parametrize(
+    "key", ["sidee", "gp-ei.xii", "nobody.xi", "problem.", ".side", "a.b.c"]
+)
 def test_unknown_keys_list_the_choices(key: str) -> None:
     with pytest.raises(SpecError) as caught:
         experiment().with_setting({key: 1})
@@ -324,7 +384,9 @@ def test_policies_chosen_by_name() -> None:
         "gp-greedy": {},
         "gp-ei": {"xi": 0.1},
     }
-    with pytest.raises(SpecError, match=r"unknown policy 'gp-eii'.*did you mean 'gp-ei'"):
+    with pytest.raises(
+        SpecError, match=r"unknown policy 'gp-eii'.*did you mean 'gp-ei'"
+    ):
         base.with_policies(["gp-eii"])
     with pytest.raises(SpecError, match="at least one policy"):
         base.with_policies([])
@@ -359,19 +421,29 @@ def test_compositions_of_the_users_own(tmp_path: Path) -> None:
     [
         ('{name = "ucbb"}', "did you mean 'ucb'"),
         ('{name = "ucb", schedule = {name = "fixd"}}', "did you mean 'fixed'"),
-        ('{name = "ucb", schedule = {family = "shedule", name = "fixed"}}', "unknown family"),
+        (
+            '{name = "ucb", schedule = {family = "shedule", name = "fixed"}}',
+            "unknown family",
+        ),
         ('{name = "ucb", schedule = 3}', "schedule is 3; it must be a schedule"),
-        ('{name = "ucb", schedule = "fixed"}', "schedule is 'fixed'; it must be a schedule"),
+        (
+            '{name = "ucb", schedule = "fixed"}',
+            "schedule is 'fixed'; it must be a schedule",
+        ),
         ('{schedule = {name = "fixed", value = 2.0}}', "a table with its name"),
         ('{name = "ucb"}', "needs schedule"),
         ("3", "rule is 3; it must be a rule"),
         ('"greedy"', "rule is 'greedy'; it must be a rule"),
     ],
 )
-def test_wrong_nested_rules_are_refused_before_running(rule: str, words: str, tmp_path: Path) -> None:
+def test_wrong_nested_rules_are_refused_before_running(
+    rule: str, words: str, tmp_path: Path
+) -> None:
     path = tmp_path / "own.toml"
     head = NESTED.partition("[policies.")[0]
-    path.write_text(f'{head}[policies.mine]\npolicy = "composed"\nrule = {rule}\n', encoding="utf-8")
+    path.write_text(
+        f'{head}[policies.mine]\npolicy = "composed"\nrule = {rule}\n', encoding="utf-8"
+    )
     with pytest.raises(SpecError, match="policy 'mine'") as caught:
         Plan.make(load_experiment(str(path)), out=tmp_path / "out")
     assert words in str(caught.value)
@@ -404,11 +476,19 @@ def test_policies_on_request_run_when_they_are_named() -> None:
     [
         ({"sweep": {"side": 4}}, r"sweep is .*; it must be a table, each entry a list"),
         ({"sweep": [1]}, "sweep is .*; it must be a table"),
-        ({"on_request": {"slow": {"policy": "gp-eii"}}}, "on_request.slow: unknown policy"),
-        ({"on_request": {"slow": 3}}, "on_request is .*; it must be a table, each entry a table"),
+        (
+            {"on_request": {"slow": {"policy": "gp-eii"}}},
+            "on_request.slow: unknown policy",
+        ),
+        (
+            {"on_request": {"slow": 3}},
+            "on_request is .*; it must be a table, each entry a table",
+        ),
     ],
 )
-def test_bad_sweeps_and_requests_are_refused(changes: dict[str, Any], words: str) -> None:
+def test_bad_sweeps_and_requests_are_refused(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(SpecError, match=words):
         experiment(**changes)
 
@@ -460,10 +540,15 @@ def test_one_learner_is_told_something_else() -> None:
     }
     experiment = Experiment.from_mapping(data, "here")
     world = experiment.build_problem(seed=0, horizon=5)
-    plain, other = (cast(Any, experiment.build_policy(name, world)) for name in ("plain", "other"))
+    plain, other = (
+        cast(Any, experiment.build_policy(name, world)) for name in ("plain", "other")
+    )
     assert plain.posterior.drift == Temporal(epsilon=0.01)
     assert other.posterior.drift == Matern(nu=1.5, lengthscale=20.0)
-    assert (plain.posterior.noise_variance, other.posterior.noise_variance) == (world.noise_std**2, 0.5)
+    assert (plain.posterior.noise_variance, other.posterior.noise_variance) == (
+        world.noise_std**2,
+        0.5,
+    )
     assert other.posterior.kernel is plain.posterior.kernel
 
 
@@ -479,6 +564,11 @@ def test_one_learner_is_told_something_else() -> None:
 )
 def test_what_cannot_be_told(told: Any, message: str) -> None:
     policies = {"mine": {"policy": "gp-ts", "told": told}}
-    data = {"id": "mine", "rounds": 5, "seeds": 1, "problem": {"name": "drifting-function"}}
+    data = {
+        "id": "mine",
+        "rounds": 5,
+        "seeds": 1,
+        "problem": {"name": "drifting-function"},
+    }
     with pytest.raises(SpecError, match=rf"policies\.mine: told: .*{message}"):
         Experiment.from_mapping({**data, "policies": policies}, "here")

@@ -11,7 +11,7 @@ import pytest
 
 from superarm.lab.experiments import Experiment
 from superarm.lab.experiments.plans import Plan, execute
-from superarm.lab.experiments.statements import Recorded, bayesian, judge_statements
+from superarm.lab.experiments.statements import RecordedRun, bayesian, judge_statements
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.simulation import Run
 
@@ -25,18 +25,24 @@ POLICIES: dict[str, Any] = {
 ROUNDS = 5
 
 
-def recorded(out: Path, problem: dict[str, Any] = CITY, seeds: int = 4) -> Recorded:
-    given = {"id": "mine", "rounds": ROUNDS, "seeds": seeds, "problem": problem, "policies": POLICIES}
+def recorded(out: Path, problem: dict[str, Any] = CITY, seeds: int = 4) -> RecordedRun:
+    given = {
+        "id": "mine",
+        "rounds": ROUNDS,
+        "seeds": seeds,
+        "problem": problem,
+        "policies": POLICIES,
+    }
     execute(Plan.make(Experiment.from_mapping(given, "here"), out=out))
-    return Recorded.of(Run.load(out))
+    return RecordedRun.of(Run.load(out))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def found(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     return recorded(tmp_path_factory.mktemp("statements") / "run")
 
 
-def test_what_is_judged(found: Recorded) -> None:
+def test_what_is_judged(found: RecordedRun) -> None:
     verdicts = list(bayesian.statements(found))
     begins = [verdict.text.split(":")[0] for verdict in verdicts]
     assert begins == ["Section 4.2", "Lemma A.3", "Lemma A.2", "Lemma A.2"]
@@ -45,7 +51,7 @@ def test_what_is_judged(found: Recorded) -> None:
     assert "bounds of gp-ucb exceed" in verdicts[2].text
 
 
-def test_the_replay_by_equations_2_and_3(found: Recorded) -> None:
+def test_the_replay_by_equations_2_and_3(found: RecordedRun) -> None:
     """Every posterior anew from all that was observed before, with numpy alone."""
     seed = 1
     world: Any = found.world(seed)
@@ -78,12 +84,16 @@ def test_the_replay_by_equations_2_and_3(found: Recorded) -> None:
     assert replay.missed == pytest.approx(missed, rel=1e-6)
 
 
-def test_a_lemma_that_fails_is_reported(found: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lemma_that_fails_is_reported(
+    found: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def too_little(gain: float, **rest: float) -> Any:
         return np.asarray(1e-9 * gain)
 
     monkeypatch.setattr(bayesian, "variance_sum_bound", too_little)
-    verdicts = {verdict.text.split(":")[0]: verdict for verdict in bayesian.statements(found)}
+    verdicts = {
+        verdict.text.split(":")[0]: verdict for verdict in bayesian.statements(found)
+    }
     assert verdicts["Lemma A.3"].verdict == "does not hold"
 
 
@@ -111,19 +121,34 @@ def test_a_model_that_is_not_the_truths_says_nothing_of_the_lemmas(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
     run = recorded(tmp_path / "run", {**CITY, **changes}, seeds=1)
-    assert [verdict.text[:11] for verdict in bayesian.statements(run)] == ["Section 4.2"]
+    assert [verdict.text[:11] for verdict in bayesian.statements(run)] == [
+        "Section 4.2"
+    ]
 
 
 def test_closed_roads_are_no_obstacle(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "run", {**CITY, "closed_roads": 0.05, "closed_turns": 0.05}, seeds=1)
+    run = recorded(
+        tmp_path / "run", {**CITY, "closed_roads": 0.05, "closed_turns": 0.05}, seeds=1
+    )
     verdicts = list(bayesian.statements(run))
-    assert [verdict.verdict for verdict in verdicts] == ["holds", "holds", "undecided", "undecided"]
+    assert [verdict.verdict for verdict in verdicts] == [
+        "holds",
+        "holds",
+        "undecided",
+        "undecided",
+    ]
 
 
 def test_a_run_that_begins_with_a_state_is_not_judged(tmp_path: Path) -> None:
     """Its rounds are numbered on, and what it knew before is in no cell."""
     policies = {"gp-ucb": {"policy": "route-ucb"}}
-    given = {"id": "mine", "rounds": 5, "seeds": 1, "problem": CITY, "policies": policies}
+    given = {
+        "id": "mine",
+        "rounds": 5,
+        "seeds": 1,
+        "problem": CITY,
+        "policies": policies,
+    }
     experiment = Experiment.from_mapping(given, "here")
     execute(Plan.make(experiment, out=tmp_path / "a"))
     assert judge_statements(Run.load(tmp_path / "a"))

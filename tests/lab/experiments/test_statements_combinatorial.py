@@ -15,7 +15,11 @@ from superarm.core import Decision
 from superarm.core.streams import Streams
 from superarm.kernels import SquaredExponential
 from superarm.lab.experiments import Experiment, Plan, execute
-from superarm.lab.experiments.statements import Recorded, combinatorial, judge_statements
+from superarm.lab.experiments.statements import (
+    RecordedRun,
+    combinatorial,
+    judge_statements,
+)
 from superarm.lab.experiments.statements.combinatorial import Replay, replay
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.theorems import high_probability, regret_bounds
@@ -44,10 +48,16 @@ ROUNDS = 12
 
 def run_of(
     out: Path, policies: dict[str, Any], problem: dict[str, Any] = PROBLEM, **more: Any
-) -> Recorded:
-    given = {"id": "mine", "rounds": ROUNDS, "seeds": 2, "problem": problem, "policies": policies}
+) -> RecordedRun:
+    given = {
+        "id": "mine",
+        "rounds": ROUNDS,
+        "seeds": 2,
+        "problem": problem,
+        "policies": policies,
+    }
     execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
-    return Recorded.of(Run.load(out))
+    return RecordedRun.of(Run.load(out))
 
 
 def world_of(seed: int) -> Codependency:
@@ -75,7 +85,9 @@ def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> R
         mean = solved.T @ y
         cov = kernel(now) - kernel(now, X) @ solved
         std = np.sqrt(np.diag(cov))
-        beta = 2.0 * math.log(schedule.most_arms * math.pi**2 * step**2 / (3.0 * schedule.delta))
+        beta = 2.0 * math.log(
+            schedule.most_arms * math.pi**2 * step**2 / (3.0 * schedule.delta)
+        )
         z = np.abs(truth - mean) / std
         arms += len(now)
         outside += int((z > math.sqrt(beta)).sum())
@@ -83,8 +95,12 @@ def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> R
         gap = np.sort(truth)[-2:].sum() - truth[chosen].sum()
         if (z <= math.sqrt(beta)).all():
             inside += 1
-            gap_share = max(gap_share, gap / (2.0 * math.sqrt(beta) * std[chosen].sum()))
-        eigenvalue = max(eigenvalue, np.linalg.eigvalsh(cov[np.ix_(chosen, chosen)])[-1])
+            gap_share = max(
+                gap_share, gap / (2.0 * math.sqrt(beta) * std[chosen].sum())
+            )
+        eigenvalue = max(
+            eigenvalue, np.linalg.eigvalsh(cov[np.ix_(chosen, chosen)])[-1]
+        )
         variances += float((std[chosen] ** 2).sum())
         regret += gap
         drawn = world.noise(offer, streams.at(step))
@@ -94,7 +110,15 @@ def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> R
         bound = math.sqrt(8.0 * (eigenvalue + noise) * 2 * beta * step * information)
         regret_share = max(regret_share, regret / bound)
     allowed = 2.0 * (eigenvalue + noise) * information
-    return Replay(variances / allowed, arms, outside, beyond / arms, inside, gap_share, regret_share)
+    return Replay(
+        variances / allowed,
+        arms,
+        outside,
+        beyond / arms,
+        inside,
+        gap_share,
+        regret_share,
+    )
 
 
 @pytest.mark.parametrize("delta", [0.05, 30.0])
@@ -115,7 +139,7 @@ def test_replays_by_whole_matrices(delta: float, tmp_path: Path) -> None:
             assert delta > 1.0 or policy == "random" or found.regret_share <= 1.0
 
 
-def items(recorded: Recorded) -> dict[str, str]:
+def items(recorded: RecordedRun) -> dict[str, str]:
     """Verdicts by what they are about, of a run with one setting."""
     found = [*combinatorial.statements(recorded)]
     assert all("(2 of 2 seeds, T = 12, " in each.evidence for each in found)
@@ -138,12 +162,21 @@ def test_verdicts_of_a_run(tmp_path: Path) -> None:
 
 def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
     """Another kernel, or no process at all: neither eq. 6 nor Lemma 2 is judged."""
-    other = run_of(tmp_path / "other", {"oclok-ucb": {}}, {**PROBLEM, "lengthscale": 0.5})
+    other = run_of(
+        tmp_path / "other", {"oclok-ucb": {}}, {**PROBLEM, "lengthscale": 0.5}
+    )
     assert not {"Eq. 6", "Lemma 2"} & set(items(other))
-    lemma_3 = next(each for each in combinatorial.statements(other) if "Lemma 3" in each.text)
-    assert "but Lemma 2 does not apply: the learner's kernel is not that of f" in lemma_3.evidence
+    lemma_3 = next(
+        each for each in combinatorial.statements(other) if "Lemma 3" in each.text
+    )
+    assert (
+        "but Lemma 2 does not apply: the learner's kernel is not that of f"
+        in lemma_3.evidence
+    )
     workers = {"name": "crowdsourcing", "source": "synthetic", "workers": 10, "k": 2}
-    assert "Lemma 2" not in items(run_of(tmp_path / "workers", {"oclok-ucb": {}}, workers))
+    assert "Lemma 2" not in items(
+        run_of(tmp_path / "workers", {"oclok-ucb": {}}, workers)
+    )
 
 
 def test_a_random_oracle_leaves_lemma_1_alone(tmp_path: Path) -> None:
@@ -157,7 +190,9 @@ def test_a_random_oracle_leaves_lemma_1_alone(tmp_path: Path) -> None:
     "options",
     [{"stepwise": True}, {"posterior": "inducing"}, {"told": {"noise_variance": 0.5}}],
 )
-def test_other_algorithms_are_not_replayed(options: dict[str, Any], tmp_path: Path) -> None:
+def test_other_algorithms_are_not_replayed(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
     policies = {"other": {"policy": "oclok-ucb", **options}, "random": {}}
     assert not [*combinatorial.statements(run_of(tmp_path / "run", policies))]
 
@@ -180,7 +215,9 @@ def test_one_policy_for_every_delta(tmp_path: Path) -> None:
     bold = {"policy": "oclok-ucb", "delta": 0.5}
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}, "twin": twin, "bold": bold})
     about = [
-        each.text for each in combinatorial.statements(recorded) if each.text.startswith("Lemma 2")
+        each.text
+        for each in combinatorial.statements(recorded)
+        if each.text.startswith("Lemma 2")
     ]
     assert len(about) == 2
     assert "1 − δ = 0.95" in about[0]
@@ -230,7 +267,9 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
 
 def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
-    found = [*combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)]
+    found = [
+        *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
+    ]
     assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
 
 
@@ -286,7 +325,9 @@ def test_lemma_3_is_about_the_promise_and_rounds_of_any_size(tmp_path: Path) -> 
             now = offer.arms.features[chosen]
             solved = np.linalg.solve(kernel(X) + 0.01 * np.eye(len(X)), kernel(X, now))
             std = np.sqrt(np.diag(kernel(now) - kernel(now, X) @ solved))
-            value = world.value(offer, Decision(step=step, action=None, positions=chosen))
+            value = world.value(
+                offer, Decision(step=step, action=None, positions=chosen)
+            )
             optimum = best_coverage(world.means(offer), offer, 2)
             assert optimum is not None
             allowed = 2.0 * schedule.width(step, float) * std.sum()
@@ -306,7 +347,9 @@ def test_lemma_3_is_about_the_promise_and_rounds_of_any_size(tmp_path: Path) -> 
 def test_the_bound_over_arrivals(tmp_path: Path) -> None:
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}})
     bound = regret_bounds(recorded.run).drawn["oclok-ucb"]
-    assert bound.label == "O'CLOK-UCB bound"  # f is drawn from the learner's process: all is met
+    assert (
+        bound.label == "O'CLOK-UCB bound"
+    )  # f is drawn from the learner's process: all is met
     expected = []
     for seed in recorded.run.seeds:
         model = (world := world_of(seed)).model
@@ -326,7 +369,9 @@ def test_the_bound_over_arrivals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"lengthscale": 0.5}, {"squared": False}])
-def test_another_kernel_and_steps_are_told(other: dict[str, Any], tmp_path: Path) -> None:
+def test_another_kernel_and_steps_are_told(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
     policies = {"stepwise": {"policy": "oclok-ucb", "stepwise": True}}
     recorded = run_of(tmp_path / "run", policies, {**PROBLEM, **other})
     bound = regret_bounds(recorded.run).drawn["stepwise"]
@@ -350,7 +395,9 @@ def test_the_budget_is_the_largest_super_arm_of_all_seeds(tmp_path: Path) -> Non
     for seed in run.seeds:
         model = (world := Movies(seed=seed, horizon=ROUNDS, **FILM_OPTIONS)).model
         offers = [world.offer(step).arms.features for step in range(1, ROUNDS + 1)]
-        gains = arriving_information_gain(model.kernel, offers, budget, model.noise_variance)
+        gains = arriving_information_gain(
+            model.kernel, offers, budget, model.noise_variance
+        )
         expected.append(
             regret_bound_oclok_ucb(
                 bound.rounds,
@@ -362,7 +409,9 @@ def test_the_budget_is_the_largest_super_arm_of_all_seeds(tmp_path: Path) -> Non
             )
         )
     np.testing.assert_allclose(bound.values, np.mean(expected, axis=0))
-    assert "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes
+    assert (
+        "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes
+    )
 
 
 def test_gamma_is_found_among_arrivals_up_to_a_limit(
@@ -382,11 +431,18 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
 def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "channels": {"name": "channels", "channels": 2, "users": 4},
-        "crowdsourcing": {"name": "crowdsourcing", "source": "synthetic", "workers": 10, "k": 2},
+        "crowdsourcing": {
+            "name": "crowdsourcing",
+            "source": "synthetic",
+            "workers": 10,
+            "k": 2,
+        },
     }[problem]
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, given)
     bound = regret_bounds(recorded.run).drawn["oclok-ucb"]
-    assert "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes
+    assert (
+        "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes
+    )
 
 
 # --- Table 1 -------------------------------------------------------------------------------
@@ -394,21 +450,32 @@ def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
 
 def test_table_1_at_the_size_of_a_run(tmp_path: Path) -> None:
     """T = 12, K = 2, D = 3, λ* ≤ 2; growth is from the sixth round to the twelfth."""
-    policies: dict[str, Any] = {"oclok-ucb": {}, "acc-ucb": {}, "cc-mab": {}, "random": {}}
+    policies: dict[str, Any] = {
+        "oclok-ucb": {},
+        "acc-ucb": {},
+        "cc-mab": {},
+        "random": {},
+    }
     rates = regret_bounds(run_of(tmp_path / "run", policies).run).rates
     assert rates is not None
     rows = {(row.algorithm, row.work.partition(" ")[0]): row for row in rates.rows}
     assert len(rows) == 6
     squared = rows["O'CLOK-UCB", "squared"]
-    assert squared.corollary == pytest.approx(math.sqrt(2 * 2 * 12 * math.log(12.0) ** 3))
+    assert squared.corollary == pytest.approx(
+        math.sqrt(2 * 2 * 12 * math.log(12.0) ** 3)
+    )
     assert squared.value == pytest.approx(math.sqrt(3.0) * squared.corollary)
-    growth = 0.5 * (1.0 + 3.0 * math.log(math.log(12.0) / math.log(6.0)) / math.log(2.0))
+    growth = 0.5 * (
+        1.0 + 3.0 * math.log(math.log(12.0) / math.log(6.0)) / math.log(2.0)
+    )
     assert squared.exponent == pytest.approx(growth)
     cubes = next(row for row in rates.rows if row.algorithm == "CC-MAB")
     assert cubes.value == pytest.approx(2.0 * 12.0 ** (5.0 / 6.0))
     assert cubes.exponent == pytest.approx(5.0 / 6.0)
     assert cubes.corollary is None
-    measured = [(row.algorithm, row.work) for row in rates.rows if row.measured is not None]
+    measured = [
+        (row.algorithm, row.work) for row in rates.rows if row.measured is not None
+    ]
     assert [name for name, _ in measured] == ["CC-MAB", "ACC-UCB", "O'CLOK-UCB"]
     assert measured[-1][1] == "squared exponential kernel"
     assert "K = 2, D = 3" in rates.note
@@ -417,14 +484,18 @@ def test_table_1_at_the_size_of_a_run(tmp_path: Path) -> None:
 def test_table_1_in_a_report(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {"oclok-ucb": {}, "acc-ucb": {}}).run
     bounds = regret_bounds(run)
-    page = write_report(run, [], tmp_path / "report.html", bounds=bounds).path.read_text("utf-8")
+    page = write_report(
+        run, [], tmp_path / "report.html", bounds=bounds
+    ).path.read_text("utf-8")
     table = page[page.index("Table 1: orders of the regret") :]
     assert bounds.rates is not None
     for rate in bounds.rates.rows:
         assert f">{significant(rate.value)}<" in table
         assert escape(rate.order) in table
     assert escape(bounds.rates.note) in table
-    without = write_report(run, [], tmp_path / "other.html", bounds=bounds._replace(rates=None)).path
+    without = write_report(
+        run, [], tmp_path / "other.html", bounds=bounds._replace(rates=None)
+    ).path
     assert "Table 1" not in without.read_text("utf-8")
 
 

@@ -14,14 +14,19 @@ from superarm.core.errors import InputError
 from superarm.core.streams import Streams
 from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.claims import Verdict
-from superarm.lab.experiments.statements import Recorded, drifting, judge_statements
+from superarm.lab.experiments.statements import RecordedRun, drifting, judge_statements
 from superarm.lab.experiments.statements.drifting import mismatch_used
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.statements.recovery import sudden_changes
 from superarm.lab.problems import DriftingFunction
 from superarm.lab.results.curves import plus_minus, significant
 from superarm.lab.simulation import Run
-from superarm.lab.theory import ArmSetGrowth, DriftingGrowth, regret_bound_tv_gp_ucb, regret_lower_bound
+from superarm.lab.theory import (
+    ArmSetGrowth,
+    DriftingGrowth,
+    regret_bound_tv_gp_ucb,
+    regret_lower_bound,
+)
 from superarm.policies.drift import block_length
 from superarm.rules import SrinivasFinite
 
@@ -37,28 +42,40 @@ def replayable(
     rounds: int = 40,
     seeds: int = 2,
     **more: Any,
-) -> Recorded:
-    given = {"id": "mine", "rounds": rounds, "seeds": seeds, "problem": problem, "policies": policies}
+) -> RecordedRun:
+    given = {
+        "id": "mine",
+        "rounds": rounds,
+        "seeds": seeds,
+        "problem": problem,
+        "policies": policies,
+    }
     execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
-    return Recorded.of(Run.load(out))
+    return RecordedRun.of(Run.load(out))
 
 
-def found_by(recorded: Recorded, beginning: str) -> list[Verdict]:
-    return [each for each in drifting.statements(recorded) if each.text.startswith(beginning)]
+def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:
+    return [
+        each
+        for each in drifting.statements(recorded)
+        if each.text.startswith(beginning)
+    ]
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     policies = {"tv-gp-ucb": {}, "r-gp-ucb": {}, "random": {}, "genie": {}}
     out = tmp_path_factory.mktemp("swept")
     return replayable(out, policies, DRIFT, seeds=6, sweep=SWEEP)
 
 
-def test_every_statement_is_judged_once_where_it_belongs(swept: Recorded) -> None:
+def test_every_statement_is_judged_once_where_it_belongs(swept: RecordedRun) -> None:
     verdicts = judge_statements(swept.run)
     begins = [verdict.text.split(":")[0] for verdict in verdicts]
     assert begins.count("Theorem 4.1") == 2  # for each ε
-    assert begins.count("Corollary 4.1") == 6  # two policies: with T for each ε, and with ε
+    assert (
+        begins.count("Corollary 4.1") == 6
+    )  # two policies: with T for each ε, and with ε
     assert begins.count("Eq. 29") == 2
     assert begins.count("Lemma D.1") == 2
     assert begins.count("Section 4.2") == 1
@@ -67,7 +84,9 @@ def test_every_statement_is_judged_once_where_it_belongs(swept: Recorded) -> Non
 # --- Theorem 4.1 ----------------------------------------------------------------------------
 
 
-def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(swept: Recorded) -> None:
+def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
+    swept: RecordedRun,
+) -> None:
     run = swept.run
     for index, verdict in enumerate(found_by(swept, "Theorem 4.1")):
         world = swept.world(0, index)
@@ -82,22 +101,34 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(swept: 
         totals = run.cumulative("genie", index)
         values = (totals[:, -1] - totals[:, 0]).astype(np.float64) / 39.0
         mean, stderr = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(6.0)
-        proven = regret_lower_bound(40, world.model.kernel, epsilon=world.epsilon, dimension=2)
-        assert f"after the first: genie with {plus_minus(mean, stderr)}" in verdict.evidence
+        proven = regret_lower_bound(
+            40, world.model.kernel, epsilon=world.epsilon, dimension=2
+        )
+        assert (
+            f"after the first: genie with {plus_minus(mean, stderr)}"
+            in verdict.evidence
+        )
         assert mean > proven.per_round
         # So many of 6 inside, or more, have a probability of 1 % if P(A₄) is as small as that.
         least = float(stats.beta.ppf(0.01, inside, 7 - inside)) if inside else 0.0
-        assert f"P(A₄) ≥ {significant(max(least, proven.interior))} at 99 %" in verdict.evidence
+        assert (
+            f"P(A₄) ≥ {significant(max(least, proven.interior))} at 99 %"
+            in verdict.evidence
+        )
 
 
-def test_a_regret_below_the_bound_is_found(swept: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_regret_below_the_bound_is_found(
+    swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     genuine = drifting.regret_lower_bound
 
     def too_high(*given: Any, **options: Any) -> Any:
         return genuine(*given, **options)._replace(per_round=5.0)
 
     monkeypatch.setattr(drifting, "regret_lower_bound", too_high)
-    assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {"does not hold"}
+    assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {
+        "does not hold"
+    }
 
 
 def test_a_bound_of_zero_is_not_judged(tmp_path: Path) -> None:
@@ -117,12 +148,16 @@ def test_kernels_without_constants_have_no_lower_bound(tmp_path: Path) -> None:
 # --- Corollary 4.1 --------------------------------------------------------------------------
 
 
-def with_totals(recorded: Recorded, totals: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_totals(
+    recorded: RecordedRun, totals: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Put running totals in the place of what the run recorded: seeds differ by a factor."""
     count = len(recorded.run.seeds)
     factors = 1.0 + 0.01 * np.arange(count)[:, None]
 
-    def cumulative(self: Run, policy: str, index: int = 0, metric: str = "regret") -> Any:
+    def cumulative(
+        self: Run, policy: str, index: int = 0, metric: str = "regret"
+    ) -> Any:
         return factors * totals(index)
 
     monkeypatch.setattr(Run, "cumulative", cumulative)
@@ -132,7 +167,7 @@ def with_totals(recorded: Recorded, totals: Any, monkeypatch: pytest.MonkeyPatch
     ("power", "word"), [(0.5, "holds"), (1.0, "undecided"), (1.8, "does not hold")]
 )
 def test_growth_with_time_is_compared_with_the_order(
-    power: float, word: str, swept: Recorded, monkeypatch: pytest.MonkeyPatch
+    power: float, word: str, swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1.0 is below the order's exponent, but by so little that six seeds cannot tell."""
     with_totals(swept, lambda index: np.arange(1.0, 41.0) ** power, monkeypatch)
@@ -143,10 +178,12 @@ def test_growth_with_time_is_compared_with_the_order(
 
 @pytest.mark.parametrize(("power", "word"), [(0.9, "holds"), (-0.6, "does not hold")])
 def test_growth_with_drift_is_compared_with_the_order(
-    power: float, word: str, swept: Recorded, monkeypatch: pytest.MonkeyPatch
+    power: float, word: str, swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drifts = SWEEP["epsilon"]
-    with_totals(swept, lambda index: drifts[index] ** power * np.arange(1.0, 41.0), monkeypatch)
+    with_totals(
+        swept, lambda index: drifts[index] ** power * np.arange(1.0, 41.0), monkeypatch
+    )
     verdicts = found_by(swept, "Corollary 4.1: with ε")
     assert [each.verdict for each in verdicts] == [word, word]
     shown = "q = " + f"{power:g}".replace("-", "−")
@@ -184,15 +221,24 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
         streams = Streams(seed, "noise")
         rows: list[int] = []
         y: list[float] = []
-        for step, chosen in enumerate(recorded.run.choices("tv-gp-ucb", 0, seed)[:, 0], start=1):
+        for step, chosen in enumerate(
+            recorded.run.choices("tv-gp-ucb", 0, seed)[:, 0], start=1
+        ):
             offer = world.offer(step)
             arms, truth, n = offer.arms.features, world.means(offer), len(rows)
-            D = np.sqrt(1.0 - epsilon) ** np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
-            k = kernel(arms[rows], arms) * (np.sqrt(1.0 - epsilon) ** np.arange(n, 0, -1))[:, None]
+            D = np.sqrt(1.0 - epsilon) ** np.abs(
+                np.subtract.outer(np.arange(n), np.arange(n))
+            )
+            k = (
+                kernel(arms[rows], arms)
+                * (np.sqrt(1.0 - epsilon) ** np.arange(n, 0, -1))[:, None]
+            )
             solved = np.linalg.solve(kernel(arms[rows]) * D + noise * np.eye(n), k)
             std = np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))
             width = schedule.width(step, float)
-            largest = max(largest, float((np.abs(truth - solved.T @ y) / (width * std)).max()))
+            largest = max(
+                largest, float((np.abs(truth - solved.T @ y) / (width * std)).max())
+            )
             rows.append(int(chosen))
             y.append(float((truth + world.noise(offer, streams.at(step)))[chosen]))
     (verdict,) = found_by(recorded, "Eq. 29")
@@ -225,16 +271,25 @@ def test_binomial_tails_decide(failures: int, trials: int, word: str) -> None:
 def test_theorem_4_3_with_its_own_widths(tmp_path: Path) -> None:
     """With δ = ½, 0 of 20 seeds above the bound: if it were false, 10⁻⁶ would be the chance of that."""
     epsilon, rounds, delta = 0.05, 30, 0.5
-    rule = {"name": "ucb", "schedule": {"name": "gp-ucb-finite", "arms": 25, "delta": delta}}
+    rule = {
+        "name": "ucb",
+        "schedule": {"name": "gp-ucb-finite", "arms": 25, "delta": delta},
+    }
     policies = {"theory": {"policy": "composed", "posterior": "drifting", "rule": rule}}
     problem = {**DRIFT, "epsilon": epsilon}
     recorded = replayable(tmp_path, policies, problem, rounds=rounds, seeds=20)
     model = recorded.world(0).model
     noise = model.noise_variance
-    gamma = ArmSetGrowth(kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=rounds)
-    growth = DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=noise, horizon=rounds)
+    gamma = ArmSetGrowth(
+        kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=rounds
+    )
+    growth = DriftingGrowth(
+        gamma=gamma, epsilon=epsilon, noise_variance=noise, horizon=rounds
+    )
     steps = np.arange(1, rounds + 1)
-    bound = regret_bound_tv_gp_ucb(steps, growth, arms=25, noise_variance=noise, delta=delta)
+    bound = regret_bound_tv_gp_ucb(
+        steps, growth, arms=25, noise_variance=noise, delta=delta
+    )
     regrets = recorded.run.cumulative("theory")
     assert (regrets > 0.0).any()
     assert (regrets <= bound).all()
@@ -252,29 +307,45 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
     run, N = recorded.run, 5
     for seed in run.seeds:
         world = DriftingFunction(seed=seed, horizon=ROUNDS, **options)
-        arms, noise, streams = world.offer(1).arms.features, 2.25, Streams(seed, "noise")
+        arms, noise, streams = (
+            world.offer(1).arms.features,
+            2.25,
+            Streams(seed, "noise"),
+        )
         rows: list[int] = []
         y: list[float] = []
         shares = [0.0, 0.0]
-        for step, chosen in enumerate(run.choices(policy, 0, seed)[:, 0].tolist(), start=1):
+        for step, chosen in enumerate(
+            run.choices(policy, 0, seed)[:, 0].tolist(), start=1
+        ):
             if step % N == 1:
                 rows, y = [], []
             n = len(rows)
             moments = []
             for keep in (1.0, np.sqrt(0.95)):
                 D = keep ** np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
-                k = world.model.kernel(arms[rows], arms) * keep ** np.arange(n, 0, -1)[:, None]
+                k = (
+                    world.model.kernel(arms[rows], arms)
+                    * keep ** np.arange(n, 0, -1)[:, None]
+                )
                 K = world.model.kernel(arms[rows]) * D + noise * np.eye(n)
                 solved = np.linalg.solve(K, k)
-                moments.append([solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))])
+                moments.append(
+                    [solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))]
+                )
             if n:
                 s, largest = 1.0 / noise, np.abs(y).max()
-                allowed = [(s + s**2) * N**3 * 0.05 * largest, np.sqrt((3 * s + s**2) * N**3 * 0.05)]
+                allowed = [
+                    (s + s**2) * N**3 * 0.05 * largest,
+                    np.sqrt((3 * s + s**2) * N**3 * 0.05),
+                ]
                 off = np.abs(np.subtract(*moments)).max(axis=1)
                 shares = np.maximum(shares, off / allowed).tolist()
             offer = world.offer(step)
             rows.append(chosen)
-            y.append((world.means(offer) + world.noise(offer, streams.at(step)))[chosen])
+            y.append(
+                (world.means(offer) + world.noise(offer, streams.at(step)))[chosen]
+            )
         found = mismatch_used(recorded, policy, seed, 0, N)
         assert list(found) == pytest.approx(shares, rel=1e-6)
         assert 0.0 < found.mean <= 1.0
@@ -282,16 +353,22 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
 
 
 def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
-    recorded = replayable(tmp_path, {"random": {}}, {"name": "gp-function", "arms": 9}, rounds=3)
+    recorded = replayable(
+        tmp_path, {"random": {}}, {"name": "gp-function", "arms": 9}, rounds=3
+    )
     with pytest.raises(InputError, match="functions that drift"):
         mismatch_used(recorded, "random", 0, 0, 2)
     assert list(drifting.statements(recorded)) == []
 
 
-def test_more_than_the_lemma_allows_is_found(swept: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_lemma_allows_is_found(
+    swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = found_by(swept, "Lemma D.1")
     assert {each.verdict for each in found} == {"holds"}
-    assert all("can contradict that part" in each.evidence for each in found)  # σ² is 0.01
+    assert all(
+        "can contradict that part" in each.evidence for each in found
+    )  # σ² is 0.01
     genuine = drifting.mismatch_bounds
 
     def too_low(*given: Any) -> Any:
@@ -307,7 +384,9 @@ def test_more_than_the_lemma_allows_is_found(swept: Recorded, monkeypatch: pytes
 
 def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
     """The paper's sentence is false by its own constants, and by its own exponents."""
-    recorded = replayable(tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=200, seeds=1)
+    recorded = replayable(
+        tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=200, seeds=1
+    )
     (verdict,) = found_by(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "does not hold"
     model = recorded.world(0).model
@@ -321,7 +400,9 @@ def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
 
 
 def test_short_runs_cannot_tell(tmp_path: Path) -> None:
-    recorded = replayable(tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=5)
+    recorded = replayable(
+        tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=5
+    )
     (verdict,) = found_by(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "undecided"  # every N is T
 
@@ -334,15 +415,24 @@ def test_sudden_changes_are_the_largest_drops_of_the_best() -> None:
     readings[:, 0] = 10.0
     readings[19:, 0] = 4.0  # round 20: the best drops by 6
     readings[19:, 1] = 5.0
-    readings[39:, 1] = 1.0  # round 40: by 4, to below the first sensor, which stays at 4
+    readings[39:, 1] = (
+        1.0  # round 40: by 4, to below the first sensor, which stays at 4
+    )
     readings[49:, 0] = 3.0  # round 50: by 1
-    readings[1:3, 2] = [20.0, 0.0]  # round 3: by 20, but too early for five rounds before it
+    readings[1:3, 2] = [
+        20.0,
+        0.0,
+    ]  # round 3: by 20, but too early for five rounds before it
     readings[57, 0] = 0.0  # round 58: too late for five rounds after it
     assert sudden_changes(readings) == [20, 40, 50]
 
 
 def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
-    policies = {"tv-gp-ucb": {}, "static": {"policy": "tv-gp-ucb", "epsilon": 0.0}, "random": {}}
+    policies = {
+        "tv-gp-ucb": {},
+        "static": {"policy": "tv-gp-ucb", "epsilon": 0.0},
+        "random": {},
+    }
     problem = {"name": "traffic-series", "source": "synthetic"}
     recorded = replayable(tmp_path, policies, problem, rounds=60, seeds=4)
     (verdict,) = found_by(recorded, "Section 5.2: tv-gp-ucb recovers more quickly")
@@ -350,8 +440,12 @@ def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
     rises = {}
     for policy in ("tv-gp-ucb", "static"):
         regrets = np.diff(recorded.run.cumulative(policy), axis=1, prepend=0.0)
-        after = np.mean([regrets[:, step : step + 5].mean(axis=1) for step in changes], axis=0)
-        before = np.mean([regrets[:, step - 6 : step - 1].mean(axis=1) for step in changes], axis=0)
+        after = np.mean(
+            [regrets[:, step : step + 5].mean(axis=1) for step in changes], axis=0
+        )
+        before = np.mean(
+            [regrets[:, step - 6 : step - 1].mean(axis=1) for step in changes], axis=0
+        )
         rise = after - before
         rises[policy] = float(rise.mean())
         stderr = float(rise.std(ddof=1)) / 2.0
@@ -361,7 +455,9 @@ def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
         assert (verdict.verdict == "holds") == (rises["tv-gp-ucb"] < rises["static"])
 
 
-@pytest.mark.parametrize(("quick", "word"), [("tv-gp-ucb", "holds"), ("static", "does not hold")])
+@pytest.mark.parametrize(
+    ("quick", "word"), [("tv-gp-ucb", "holds"), ("static", "does not hold")]
+)
 def test_the_quicker_policy_is_found(
     quick: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,7 +470,9 @@ def test_the_quicker_policy_is_found(
         slow[step : step + 5] = 9.0
     seeds = 1.0 + 0.01 * np.arange(8)[:, None]
 
-    def cumulative(self: Run, policy: str, index: int = 0, metric: str = "regret") -> Any:
+    def cumulative(
+        self: Run, policy: str, index: int = 0, metric: str = "regret"
+    ) -> Any:
         return seeds * np.cumsum(np.ones(60) if policy == quick else slow)
 
     monkeypatch.setattr(Run, "cumulative", cumulative)
@@ -385,6 +483,10 @@ def test_the_quicker_policy_is_found(
 
 def test_late_feedback_is_not_the_papers(tmp_path: Path) -> None:
     recorded = replayable(
-        tmp_path, {"tv-gp-ucb": {}}, {**DRIFT, "epsilon": 0.05}, rounds=6, feedback={"latest": 2}
+        tmp_path,
+        {"tv-gp-ucb": {}},
+        {**DRIFT, "epsilon": 0.05},
+        rounds=6,
+        feedback={"latest": 2},
     )
     assert list(drifting.statements(recorded)) == []

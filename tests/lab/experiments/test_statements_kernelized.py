@@ -15,7 +15,7 @@ from superarm.core.errors import StateError
 from superarm.lab import theory
 from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.claims import Verdict
-from superarm.lab.experiments.statements import Recorded, judge_statements
+from superarm.lab.experiments.statements import RecordedRun, judge_statements
 from superarm.lab.experiments.statements import kernelized as module
 from superarm.lab.problems.finite import FiniteProblem
 from superarm.lab.results.curves import significant
@@ -26,10 +26,16 @@ THEORY = {"name": "rkhs-function", "arms": 15, "regularisation": "theory"}
 CERTIFIED = {"igp-ucb": {"gain": "greedy"}, "gp-ts": {"gain": "greedy"}}
 
 
-def recorded_run(out: Path, problem: dict[str, Any], **changes: Any) -> Recorded:
-    given = {"id": "mine", "rounds": 25, "seeds": 3, "problem": problem, "policies": CERTIFIED}
+def recorded_run(out: Path, problem: dict[str, Any], **changes: Any) -> RecordedRun:
+    given = {
+        "id": "mine",
+        "rounds": 25,
+        "seeds": 3,
+        "problem": problem,
+        "policies": CERTIFIED,
+    }
     execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
-    return Recorded.of(Run.load(out))
+    return RecordedRun.of(Run.load(out))
 
 
 def items(verdicts: list[Verdict]) -> list[str]:
@@ -38,11 +44,11 @@ def items(verdicts: list[Verdict]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def certified(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     return recorded_run(tmp_path_factory.mktemp("run") / "a", THEORY)
 
 
-def test_every_statement_about_functions_of_the_space(certified: Recorded) -> None:
+def test_every_statement_about_functions_of_the_space(certified: RecordedRun) -> None:
     verdicts = list(module.statements(certified))
     common = ["Eqs. 10, 11", "Lemma 3", "Theorem 1", "Lemma 4"]
     igp_ucb = [*common, "Theorem 2", "Theorem 3, appendix D", "Theorem 3"]
@@ -56,22 +62,33 @@ def test_every_statement_about_functions_of_the_space(certified: Recorded) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [{"mode": "independent"}, {"scaled": False}, {"decision_set": "discretised"}, {"gain": "growth"}],
+    [
+        {"mode": "independent"},
+        {"scaled": False},
+        {"decision_set": "discretised"},
+        {"gain": "growth"},
+    ],
     ids=str,
 )
-def test_theorem_4_is_about_algorithm_2_alone(options: dict[str, Any], tmp_path: Path) -> None:
+def test_theorem_4_is_about_algorithm_2_alone(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
     policies = {"gp-ts": {"gain": "greedy", **options}}
     found = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
     assert items(list(module.statements(found)))[-1] == "Lemma 6"
 
 
-def test_bands_are_judged_at_their_own_delta(certified: Recorded) -> None:
-    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+def test_bands_are_judged_at_their_own_delta(certified: RecordedRun) -> None:
+    found = {
+        verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
+    }
     assert "a share δ = 0.1 of all runs" in found["Theorem 2"].evidence
     assert "a share δ = 0.05 of all runs" in found["Lemma 6"].evidence  # δ/2
 
 
-def test_the_regret_of_a_round_is_compared_with_twice_its_width(certified: Recorded) -> None:
+def test_the_regret_of_a_round_is_compared_with_twice_its_width(
+    certified: RecordedRun,
+) -> None:
     shares = []
     for seed, total in enumerate(certified.run.cumulative("igp-ucb", 0)):
         replay = module._replayed(certified, "igp-ucb", seed, 0)
@@ -84,13 +101,19 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(certified: Recor
         bounds = (model.norm_bound, model.noise_bound, 0.1)
         beta = theory.confidence_width(replay.rounds, gamma, *bounds)
         assert (replay.band <= beta).all()  # so that every round counts
-        shares.append(float(np.max(np.diff(total, prepend=0.0) / (2.0 * beta * replay.stds))))
-    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+        shares.append(
+            float(np.max(np.diff(total, prepend=0.0) / (2.0 * beta * replay.stds)))
+        )
+    found = {
+        verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
+    }
     evidence = found["Theorem 3, appendix D"].evidence
-    assert evidence.startswith(f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed ")
+    assert evidence.startswith(
+        f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed "
+    )
 
 
-def test_a_replay_equals_the_slow_computation(certified: Recorded) -> None:
+def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
     """Posterior, norm and band from matrices of all rounds, as eqs. 2–4, 6 and 10 have them."""
     replay = module._replayed(certified, "gp-ts", 1, 0)
     world = certified.world(1)
@@ -111,17 +134,23 @@ def test_a_replay_equals_the_slow_computation(certified: Recorded) -> None:
         gram, noise = K[np.ix_(now, now)], rewards[: t + 1] - world.truth[now]
         norm = theory.self_normalised_norm(noise, gram, 2.0 / 25)
         assert replay.norms[t] == pytest.approx(norm**2, rel=1e-7)
-        gained = information.information_gain(world.model.kernel, world.arms.features[now], lam)
+        gained = information.information_gain(
+            world.model.kernel, world.arms.features[now], lam
+        )
         assert replay.gained[t + 1] == pytest.approx(gained, rel=1e-9)
     delta = 0.1
     shares = [
         theory.self_normalised_norm(
             (rewards - world.truth[played])[:t], K[np.ix_(*[played[:t]] * 2)], 0.08
         )
-        / theory.self_normalised_bound(K[np.ix_(*[played[:t]] * 2)], 0.08, world.noise_std, delta)
+        / theory.self_normalised_bound(
+            K[np.ix_(*[played[:t]] * 2)], 0.08, world.noise_std, delta
+        )
         for t in range(1, 26)
     ]
-    assert module._share_of_noise(replay, delta) == pytest.approx(max(shares) ** 2, rel=1e-7)
+    assert module._share_of_noise(replay, delta) == pytest.approx(
+        max(shares) ** 2, rel=1e-7
+    )
 
 
 SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
@@ -133,15 +162,19 @@ SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
 
 
 @pytest.mark.parametrize("item", SLIPS)
-def test_a_slip_would_show(item: str, certified: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slip_would_show(
+    item: str, certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     true = module._replayed
     monkeypatch.setattr(module, "_replayed", lambda *given: SLIPS[item](true(*given)))
-    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+    found = {
+        verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
+    }
     assert found[item].verdict == "does not hold"
 
 
 def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
-    certified: Recorded, monkeypatch: pytest.MonkeyPatch
+    certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three of three seeds at δ = 0.1: one in a thousand."""
     true = module._replayed
@@ -151,10 +184,14 @@ def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
         return replay._replace(band=9.0 * replay.band)
 
     monkeypatch.setattr(module, "_replayed", far_off)
-    found = {verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)}
+    found = {
+        verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
+    }
     assert found["Theorem 2"].verdict == "does not hold"
     assert "it fails in 3 of 3 seeds" in found["Theorem 2"].evidence
-    assert "so many failures would have probability 0.001" in found["Theorem 2"].evidence
+    assert (
+        "so many failures would have probability 0.001" in found["Theorem 2"].evidence
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,16 +205,28 @@ def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
         (11, 44, 0.1, "does not hold"),  # 0.0034
     ],
 )
-def test_exact_binomial_tails_decide(failed: int, seeds: int, delta: float, word: str) -> None:
+def test_exact_binomial_tails_decide(
+    failed: int, seeds: int, delta: float, word: str
+) -> None:
     shares = (1.5,) * failed + (0.5,) * (seeds - failed)
     found = module._with_probability(
-        "Theorem 2: …", module._Used("one", tuple(range(seeds)), shares), delta, f"{seeds} seeds"
+        "Theorem 2: …",
+        module._Used("one", tuple(range(seeds)), shares),
+        delta,
+        f"{seeds} seeds",
     )
-    chances = [math.comb(seeds, k) * delta**k * (1.0 - delta) ** (seeds - k) for k in range(seeds + 1)]
+    chances = [
+        math.comb(seeds, k) * delta**k * (1.0 - delta) ** (seeds - k)
+        for k in range(seeds + 1)
+    ]
     so_few, so_many = sum(chances[: failed + 1]), sum(chances[failed:])
-    expected = "holds" if so_few < 0.01 else "does not hold" if so_many < 0.01 else "undecided"
+    expected = (
+        "holds" if so_few < 0.01 else "does not hold" if so_many < 0.01 else "undecided"
+    )
     assert found.verdict == expected == word
-    assert ("too few seeds to decide" in found.evidence) == (word == "undecided" and not failed)
+    assert ("too few seeds to decide" in found.evidence) == (
+        word == "undecided" and not failed
+    )
 
 
 def test_theorems_1_and_2_do_not_need_the_learners_lambda(tmp_path: Path) -> None:
@@ -191,8 +240,15 @@ def test_theorems_1_and_2_do_not_need_the_learners_lambda(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "problem",
     [
-        {"name": "gp-function", "arms": 40, "regularisation": "theory"},  # f has a norm above B
-        {"name": "temperature-sensors", "source": "synthetic"},  # and k(x, x) is above 1
+        {
+            "name": "gp-function",
+            "arms": 40,
+            "regularisation": "theory",
+        },  # f has a norm above B
+        {
+            "name": "temperature-sensors",
+            "source": "synthetic",
+        },  # and k(x, x) is above 1
     ],
 )
 def test_where_assumptions_are_not_met(problem: dict[str, Any], tmp_path: Path) -> None:
@@ -211,7 +267,10 @@ def test_where_assumptions_are_not_met(problem: dict[str, Any], tmp_path: Path) 
     ],
 )
 def test_other_runs_are_passed_over(
-    problem: dict[str, Any], policies: dict[str, Any], more: dict[str, Any], tmp_path: Path
+    problem: dict[str, Any],
+    policies: dict[str, Any],
+    more: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     recorded = recorded_run(tmp_path / "a", problem, policies=policies, **more)
     assert list(module.statements(recorded)) == []
@@ -221,7 +280,9 @@ def test_settings_are_judged_one_by_one_and_long_runs_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = {"kernel": ["squared-exponential", "matern"]}
-    recorded = recorded_run(tmp_path / "a", THEORY, policies={"igp-ucb": {}}, sweep=sweep)
+    recorded = recorded_run(
+        tmp_path / "a", THEORY, policies={"igp-ucb": {}}, sweep=sweep
+    )
     monkeypatch.setattr(module, "_MOST_WORK", 2 * 25 * 2 * (1e4 + 15**2))
     verdicts = list(module.statements(recorded))
     assert {verdict.evidence.split("]")[0] for verdict in verdicts} == {
@@ -235,17 +296,22 @@ def test_settings_are_judged_one_by_one_and_long_runs_in_part(
     ("choices", "words"),
     [
         (np.full((25, 1), 10**6), "round 1 chooses arms that are not on offer"),
-        (np.zeros((25, 2), dtype=int), "round 1 chooses arms that are not on offer, or one twice"),
+        (
+            np.zeros((25, 2), dtype=int),
+            "round 1 chooses arms that are not on offer, or one twice",
+        ),
         (np.full((25, 1), -1), "round 1 must choose 1 arm, got 0"),
         (np.zeros((25, 0), dtype=int), "round 1 must choose 1 arm, got 0"),
     ],
 )
 def test_choices_that_cannot_be_are_blamed_on_their_cell(
-    certified: Recorded, tmp_path: Path, choices: Any, words: str
+    certified: RecordedRun, tmp_path: Path, choices: Any, words: str
 ) -> None:
     shutil.copytree(certified.run.directory, tmp_path / "a")
     cell = tmp_path / "a" / "cells" / "igp-ucb.s0.seed00000.npz"
     arrays = dict(np.load(cell))
     np.savez(cell, **{**arrays, "choices": choices.astype(np.int32)})
-    with pytest.raises(StateError, match=f"igp-ucb.s0.seed00000.npz is damaged: {words}"):
+    with pytest.raises(
+        StateError, match=f"igp-ucb.s0.seed00000.npz is damaged: {words}"
+    ):
         judge_statements(Run.load(tmp_path / "a"))

@@ -13,7 +13,7 @@ import pytest
 from superarm.core import Floats, Ints, registry
 from superarm.core.errors import InputError, StateError
 from superarm.lab.experiments import Experiment, Plan, execute
-from superarm.lab.experiments.statements import Recorded
+from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.curves import significant
@@ -42,12 +42,20 @@ CITY = {"name": "navigation", "edges": 200}
 
 
 def bounds_of(out: Path, policies: dict[str, Any], **changes: Any) -> RegretBounds:
-    given = {"id": "mine", "rounds": 8, "seeds": 1, "problem": FUNCTION, "policies": policies}
+    given = {
+        "id": "mine",
+        "rounds": 8,
+        "seeds": 1,
+        "problem": FUNCTION,
+        "policies": policies,
+    }
     execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
     found = regret_bounds(Run.load(out))
     assert {*found.drawn, *found.missing} == set(policies)
     assert not {*found.drawn} & {*found.missing}
-    assert all(reason.startswith("no bound because ") for reason in found.missing.values())
+    assert all(
+        reason.startswith("no bound because ") for reason in found.missing.values()
+    )
     return found
 
 
@@ -82,7 +90,9 @@ def edited(directory: Path, **changes: Any) -> Run:
 def test_a_bound_does_not_build_whatever_run_json_names(tmp_path: Path) -> None:
     policies = {"route-ucb": {}}
     bounds_of(tmp_path / "city", policies, problem=CITY, rounds=1)
-    with pytest.raises(StateError, match=r"has a city of 2,000,000 edges, but the run was on \d+"):
+    with pytest.raises(
+        StateError, match=r"has a city of 2,000,000 edges, but the run was on \d+"
+    ):
         regret_bounds(edited(tmp_path / "city", edges=2_000_000))
     bounds_of(tmp_path / "function", {"gp-ucb": {}}, rounds=1)
     for huge in ({"arms": 10**9}, {"dimension": 10**9}):
@@ -96,19 +106,23 @@ def test_a_bound_leaves_no_cache_of_drives(tmp_path: Path) -> None:
     problem = {"name": "sumo-navigation", "cache": str(tmp_path / "elsewhere.sqlite")}
     parameters = {**run.spec["parameters"], "problem": problem}
     hostile = Run(run.directory, {**run.spec, "parameters": parameters})
-    assert "cache" not in Recorded.of(hostile).at(0).problem
+    assert "cache" not in RecordedRun.of(hostile).at(0).problem
 
 
 def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
     own = {"policy": "composed", "rule": {"name": "greedy"}}
-    labels = bounds_of(tmp_path / "label", {"igp-ucb": own, "oclok-ucb": {"policy": "random"}})
+    labels = bounds_of(
+        tmp_path / "label", {"igp-ucb": own, "oclok-ucb": {"policy": "random"}}
+    )
     assert not labels.drawn
 
     def mine(name: str, **options: Any) -> Bound:
         return bounds_of(tmp_path / name, {"random": {}, "mine": options}).drawn["mine"]
 
     plain = bounds_of(tmp_path / "plain", {"igp-ucb": {}}).drawn["igp-ucb"]
-    np.testing.assert_array_equal(mine("renamed", policy="igp-ucb").values, plain.values)
+    np.testing.assert_array_equal(
+        mine("renamed", policy="igp-ucb").values, plain.values
+    )
     default = registry.parameters_of("policy", "igp-ucb")["delta"]
     stated = mine("stated", policy="igp-ucb", delta=default)
     np.testing.assert_array_equal(stated.values, plain.values)
@@ -137,17 +151,32 @@ GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT = (
         ("igp-ucb", {}, {"name": "gp-function"}, {GAIN, NORM, RIDGE}),
         ("igp-ucb", {"posterior": "independent"}, {}, {GAIN, RIDGE, EXACT}),
         ("gp-ts", {}, {}, {GAIN, RIDGE, GRID}),
-        ("gp-ts", {"decision_set": "discretised"}, {"regularisation": "theory"}, {GAIN}),
+        (
+            "gp-ts",
+            {"decision_set": "discretised"},
+            {"regularisation": "theory"},
+            {GAIN},
+        ),
         ("gp-ucb", {}, {}, {GAIN, NOISE}),
         ("oclok-ucb", {}, {}, {GAIN, DRAWN}),
         ("oclok-ucb", {}, {"name": "gp-function"}, {GAIN}),
     ],
 )
 def test_what_the_theorem_needs_and_the_run_lacks_is_told(
-    policy: str, options: dict[str, Any], problem: dict[str, Any], lacking: set[str], tmp_path: Path
+    policy: str,
+    options: dict[str, Any],
+    problem: dict[str, Any],
+    lacking: set[str],
+    tmp_path: Path,
 ) -> None:
-    bound = bounds_of(tmp_path, {policy: options}, problem={**FUNCTION, **problem}).drawn[policy]
-    told = {text for text in (GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT) if text in bound.assumes}
+    bound = bounds_of(
+        tmp_path, {policy: options}, problem={**FUNCTION, **problem}
+    ).drawn[policy]
+    told = {
+        text
+        for text in (GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT)
+        if text in bound.assumes
+    }
     assert told == lacking
     assert ("assumptions not met" in bound.label) == bool(lacking)
 
@@ -159,11 +188,20 @@ def test_what_the_theorem_needs_and_the_run_lacks_is_told(
         ("gp-ts", {"mode": "independent"}, {}, "joint samples"),
         ("gp-ts", {"scaled": False}, {}, "scaled by v_t"),
         ("gp-ts", {}, {"kernel": "matern", "nu": 0.5}, "Lipschitz"),
-        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "synthetic"}, "assumes k ≤ 1"),
+        (
+            "gp-ucb",
+            {},
+            {"name": "temperature-sensors", "source": "synthetic"},
+            "assumes k ≤ 1",
+        ),
     ],
 )
 def test_no_bound_where_a_theorem_cannot_be_drawn(
-    policy: str, options: dict[str, Any], problem: dict[str, Any], told: str, tmp_path: Path
+    policy: str,
+    options: dict[str, Any],
+    problem: dict[str, Any],
+    told: str,
+    tmp_path: Path,
 ) -> None:
     given = problem if "name" in problem else {**FUNCTION, **problem}
     assert told in bounds_of(tmp_path, {policy: options}, problem=given).missing[policy]
@@ -208,7 +246,9 @@ def test_theorem_1_is_given_what_the_problem_states(
 
     monkeypatch.setattr(Experiment, "build_problem", rewarded)
     problem = {"name": "landscape", "side": 5}
-    found = bounds_of(tmp_path, {"oclok-ucb": {"delta": 0.1}}, problem=problem).drawn["oclok-ucb"]
+    found = bounds_of(tmp_path, {"oclok-ucb": {"delta": 0.1}}, problem=problem).drawn[
+        "oclok-ucb"
+    ]
     model = registry.build("problem", problem, seed=0, horizon=8).model
     expected = regret_bound_oclok_ucb(
         found.rounds,
@@ -223,15 +263,30 @@ def test_theorem_1_is_given_what_the_problem_states(
     np.testing.assert_allclose(found.values, expected)
 
 
-def test_theorem_1_takes_twice_what_greedy_choice_among_arrivals_reaches(tmp_path: Path) -> None:
+def test_theorem_1_takes_twice_what_greedy_choice_among_arrivals_reaches(
+    tmp_path: Path,
+) -> None:
     """Where arms change, γ_KT is that of the contexts that arrived; greedy choice reaches half."""
-    problem = {"name": "codependency", "pool": 60, "arrivals": 20, "k": 3, "lengthscale": 1.0}
+    problem = {
+        "name": "codependency",
+        "pool": 60,
+        "arrivals": 20,
+        "k": 3,
+        "lengthscale": 1.0,
+    }
     out = tmp_path / "run"
-    found = bounds_of(out, {"oclok-ucb": {"delta": 0.1}}, problem=problem, rounds=4).drawn["oclok-ucb"]
+    found = bounds_of(
+        out, {"oclok-ucb": {"delta": 0.1}}, problem=problem, rounds=4
+    ).drawn["oclok-ucb"]
     world = registry.build("problem", problem, seed=0, horizon=4)
-    model, arrivals = world.model, [world.offer(step).arms.features for step in range(1, 5)]
+    model, arrivals = (
+        world.model,
+        [world.offer(step).arms.features for step in range(1, 5)],
+    )
     budget = Run.load(out).choices("oclok-ucb", 0, 0).shape[1]
-    gains = arriving_information_gain(model.kernel, arrivals, budget, model.noise_variance)
+    gains = arriving_information_gain(
+        model.kernel, arrivals, budget, model.noise_variance
+    )
     expected = regret_bound_oclok_ucb(
         found.rounds,
         lambda count: 2.0 * float(gains[int(count) // budget]),
@@ -257,7 +312,9 @@ def test_no_bound_where_the_model_lacks_what_it_takes(
         return replace(world, model=replace(world.model, **{missing: None}))
 
     monkeypatch.setattr(Experiment, "build_problem", lacking)
-    assert "does not state" in regret_bounds(Run.load(tmp_path / "a")).missing["igp-ucb"]
+    assert (
+        "does not state" in regret_bounds(Run.load(tmp_path / "a")).missing["igp-ucb"]
+    )
 
 
 # --- routes ------------------------------------------------------------------------------
@@ -285,12 +342,19 @@ def test_route_policies_have_a_bound_or_the_theorems_reason(tmp_path: Path) -> N
     run = Run.load(tmp_path / "a")
     for policy, bound in found.drawn.items():
         assert "Theorem 3.2 itself gives no bound because" in bound.assumes
-        assert (run.cumulative(policy).mean(axis=0)[bound.rounds.astype(int) - 1] <= bound.values).all()
+        assert (
+            run.cumulative(policy).mean(axis=0)[bound.rounds.astype(int) - 1]
+            <= bound.values
+        ).all()
     assert "omega = 1" in found.drawn["bucb"].assumes
     assert "multiplied by 2" in found.drawn["wide"].assumes
-    half, full, wide = (found.drawn[name].values[-1] for name in ("half", "ucb", "wide"))
+    half, full, wide = (
+        found.drawn[name].values[-1] for name in ("half", "ucb", "wide")
+    )
     assert half < full < wide  # each with its own widths
-    np.testing.assert_array_equal(found.drawn["joint"].values, found.drawn["ucb"].values)
+    np.testing.assert_array_equal(
+        found.drawn["joint"].values, found.drawn["ucb"].values
+    )
     for policy, told in {
         "ts": "sampled one by one: the theorem needs joint samples; and because regret is rectified",
         "bi": "independent",
@@ -321,12 +385,16 @@ def test_a_route_bound_is_the_one_of_its_widths(tmp_path: Path) -> None:
         arms=len(model.arms),
         budget=budget,
         noise_variance=model.noise_variance,
-        largest_eigenvalue=prior_eigenvalue_bound(model.kernel, model.arms, budget).value,
+        largest_eigenvalue=prior_eigenvalue_bound(
+            model.kernel, model.arms, budget
+        ).value,
         largest_variance=float(model.kernel.diag(model.arms).max()),
         rectified=True,
     )
     bound = found.drawn["route-bucb"]
-    np.testing.assert_allclose(bound.values, expected[bound.rounds.astype(int) - 1], rtol=1e-12)
+    np.testing.assert_allclose(
+        bound.values, expected[bound.rounds.astype(int) - 1], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -352,18 +420,30 @@ DRIFT = {"name": "drifting-function", "side": 6, "epsilon": 0.02}
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.02])
-def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_path: Path) -> None:
-    policies = {"tv-gp-ucb": {}, "r-gp-ucb": {"block": 3}, "short": {"policy": "r-gp-ucb"}}
+def test_drift_theorems_are_drawn_for_the_arms_there_are(
+    epsilon: float, tmp_path: Path
+) -> None:
+    policies = {
+        "tv-gp-ucb": {},
+        "r-gp-ucb": {"block": 3},
+        "short": {"policy": "r-gp-ucb"},
+    }
     problem = {**DRIFT, "epsilon": epsilon}
     found = bounds_of(tmp_path, policies, problem=problem, seeds=2)
     assert list(found.drawn) == list(policies)
     model = registry.build("problem", problem, seed=0, horizon=8).model
     noise, T = model.noise_variance, found.drawn["tv-gp-ucb"].rounds
-    gamma = ArmSetGrowth(kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=8)
+    gamma = ArmSetGrowth(
+        kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=8
+    )
     greedy = drifting_information_gain(model.kernel, model.arms, 8, noise, epsilon)
-    growth = DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=noise, horizon=8)
+    growth = DriftingGrowth(
+        gamma=gamma, epsilon=epsilon, noise_variance=noise, horizon=8
+    )
     rest: dict[str, Any] = {"arms": 36, "noise_variance": noise, "delta": 0.1}
-    expected = regret_bound_tv_gp_ucb(T, lambda t: min(2.0 * greedy[t], growth(t)), **rest)
+    expected = regret_bound_tv_gp_ucb(
+        T, lambda t: min(2.0 * greedy[t], growth(t)), **rest
+    )
     np.testing.assert_allclose(found.drawn["tv-gp-ucb"].values, expected)
     for name, block in (("r-gp-ucb", 3), ("short", block_length(model, epsilon))):
         expected = regret_bound_r_gp_ucb(T, gamma, block=block, epsilon=epsilon, **rest)
@@ -371,7 +451,11 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
     for name, bound in found.drawn.items():
         assert bound.label.endswith("bound (assumptions not met)")
         assert "widths √β_t (here √(0.8 ln(4 t)))" in bound.assumes
-        assert "Theorem 4.3" in bound.assumes if name == "tv-gp-ucb" else "Theorem 4.2" in bound.assumes
+        assert (
+            "Theorem 4.3" in bound.assumes
+            if name == "tv-gp-ucb"
+            else "Theorem 4.2" in bound.assumes
+        )
         above = bound.values[-1] > 16.0 * np.sqrt(2.0 * np.log(36))
         assert ("no policy loses more than" in bound.assumes) == above
     assert "“Time-Varying Gaussian Process Bandit Optimization” (2016)" in found.note
@@ -383,14 +467,26 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
         np.testing.assert_allclose(order.values / order.values[-1], rate / rate[-1])
         run = Run.load(tmp_path)
         assert order.values[-1] == pytest.approx(run.cumulative(name)[:, -1].mean())
-        assert "The order of Corollary 4.1 is drawn as well" in found.drawn[name].assumes
+        assert (
+            "The order of Corollary 4.1 is drawn as well" in found.drawn[name].assumes
+        )
 
 
 @pytest.mark.parametrize(
     ("policy", "options", "problem", "told"),
     [
-        ("tv-gp-ucb", {"epsilon": 0.0}, DRIFT, "it forgets nothing while the truth drifts by 0.02"),
-        ("tv-gp-ucb", {"epsilon": 0.1}, DRIFT, "it is told ε = 0.1 while the truth drifts by 0.02"),
+        (
+            "tv-gp-ucb",
+            {"epsilon": 0.0},
+            DRIFT,
+            "it forgets nothing while the truth drifts by 0.02",
+        ),
+        (
+            "tv-gp-ucb",
+            {"epsilon": 0.1},
+            DRIFT,
+            "it is told ε = 0.1 while the truth drifts by 0.02",
+        ),
         ("tv-gp-ucb", {}, {**DRIFT, "k": 2}, "2 arms are chosen in a round"),
         ("r-gp-ucb", {"block": 3}, {"name": "gp-function", "arms": 9}, "is no draw of"),
         (
@@ -402,9 +498,15 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
     ],
 )
 def test_no_drift_bound_where_the_theorems_do_not_apply(
-    policy: str, options: dict[str, Any], problem: dict[str, Any], told: str, tmp_path: Path
+    policy: str,
+    options: dict[str, Any],
+    problem: dict[str, Any],
+    told: str,
+    tmp_path: Path,
 ) -> None:
-    assert told in bounds_of(tmp_path, {policy: options}, problem=problem).missing[policy]
+    assert (
+        told in bounds_of(tmp_path, {policy: options}, problem=problem).missing[policy]
+    )
 
 
 def test_blocks_may_rest_on_any_epsilon(tmp_path: Path) -> None:
@@ -424,7 +526,9 @@ def test_where_the_cheapest_way_costs_nothing_there_is_nothing_to_compare_with(
 ) -> None:
     # One context: whoever starts where it is cheapest pays nothing. Seed 0 does.
     problem = {"name": "movement-field", "side": 2, "contexts": 1}
-    found = bounds_of(tmp_path, {"gp-md": {}, "md-known": {}}, problem=problem, rounds=rounds, seeds=1)
+    found = bounds_of(
+        tmp_path, {"gp-md": {}, "md-known": {}}, problem=problem, rounds=rounds, seeds=1
+    )
     for text in (found.drawn["gp-md"].assumes, found.missing["md-known"]):
         assert "which costs nothing here" in text
     assert np.isfinite(found.drawn["gp-md"].values).all()
@@ -433,14 +537,22 @@ def test_where_the_cheapest_way_costs_nothing_there_is_nothing_to_compare_with(
 def test_movement_gets_the_theorem_with_its_constants_and_its_equations_on_the_run(
     tmp_path: Path,
 ) -> None:
-    policies = {"gp-md": {}, "md-known": {}, "cgp-lcb": {}, "offline": {}, "stationary": {}}
+    policies = {
+        "gp-md": {},
+        "md-known": {},
+        "cgp-lcb": {},
+        "offline": {},
+        "stationary": {},
+    }
     found = bounds_of(tmp_path, policies, problem=MOVEMENT, rounds=10, seeds=2)
     assert list(found.drawn) == ["gp-md"]
     bound = found.drawn["gp-md"]
     run = Run.load(tmp_path)
     world = registry.build("problem", MOVEMENT, seed=0, horizon=10)
     model, psi = world.model, float(world.metric.distances.max())
-    candidates = np.concatenate([world.offer(step).arms.features for step in range(1, 11)])
+    candidates = np.concatenate(
+        [world.offer(step).arms.features for step in range(1, 11)]
+    )
     gamma = GreedyGrowth(
         kernel=model.kernel,
         candidates=np.unique(candidates, axis=0),
@@ -462,7 +574,10 @@ def test_movement_gets_the_theorem_with_its_constants_and_its_equations_on_the_r
     )
     assert f"the regret is at most {significant(float(values[-1]))}" in bound.assumes
     assert "widths of Lemma 1 (here 2)" in bound.assumes
-    for name, text in (("gp-md", bound.assumes), ("md-known", found.missing["md-known"])):
+    for name, text in (
+        ("gp-md", bound.assumes),
+        ("md-known", found.missing["md-known"]),
+    ):
         # Two whole episodes and one of two rounds, in each of two seeds.
         edges = [3, 7, 9]
         service, movement, total, regret = (
@@ -471,9 +586,17 @@ def test_movement_gets_the_theorem_with_its_constants_and_its_equations_on_the_r
         )
         optimum = total - regret
         assert "Eqs. 12 and 13, from one given start to the next (6 times): " in text
-        assert f"service costs {significant(service.sum() / optimum.sum())} times" in text
-        assert f"difference of {significant((service - optimum).mean())} on average" in text
+        assert (
+            f"service costs {significant(service.sum() / optimum.sum())} times" in text
+        )
+        assert (
+            f"difference of {significant((service - optimum).mean())} on average"
+            in text
+        )
         assert f"and of {significant((service - optimum).max())} at most" in text
-        assert f"movement costs {significant(movement.sum() / optimum.sum())} times" in text
+        assert (
+            f"movement costs {significant(movement.sum() / optimum.sum())} times"
+            in text
+        )
         assert f"ln² n is {significant(np.log(9.0) ** 2)}" in text
     assert "it ignores what moving costs" in found.missing["cgp-lcb"]

@@ -44,7 +44,9 @@ def test_joint_draws_have_the_kernels_covariance(kernel: Any) -> None:
     drawn = draws_of(kernel, contexts)
     draws = np.array([drawn(rng.standard_normal(len(contexts))) for _ in range(4000)])
     expected = kernel(contexts)
-    spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 4000)
+    spread = np.sqrt(
+        (np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 4000
+    )
     assert (np.abs(draws.T @ draws / 4000 - expected) <= 5.0 * spread).all()
 
 
@@ -59,7 +61,9 @@ def test_points_may_be_fewer_than_features() -> None:
     np.testing.assert_allclose(root.T @ root, kernel(points), rtol=0.0, atol=tolerance)
 
 
-def test_draws_do_not_depend_on_how_features_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_do_not_depend_on_how_features_are_rounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Other processors flip the signs of features, and may drop one more of the smallest."""
     points = np.random.default_rng(0).random((300, 2))
     normals = np.random.default_rng(1).standard_normal(300)
@@ -96,7 +100,9 @@ def test_the_truth_is_a_draw_with_the_stated_kernel(squared: bool, power: int) -
     distance = np.linalg.norm(world.contexts[:, None] - world.contexts[None], axis=2)
     covariance = np.exp(-(distance**power) / (2.0 * 0.2**2))
     # zᵀK⁻¹z of a draw is χ² with 200 degrees of freedom: mean 200, variance 400.
-    weighed = float(world.truth @ np.linalg.solve(covariance + 1e-9 * np.eye(200), world.truth))
+    weighed = float(
+        world.truth @ np.linalg.solve(covariance + 1e-9 * np.eye(200), world.truth)
+    )
     assert abs(weighed - 200.0) <= 5.0 * 20.0
 
 
@@ -104,7 +110,9 @@ def test_another_kernel_would_not_pass() -> None:
     world = codependency(lengthscale=0.2, pool=200)
     distance = np.linalg.norm(world.contexts[:, None] - world.contexts[None], axis=2)
     wrong = np.exp(-(distance**2) / (2.0 * 0.1**2))
-    weighed = float(world.truth @ np.linalg.solve(wrong + 1e-9 * np.eye(200), world.truth))
+    weighed = float(
+        world.truth @ np.linalg.solve(wrong + 1e-9 * np.eye(200), world.truth)
+    )
     assert abs(weighed - 200.0) > 5.0 * 20.0
 
 
@@ -132,7 +140,9 @@ def test_rounds_offer_different_contexts_of_the_pool() -> None:
 def test_the_learner_assumes_lengthscale_1() -> None:
     for lengthscale in (0.05, 0.5):
         model = codependency(lengthscale=lengthscale).model
-        assert registry.spec_of(model.kernel) == {**registry.spec_of(SquaredExponential())}
+        assert registry.spec_of(model.kernel) == {
+            **registry.spec_of(SquaredExponential())
+        }
         assert model.noise_variance == pytest.approx(0.01)
         assert model.most_arms == 43
 
@@ -146,7 +156,9 @@ def test_value_and_best_by_hand() -> None:
     noise = world.noise(offer, np.random.default_rng(0))
     feedback = world.feedback(offer, decision, noise)
     np.testing.assert_allclose(feedback.rewards, (means + noise)[[4, 0]])
-    assert world.metrics(offer, decision, feedback) == {"reward": pytest.approx(feedback.rewards.sum())}
+    assert world.metrics(offer, decision, feedback) == {
+        "reward": pytest.approx(feedback.rewards.sum())
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,7 +170,10 @@ def test_value_and_best_by_hand() -> None:
         ({"pool": 20_000}, "pool"),
         ({"squared": 1}, "squared"),
         ({"noise_std": -1.0}, "noise_std"),
-        ({"noise_std": 1e200}, "noise_std is 1e.200; it must be a number from 1e-50 to 1e.50"),
+        (
+            {"noise_std": 1e200},
+            "noise_std is 1e.200; it must be a number from 1e-50 to 1e.50",
+        ),
     ],
 )
 def test_bad_parameters(given: dict[str, Any], told: str) -> None:
@@ -221,13 +236,16 @@ def test_contexts_by_hand() -> None:
     from superarm.lab.datasets import Ratings
 
     genres = np.array([[True, False, True], [False, True, True]])
-    ratings = Ratings(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres)
+    ratings = Ratings(
+        np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres
+    )
     found = _of_ratings(ratings, 1, 0.5, "by hand", "ever")
     taste = np.array([5.0, 2.0, 7.0]) / 7.0
     np.testing.assert_array_equal(found.films, [0, 1, 3])
     np.testing.assert_array_equal(found.viewer, [0, 0, 1])
     np.testing.assert_allclose(
-        found.context, [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10]
+        found.context,
+        [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10],
     )
     assert (
         len(_of_ratings(ratings, 2, 0.5, "by hand", "ever").viewer) == 2
@@ -239,13 +257,16 @@ def test_contexts_by_hand() -> None:
     np.testing.assert_array_equal(loved.films, [0, 1, 2])
     np.testing.assert_array_equal(loved.viewer, [0, 1])
     np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
-    with pytest.raises(InputError, match="no rating has 5 stars or more; lower least_stars"):
+    with pytest.raises(
+        InputError, match="no rating has 5 stars or more; lower least_stars"
+    ):
         _of_ratings(ratings._replace(stars=np.ones(3)), 1, 5.0, "by hand", "ever")
 
 
 def test_chances_by_hand() -> None:
     np.testing.assert_allclose(
-        chance_to_watch(np.array([[0.0], [0.25], [1.0]])), [0.0, math.tanh(0.5), math.tanh(2.0)]
+        chance_to_watch(np.array([[0.0], [0.25], [1.0]])),
+        [0.0, math.tanh(0.5), math.tanh(2.0)],
     )
 
 
@@ -255,7 +276,9 @@ def test_offers_join_films_and_viewers() -> None:
         offer = world.offer(step)
         pairs = offer.structure
         assert isinstance(pairs, Pairs)
-        assert offer.arms.ids == tuple(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
+        assert offer.arms.ids == tuple(
+            zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)
+        )
         assert 3 < len(np.unique(pairs.left)) <= 30
         assert len(np.unique(pairs.right)) <= 60
         assert len(pairs) <= (world.model.most_arms or 0)
@@ -267,13 +290,21 @@ def test_outcomes_are_watched_or_not_with_the_right_chance() -> None:
     world = movies()
     offer = world.offer(1)
     everything = np.arange(len(offer.arms))
-    decision, rng = Decision(step=1, action=None, positions=everything), np.random.default_rng(0)
+    decision, rng = (
+        Decision(step=1, action=None, positions=everything),
+        np.random.default_rng(0),
+    )
     draws = np.array(
-        [world.feedback(offer, decision, world.noise(offer, rng)).rewards for _ in range(2000)]
+        [
+            world.feedback(offer, decision, world.noise(offer, rng)).rewards
+            for _ in range(2000)
+        ]
     )
     assert set(np.unique(draws)) <= {0.0, 1.0}
     means = world.means(offer)
-    assert (np.abs(draws.mean(axis=0) - means) <= 5.5 * np.sqrt(means * (1 - means) / 2000)).all()
+    assert (
+        np.abs(draws.mean(axis=0) - means) <= 5.5 * np.sqrt(means * (1 - means) / 2000)
+    ).all()
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -287,7 +318,9 @@ def test_the_optimum_is_the_best_of_all_sets(k: int) -> None:
         positions = np.flatnonzero(np.isin(pairs.left, films))
         return Coverage().worth(means[positions], positions, pairs)
 
-    best = max(reached(films) for films in combinations(np.unique(pairs.left).tolist(), k))
+    best = max(
+        reached(films) for films in combinations(np.unique(pairs.left).tolist(), k)
+    )
     assert best_coverage(means, offer, k) == pytest.approx(best)
     found = world.best(offer)
     assert found.optimum == pytest.approx(best)
@@ -306,10 +339,13 @@ def test_either_oracle() -> None:
 
 def test_rounds_that_hardly_come_about_are_refused() -> None:
     with pytest.raises(
-        InputError, match="never did more than k = 70 films have a viewer; raise viewers"
+        InputError,
+        match="never did more than k = 70 films have a viewer; raise viewers",
     ):
         movies(films=75, viewers=2, k=70)
-    with pytest.raises(InputError, match="horizon is 1000000000; it must be at most 100,000, since"):
+    with pytest.raises(
+        InputError, match="horizon is 1000000000; it must be at most 100,000, since"
+    ):
         movies(horizon=10**9)
 
 
@@ -338,7 +374,9 @@ def _write(folder: Path, ratings: str, films: str) -> None:
     import lzma
 
     for name, text in (("ratings", ratings), ("movies", films)):
-        (folder / "movielens" / f"{name}.csv.xz").write_bytes(lzma.compress(text.encode()))
+        (folder / "movielens" / f"{name}.csv.xz").write_bytes(
+            lzma.compress(text.encode())
+        )
 
 
 FILMS = 'movieId,title,genres\n7,"Film, the",Drama|Noir\n9,Other,Comedy\n'
@@ -348,20 +386,40 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     from superarm.lab.datasets import load_movielens
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
-    _write(tmp_path, "userId,movieId,rating,timestamp\n3,9,4.5,1\n3,7,0.5,2\n1,9,5.0,3\n", FILMS)
+    _write(
+        tmp_path,
+        "userId,movieId,rating,timestamp\n3,9,4.5,1\n3,7,0.5,2\n1,9,5.0,3\n",
+        FILMS,
+    )
     film, viewer, stars, genres = load_movielens()
-    assert (film.tolist(), viewer.tolist(), stars.tolist()) == ([1, 0, 1], [0, 0, 1], [4.5, 0.5, 5.0])
-    assert genres.tolist() == [[False, True, True], [True, False, False]]  # Comedy, Drama, Noir
+    assert (film.tolist(), viewer.tolist(), stars.tolist()) == (
+        [1, 0, 1],
+        [0, 0, 1],
+        [4.5, 0.5, 5.0],
+    )
+    assert genres.tolist() == [
+        [False, True, True],
+        [True, False, False],
+    ]  # Comedy, Drama, Noir
 
 
 @pytest.mark.parametrize(
     ("ratings", "told"),
     [
-        ("userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n", "line 4: viewer 3 has rated film 9 already"),
+        (
+            "userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n",
+            "line 4: viewer 3 has rated film 9 already",
+        ),
         ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
         ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
-        ("userId,movieId,rating\n3,9,6\n", "line 2: stars must be above 0 and at most 5, got 6"),
-        ("userId,movieId,rating\n3,9,0\n", "line 2: stars must be above 0 and at most 5, got 0"),
+        (
+            "userId,movieId,rating\n3,9,6\n",
+            "line 2: stars must be above 0 and at most 5, got 6",
+        ),
+        (
+            "userId,movieId,rating\n3,9,0\n",
+            "line 2: stars must be above 0 and at most 5, got 0",
+        ),
         ("userId,movieId,rating\n3,9\n", "line 2: 2 of 3 entries"),
         ("userId,movieId\n3,9\n", "the header has no rating"),
         ("userId,movieId,rating\n", "no ratings"),
@@ -383,11 +441,15 @@ def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, "userId,movieId,rating\n3,9,4\n", FILMS + "7,Again,Noir\n")
-    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 is listed twice"):
+    with pytest.raises(
+        FileError, match=r"movies\.csv\.xz, line 4: film 7 is listed twice"
+    ):
         load_movielens()
 
 
-def test_both_files_come_from_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_files_come_from_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What holds one of them is passed over, by the loader and by whoever settles what "auto" is."""
     from superarm.core import data_files
     from superarm.lab import datasets
@@ -406,12 +468,15 @@ def test_both_files_come_from_one_folder(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(MissingDataError, match=r"movies\.csv\.xz was not found"):
         datasets.load_movielens()
     assert settle_source({"name": "movies"})["source"] == "synthetic"
-    assert "synthetic" in movies(source="auto").settled["data"]
+    assert "synthetic" in movies(source="auto").interpretations["data"]
 
 
 # --- MovieLens 25M -------------------------------------------------------------------------
 
-EARLY, LATE = 1_451_606_399, 1_451_606_400  # the last second of 2015 and the first of 2016, UTC
+EARLY, LATE = (
+    1_451_606_399,
+    1_451_606_400,
+)  # the last second of 2015 and the first of 2016, UTC
 HEADER = "userId,movieId,rating,timestamp\n"
 
 
@@ -431,7 +496,9 @@ def only_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_ratings_of_25m_are_read_by_year(only_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ratings_of_25m_are_read_by_year(
+    only_here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from superarm.lab import datasets
 
     lines = [f"3,9,4.5,{LATE}", f"3,7,0.5,{EARLY}", f"1,9,5.0,{LATE + 9}", "8,7,3.0,0"]
@@ -455,7 +522,11 @@ def test_films_of_25m_are_in_the_order_of_their_file(only_here: Path) -> None:
     _write_25m(only_here, HEADER + "\n".join(lines) + "\n", films)
     found = datasets.load_movielens_25m(2016)
     assert found.film.tolist() == [2, 0, 1]
-    assert found.genres.tolist() == [[False, True], [True, False], [True, True]]  # Comedy, Drama
+    assert found.genres.tolist() == [
+        [False, True],
+        [True, False],
+        [True, True],
+    ]  # Comedy, Drama
 
 
 @pytest.mark.parametrize(
@@ -464,8 +535,14 @@ def test_films_of_25m_are_in_the_order_of_their_file(only_here: Path) -> None:
         (f"3,9,4,{LATE}\n3,9,5,{LATE}\n", "viewer 3 has rated a film twice"),
         (f"3,8,4.5,{LATE}\n", r"movies\.csv has no film 8"),
         (f"3,99,4.5,{LATE}\n", r"movies\.csv has no film 99"),
-        (f"3,9,six,{LATE}\n", r"ratings\.csv, line 2: userId,.* must be four numbers, got '3,9,six,"),
-        (f"3,9,4,{LATE}\n3,7,6,{LATE}\n", "line 3: stars must be above 0 and at most 5, got 6"),
+        (
+            f"3,9,six,{LATE}\n",
+            r"ratings\.csv, line 2: userId,.* must be four numbers, got '3,9,six,",
+        ),
+        (
+            f"3,9,4,{LATE}\n3,7,6,{LATE}\n",
+            "line 3: stars must be above 0 and at most 5, got 6",
+        ),
         (f"3,9,nan,{LATE}\n", "line 2: stars must be above 0 and at most 5, got nan"),
         ("3,9,4\n", "line 2: "),
         (f"3,9,4,{LATE}\n" * 6 + f"1,9\n2,9,4,{LATE}\n", "line 8: .* got '1,9'"),
@@ -500,7 +577,9 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
     from superarm.lab.datasets import load_movielens_25m
 
     _write_25m(only_here, "userId,movieId,rating\n")
-    with pytest.raises(FileError, match=r"line 1: the header must be userId,movieId,rating,timestamp"):
+    with pytest.raises(
+        FileError, match=r"line 1: the header must be userId,movieId,rating,timestamp"
+    ):
         load_movielens_25m()
     _write_25m(only_here, HEADER, "movieId,title,genres\nseven,Film,Drama\n")
     with pytest.raises(FileError, match="a movieId is not a whole number"):
@@ -514,7 +593,9 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
     _write_25m(only_here, HEADER, "movieId,title,genres\n")
     with pytest.raises(FileError, match="no films"):
         load_movielens_25m()
-    with pytest.raises(InputError, match="first_year must lie between 1970 and 2100, got 3"):
+    with pytest.raises(
+        InputError, match="first_year must lie between 1970 and 2100, got 3"
+    ):
         load_movielens_25m(3)
 
 
@@ -529,24 +610,37 @@ def _many_ratings(viewers: int, each: int, films: int) -> tuple[str, str]:
         f'{film},"Film, the {film}",{"Drama|War" if film % 3 else "Comedy"}'
         for film in range(1, films + 1)
     ]
-    return HEADER + "\n".join(lines) + "\n", "movieId,title,genres\n" + "\n".join(names) + "\n"
+    return HEADER + "\n".join(lines) + "\n", "movieId,title,genres\n" + "\n".join(
+        names
+    ) + "\n"
 
 
 def test_the_25m_edition_has_the_papers_filter(only_here: Path) -> None:
     """Viewers have 420 ratings, 210 of them from 2016 on; with fewer than 200 they are left out."""
     _write_25m(only_here, *_many_ratings(6, 420, 450))
     world = movies(source="auto", films=10, viewers=4)
-    assert "MovieLens 25M: " in world.settled["data"]
-    assert "1,260 ratings from 2016 on by viewers with at least 200" in world.settled["data"]
+    assert "MovieLens 25M: " in world.interpretations["data"]
+    assert (
+        "1,260 ratings from 2016 on by viewers with at least 200"
+        in world.interpretations["data"]
+    )
     with pytest.raises(InputError, match="no viewer has given 211 ratings"):
         movies(source="auto", films=10, viewers=4, least_ratings=211)
-    earlier = movies(source="auto", films=10, viewers=4, first_year=2015, least_ratings=420)
-    assert "2,520 ratings from 2015 on by viewers with at least 420" in earlier.settled["data"]
+    earlier = movies(
+        source="auto", films=10, viewers=4, first_year=2015, least_ratings=420
+    )
+    assert (
+        "2,520 ratings from 2015 on by viewers with at least 420"
+        in earlier.interpretations["data"]
+    )
 
 
 def test_editions_are_settled(only_here: Path) -> None:
     """ "auto" is 25M where it is found, then the small set, then synthetic data."""
-    assert settle_source({"name": "movies"}) == {"name": "movies", "source": "synthetic"}
+    assert settle_source({"name": "movies"}) == {
+        "name": "movies",
+        "source": "synthetic",
+    }
     _write(only_here, "userId,movieId,rating\n3,9,4\n", FILMS)
     small = {"name": "movies", "source": "real", "edition": "small"}
     assert settle_source({"name": "movies"}) == small
@@ -560,7 +654,9 @@ def test_editions_are_settled(only_here: Path) -> None:
 
 
 def test_a_missing_edition_is_named_with_its_command(only_here: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"ml-25m/ratings\.csv beside .*command gets it: curl"):
+    with pytest.raises(
+        MissingDataError, match=r"ml-25m/ratings\.csv beside .*command gets it: curl"
+    ):
         movies(edition="25m", source="real")
     with pytest.raises(InputError, match="first_year needs edition 25m"):
         movies(edition="small", source="real", first_year=2016)
@@ -570,7 +666,12 @@ def test_swept_editions_are_named_in_settings(only_here: Path) -> None:
     from superarm.lab.experiments import Experiment, Plan
 
     _write_25m(only_here, *_many_ratings(6, 420, 450))
-    given: dict[str, Any] = {"id": "mine", "rounds": 3, "seeds": 1, "policies": {"random": {}}}
+    given: dict[str, Any] = {
+        "id": "mine",
+        "rounds": 3,
+        "seeds": 1,
+        "policies": {"random": {}},
+    }
     problem = {"name": "movies", "films": 10, "viewers": 4}
     experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
     plan = Plan.make(experiment, out=only_here / "out")
@@ -591,15 +692,17 @@ def test_ratings_with_few_stars_join_no_film(only_here: Path) -> None:
 
     assert set(contexts(loved)) <= set(contexts(everything))
     world = movies(least_stars=4.5)
-    assert ", of 4.5 stars or more" in world.settled["data"]
-    assert "stars or more" not in movies().settled["data"]
+    assert ", of 4.5 stars or more" in world.interpretations["data"]
+    assert "stars or more" not in movies().interpretations["data"]
     with pytest.raises(InputError, match="least_stars"):
         movies(least_stars=5.5)
 
 
 def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
     """The ending by which reports and claims know synthetic data."""
-    assert movies(source="synthetic").settled["data"].endswith(", synthetic data")
+    assert (
+        movies(source="synthetic").interpretations["data"].endswith(", synthetic data")
+    )
 
 
 def test_cut_ratings_are_no_slip_of_the_user(
@@ -610,7 +713,16 @@ def test_cut_ratings_are_no_slip_of_the_user(
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, "userId,movieId,rating\n3,9,4\n3", FILMS)
     with pytest.raises(SystemExit) as ended:
-        superarm(["run", "combinatorial/movies", "--rounds", "2", "--out", str(tmp_path / "out")])
+        superarm(
+            [
+                "run",
+                "combinatorial/movies",
+                "--rounds",
+                "2",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
     assert ended.value.code == 1
     assert "ratings.csv.xz, line 3: 1 of 3 entries" in capsys.readouterr().err
 
@@ -634,7 +746,14 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
     size = "--rounds 4 --seeds 5 --jobs 1 --set viewers=1 --set oracle=greedy --set source=synthetic"
     with pytest.raises(SystemExit) as ended:
         superarm(
-            ["run", "combinatorial/movies", *size.split(), "--quiet", "--out", str(tmp_path / "out")]
+            [
+                "run",
+                "combinatorial/movies",
+                *size.split(),
+                "--quiet",
+                "--out",
+                str(tmp_path / "out"),
+            ]
         )
     assert ended.value.code == 0
 
@@ -658,7 +777,11 @@ def test_what_the_learner_is_told(
     assert registry.spec_of(model.kernel) == registry.spec_of(
         SquaredExponential(lengthscale=1.0, variance=1.0)
     )
-    assert (model.noise_variance, model.noise_bound, model.horizon) == (noise, bound, world.horizon)
+    assert (model.noise_variance, model.noise_bound, model.horizon) == (
+        noise,
+        bound,
+        world.horizon,
+    )
     assert model.gain == {"name": "squared-exponential", "dimension": dimension}
 
 
@@ -683,7 +806,9 @@ def test_arrivals_are_drawn_again_outside_their_limits() -> None:
 def test_the_benchmark_draws_anew_in_every_round() -> None:
     world = codependency(k=1)
 
-    def one(desirability: Floats, structure: object, chance: np.random.Generator) -> Any:
+    def one(
+        desirability: Floats, structure: object, chance: np.random.Generator
+    ) -> Any:
         return [int(chance.integers(len(desirability)))]
 
     oracle = CallableOracle(function=one, deterministic=False)
@@ -699,7 +824,9 @@ def test_channels_and_users_come_as_told() -> None:
     world = Channels(seed=0, horizon=200, channels=1, users=20, barred=0.0)
     assert world.model.most_arms == 1 * 43
     assert Channels(seed=0, horizon=9).model.most_arms == 5 * 43
-    squares = np.concatenate([world.offer(step).arms.features[:, 0] ** 2 for step in range(1, 201)])
+    squares = np.concatenate(
+        [world.offer(step).arms.features[:, 0] ** 2 for step in range(1, 201)]
+    )
     assert abs(squares.mean() - 0.5) <= 5.0 * math.sqrt(1.0 / 12.0 / len(squares))
     few = Channels(seed=0, horizon=200, channels=1, users=2, barred=0.95)
     assert min(len(few.offer(step).arms) for step in range(1, 201)) == 1
@@ -711,17 +838,27 @@ def test_contexts_end_at_1() -> None:
 
     genres = np.arange(20) < np.array([[8], [12]])
     ratings = Ratings(np.array([0, 1]), np.array([0, 1]), np.array([5.0, 5.0]), genres)
-    np.testing.assert_allclose(_of_ratings(ratings, 1, 0.5, "by hand", "ever").context, [0.8, 1.0])
+    np.testing.assert_allclose(
+        _of_ratings(ratings, 1, 0.5, "by hand", "ever").context, [0.8, 1.0]
+    )
 
 
 def test_more_films_than_are_shown_have_a_viewer() -> None:
     world = movies(films=5, viewers=1, k=1, horizon=60)
-    counts = [len(set(world.offer(step).structure.left.tolist())) for step in range(1, 61)]  # type: ignore[attr-defined]
+    counts = [
+        len(set(world.offer(step).structure.left.tolist())) for step in range(1, 61)
+    ]  # type: ignore[attr-defined]
     assert min(counts) == 2
 
 
 def test_the_best_films_may_be_the_last() -> None:
     """Film 0 reaches nobody, the other three reach one viewer each with chance tanh 2."""
     pairs = Pairs(left=np.arange(4), right=np.arange(4))
-    offer = Offer(step=1, arms=Arms.numbered(np.array([[0.0], [1.0], [1.0], [1.0]])), structure=pairs)
-    assert best_coverage(movies().means(offer), offer, 3) == pytest.approx(3.0 * math.tanh(2.0))
+    offer = Offer(
+        step=1,
+        arms=Arms.numbered(np.array([[0.0], [1.0], [1.0], [1.0]])),
+        structure=pairs,
+    )
+    assert best_coverage(movies().means(offer), offer, 3) == pytest.approx(
+        3.0 * math.tanh(2.0)
+    )

@@ -25,7 +25,13 @@ SPECS: list[dict[str, Any]] = [
     {"name": "light-sensors", "source": "synthetic"},
     {"name": "landscape", "side": 6},
     {"name": "crowdsourcing", "source": "synthetic"},
-    {"name": "crowdsourcing", "source": "synthetic", "counting": "in the city", "k": 3, "workers": 20},
+    {
+        "name": "crowdsourcing",
+        "source": "synthetic",
+        "counting": "in the city",
+        "k": 3,
+        "workers": 20,
+    },
     {"name": "codependency", "pool": 300},
 ]
 HORIZON = 50
@@ -62,7 +68,14 @@ def decided(offer: Offer, positions: np.ndarray[Any, Any]) -> Decision:
 
 def test_every_registered_problem_is_here() -> None:
     # Routes, nodes and pairs, not sets of any k arms, and truths that move: tried by themselves.
-    apart = {"navigation", "sumo-navigation", "movies", "channels", "drifting-function", "fleet"}
+    apart = {
+        "navigation",
+        "sumo-navigation",
+        "movies",
+        "channels",
+        "drifting-function",
+        "fleet",
+    }
     apart |= {"temperature-series", "traffic-series", "movement-field", "wind"}
     assert {spec["name"] for spec in SPECS} == set(registry.names("problem")) - apart
 
@@ -72,8 +85,8 @@ def test_it_is_a_world(problem: Any) -> None:
     as_problem: Problem = problem  # for the type checker
     assert as_problem.direction == problem.model.direction
     assert problem.model.horizon == HORIZON
-    assert problem.settled
-    assert all(text.strip() for text in problem.settled.values())
+    assert problem.interpretations
+    assert all(text.strip() for text in problem.interpretations.values())
 
 
 def test_offers_depend_on_seed_and_step_alone(spec: dict[str, Any]) -> None:
@@ -102,7 +115,9 @@ def test_rewards_are_means_plus_noise_for_all_arms(problem: Any) -> None:
         for positions in islice(super_arms(problem, len(offer.arms)), 5):
             feedback = problem.feedback(offer, decided(offer, positions), noise)
             np.testing.assert_array_equal(feedback.positions, positions)
-            np.testing.assert_array_equal(feedback.rewards, means[positions] + noise[positions])
+            np.testing.assert_array_equal(
+                feedback.rewards, means[positions] + noise[positions]
+            )
             assert feedback.noise_variance is feedback.delays is None
 
 
@@ -135,7 +150,9 @@ def test_nothing_beats_the_best(problem: Any) -> None:
 def test_metrics_are_numbers(problem: Any) -> None:
     offer = problem.offer(1)
     decision = decided(offer, np.arange(problem.model.oracle.k))
-    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    feedback = problem.feedback(
+        offer, decision, problem.noise(offer, np.random.default_rng(0))
+    )
     for name, number in problem.metrics(offer, decision, feedback).items():
         assert isinstance(name, str)
         assert np.isfinite(number)

@@ -16,7 +16,10 @@ from superarm.lab.problems import crowdsourcing as module
 from superarm.lab.problems.crowdsourcing import expected_outcome
 
 ROUNDS = 400
-CITY = [[0.8217141364727311, 0.3998012967815999], [0.6398064244658455, 0.5050688677017475]]
+CITY = [
+    [0.8217141364727311, 0.3998012967815999],
+    [0.6398064244658455, 0.5050688677017475],
+]
 
 
 def build(**parameters: Any) -> Crowdsourcing:
@@ -56,10 +59,14 @@ def test_contexts_and_counts() -> None:
         assert abs(draws.mean() - 0.5) < 5.0 * np.sqrt(1.0 / 12.0 / len(draws))
 
 
-def test_distances_are_those_of_the_task_to_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_distances_are_those_of_the_task_to_the_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Everybody waits at one place; a task out of reach is drawn anew."""
     place = np.array([[0.1, 0.3]])
-    monkeypatch.setattr(module, "_synthetic_city", lambda: module._Places(place, "one place"))
+    monkeypatch.setattr(
+        module, "_synthetic_city", lambda: module._Places(place, "one place")
+    )
     problem = build(workers=9, k=2)
     for step in range(1, 30):
         rng, count, square = Streams(1, "offer").at(step), 0, 1.0
@@ -109,8 +116,8 @@ def test_the_other_way_of_counting() -> None:
     fewer = np.mean([len(city.offer(step).arms) for step in range(1, ROUNDS + 1)])
     more = np.mean([len(inside.offer(step).arms) for step in range(1, ROUNDS + 1)])
     assert 5 < fewer < more - 5.0
-    assert "in reach" in inside.settled["workers"]
-    assert "whole city" in city.settled["workers"]
+    assert "in reach" in inside.interpretations["workers"]
+    assert "whole city" in city.interpretations["workers"]
 
 
 def test_there_are_always_more_than_k_workers() -> None:
@@ -135,8 +142,12 @@ def test_value_and_best_by_hand() -> None:
     offer = problem.offer(3)
     f = expected_outcome(offer.arms.features)
     decision = Decision(step=3, action=None, positions=np.array([4, 0, 2, 9, 7]))
-    assert problem.value(offer, decision) == pytest.approx(log(1.0 + f[4] + f[0] + f[2] + f[9] + f[7]))
-    assert problem.best(offer).value == pytest.approx(log(1.0 + sum(sorted(f.tolist())[-5:])))
+    assert problem.value(offer, decision) == pytest.approx(
+        log(1.0 + f[4] + f[0] + f[2] + f[9] + f[7])
+    )
+    assert problem.best(offer).value == pytest.approx(
+        log(1.0 + sum(sorted(f.tolist())[-5:]))
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +169,7 @@ def test_realised_reward(rewards: list[float], reward: float) -> None:
 
 def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_files, "search_path", list)
-    assert "synthetic data" in build(source="auto").settled["data"]
+    assert "synthetic data" in build(source="auto").interpretations["data"]
     with pytest.raises(MissingDataError, match="tokyo-checkins"):
         build(source="real")
 
@@ -169,7 +180,7 @@ def test_tokyo() -> None:
     except MissingDataError:
         pytest.skip("tokyo-checkins is not at hand")
     problem = build(source="auto")
-    assert "Tokyo" in problem.settled["data"]
+    assert "Tokyo" in problem.interpretations["data"]
     offer = problem.offer(1)
     assert 5 < len(offer.arms) <= 150
     assert offer.arms.features.max() <= 1.0

@@ -46,7 +46,10 @@ def test_rewards_are_the_truth_plus_noise() -> None:
     problem = build([1.0, 4.0, 2.0, 3.0])
     noise = np.array([0.5, 0.25, -0.5, 2.0])
     decision = Decision(step=1, action=None, positions=np.array([3, 0]))
-    assert problem.feedback(problem.offer(1), decision, noise).rewards.tolist() == [5.0, 1.5]
+    assert problem.feedback(problem.offer(1), decision, noise).rewards.tolist() == [
+        5.0,
+        1.5,
+    ]
     assert problem.table(noise[None, :]).tolist() == [[1.5, 4.25, 1.5, 5.0]]
     # A table shows no α-regret, which a known optimum asks for.
     assert replace(problem, optimum=4.0).table(noise[None, :]) is None
@@ -116,7 +119,9 @@ def test_norms_by_hand() -> None:
     np.testing.assert_allclose((K + 0.5 * np.eye(2)) @ alpha, values)
     np.testing.assert_allclose(hilbert_norm(K, alpha), np.sqrt(alpha @ K @ alpha))
     several = representer(K, 0.5, np.column_stack([values, 2.0 * values]))
-    np.testing.assert_allclose(hilbert_norm(K, several), hilbert_norm(K, alpha) * np.array([1.0, 2.0]))
+    np.testing.assert_allclose(
+        hilbert_norm(K, several), hilbert_norm(K, alpha) * np.array([1.0, 2.0])
+    )
 
 
 def test_a_landscape_is_a_sum_of_bumps() -> None:
@@ -128,7 +133,9 @@ def test_a_landscape_is_a_sum_of_bumps() -> None:
     heights = np.array(
         [
             sum(
-                signs[i] * sizes[i] * np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2.0 * widths[i] ** 2))
+                signs[i]
+                * sizes[i]
+                * np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2.0 * widths[i] ** 2))
                 for i, (a, b) in enumerate(centres)
             )
             for y in np.linspace(0.0, 1.0, 5)
@@ -136,5 +143,7 @@ def test_a_landscape_is_a_sum_of_bumps() -> None:
         ]
     )
     problem = landscape(seed=6, horizon=9, side=5, hills=3)
-    np.testing.assert_allclose(problem.truth, (heights - heights.mean()) / heights.std(), rtol=1e-9)
+    np.testing.assert_allclose(
+        problem.truth, (heights - heights.mean()) / heights.std(), rtol=1e-9
+    )
     assert problem.arms.features[1].tolist() == [0.25, 0.0]

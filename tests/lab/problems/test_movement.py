@@ -18,7 +18,13 @@ from superarm.lab.problems.movement import MovementProblem
 
 
 def small(**options: object) -> MovementField:
-    given: dict[str, object] = {"seed": 3, "horizon": 12, "side": 2, "contexts": 3, "episode": 4}
+    given: dict[str, object] = {
+        "seed": 3,
+        "horizon": 12,
+        "side": 2,
+        "contexts": 3,
+        "episode": 4,
+    }
     return MovementField(**{**given, **options})  # type: ignore[arg-type]
 
 
@@ -57,7 +63,9 @@ def test_the_truth_is_a_draw_on_the_product_grid_scaled_to_0_and_1() -> None:
     assert model.noise_variance == pytest.approx((0.1 * scale) ** 2)
     offer = world.offer(1)
     drawn = world.noise(offer, np.random.default_rng(0))
-    np.testing.assert_allclose(drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25))
+    np.testing.assert_allclose(
+        drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25)
+    )
     again = replace(world)  # what it was made of stays as it was
     np.testing.assert_array_equal(again.noise(offer, np.random.default_rng(0)), drawn)
     # Distances are Euclidean, times 1/(1 + ρ).
@@ -71,7 +79,9 @@ def test_costs_that_are_not_scaled_keep_their_range() -> None:
     ranges = [max(np.ptp(world._costs) for _ in (0,)) for world in (plain, scaled)]
     assert ranges[1] == pytest.approx(0.5)
     assert ranges[0] != pytest.approx(0.5)
-    np.testing.assert_allclose(plain._costs / ranges[0], scaled._costs / ranges[1], atol=1e-12)
+    np.testing.assert_allclose(
+        plain._costs / ranges[0], scaled._costs / ranges[1], atol=1e-12
+    )
     assert plain._costs.min() == scaled._costs.min() == 0.0
 
 
@@ -85,7 +95,10 @@ def test_starts_and_contexts_are_drawn_by_seed_and_step() -> None:
         if begins:
             drawn = Streams(3, "start").at((step - 1) // 4).integers(4)
             assert np.asarray(offer.previous_action).tolist() == [drawn]
-    starts = [int(np.asarray(world.offer(step).previous_action)[0]) for step in range(1, 400, 4)]
+    starts = [
+        int(np.asarray(world.offer(step).previous_action)[0])
+        for step in range(1, 400, 4)
+    ]
     contexts = [float(world.offer(step).arms.features[0, 2]) for step in range(1, 401)]
     assert set(starts) == {0, 1, 2, 3}
     assert len(set(contexts)) == 3
@@ -99,8 +112,12 @@ def slow_best(world: MovementProblem, first: int, last: int) -> float:
     totals = []
     for way in itertools.product(range(len(world.metric)), repeat=len(offers)):
         before = (start, *way[:-1])
-        moved = sum(distances[one, other] for one, other in zip(before, way, strict=True))
-        totals.append(moved + sum(cost[action] for cost, action in zip(costs, way, strict=True)))
+        moved = sum(
+            distances[one, other] for one, other in zip(before, way, strict=True)
+        )
+        totals.append(
+            moved + sum(cost[action] for cost, action in zip(costs, way, strict=True))
+        )
     return min(totals)
 
 
@@ -108,7 +125,9 @@ def slow_best(world: MovementProblem, first: int, last: int) -> float:
 def test_the_benchmark_is_the_cheapest_way_through_each_episode(rho: float) -> None:
     world = small(rho=rho)
     for first in (1, 5, 9):
-        total = sum(world.best(world.offer(step)).value for step in range(first, first + 4))
+        total = sum(
+            world.best(world.offer(step)).value for step in range(first, first + 4)
+        )
         assert total == pytest.approx(slow_best(world, first, first + 3), rel=1e-12)
 
 
@@ -146,7 +165,13 @@ def test_costs_belong_to_the_round_also_of_an_offer_from_a_file() -> None:
 
 
 def test_bad_parameters_are_refused() -> None:
-    for name, value in (("rho", 0.0), ("rho", -1.0), ("side", 1), ("contexts", 0), ("episode", 0)):
+    for name, value in (
+        ("rho", 0.0),
+        ("rho", -1.0),
+        ("side", 1),
+        ("contexts", 0),
+        ("episode", 0),
+    ):
         with pytest.raises(InputError, match=name):
             small(**{name: value})
 
@@ -195,8 +220,15 @@ def test_regret_with_any_alpha_and_beta() -> None:
         regret += measured["approximate_regret"]
     optimum = sum(world.way(first)[0].total for first in (1, 5))
     assert regret == pytest.approx(total - 3.0 * optimum - 2 * 0.25)
-    assert small(alpha="theorem-1").competitive_ratio == pytest.approx(1.0 + np.log(4.0) ** 2)
-    for wrong in ({"alpha": -1.0}, {"alpha": "large"}, {"beta": -1.0}, {"beta": np.nan}):
+    assert small(alpha="theorem-1").competitive_ratio == pytest.approx(
+        1.0 + np.log(4.0) ** 2
+    )
+    for wrong in (
+        {"alpha": -1.0},
+        {"alpha": "large"},
+        {"beta": -1.0},
+        {"beta": np.nan},
+    ):
         with pytest.raises(InputError, match=next(iter(wrong))):
             small(**wrong)
 
@@ -204,10 +236,16 @@ def test_regret_with_any_alpha_and_beta() -> None:
 def test_the_norm_of_the_truth() -> None:
     """On the whole grid, by the kernel's inverse; directions without variance are left out of both."""
     world = small(side=4, contexts=3, lengthscale=0.3, rho=2.0)
-    offers = {float(offer.arms.features[0, 2]): offer for offer in map(world.offer, range(1, 13))}
+    offers = {
+        float(offer.arms.features[0, 2]): offer
+        for offer in map(world.offer, range(1, 13))
+    }
     assert len(offers) == 3
     points = np.concatenate([offer.arms.features for offer in offers.values()])
-    f = np.concatenate([world.means(offer) for offer in offers.values()]) - world.model.mean
+    f = (
+        np.concatenate([world.means(offer) for offer in offers.values()])
+        - world.model.mean
+    )
     values, vectors = np.linalg.eigh(world.model.kernel(points, points))
     kept = values > 1e-11 * values.max()
     norm = np.sqrt(np.sum((vectors.T @ f)[kept] ** 2 / values[kept]))

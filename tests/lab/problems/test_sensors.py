@@ -69,9 +69,13 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     variance = 0.05 * np.mean(np.diag(K))
     norms = [
         np.sqrt(alpha @ K @ alpha)
-        for alpha in (np.linalg.solve(K + variance * np.eye(sensors), row) for row in centred)
+        for alpha in (
+            np.linalg.solve(K + variance * np.eye(sensors), row) for row in centred
+        )
     ]
-    np.testing.assert_allclose(model.kernel(problem.arms.features), K, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        model.kernel(problem.arms.features), K, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(model.mean, rows.learn.mean(axis=0))
     assert model.noise_variance == pytest.approx(variance)
     assert problem.noise_std == pytest.approx(np.sqrt(variance))
@@ -81,7 +85,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     assert model.gain == {"name": "constant", "value": 1.0}
     np.testing.assert_array_equal(problem.truth, rows.test[row_of_seed(4, test)])
     assert problem.best(problem.offer(1)).value == rows.test[row_of_seed(4, test)].max()
-    assert problem.settled["data"] == rows.origin
+    assert problem.interpretations["data"] == rows.origin
 
 
 def test_what_the_paper_prints(kind: Kind) -> None:
@@ -98,23 +102,33 @@ def test_what_the_paper_prints(kind: Kind) -> None:
             weights = f if norm == "printed" else np.linalg.solve(K + ridge, f)
             squares = [column @ K @ column for column in weights.T]
             np.testing.assert_array_equal(problem.model.mean, centre)
-            assert problem.model.norm_bound == pytest.approx(np.mean(np.sqrt(squares)), rel=1e-8)
-            assert ("as printed" in problem.settled["prior mean"]) == (prior_mean == "zero")
-            assert ("√(fᵀKf)" in problem.settled["rkhs norm"]) == (norm == "printed")
+            assert problem.model.norm_bound == pytest.approx(
+                np.mean(np.sqrt(squares)), rel=1e-8
+            )
+            assert ("as printed" in problem.interpretations["prior mean"]) == (
+                prior_mean == "zero"
+            )
+            assert ("√(fᵀKf)" in problem.interpretations["rkhs norm"]) == (
+                norm == "printed"
+            )
 
 
 def test_unit_scale_divides_by_the_most_variable_sensor(kind: Kind) -> None:
     rows = rows_of(kind.build, "synthetic")
     raw, unit = (
-        kind.build(seed=4, horizon=9, source="synthetic", units=word) for word in ("raw", "unit")
+        kind.build(seed=4, horizon=9, source="synthetic", units=word)
+        for word in ("raw", "unit")
     )
-    scale = np.sqrt(((rows.learn - rows.learn.mean(axis=0)) ** 2).sum(axis=0).max() / (kind.learn - 1))
+    scale = np.sqrt(
+        ((rows.learn - rows.learn.mean(axis=0)) ** 2).sum(axis=0).max()
+        / (kind.learn - 1)
+    )
     assert unit.model.kernel.diag(unit.arms.features).max() == pytest.approx(1.0)
     np.testing.assert_allclose(unit.truth, raw.truth / scale)
     np.testing.assert_allclose(unit.model.mean, raw.model.mean / scale)
     assert unit.noise_std == pytest.approx(raw.noise_std / scale)
-    assert unit.settled["units"] == "readings scaled so that k ≤ 1"
-    assert raw.settled["units"] == "readings as they come"
+    assert unit.interpretations["units"] == "readings scaled so that k ≤ 1"
+    assert raw.interpretations["units"] == "readings as they come"
 
 
 def test_mornings_of_a_file_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +141,16 @@ def test_mornings_of_a_file_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(rows.learn[:, 7], np.concatenate(days[:3]))
         np.testing.assert_array_equal(rows.test[:, 7], np.concatenate(days[3:]))
     assert (
-        temperature_sensors(seed=0, horizon=9, source="real", start_minute=0).truth[0] == 3 * 2880 + 970
+        temperature_sensors(seed=0, horizon=9, source="real", start_minute=0).truth[0]
+        == 3 * 2880 + 970
     )
 
 
 def test_synthetic_rooms_are_as_warm_and_bright_as_real_ones() -> None:
-    for build, level, spread in ((temperature_sensors, 22.0, 2.0), (light_sensors, 400.0, 80.0)):
+    for build, level, spread in (
+        (temperature_sensors, 22.0, 2.0),
+        (light_sensors, 400.0, 80.0),
+    ):
         rows = rows_of(build, "synthetic")
         assert abs(rows.learn.mean() - level) < spread
         assert 0.5 * spread < rows.learn.std() < 2.0 * spread
@@ -140,7 +158,11 @@ def test_synthetic_rooms_are_as_warm_and_bright_as_real_ones() -> None:
 
 @pytest.mark.parametrize("rows", [240, 192, 1, 2, 7, 100])
 def test_every_row_once_and_early_seeds_spread_out(rows: int) -> None:
-    assert [row_of_seed(1, 240), row_of_seed(1, 192), row_of_seed(1, 100)] == [149, 119, 63]
+    assert [row_of_seed(1, 240), row_of_seed(1, 192), row_of_seed(1, 100)] == [
+        149,
+        119,
+        63,
+    ]
     order = [row_of_seed(seed, rows) for seed in range(rows)]
     assert sorted(order) == list(range(rows))
     assert row_of_seed(rows + 3, rows) == row_of_seed(3, rows)
@@ -152,12 +174,16 @@ def test_every_row_once_and_early_seeds_spread_out(rows: int) -> None:
 
 
 def test_glitches_are_interpolated() -> None:
-    readings = np.array([[0.0, 20.0], [21.0, 1.0], [22.0, 2.0], [3.0, 26.0], [30.0, 27.0], [4.0, 28.0]])
+    readings = np.array(
+        [[0.0, 20.0], [21.0, 1.0], [22.0, 2.0], [3.0, 26.0], [30.0, 27.0], [4.0, 28.0]]
+    )
     repaired = repair_glitches(readings, below=5.0)
     np.testing.assert_allclose(repaired[:, 0], [21.0, 21.0, 22.0, 26.0, 30.0, 30.0])
     np.testing.assert_allclose(repaired[:, 1], [20.0, 22.0, 24.0, 26.0, 27.0, 28.0])
     assert readings[0, 0] == 0.0  # the input is left alone
-    np.testing.assert_array_equal(repair_glitches(np.array([[5.0], [9.0]]), below=5.0), [[5.0], [9.0]])
+    np.testing.assert_array_equal(
+        repair_glitches(np.array([[5.0], [9.0]]), below=5.0), [[5.0], [9.0]]
+    )
 
 
 def test_without_data(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,14 +191,14 @@ def test_without_data(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingDataError, match=kind.name):
         kind.build(seed=0, horizon=10, source="real")
     problem = kind.build(seed=0, horizon=10, source="auto")
-    assert "synthetic data" in problem.settled["data"]
+    assert "synthetic data" in problem.interpretations["data"]
     assert len(problem.arms) == kind.sensors
 
 
 def test_auto_takes_real_data(kind: Kind) -> None:
     require(kind.name)
     problem = kind.build(seed=0, horizon=10)
-    assert "synthetic data" not in problem.settled["data"]
+    assert "synthetic data" not in problem.interpretations["data"]
     assert len(problem.arms) == kind.sensors
 
 
@@ -240,18 +266,24 @@ def test_cross_validation_learns_from_the_other_parts(kind: Kind) -> None:
     for seed in (0, 1, folds, folds + 1):
         problem = kind.build(seed=seed, horizon=9, source="synthetic", rows="held-out")
         part = parts[seed % folds]
-        others = np.concatenate([each for at, each in enumerate(parts) if at != seed % folds])
-        np.testing.assert_array_equal(problem.truth, part[row_of_seed(seed // folds, len(part))])
+        others = np.concatenate(
+            [each for at, each in enumerate(parts) if at != seed % folds]
+        )
+        np.testing.assert_array_equal(
+            problem.truth, part[row_of_seed(seed // folds, len(part))]
+        )
         np.testing.assert_allclose(problem.model.mean, others.mean(axis=0))
         covariance = problem.model.kernel(problem.arms.features)
-        np.testing.assert_allclose(covariance, np.cov(others, rowvar=False), rtol=1e-9, atol=1e-12)
-        assert f"{len(part)} in a row are held out" in problem.settled["data"]
+        np.testing.assert_allclose(
+            covariance, np.cov(others, rowvar=False), rtol=1e-9, atol=1e-12
+        )
+        assert f"{len(part)} in a row are held out" in problem.interpretations["data"]
 
 
 def test_the_constant_gain(kind: Kind) -> None:
     problem = kind.build(seed=0, horizon=9, source="synthetic", gamma=0.1)
     assert problem.model.gain == {"name": "constant", "value": 0.1}
-    assert problem.settled["information gain"] == "γ = 0.1"
+    assert problem.interpretations["information gain"] == "γ = 0.1"
 
 
 def test_effective_rows_by_the_autocorrelation() -> None:
@@ -268,7 +300,9 @@ def test_effective_rows_by_the_autocorrelation() -> None:
     assert time > 3.0
     assert effective_rows(walk) == pytest.approx(max(2.0, 50 / time))
     assert effective_rows(np.ones((9, 2))) == 9.0
-    assert effective_rows(np.arange(5.0)[:, None]) == pytest.approx(5 / 1.8)  # r_1 = 0.4, r_2 = −0.1
+    assert effective_rows(np.arange(5.0)[:, None]) == pytest.approx(
+        5 / 1.8
+    )  # r_1 = 0.4, r_2 = −0.1
 
 
 def test_seeds_are_alike_as_the_rows_are(kind: Kind) -> None:
@@ -277,7 +311,7 @@ def test_seeds_are_alike_as_the_rows_are(kind: Kind) -> None:
     held_out = kind.build(seed=3, horizon=9, source="synthetic", rows="held-out")
     assert tested.shared_data == pytest.approx(1.0 / effective_rows(rows.test))
     assert held_out.shared_data == pytest.approx(1.0 / effective_rows(rows.learn))
-    assert f"{100.0 * tested.shared_data:.0f} %" in tested.settled["seeds"]
+    assert f"{100.0 * tested.shared_data:.0f} %" in tested.interpretations["seeds"]
 
 
 def test_real_rows_are_few(kind: Kind) -> None:

@@ -68,8 +68,13 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     fit = fit_drift(K, blocks, noise_variance=variance)
     assert model.drift.epsilon == pytest.approx(fit.epsilon, rel=1e-5)
     assert isinstance(model.drift, Temporal)
-    assert f"ε = {fit.epsilon:.3g} (95 % interval {fit.interval[0]:.3g}" in world.settled["drift"]
-    assert world.settled["data"].endswith(", synthetic data") == (source == "synthetic")
+    assert (
+        f"ε = {fit.epsilon:.3g} (95 % interval {fit.interval[0]:.3g}"
+        in world.interpretations["drift"]
+    )
+    assert world.interpretations["data"].endswith(", synthetic data") == (
+        source == "synthetic"
+    )
 
 
 def test_readings_are_observed_as_they_are(kind: Kind) -> None:
@@ -80,11 +85,15 @@ def test_readings_are_observed_as_they_are(kind: Kind) -> None:
         chosen = np.array([7, 3])
         decision = Decision(step=step, action=chosen, positions=chosen)
         noise = world.noise(offer, np.random.default_rng(0))
-        np.testing.assert_array_equal(world.feedback(offer, decision, noise).rewards, row[chosen])
+        np.testing.assert_array_equal(
+            world.feedback(offer, decision, noise).rewards, row[chosen]
+        )
         np.testing.assert_array_equal(world.means(offer), row)
         assert world.value(offer, decision) == pytest.approx(row[chosen].sum())
         assert world.best(offer).value == pytest.approx(np.sort(row)[-2:].sum())
-    with pytest.raises(InputError, match=f"but there are only {kind.rounds} rows of readings"):
+    with pytest.raises(
+        InputError, match=f"but there are only {kind.rounds} rows of readings"
+    ):
         world.means(world.offer(kind.rounds + 1))
 
 
@@ -101,11 +110,15 @@ def test_every_seed_starts_elsewhere(kind: Kind) -> None:
     three = kind.build(seed=3, horizon=5, source="synthetic", k=3)
     assert three.offer(1).available.sum() == 3
     trace = simulate(three, {"tv": tv_gp_ucb(three.model)}, rounds=3, seed=3)["tv"]
-    np.testing.assert_array_equal(np.sort(trace.choices[0]), np.flatnonzero(three.offer(1).available))
+    np.testing.assert_array_equal(
+        np.sort(trace.choices[0]), np.flatnonzero(three.offer(1).available)
+    )
 
 
 def test_seeds_share_what_was_learned(kind: Kind) -> None:
-    one, other = (kind.build(seed=seed, horizon=9, source="synthetic") for seed in (0, 1))
+    one, other = (
+        kind.build(seed=seed, horizon=9, source="synthetic") for seed in (0, 1)
+    )
     assert one.model is other.model
     assert kind.build(seed=0, horizon=8, source="synthetic").model is not one.model
 
@@ -126,13 +139,21 @@ def test_what_is_refused(kind: Kind) -> None:
     ):
         with pytest.raises(InputError, match=told):
             kind.build(**{"seed": 0, "horizon": 9, "source": "synthetic", **bad})
-    with pytest.raises(InputError, match="day is 5; it must be a whole number from 6 to 7"):
+    with pytest.raises(
+        InputError, match="day is 5; it must be a whole number from 6 to 7"
+    ):
         traffic_series(seed=0, horizon=9, source="synthetic", day=5)
 
 
-def test_without_the_files(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_files(
+    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path])
-    assert kind.build(seed=0, horizon=9).settled["data"].endswith(", synthetic data")
+    assert (
+        kind.build(seed=0, horizon=9)
+        .interpretations["data"]
+        .endswith(", synthetic data")
+    )
     with pytest.raises(MissingDataError, match=kind.name):
         kind.build(seed=0, horizon=9, source="real")
 
@@ -147,7 +168,11 @@ def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
         {
             "id": "mine/series",
             "problem": {"name": "traffic-series", "source": "synthetic"},
-            "policies": {"tv-gp-ucb": {}, "r-gp-ucb": {"block": "learned"}, "random": {}},
+            "policies": {
+                "tv-gp-ucb": {},
+                "r-gp-ucb": {"block": "learned"},
+                "random": {},
+            },
             "rounds": 20,
             "seeds": 2,
         },
@@ -157,7 +182,10 @@ def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
     run = Run.load(tmp_path / "run")
     assert run.spec["audited"] == ["tv-gp-ucb", "r-gp-ucb"]
     world = traffic_series(seed=0, horizon=20, source="synthetic")
-    assert run.spec["settled"][0]["r-gp-ucb"] == r_gp_ucb(world.model, block="learned").settled
+    assert (
+        run.spec["settled"][0]["r-gp-ucb"]
+        == r_gp_ucb(world.model, block="learned").interpretations
+    )
     assert "tv-gp-ucb" not in run.spec["settled"][0]
     audit = run.audit("tv-gp-ucb", 0, 1)
     assert audit is not None
@@ -196,12 +224,18 @@ def test_ten_minutes_of_the_lab() -> None:
 def test_mornings_on_the_motorway() -> None:
     require("metr-la-week")
     ids, speeds = datasets.load_metr_la()
-    worlds = [traffic_series(seed=0, horizon=60, source="real", day=day) for day in (6, 7)]
+    worlds = [
+        traffic_series(seed=0, horizon=60, source="real", day=day) for day in (6, 7)
+    ]
     columns = [ids.index(sensor) for sensor in worlds[0].arms.ids]
     assert len(set(columns)) == 50
     for day, world in zip((6, 7), worlds, strict=True):
         first = (day - 1) * 288 + 6 * 12
-        np.testing.assert_array_equal(world.readings, speeds[first : first + 60, columns])
-        assert f"day {day} of 7" in world.settled["day"]
-    np.testing.assert_array_equal(worlds[0].model.past[4], speeds[4 * 288 + 72 :][:60, columns])
+        np.testing.assert_array_equal(
+            world.readings, speeds[first : first + 60, columns]
+        )
+        assert f"day {day} of 7" in world.interpretations["day"]
+    np.testing.assert_array_equal(
+        worlds[0].model.past[4], speeds[4 * 288 + 72 :][:60, columns]
+    )
     assert worlds[0].model.drift.epsilon == pytest.approx(0.2, abs=0.005)

@@ -21,7 +21,9 @@ from superarm.lab.problems import (
 )
 
 
-def truth_parts(seed: int, kernel: Any, arms: int = 100, dimension: int = 1) -> tuple[Any, Any, Any]:
+def truth_parts(
+    seed: int, kernel: Any, arms: int = 100, dimension: int = 1
+) -> tuple[Any, Any, Any]:
     """Points, kernel matrix and draw, step by step as the documentation says."""
     rng = stream(seed, "truth", 0)
     points = rng.random((arms, dimension))
@@ -34,7 +36,9 @@ def truth_parts(seed: int, kernel: Any, arms: int = 100, dimension: int = 1) -> 
 @pytest.mark.parametrize("name", ["squared-exponential", "matern"])
 def test_rkhs_function(name: str) -> None:
     kernel = (
-        SquaredExponential(lengthscale=0.2) if name != "matern" else Matern(nu=2.5, lengthscale=0.2)
+        SquaredExponential(lengthscale=0.2)
+        if name != "matern"
+        else Matern(nu=2.5, lengthscale=0.2)
     )
     points, K, y = truth_parts(5, kernel)
     problem = rkhs_function(seed=5, horizon=1000, kernel=name)
@@ -42,7 +46,9 @@ def test_rkhs_function(name: str) -> None:
     f = K @ alpha
     np.testing.assert_array_equal(problem.arms.features, points)
     np.testing.assert_allclose(problem.truth, f, atol=1e-9)
-    assert problem.model.norm_bound == pytest.approx(np.sqrt(alpha @ K @ alpha), rel=1e-7)
+    assert problem.model.norm_bound == pytest.approx(
+        np.sqrt(alpha @ K @ alpha), rel=1e-7
+    )
     assert problem.noise_std**2 == pytest.approx(0.01 * np.ptp(f))
     assert problem.model.noise_variance == pytest.approx(0.01 * np.ptp(f))
     assert problem.model.noise_bound == problem.noise_std
@@ -51,7 +57,9 @@ def test_rkhs_function(name: str) -> None:
 
 def test_the_norm_is_that_of_a_function_of_the_space() -> None:
     """f = Kα has the norm √(αᵀKα) = √(fᵀK⁻¹f), and no value above it times √k(x, x)."""
-    problem = rkhs_function(seed=2, horizon=10, kernel="matern", arms=20, lengthscale=0.05)
+    problem = rkhs_function(
+        seed=2, horizon=10, kernel="matern", arms=20, lengthscale=0.05
+    )
     K = problem.model.kernel(problem.model.arms)
     direct = np.sqrt(problem.truth @ np.linalg.solve(K, problem.truth))
     assert problem.model.norm_bound == pytest.approx(direct, rel=1e-6)
@@ -65,7 +73,9 @@ def test_gp_function() -> None:
     np.testing.assert_allclose(problem.truth, y, atol=1e-9)
     variance = 0.01 * np.ptp(y)
     alpha = np.linalg.solve(K + variance * np.eye(40), y)
-    assert problem.model.norm_bound == pytest.approx(np.sqrt(alpha @ K @ alpha), rel=1e-6)
+    assert problem.model.norm_bound == pytest.approx(
+        np.sqrt(alpha @ K @ alpha), rel=1e-6
+    )
     assert problem.noise_std == pytest.approx(np.sqrt(variance))
 
 
@@ -78,7 +88,9 @@ def test_gain_specs() -> None:
 
 @pytest.mark.parametrize("build", [rkhs_function, gp_function, benchmark_function])
 def test_theory_changes_the_learner_not_the_world(build: Any) -> None:
-    noise, theory = (build(seed=1, horizon=400, regularisation=word) for word in ("noise", "theory"))
+    noise, theory = (
+        build(seed=1, horizon=400, regularisation=word) for word in ("noise", "theory")
+    )
     assert theory.model.noise_variance == 1.005
     assert noise.model.noise_variance == pytest.approx(noise.noise_std**2)
     np.testing.assert_array_equal(noise.truth, theory.truth)
@@ -88,7 +100,10 @@ def test_theory_changes_the_learner_not_the_world(build: Any) -> None:
 # The largest value over the whole domain, and where it is attained.
 OPTIMA: dict[str, tuple[float, list[tuple[float, ...]]]] = {
     "rosenbrock": (10.0, [(1.0, 1.0)]),
-    "branin": (-0.397887357729738, [(-np.pi, 12.275), (np.pi, 2.275), (3.0 * np.pi, 2.475)]),
+    "branin": (
+        -0.397887357729738,
+        [(-np.pi, 12.275), (np.pi, 2.275), (3.0 * np.pi, 2.475)],
+    ),
     "hartmann3": (3.862779787332663, [(0.11458888, 0.5556489, 0.85254698)]),
     "hartmann6": (
         3.322368011415515,
@@ -129,7 +144,9 @@ def test_rosenbrock_by_hand() -> None:
 def test_branin_by_hand() -> None:
     """x = 0, y = 6 at (1/3, 0.4): −(10(1 − 1/(8π)) + 10); x = −5, y = 0 at the corner: −308.129."""
     values = BENCHMARKS["branin"](np.array([[1.0 / 3.0, 0.4], [0.0, 0.0]]))
-    np.testing.assert_allclose(values, [-20.0 + 10.0 / (8.0 * np.pi), -308.12909601160663])
+    np.testing.assert_allclose(
+        values, [-20.0 + 10.0 / (8.0 * np.pi), -308.12909601160663]
+    )
 
 
 def test_hartmann_by_hand() -> None:
@@ -158,13 +175,17 @@ def test_benchmark_problem(name: str, count: int) -> None:
     np.testing.assert_allclose(problem.truth, BENCHMARKS[name](points))
     K = SquaredExponential(lengthscale=0.2)(points)
     alpha = np.linalg.solve(K + problem.noise_std**2 * np.eye(count), problem.truth)
-    assert problem.model.norm_bound == pytest.approx(np.sqrt(alpha @ K @ alpha), rel=1e-6)
-    assert BENCHMARKS[name].formula == problem.settled["function"]
+    assert problem.model.norm_bound == pytest.approx(
+        np.sqrt(alpha @ K @ alpha), rel=1e-6
+    )
+    assert BENCHMARKS[name].formula == problem.interpretations["function"]
 
 
 def test_points_are_uniform() -> None:
     """Mean of N uniforms within 5 standard errors √(1/12N)."""
-    points = np.concatenate([gp_function(seed=seed, horizon=1).arms.features for seed in range(50)])
+    points = np.concatenate(
+        [gp_function(seed=seed, horizon=1).arms.features for seed in range(50)]
+    )
     assert 0.0 <= points.min() < points.max() < 1.0
     assert abs(points.mean() - 0.5) < 5.0 * np.sqrt(1.0 / 12.0 / len(points))
 

@@ -28,7 +28,14 @@ from superarm.posteriors.fitting import log_marginal_likelihood
 
 def made(**options: Any) -> Wind:
     """Nine heights of the boundary layer: small, but with all that matters."""
-    given = {"seed": 2, "horizon": 96, "profile": "lidar", "source": "synthetic", "days": 6, "rho": 2.0}
+    given = {
+        "seed": 2,
+        "horizon": 96,
+        "profile": "lidar",
+        "source": "synthetic",
+        "days": 6,
+        "rho": 2.0,
+    }
     return Wind(**{**given, **options})
 
 
@@ -68,9 +75,13 @@ def slow_power(speed: float, cut_in: float, rated: float, cut_out: float) -> flo
 
 
 def test_power_at_the_corners_of_its_curve() -> None:
-    speeds = np.array([0.0, 2.999, 3.0, 11.999, 12.0, 25.0, np.nextafter(25.0, 26.0), 40.0])
+    speeds = np.array(
+        [0.0, 2.999, 3.0, 11.999, 12.0, 25.0, np.nextafter(25.0, 26.0), 40.0]
+    )
     near = (11.999**3 - 27.0) / (12.0**3 - 27.0)
-    np.testing.assert_array_equal(power(speeds)[[0, 1, 2, 4, 5, 6, 7]], [0, 0, 0, 1, 1, 0, 0])
+    np.testing.assert_array_equal(
+        power(speeds)[[0, 1, 2, 4, 5, 6, 7]], [0, 0, 0, 1, 1, 0, 0]
+    )
     assert power(speeds)[3] == pytest.approx(near, rel=1e-12)
     grid = np.linspace(0.0, 30.0, 301)
     for curve in ((3.0, 12.0, 25.0), (4.0, 10.0, 20.0)):
@@ -93,7 +104,9 @@ def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
     n = len(wind.altitudes)
     assert n == {"lidar": 9, "era5": 25}[profile]
     for hour in range(24):
-        generated = [[slow_power(v, 3.0, 12.0, 25.0) for v in day] for day in speeds[:, hour]]
+        generated = [
+            [slow_power(v, 3.0, 12.0, 25.0) for v in day] for day in speeds[:, hour]
+        ]
         mean = [sum(day[x] for day in generated) / len(used) for x in range(n)]
         losses = [[max(day) - each for each in day] for day in generated]
         level = min(sum(day[x] for day in losses) / len(used) for x in range(n))
@@ -101,19 +114,27 @@ def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
             step = 24 * day + hour + 1
             offer = world.offer(step)
             f = world.means(offer)
-            np.testing.assert_allclose(f, 2.0 * (max(mean) - np.array(mean)), atol=1e-12)
+            np.testing.assert_allclose(
+                f, 2.0 * (max(mean) - np.array(mean)), atol=1e-12
+            )
             assert f.min() == 0.0
             # What is seen is the loss of the day itself, but for a constant of the hour.
             noise = world.noise(offer, np.random.default_rng(0))
             seen = world.feedback(offer, chosen(step, 3), noise).rewards[0]
             assert seen == pytest.approx(2.0 * (losses[day][3] - level), abs=1e-12)
-            told = world.metrics(offer, chosen(step, 3), Feedback(positions=[3], rewards=[0.0]))
-            assert told["energy"] == pytest.approx(2.0 * mean[3] - told["movement_cost"], abs=1e-12)
+            told = world.metrics(
+                offer, chosen(step, 3), Feedback(positions=[3], rewards=[0.0])
+            )
+            assert told["energy"] == pytest.approx(
+                2.0 * mean[3] - told["movement_cost"], abs=1e-12
+            )
 
 
 def test_deviations_of_all_days_cancel() -> None:
     world = made(horizon=144)
-    noise = np.stack([world.noise(world.offer(t), np.random.default_rng(t)) for t in range(1, 145)])
+    noise = np.stack(
+        [world.noise(world.offer(t), np.random.default_rng(t)) for t in range(1, 145)]
+    )
     np.testing.assert_allclose(noise.reshape(6, 24, 9).sum(axis=0), 0.0, atol=1e-13)
     assert noise.std() > 0.05
     again = world.noise(world.offer(7), np.random.default_rng(99))
@@ -126,18 +147,24 @@ def test_hourly_readings_are_those_of_the_hour() -> None:
     for step in range(1, 145):
         offer = world.offer(step)
         generated = np.array([slow_power(v, 3.0, 12.0, 25.0) for v in speeds[step - 1]])
-        np.testing.assert_allclose(world.means(offer), 2.0 * (generated.max() - generated), atol=1e-12)
+        np.testing.assert_allclose(
+            world.means(offer), 2.0 * (generated.max() - generated), atol=1e-12
+        )
         assert not world.noise(offer, np.random.default_rng(0)).any()
-    assert "without noise" in world.settled["readings"]
+    assert "without noise" in world.interpretations["readings"]
 
 
 def test_the_power_curve_is_a_choice() -> None:
     world = made(cut_in=2.0, rated=8.0, cut_out=11.0, readings="hourly")
     speeds = days_of(world).speeds[drawn_days(world)].reshape(-1, 9)
-    generated = np.array([[slow_power(v, 2.0, 8.0, 11.0) for v in row] for row in speeds])
+    generated = np.array(
+        [[slow_power(v, 2.0, 8.0, 11.0) for v in row] for row in speeds]
+    )
     expected = 2.0 * (generated.max(axis=1, keepdims=True) - generated)
-    np.testing.assert_allclose([world.means(world.offer(t)) for t in range(1, 97)], expected[:96])
-    assert "0 below 2 m/s" in world.settled["power"]
+    np.testing.assert_allclose(
+        [world.means(world.offer(t)) for t in range(1, 97)], expected[:96]
+    )
+    assert "0 below 2 m/s" in world.interpretations["power"]
 
 
 def test_rho_multiplies_the_wind_and_not_the_moves() -> None:
@@ -148,12 +175,18 @@ def test_rho_multiplies_the_wind_and_not_the_moves() -> None:
     for world, rho in ((one, 1.0), (ten, 10.0)):
         assert world.metric.distances[0, -1] == pytest.approx(0.5)
         kernel = world.model.kernel(world.model.arms[:4])
-        np.testing.assert_allclose(kernel, rho**2 * one.model.kernel(one.model.arms[:4]))
-        assert world.model.noise_variance == pytest.approx(rho**2 * one.model.noise_variance)
+        np.testing.assert_allclose(
+            kernel, rho**2 * one.model.kernel(one.model.arms[:4])
+        )
+        assert world.model.noise_variance == pytest.approx(
+            rho**2 * one.model.noise_variance
+        )
         assert world.model.mean == pytest.approx(rho * one.model.mean)
     heights = np.array(LIDAR_HEIGHTS, dtype=np.float64)
     cheap = made(move_cost=0.25).metric.distances
-    np.testing.assert_allclose(cheap, 0.25 * np.abs(heights[:, None] - heights) / 160.0, atol=1e-15)
+    np.testing.assert_allclose(
+        cheap, 0.25 * np.abs(heights[:, None] - heights) / 160.0, atol=1e-15
+    )
 
 
 # --- rounds --------------------------------------------------------------------------------
@@ -173,7 +206,9 @@ def test_days_begin_where_the_day_before_ended() -> None:
             assert np.asarray(offer.previous_action).tolist() == [0]
         else:
             assert offer.previous_action is None
-            assert np.asarray(offer.after(np.array([7])).previous_action).tolist() == [7]
+            assert np.asarray(offer.after(np.array([7])).previous_action).tolist() == [
+                7
+            ]
     assert world.offer(1).arms.ids[0] == "40 m"
 
 
@@ -187,7 +222,7 @@ def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
     loss = power(rest).max(axis=2, keepdims=True) - power(rest)
     variance = loss.var(axis=0, ddof=1).mean()
     assert one.model.noise_variance == pytest.approx(2.0**2 * variance)
-    assert "32 complete days that are not in the run" in one.settled["kernel"]
+    assert "32 complete days that are not in the run" in one.interpretations["kernel"]
 
     # No small change of a hyper-parameter makes the other days' means more likely.
     data = one.model.arms, 2.0 * loss.mean(axis=0).ravel()
@@ -211,18 +246,25 @@ def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
 def test_a_short_run_is_the_beginning_of_a_long_one() -> None:
     short, long = made(horizon=5), made(horizon=144)
     for step in range(1, 6):
-        np.testing.assert_array_equal(short.means(short.offer(step)), long.means(long.offer(step)))
+        np.testing.assert_array_equal(
+            short.means(short.offer(step)), long.means(long.offer(step))
+        )
 
 
 def test_the_benchmark_is_the_cheapest_way_through_all_rounds() -> None:
     world = made(horizon=3, rho=0.3)
-    costs, distances = [world.means(world.offer(t)) for t in (1, 2, 3)], world.metric.distances
+    costs, distances = (
+        [world.means(world.offer(t)) for t in (1, 2, 3)],
+        world.metric.distances,
+    )
     totals = [
         sum(cost[x] for cost, x in zip(costs, way, strict=True))
         + sum(distances[a, b] for a, b in itertools.pairwise((0, *way)))
         for way in itertools.product(range(9), repeat=3)
     ]
-    assert sum(world.best(world.offer(t)).value for t in (1, 2, 3)) == pytest.approx(min(totals))
+    assert sum(world.best(world.offer(t)).value for t in (1, 2, 3)) == pytest.approx(
+        min(totals)
+    )
 
 
 def test_energy_is_what_costs_leave() -> None:
@@ -241,11 +283,15 @@ def test_energy_is_what_costs_leave() -> None:
     speeds = days_of(world).speeds[drawn_days(world)]
     most = np.tile(1.5 * power(speeds).mean(axis=0).max(axis=1), 4)
     for trace in traces.values():
-        np.testing.assert_allclose(trace.series["energy"] + trace.series["total_cost"], most)
+        np.testing.assert_allclose(
+            trace.series["energy"] + trace.series["total_cost"], most
+        )
     assert not traces["stationary"].choices.any()
     assert not traces["minc-known"].series["service_cost"].any()
     totals = {name: trace.series["total_cost"].sum() for name, trace in traces.items()}
-    assert totals["offline"] <= min(totals.values()) + 1e-12  # beside rounding, at least a tie
+    assert (
+        totals["offline"] <= min(totals.values()) + 1e-12
+    )  # beside rounding, at least a tie
     assert traces["offline"].series["regret"].sum() == pytest.approx(0.0, abs=1e-12)
     measures = world.measures
     assert [name for name, metric in measures.items() if metric.headline] == ["energy"]
@@ -266,7 +312,9 @@ def test_gp_md_forgets_hours_of_their_own() -> None:
         assert trace.choices.min() >= 0
         assert trace.choices.max() < 9
     assert policies["gp-md-drifting"].posterior.count == 96
-    assert policies["gp-md"].posterior.count == 72  # the last day is learned when the next begins
+    assert (
+        policies["gp-md"].posterior.count == 72
+    )  # the last day is learned when the next begins
 
 
 # --- days ----------------------------------------------------------------------------------
@@ -284,17 +332,27 @@ def fake_lidar() -> LidarWinds:
 def fake_shapes(shares: Any) -> WindShapes:
     """A shape that rises, and one that falls; both end at 500 m."""
     heights = 10.0 * np.arange(1.0, 51.0)
-    speeds = np.repeat([[1.0], [1.0]], 50, axis=1) + np.array([[0.001], [-0.001]]) * (heights - 200.0)
+    speeds = np.repeat([[1.0], [1.0]], 50, axis=1) + np.array([[0.001], [-0.001]]) * (
+        heights - 200.0
+    )
     return WindShapes(
-        heights, speeds, np.array([0.0, 5.0, 100.0]), shares, np.array([10.0, 200.0, 900.0])
+        heights,
+        speeds,
+        np.array([0.0, 5.0, 100.0]),
+        shares,
+        np.array([10.0, 200.0, 900.0]),
     )
 
 
 def real_days(
     monkeypatch: pytest.MonkeyPatch, profile: str, shares: Any, lidar: Any = None
 ) -> WindDays:
-    monkeypatch.setattr(module, "load_lidar_winds", lambda: fake_lidar() if lidar is None else lidar)
-    monkeypatch.setattr(module, "load_wind_shapes", lambda: fake_shapes(np.asarray(shares)[..., None]))
+    monkeypatch.setattr(
+        module, "load_lidar_winds", lambda: fake_lidar() if lidar is None else lidar
+    )
+    monkeypatch.setattr(
+        module, "load_wind_shapes", lambda: fake_shapes(np.asarray(shares)[..., None])
+    )
     days: WindDays = module._real_days.__wrapped__(profile, Path("anywhere"))
     return days
 
@@ -304,8 +362,14 @@ def test_only_complete_days_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     lidar = fake_lidar()
     expected = []
     for date in np.arange(np.datetime64("2020-01-01"), np.datetime64("2020-01-06")):
-        rows = [row for row, hour in enumerate(lidar.hours) if hour.astype("datetime64[D]") == date]
-        if sorted(int(lidar.hours[row].astype(int)) % 24 for row in rows) == list(range(24)):
+        rows = [
+            row
+            for row, hour in enumerate(lidar.hours)
+            if hour.astype("datetime64[D]") == date
+        ]
+        if sorted(int(lidar.hours[row].astype(int)) % 24 for row in rows) == list(
+            range(24)
+        ):
             expected.append(lidar.speeds[rows])
     assert len(expected) == 3
     np.testing.assert_array_equal(days.speeds, expected)
@@ -320,14 +384,23 @@ def test_shapes_scale_the_speed_at_100_m(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_array_equal(days.altitudes, [10.0, 200.0, 900.0])
     # The classes are 0 to 5 and 5 to 100 m/s; the nearer of their middles, 2.5 and 52.5, decides.
     for at_100, at_200, profile in zip(
-        lidar[..., 3].ravel(), lidar[..., 8].ravel(), days.speeds.reshape(-1, 3), strict=True
+        lidar[..., 3].ravel(),
+        lidar[..., 8].ravel(),
+        days.speeds.reshape(-1, 3),
+        strict=True,
     ):
         slope = 0.001 if at_200 < 27.5 else -0.001
-        relative = [1.0 + slope * (min(level, 500.0) - 200.0) for level in days.altitudes]
-        np.testing.assert_allclose(profile, at_100 * np.array(relative) / (1.0 - 100.0 * slope))
+        relative = [
+            1.0 + slope * (min(level, 500.0) - 200.0) for level in days.altitudes
+        ]
+        np.testing.assert_allclose(
+            profile, at_100 * np.array(relative) / (1.0 - 100.0 * slope)
+        )
 
 
-def test_shapes_occur_as_often_as_their_shares_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_occur_as_often_as_their_shares_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of N days a binomial share p has its first shape: within 5 standard errors √(p(1 − p)/N)."""
     count, p = 400, 0.3
     first = np.datetime64("2020-01-01T00")
@@ -338,24 +411,35 @@ def test_shapes_occur_as_often_as_their_shares_say(monkeypatch: pytest.MonkeyPat
     assert abs(rises[:, 0].mean() - p) < 5.0 * np.sqrt(p * (1.0 - p) / count)
 
 
-def test_a_class_of_speeds_that_never_occurred_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_speeds_that_never_occurred_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     days = real_days(monkeypatch, "era5", [[0.0, 0.0], [0.0, 1.0]])
     assert (days.speeds[..., 0] > days.speeds[..., 2]).all()
 
 
 def test_real_winds() -> None:
     require()
-    lidar, era5 = (Wind(seed=0, horizon=960, profile=name, source="real") for name in ("lidar", "era5"))
+    lidar, era5 = (
+        Wind(seed=0, horizon=960, profile=name, source="real")
+        for name in ("lidar", "era5")
+    )
     for world, n in ((lidar, 9), (era5, 25)):
         assert days_of(world).speeds.shape == (72, 24, n)
-        assert world.settled["data"].startswith("a lidar, January to March 2020, 72 days of 91")
+        assert world.interpretations["data"].startswith(
+            "a lidar, January to March 2020, 72 days of 91"
+        )
         assert world.model.arms.shape == (24 * n, 2)
     # At 100 m, both are the lidar's: the shapes are relative to that height.
     at_100 = days_of(lidar).speeds[..., 3]
-    lower, upper = (days_of(era5).speeds[..., level] for level in (3, 4))  # 79 and 107 m
+    lower, upper = (
+        days_of(era5).speeds[..., level] for level in (3, 4)
+    )  # 79 and 107 m
     assert (lower < at_100).all()
     assert (at_100 < upper).all()
-    np.testing.assert_array_equal(days_of(era5).speeds[..., 14], days_of(era5).speeds[..., 24])
+    np.testing.assert_array_equal(
+        days_of(era5).speeds[..., 14], days_of(era5).speeds[..., 24]
+    )
 
 
 def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
@@ -373,11 +457,15 @@ def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
 # --- what is refused -----------------------------------------------------------------------
 
 
-def test_without_data_they_are_synthetic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_data_they_are_synthetic(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path])
     world = made(source="auto")
-    assert world.settled["data"].endswith(", synthetic data")
-    np.testing.assert_array_equal(world.means(world.offer(4)), made().means(made().offer(4)))
+    assert world.interpretations["data"].endswith(", synthetic data")
+    np.testing.assert_array_equal(
+        world.means(world.offer(4)), made().means(made().offer(4))
+    )
     with pytest.raises(MissingDataError, match="wind-profiles"):
         made(source="real")
 
@@ -394,7 +482,10 @@ def test_without_data_they_are_synthetic(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ({"cut_in": 0.0}, "cut_in is"),
         ({"rated": 3.0}, "each must be above the one before"),
         ({"cut_out": 11.0}, "each must be above the one before"),
-        ({"cut_in": 90.0, "rated": 91.0, "cut_out": 92.0}, "no altitude is better than another"),
+        (
+            {"cut_in": 90.0, "rated": 91.0, "cut_out": 92.0},
+            "no altitude is better than another",
+        ),
         ({"days": 0}, "days is"),
         ({"days": 71}, "days is 71"),
         ({"seed": -1}, "seed is"),
@@ -417,7 +508,9 @@ def test_there_are_no_more_hours_than_days_have() -> None:
 
 @pytest.mark.parametrize("name", ["rho", "move_cost", "rated"])
 def test_numbers_too_large_to_square_are_refused_by_name(name: str) -> None:
-    with pytest.raises(InputError, match=rf"{name} is 1e\+300; it must be a number from 1e-40"):
+    with pytest.raises(
+        InputError, match=rf"{name} is 1e\+300; it must be a number from 1e-40"
+    ):
         made(**{name: 1e300})
 
 
@@ -432,8 +525,11 @@ def test_two_seeds_share_as_many_days_as_is_said() -> None:
     world = made(days=40)
     share = world.shared_data
     assert share == 40 / 72
-    assert "two seeds have 56 % of them in common" in world.settled["days"]
-    drawn = [set(stream(seed, "truth", 0).permutation(72)[:40].tolist()) for seed in range(40)]
+    assert "two seeds have 56 % of them in common" in world.interpretations["days"]
+    drawn = [
+        set(stream(seed, "truth", 0).permutation(72)[:40].tolist())
+        for seed in range(40)
+    ]
     assert drawn[world.seed] == set(drawn_days(world))
     pairs = [len(one & other) / 40 for one, other in itertools.combinations(drawn, 2)]
     variance = share * (1.0 - share) * (72 - 40) / (72 - 1) / 40
@@ -449,6 +545,8 @@ def test_a_run_keeps_the_share_and_refuses_one_that_cannot_be(tmp_path: Path) ->
     assert [run.shared_data(index) for index in range(2)] == [6 / 72] * 2
     spec = json.loads((tmp_path / "run.json").read_text("utf-8"))
     for wrong in ([1.0, 0.5], [-0.1, 0.5], [0.5]):
-        (tmp_path / "run.json").write_text(json.dumps({**spec, "shared_data": wrong}), "utf-8")
+        (tmp_path / "run.json").write_text(
+            json.dumps({**spec, "shared_data": wrong}), "utf-8"
+        )
         with pytest.raises(StateError, match="shared_data"):
             Run.load(tmp_path)

@@ -12,7 +12,13 @@ import pytest
 from superarm.core.road_map import RoadMap
 from superarm.lab.results.roads import METHODS
 from superarm.lab.simulation.audit import QUANTILES
-from superarm.lab.simulation.trace import Run, Trace, write_shown, write_spec, write_trace
+from superarm.lab.simulation.trace import (
+    Run,
+    Trace,
+    write_shown,
+    write_spec,
+    write_trace,
+)
 from superarm.roads.problems.road_models import MEASURES
 
 EDGES = 30
@@ -25,7 +31,9 @@ OPTIONS = {
 }
 
 
-def _chain(edges: int = EDGES, *, seed: int = 0, start: int = 0, goal: int = 5) -> RoadMap:
+def _chain(
+    edges: int = EDGES, *, seed: int = 0, start: int = 0, goal: int = 5
+) -> RoadMap:
     """Edges of two or three points each, one after the other, on a walk over the plane."""
     rng = np.random.default_rng(seed)
     steps = rng.normal(100.0, 60.0, (2 * edges + 1, 2))
@@ -54,11 +62,22 @@ def _make_run(
     empty: bool = False,
 ) -> Run:
     """Random trips on a small map; learners have audits, as a runner writes them."""
-    spec: dict[str, Any] = {"experiment": "tests/roads", "title": "Roads", "rounds": rounds}
-    spec |= {"first_seed": 3, "seeds": seeds, "policies": list(policies), "settings": list(settings)}
+    spec: dict[str, Any] = {
+        "experiment": "tests/roads",
+        "title": "Roads",
+        "rounds": rounds,
+    }
+    spec |= {
+        "first_seed": 3,
+        "seeds": seeds,
+        "policies": list(policies),
+        "settings": list(settings),
+    }
     given = {policy: OPTIONS.get(policy, {}) for policy in policies}
     spec["parameters"] = {"problem": {"name": "navigation"}, "policies": given}
-    spec["metrics"] = [{name: metric._asdict() for name, metric in MEASURES.items()}] * len(settings)
+    spec["metrics"] = [
+        {name: metric._asdict() for name, metric in MEASURES.items()}
+    ] * len(settings)
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
     for index in range(len(settings)):
@@ -107,7 +126,12 @@ def _audit_of(rng: np.random.Generator, choices: Any) -> dict[str, Any]:
     return {
         "within": within,
         "score": score,
-        **{"first": first, "firsts": firsts, "true_within": true_within, "true_score": true_score},
+        **{
+            "first": first,
+            "firsts": firsts,
+            "true_within": true_within,
+            "true_score": true_score,
+        },
         "std": rng.uniform(1, 2, EDGES).astype(np.float32),
         **{name: np.ones(rounds, dtype=np.float32) for name in others},
     }

@@ -41,11 +41,20 @@ class Audited(DriftingFunction, AdditiveProblem):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     out = tmp_path_factory.mktemp("audited")
-    spec = {"experiment": "x", "rounds": 150, "first_seed": 0, "seeds": 3, "settings": [{}]}
+    spec = {
+        "experiment": "x",
+        "rounds": 150,
+        "first_seed": 0,
+        "seeds": 3,
+        "settings": [{}],
+    }
     write_spec(out, {**spec, "policies": POLICIES, "audited": POLICIES})
     for seed in range(3):
         world = Audited(seed=seed, horizon=150, dimension=1, side=15, epsilon=0.1, k=3)
-        policies = {"tv-gp-ucb": tv_gp_ucb(world.model), "static": tv_gp_ucb(world.model, epsilon=0.0)}
+        policies = {
+            "tv-gp-ucb": tv_gp_ucb(world.model),
+            "static": tv_gp_ucb(world.model, epsilon=0.0),
+        }
         for trace in simulate(world, policies, rounds=150, seed=seed).values():
             write_trace(out, trace)
     return Run.load(out)
@@ -57,14 +66,20 @@ def test_shares_are_those_of_the_records(run: Run) -> None:
     kinds = ["arms", "first choices", "choices", "truth of arms", "truth of choices"]
     for policy in POLICIES:
         assert list(found[policy]) == kinds
-        audits = [audit for seed in run.seeds if (audit := run.audit(policy, 0, seed)) is not None]
+        audits = [
+            audit
+            for seed in run.seeds
+            if (audit := run.audit(policy, 0, seed)) is not None
+        ]
         scores = np.concatenate([audit["score"] for audit in audits])
         within = np.concatenate([audit["within"] for audit in audits])
         for at, quantile in enumerate(QUANTILES):
             assert found[policy]["choices"][at].observed == pytest.approx(
                 np.mean(np.abs(scores) <= quantile)
             )
-            assert found[policy]["arms"][at].observed == pytest.approx(within[:, at].mean())
+            assert found[policy]["arms"][at].observed == pytest.approx(
+                within[:, at].mean()
+            )
             assert found[policy]["arms"][at].judged == 3 * 150 * 3
 
 
@@ -80,7 +95,9 @@ def test_who_knows_of_the_drift_is_right_and_who_does_not_is_too_sure(run: Run) 
 
 
 def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> None:
-    text = reports.write_report(run, [], tmp_path / "report.html").path.read_text("utf-8")
+    text = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
+        "utf-8"
+    )
     told = text[text.index("Did the forecasts hold?") : text.index("<h2>Regret")]
     assert not re.search(r"\b(trips?|edges?|roads?|energy|driv\w+)\b", told)
     for caption in (
@@ -99,10 +116,18 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
 
 def test_single_arms_are_told_once(tmp_path: Path) -> None:
     """Where every choice is one arm, arms and choices would say the same."""
-    spec = {"experiment": "x", "rounds": 30, "first_seed": 0, "seeds": 1, "settings": [{}]}
+    spec = {
+        "experiment": "x",
+        "rounds": 30,
+        "first_seed": 0,
+        "seeds": 1,
+        "settings": [{}],
+    }
     write_spec(tmp_path, {**spec, "policies": ["tv-gp-ucb"]})
     world = Audited(seed=0, horizon=30, dimension=1, side=15)
-    (trace,) = simulate(world, {"tv-gp-ucb": tv_gp_ucb(world.model)}, rounds=30, seed=0).values()
+    (trace,) = simulate(
+        world, {"tv-gp-ucb": tv_gp_ucb(world.model)}, rounds=30, seed=0
+    ).values()
     write_trace(tmp_path, trace)
     run = Run.load(tmp_path)
     (found,) = calibration.calibrations(run).values()
@@ -111,29 +136,43 @@ def test_single_arms_are_told_once(tmp_path: Path) -> None:
         "choices",
         "truth of choices",
     ]
-    text = reports.write_report(run, [], tmp_path / "report.html").path.read_text("utf-8")
+    text = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
+        "utf-8"
+    )
     assert "arms in 50 %" not in text
     assert "choices in 50 %" in text
     for absent in ("Arms of one choice", "of each arm", "Settings that are compared"):
         assert absent not in text
-    assert "first choices and the truth behind the noise show what a policy has learned" in text
+    assert (
+        "first choices and the truth behind the noise show what a policy has learned"
+        in text
+    )
 
 
 # --- shares, and how far they are from their levels ------------------------------------------
 
 
 def test_tails_are_those_of_the_binomial_and_of_students_t() -> None:
-    for level, inside, count in ((0.95, 20, 20), (0.9, 12, 20), (0.5, 3, 20), (0.95, 0, 20)):
-        share = calibration.Coverage(level, inside / count, count, count)
+    for level, inside, count in (
+        (0.95, 20, 20),
+        (0.9, 12, 20),
+        (0.5, 3, 20),
+        (0.95, 0, 20),
+    ):
+        share = calibration.IntervalCoverage(level, inside / count, count, count)
         above = inside / count >= level
         tail = (
-            stats.binom.sf(inside - 1, count, level) if above else stats.binom.cdf(inside, count, level)
+            stats.binom.sf(inside - 1, count, level)
+            if above
+            else stats.binom.cdf(inside, count, level)
         )
         errors = max(0.0, stats.norm.isf(tail))
         assert abs(share.away) == pytest.approx(errors, rel=1e-9)
         assert share.away == 0.0 or (share.away > 0.0) == above
         few = share._replace(groups=4)
-        assert abs(few.away) == pytest.approx(stats.norm.isf(stats.t.sf(errors, 3)), rel=1e-6, abs=1e-9)
+        assert abs(few.away) == pytest.approx(
+            stats.norm.isf(stats.t.sf(errors, 3)), rel=1e-6, abs=1e-9
+        )
 
 
 def test_five_seeds_that_hold_all_say_little() -> None:
@@ -145,7 +184,10 @@ def test_five_seeds_that_hold_all_say_little() -> None:
     assert abs(levels[-1].away) < 0.01
     # Whole seeds inside or outside 50 %, and all inside 95 %: five looks all the same.
     scores[seeds < 2] = 1.0
-    assert _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective == 5.0
+    assert (
+        _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective
+        == 5.0
+    )
     # … also where a few trips are outside it, each in another seed: what 95 % shows of D is little.
     scores[[7, 67, 127, 187, 247]] = 3.0
     few = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
@@ -162,14 +204,18 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
 
-    def trips(factor: float) -> tuple[calibration.Coverage, ...]:
+    def trips(factor: float) -> tuple[calibration.IntervalCoverage, ...]:
         return _shares(_within(factor * score), np.ones(4000), np.arange(4000))
 
     right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
     right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
-    assert "cover what they should: 9 of 9" in calibration.calibration_verdict({"right": right})
+    assert "cover what they should: 9 of 9" in calibration.calibration_verdict(
+        {"right": right}
+    )
     found = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
-    told = calibration.calibration_verdict({**found, "wide": {**right, "trips": trips(0.5)}})
+    told = calibration.calibration_verdict(
+        {**found, "wide": {**right, "trips": trips(0.5)}}
+    )
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
@@ -187,13 +233,21 @@ def test_independent_edges_would_understate_the_error_of_correlated_ones() -> No
 def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
     """Equal settings meet the same noise: four of them say nothing that one does not."""
     rng = np.random.default_rng(6)
-    score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300) * 1.0, np.arange(300)
+    score, sizes, rounds = (
+        rng.standard_normal(300),
+        rng.integers(1, 5, 300) * 1.0,
+        np.arange(300),
+    )
     inside = (np.abs(score)[:, None] <= QUANTILES) * 1.0
     one, four = (
-        _shares(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
+        _shares(
+            np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times)
+        )
         for times in (1, 4)
     )
-    assert [each.stderr for each in four] == pytest.approx([each.stderr for each in one])
+    assert [each.stderr for each in four] == pytest.approx(
+        [each.stderr for each in one]
+    )
     lone = _shares(inside, np.ones(300), rounds)
     binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
     assert [each.stderr for each in lone] == pytest.approx(binomial, rel=1e-12)
@@ -202,8 +256,10 @@ def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> 
 
 
 def test_one_seed_is_not_judged_by_the_truth() -> None:
-    other = dict.fromkeys((*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ())
-    alone = (calibration.Coverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
+    other = dict.fromkeys(
+        (*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ()
+    )
+    alone = (calibration.IntervalCoverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
     assert np.isnan(alone[0].away)
     told = calibration.calibration_verdict({"mine": {**other, "truth of edges": alone}})
     assert told == "One seed cannot say whether the intervals cover what they should."
@@ -216,8 +272,18 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
     whole seed, and 8 seeds say as much as 8 looks, not as 240.
     """
     rng, seeds, rounds = np.random.default_rng(3), 8, 30
-    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds, "settings": [{}]}
-    late = {"parameters": {"feedback": {"latest": rounds}}, "policies": ["p"], "audited": ["p"]}
+    spec = {
+        "experiment": "x",
+        "rounds": rounds,
+        "first_seed": 0,
+        "seeds": seeds,
+        "settings": [{}],
+    }
+    late = {
+        "parameters": {"feedback": {"latest": rounds}},
+        "policies": ["p"],
+        "audited": ["p"],
+    }
     shapes = audit_shapes(rounds)
     for seed in range(seeds):
         truth = rng.normal()
@@ -228,45 +294,71 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
         choices = np.zeros((rounds, 1), dtype=np.int32)
         series = {"regret": np.zeros(rounds)}
         trace = Trace(
-            policy="p", setting_index=0, seed=seed, series=series, choices=choices, audit=audit
+            policy="p",
+            setting_index=0,
+            seed=seed,
+            series=series,
+            choices=choices,
+            audit=audit,
         )
         write_trace(tmp_path, trace)
     write_spec(tmp_path, {**spec, **late})
     found = calibration.calibrations(Run.load(tmp_path))
     for share in found["p"]["choices"]:
-        assert (share.seeds, share.groups, share.judged) == (seeds, seeds, seeds * rounds)
+        assert (share.seeds, share.groups, share.judged) == (
+            seeds,
+            seeds,
+            seeds * rounds,
+        )
         assert share.effective < 2 * seeds
         assert abs(share.away) < 2.0
-    assert calibration.calibration_verdict(found).startswith("The intervals cover what they should")
-    text = reports.write_report(Run.load(tmp_path), [], tmp_path / "late.html").path.read_text("utf-8")
-    assert "Feedback arrived late or was lost, so choices made before it share errors" in text
+    assert calibration.calibration_verdict(found).startswith(
+        "The intervals cover what they should"
+    )
+    text = reports.write_report(
+        Run.load(tmp_path), [], tmp_path / "late.html"
+    ).path.read_text("utf-8")
+    assert (
+        "Feedback arrived late or was lost, so choices made before it share errors"
+        in text
+    )
 
 
-def _share(inside: int) -> tuple[calibration.Coverage, ...]:
+def _share(inside: int) -> tuple[calibration.IntervalCoverage, ...]:
     """So many of 10,000 inside 50 %: the standard error is 0.5 %, that of 50 of them."""
-    return (calibration.Coverage(0.5, inside / 10_000, 10_000, 10_000),)
+    return (calibration.IntervalCoverage(0.5, inside / 10_000, 10_000, 10_000),)
 
 
 def test_all_shares_are_judged_at_once() -> None:
     """Of three shares, chance takes the farthest up to 2.39 errors away: P(|z| > 2.39) = 5 %/3."""
-    assert calibration.chance_limit(3) == pytest.approx(stats.norm.isf(0.05 / 6), rel=1e-9)
+    assert calibration.chance_limit(3) == pytest.approx(
+        stats.norm.isf(0.05 / 6), rel=1e-9
+    )
     shares: dict[str, Any] = dict.fromkeys(calibration.ON_ROADS.true, ())
-    shares |= {"edges": _share(5050), "first visits": _share(5110), "trips": _share(4881)}
+    shares |= {
+        "edges": _share(5050),
+        "first visits": _share(5110),
+        "trips": _share(4881),
+    }
     told = calibration.calibration_verdict({"p": shares})
     assert "should: 1 of 3 shares" in told
     shares["trips"] = _share(4878)
-    told = calibration.calibration_verdict({"p": shares}).partition("Beyond chance: ")[2]
+    told = calibration.calibration_verdict({"p": shares}).partition("Beyond chance: ")[
+        2
+    ]
     assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
     # The same share is nothing to speak of among many others.
     many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
-    assert calibration.calibration_verdict({"p": shares, **many}).startswith("The intervals cover")
+    assert calibration.calibration_verdict({"p": shares, **many}).startswith(
+        "The intervals cover"
+    )
 
 
 def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trips(share: float, effective: float = 400.0) -> dict[str, Any]:
-        return {"trips": (calibration.Coverage(0.95, share, 400, effective),)}
+        return {"trips": (calibration.IntervalCoverage(0.95, share, 400, effective),)}
 
     cases = {
         "narrow": trips(0.80),
@@ -279,4 +371,7 @@ def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
     monkeypatch.setattr(calibration, "words_of", lambda run: calibration.ON_ROADS)
     lines = calibration.forecast_warnings(None)  # type: ignore[arg-type]
     assert [line.split()[2] for line in lines] == ["narrow", "near"]
-    assert "80 % of 400 trips fell inside the 95 % interval; do not rely on them" in lines[0]
+    assert (
+        "80 % of 400 trips fell inside the 95 % interval; do not rely on them"
+        in lines[0]
+    )

@@ -16,11 +16,23 @@ RATIO = {"name": "reward_ratio", "metric": "reward", "versus": "best"}
 
 
 def write_run(
-    directory: Path, rewards: dict[str, list[list[float]]], seconds: Any = None, **spec: Any
+    directory: Path,
+    rewards: dict[str, list[list[float]]],
+    seconds: Any = None,
+    **spec: Any,
 ) -> Run:
     """Rewards round by round, by policy and seed; a reward is also 1 less than the regret."""
-    seeds, rounds = len(next(iter(rewards.values()))), len(next(iter(rewards.values()))[0])
-    known = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": seeds, "settings": [{}]}
+    seeds, rounds = (
+        len(next(iter(rewards.values()))),
+        len(next(iter(rewards.values()))[0]),
+    )
+    known = {
+        "experiment": "x",
+        "rounds": rounds,
+        "first_seed": 0,
+        "seeds": seeds,
+        "settings": [{}],
+    }
     write_spec(directory, {**known, "policies": list(rewards), **spec})
     for policy, every in rewards.items():
         for seed, values in enumerate(every):
@@ -37,7 +49,9 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
     (series,) = chart.series  # type: ignore[union-attr]
     assert series.label == "mine  0.625"
     np.testing.assert_allclose(series.y, [(0.5 + 1.0) / 2.0, (0.75 + 0.5) / 2.0])
-    np.testing.assert_allclose(series.half, [0.25, 0.125])  # half the range: one standard error of two
+    np.testing.assert_allclose(
+        series.half, [0.25, 0.125]
+    )  # half the range: one standard error of two
     assert chart.y_label == "reward, relative to best"  # type: ignore[union-attr]
     np.testing.assert_allclose(chart.y_range(), (0.5 - 0.04 * 0.5, 1.0 + 0.04 * 0.5))  # type: ignore[union-attr]
     assert "means nothing" not in picture.caption
@@ -47,7 +61,10 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
 def test_a_ratio_to_what_is_not_above_zero_is_told(last: float, tmp_path: Path) -> None:
     rewards = {"mine": [[1.0, 1.0], [1.0, 1.0]], "best": [[2.0, last], [4.0, 4.0]]}
     (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
-    assert "Where the total of best is not above 0 in every seed, a ratio to it" in picture.caption
+    assert (
+        "Where the total of best is not above 0 in every seed, a ratio to it"
+        in picture.caption
+    )
 
 
 def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:

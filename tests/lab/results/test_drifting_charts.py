@@ -19,41 +19,71 @@ from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.charts import run_charts
 from superarm.lab.results.curves import shade
 from superarm.lab.results.pictures import Chart, Series
-from superarm.lab.simulation.trace import Run, Trace, Truth, write_shown, write_spec, write_trace
+from superarm.lab.simulation.trace import (
+    Run,
+    Trace,
+    TruthRecord,
+    write_shown,
+    write_spec,
+    write_trace,
+)
 
 MEAN = {"name": "average_regret", "metric": "regret", "per_round": True}
 
 
-def make_run(directory: Path, settings: list[dict[str, Any]], rounds: int = 40, **extra: Any) -> Run:
+def make_run(
+    directory: Path, settings: list[dict[str, Any]], rounds: int = 40, **extra: Any
+) -> Run:
     """Three seeds of one policy whose regret is 1, 2 or 3 in every round, times the setting's place."""
-    spec = {"experiment": "x", "rounds": rounds, "first_seed": 0, "seeds": 3, "policies": ["mine"]}
+    spec = {
+        "experiment": "x",
+        "rounds": rounds,
+        "first_seed": 0,
+        "seeds": 3,
+        "policies": ["mine"],
+    }
     write_spec(directory, {**spec, "settings": settings, "derived": [MEAN], **extra})
     for index in range(len(settings)):
         for seed in range(3):
             regret = np.full(rounds, (index + 1.0) * (seed + 1.0))
-            trace = Trace(policy="mine", setting_index=index, seed=seed, series={"regret": regret})
+            trace = Trace(
+                policy="mine", setting_index=index, seed=seed, series={"regret": regret}
+            )
             write_trace(directory, trace)
     return Run.load(directory)
 
 
 def charts(run: Run, about: str, **options: Any) -> list[Chart]:
-    return [panel for each in run_charts(run, **options)[about] for panel in each.panels]  # type: ignore[misc]
+    return [
+        panel for each in run_charts(run, **options)[about] for panel in each.panels
+    ]  # type: ignore[misc]
 
 
 def test_a_mean_over_rounds_is_followed_round_by_round(tmp_path: Path) -> None:
     """Every round is there, so that what happens after a reset is seen; a panel for every setting."""
-    run = make_run(tmp_path, [{"epsilon": 0.1}, {"epsilon": 0.2}, {"epsilon": 0.3}], rounds=300)
+    run = make_run(
+        tmp_path, [{"epsilon": 0.1}, {"epsilon": 0.2}, {"epsilon": 0.3}], rounds=300
+    )
     (picture,) = run_charts(run)["derived"]
     assert (picture.name, picture.columns) == ("average_regret", 3)
     for place, chart in enumerate(charts(run, "derived"), start=1):
         (series,) = chart.series
-        assert (chart.title, chart.y_label) == (f"epsilon = 0.{place}", "average regret")
+        assert (chart.title, chart.y_label) == (
+            f"epsilon = 0.{place}",
+            "average regret",
+        )
         np.testing.assert_array_equal(series.x, np.arange(1, 301))
         np.testing.assert_allclose(series.y, 2.0 * place)
 
 
 def test_units_are_told(tmp_path: Path) -> None:
-    told = {"label": "regret", "unit": "°C", "kind": "total", "better": "down", "headline": False}
+    told = {
+        "label": "regret",
+        "unit": "°C",
+        "kind": "total",
+        "better": "down",
+        "headline": False,
+    }
     run = make_run(tmp_path, [{}], metrics=[{"regret": told}])
     assert charts(run, "derived")[0].y_label == "average regret (°C)"
 
@@ -62,7 +92,11 @@ def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> No
     """Zero stands a step below the others on a logarithmic axis; marks outside are left out."""
     values = [0.0, 0.001, 0.003, 0.01, 0.1]
     marks = {"the true ε": 0.01, "far away": 7.0}
-    run = make_run(tmp_path, [{"e": value} for value in values], chart={"band": "std", "marks": marks})
+    run = make_run(
+        tmp_path,
+        [{"e": value} for value in values],
+        chart={"band": "std", "marks": marks},
+    )
     assert run_charts(run)["derived"] == []
     (chart,) = charts(run, "sweep")
     assert (chart.y_label, chart.x_label) == ("average regret", "e, log scale")
@@ -70,7 +104,9 @@ def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> No
     (series,) = chart.series
     np.testing.assert_array_equal(series.x, values)
     np.testing.assert_allclose(series.y, [2.0, 4.0, 6.0, 8.0, 10.0])
-    np.testing.assert_allclose(series.half, [1.0, 2.0, 3.0, 4.0, 5.0])  # one deviation of 1, 2, 3
+    np.testing.assert_allclose(
+        series.half, [1.0, 2.0, 3.0, 4.0, 5.0]
+    )  # one deviation of 1, 2, 3
     zero = 0.001 / 3.0
     np.testing.assert_allclose(chart.shapes()[0].x, [zero, *values[1:]])
     assert chart.x_range() == pytest.approx((zero, 0.1))
@@ -85,25 +121,43 @@ def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> No
 
 def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) -> None:
     settings = [{"e": value} for value in (1, 2, 3)]
-    spec = {"experiment": "x", "rounds": 5, "first_seed": 0, "seeds": 2, "settings": settings}
+    spec = {
+        "experiment": "x",
+        "rounds": 5,
+        "first_seed": 0,
+        "seeds": 2,
+        "settings": settings,
+    }
     write_spec(tmp_path, {**spec, "policies": ["mine", "flat"]})
     for index, seed, policy in itertools.product(range(3), range(2), ("mine", "flat")):
         regret = np.full(5, seed + 1.0 + index * (policy == "mine"))
         write_trace(
-            tmp_path, Trace(policy=policy, setting_index=index, seed=seed, series={"regret": regret})
+            tmp_path,
+            Trace(
+                policy=policy, setting_index=index, seed=seed, series={"regret": regret}
+            ),
         )
     (picture,) = run_charts(Run.load(tmp_path))["sweep"]
     mine, flat = picture.panels[0].series  # type: ignore[union-attr]
     assert (mine.style.thin, flat.style.thin) == (False, True)
-    assert picture.caption.endswith("do not depend on what was swept; they have no bands.")
+    assert picture.caption.endswith(
+        "do not depend on what was swept; they have no bands."
+    )
 
 
-def test_an_experiments_own_bands_are_used_unless_others_are_asked_for(tmp_path: Path) -> None:
+def test_an_experiments_own_bands_are_used_unless_others_are_asked_for(
+    tmp_path: Path,
+) -> None:
     run = make_run(tmp_path, [{}], chart={"band": "std"})
     for band, words in ((None, "deviation"), ("std", "deviation"), ("stderr", "error")):
         for about in ("regret", "derived"):
-            assert f"standard {words} over 3 seeds" in run_charts(run, band=band)[about][0].caption  # type: ignore[arg-type]
-    page = reports.write_report(run, [], tmp_path / "report.html").path.read_text("utf-8")
+            assert (
+                f"standard {words} over 3 seeds"
+                in run_charts(run, band=band)[about][0].caption
+            )  # type: ignore[arg-type]
+    page = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
+        "utf-8"
+    )
     assert "standard deviation over 3 seeds" in page
 
 
@@ -112,10 +166,14 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
     rounds, places = np.arange(1, 201), np.array([[0.5], [0.0], [1.0]])
     values = np.zeros((200, 3))
     values[:, 1] = np.linspace(-1.0, 1.0, 200)  # at 0, which becomes the best half-way
-    write_shown(tmp_path, 0, Truth(rounds, values, places))
+    write_shown(tmp_path, 0, TruthRecord(rounds, values, places))
     (chart,) = charts(run, "truth")
-    assert [series.label for series in chart.series] == [f"t = {t}" for t in (1, 50, 100, 150, 200)]
-    assert [series.style.hex for series in chart.series] == [shade(place, 5) for place in range(5)]
+    assert [series.label for series in chart.series] == [
+        f"t = {t}" for t in (1, 50, 100, 150, 200)
+    ]
+    assert [series.style.hex for series in chart.series] == [
+        shade(place, 5) for place in range(5)
+    ]
     for series in chart.series:
         np.testing.assert_array_equal(series.x, [0.0, 0.5, 1.0])
         (best,) = series.marked
@@ -129,7 +187,9 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     """Lines without a name have no label, neither beside the chart nor in words."""
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     rng = np.random.default_rng(0)
-    truth = Truth(np.arange(1, 41), rng.normal(20.0, 1.0, (40, 6)), rng.random((6, 2)))
+    truth = TruthRecord(
+        np.arange(1, 41), rng.normal(20.0, 1.0, (40, 6)), rng.random((6, 2))
+    )
     write_shown(tmp_path, 0, truth)
     (picture,) = run_charts(run)["truth"]
     (chart,) = charts(run, "truth")
@@ -150,9 +210,14 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
 
 def test_whole_numbers_have_whole_ticks() -> None:
     """There is no day 6.2; where numbers are not whole, ticks need not be."""
-    for x, told in (([6, 7], ["6", "7"]), ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"])):
+    for x, told in (
+        ([6, 7], ["6", "7"]),
+        ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"]),
+    ):
         line = Series("", np.array(x), np.ones(2))
-        assert [*Chart(series=(line,), x_label="x", y_label="y").x_ticks().values()] == told
+        assert [
+            *Chart(series=(line,), x_label="x", y_label="y").x_ticks().values()
+        ] == told
 
 
 def test_dots_and_marks_in_files() -> None:
@@ -160,25 +225,42 @@ def test_dots_and_marks_in_files() -> None:
     from superarm.lab.plotting import draw_picture
     from superarm.lab.results.pictures import Picture
 
-    line = Series("f", np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0]), marked=(1,))
-    chart = Chart(series=(line,), x_label="x", y_label="y", marks={"here": 0.5, "there": 1.5})
-    axes = draw_picture(Picture(name="p", panels=(chart,), caption=""), "A title").axes[0]
+    line = Series(
+        "f", np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0]), marked=(1,)
+    )
+    chart = Chart(
+        series=(line,), x_label="x", y_label="y", marks={"here": 0.5, "there": 1.5}
+    )
+    axes = draw_picture(Picture(name="p", panels=(chart,), caption=""), "A title").axes[
+        0
+    ]
     (drawn,) = (each for each in axes.lines if len(each.get_xdata()) == 3)
     assert drawn.get_markevery() == [1]
     assert [text.get_text() for text in axes.texts] == ["here", "there", "f"]
-    assert [text.get_ha() for text in axes.texts[:2]] == ["left", "right"]  # away from the labels
+    assert [text.get_ha() for text in axes.texts[:2]] == [
+        "left",
+        "right",
+    ]  # away from the labels
 
 
 def _page(run: Run, directory: Path) -> str:
-    return reports.write_report(run, [], directory / "report.html").path.read_text("utf-8")
+    return reports.write_report(run, [], directory / "report.html").path.read_text(
+        "utf-8"
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"values": np.zeros((40, 3))}, "'values' must be numbers of shape \\(40, 2\\)"),
+        (
+            {"values": np.zeros((40, 3))},
+            "'values' must be numbers of shape \\(40, 2\\)",
+        ),
         ({"rounds": np.zeros((40, 2))}, "'rounds' must be numbers of shape \\(40,\\)"),
-        ({"places": np.array(["a", "b"])}, "'places' must be numbers of shape \\(2, 1\\)"),
+        (
+            {"places": np.array(["a", "b"])},
+            "'places' must be numbers of shape \\(2, 1\\)",
+        ),
         ({"places": np.zeros((0, 1))}, "'values' must be numbers of shape \\(40, 1\\)"),
         ({"places": np.zeros((2, 0))}, "'places' must be numbers of shape \\(2, 1\\)"),
         ({"rounds": np.arange(0)}, "'rounds' must be numbers of shape \\(1,\\)"),
@@ -188,11 +270,15 @@ def _page(run: Run, directory: Path) -> str:
         ({"places": np.full((2, 1), np.inf)}, "'places' holds NaN or infinity"),
     ],
 )
-def test_a_damaged_truth_is_named(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_damaged_truth_is_named(
+    change: dict[str, Any], told: str, tmp_path: Path
+) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
-    good = Truth(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
+    good = TruthRecord(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
     write_shown(tmp_path, 0, good._replace(**change))
-    with pytest.raises(StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"):
+    with pytest.raises(
+        StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"
+    ):
         run.truth()
 
 
@@ -209,7 +295,10 @@ def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) 
 def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path, [{}])
     path = tmp_path / "run.json"
-    for chart, told in (({"band": "sd"}, "choose 'stderr' or 'std'"), ({"bands": 1}, "no 'bands'")):
+    for chart, told in (
+        ({"band": "sd"}, "choose 'stderr' or 'std'"),
+        ({"bands": 1}, "no 'bands'"),
+    ):
         path.write_text(json.dumps({**json.loads(path.read_text()), "chart": chart}))
         with pytest.raises(StateError, match=told):
             Run.load(tmp_path)
@@ -219,8 +308,20 @@ def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
 
 
 def drifting(chart: dict[str, Any], **problem: Any) -> Experiment:
-    given = {"name": "drifting-function", "side": 9, "dimension": 1, "epsilon": 0.3, **problem}
-    told = {"id": "x", "rounds": 6, "seeds": 2, "problem": given, "policies": {"random": {}}}
+    given = {
+        "name": "drifting-function",
+        "side": 9,
+        "dimension": 1,
+        "epsilon": 0.3,
+        **problem,
+    }
+    told = {
+        "id": "x",
+        "rounds": 6,
+        "seeds": 2,
+        "problem": given,
+        "policies": {"random": {}},
+    }
     return Experiment.from_mapping(
         {**told, "chart": chart, "sweep": {"lengthscale": [0.2, 0.5]}}, "here"
     )
@@ -238,7 +339,9 @@ def test_the_truth_of_the_first_seed_is_what_the_world_says(tmp_path: Path) -> N
         np.testing.assert_array_equal(truth.places[:, 0], np.linspace(0.0, 1.0, 9))
         world = experiment.with_setting(setting).build_problem(seed=4, horizon=6)
         for step in range(1, 7):
-            np.testing.assert_array_equal(truth.values[step - 1], world.means(world.offer(step)))
+            np.testing.assert_array_equal(
+                truth.values[step - 1], world.means(world.offer(step))
+            )
     before = (tmp_path / "truths" / "s1.npz").read_bytes()
     (tmp_path / "truths" / "s1.npz").unlink()  # a run goes on where it was cut off
     (task,) = plan.tasks()
@@ -258,7 +361,11 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
     ("truth", "problem", "told"),
     [
         ("functions", {"dimension": 2}, "needs arms with one feature"),
-        ("series", {"dimension": 2, "side": 23}, "at most 500 arms; this problem has 529"),
+        (
+            "series",
+            {"dimension": 2, "side": 23},
+            "at most 500 arms; this problem has 529",
+        ),
     ],
 )
 def test_a_truth_that_nobody_could_read_is_refused(
@@ -272,7 +379,9 @@ def test_a_function_of_one_dimension_drifts_by_its_equation() -> None:
     """f₂ = √(1 − ε) f₁ + √ε g₂: the g₂ that follows from it is the same for every ε."""
     fresh = []
     for epsilon in (0.3, 0.6):
-        world = drifting({}, kernel="matern", nu=1.5, epsilon=epsilon).build_problem(seed=1, horizon=2)
+        world = drifting({}, kernel="matern", nu=1.5, epsilon=epsilon).build_problem(
+            seed=1, horizon=2
+        )
         first, second = (world.means(world.offer(step)) for step in (1, 2))
         fresh.append((second - np.sqrt(1.0 - epsilon) * first) / np.sqrt(epsilon))
     np.testing.assert_allclose(*fresh, atol=1e-12)
@@ -283,4 +392,6 @@ def test_a_function_of_one_dimension_drifts_by_its_equation() -> None:
     # Any root of the covariance is right: the whitened draw is as long as the normals behind it.
     for step, drawn in ((1, first), (2, fresh[0])):
         length = np.linalg.norm(Streams(1, "truth").at(step).standard_normal(9))
-        assert np.linalg.norm(np.linalg.solve(root, drawn)) == pytest.approx(length, rel=1e-6)
+        assert np.linalg.norm(np.linalg.solve(root, drawn)) == pytest.approx(
+            length, rel=1e-6
+        )

@@ -12,7 +12,11 @@ from bench import judging
 from scipy import stats
 
 # Losses beyond the larger total, in one seed of ten: no rule excludes them with so few seeds.
-BEYOND = [case for case in judging.NULL if "90 %" in case.name or "30 % better, 10" in case.name]
+BEYOND = [
+    case
+    for case in judging.NULL
+    if "90 %" in case.name or "30 % better, 10" in case.name
+]
 
 
 def alarms(runs: int, **error: float) -> int:
@@ -30,17 +34,25 @@ def test_a_right_model_is_rarely_called_wrong_and_a_wrong_one_is_noticed() -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [judging.scattered, judging.routes], ids=["scattered", "routes"])
+@pytest.mark.parametrize(
+    "make", [judging.scattered, judging.routes], ids=["scattered", "routes"]
+)
 @pytest.mark.parametrize(("rounds", "seeds"), [(60, 5), (20, 3)])
-def test_false_alarms_are_as_rare_as_promised(make: Any, rounds: int, seeds: int) -> None:
+def test_false_alarms_are_as_rare_as_promised(
+    make: Any, rounds: int, seeds: int
+) -> None:
     runs = 60
     size: dict[str, Any] = {"rounds": rounds, "seeds": seeds, "error": judging.Error()}
-    assert runs * judging.alarms(make, runs, 1, **size) <= stats.binom.isf(1e-3, runs, 0.05)
+    assert runs * judging.alarms(make, runs, 1, **size) <= stats.binom.isf(
+        1e-3, runs, 0.05
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [case for case in judging.NULL if case not in BEYOND], ids=lambda case: case.name
+    "case",
+    [case for case in judging.NULL if case not in BEYOND],
+    ids=lambda case: case.name,
 )
 def test_claims_of_which_nothing_is_true_are_rarely_decided(case: judging.Case) -> None:
     holds, fails = judging.shares(case, 1000, 1)
@@ -54,7 +66,11 @@ def test_claims_of_which_nothing_is_true_are_rarely_decided(case: judging.Case) 
 def test_a_clear_difference_is_decided() -> None:
     """Half as much with five seeds, a fifth less with 25."""
     for case in judging.REAL:
-        if case.name in ("80 % better, 5 seeds", "50 % better, 10 seeds", "20 % better, 25 seeds"):
+        if case.name in (
+            "80 % better, 5 seeds",
+            "50 % better, 10 seeds",
+            "20 % better, 25 seeds",
+        ):
             assert judging.shares(case, 300, 1)[0] > 0.9
         if case.name.endswith(" 3 seeds"):
             assert judging.shares(case, 50, 1) == (0.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,31 @@ from superarm.lab.simulation.trace import (
 )
 from superarm.movement import PointMetric, TreeDescent, frt_tree
 
-CURVES = [{"metric": "energy", "where": {"rho": 4.0}}, {"metric": "regret"}, {"metric": "absent"}]
+CURVES = [
+    {"metric": "energy", "where": {"rho": 4.0}},
+    {"metric": "regret"},
+    {"metric": "absent"},
+]
 
 
 def make_run(directory: Path, **extra: Any) -> Run:
     settings = [{"rho": 1.0}, {"rho": 4.0}]
-    spec = {"experiment": "x", "rounds": 30, "first_seed": 0, "seeds": 2, "policies": ["one", "other"]}
+    spec = {
+        "experiment": "x",
+        "rounds": 30,
+        "first_seed": 0,
+        "seeds": 2,
+        "policies": ["one", "other"],
+    }
     write_spec(directory, {**spec, "settings": settings, **extra})
     for index in range(2):
         for number, policy in enumerate(spec["policies"]):
             for seed in range(2):
                 level = (index + 1.0) * (number + 1.0) + seed
                 series = {"regret": np.full(30, level), "energy": np.full(30, -level)}
-                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                trace = Trace(
+                    policy=policy, setting_index=index, seed=seed, series=series
+                )
                 write_trace(directory, trace)
     return Run.load(directory)
 
@@ -50,7 +63,9 @@ def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
         ("rho = 4.0", "cumulative regret"),
     ]
     one, other = picture.panels[0].series  # type: ignore[union-attr]
-    np.testing.assert_allclose(one.y, -2.5 * np.arange(1, 31))  # seeds have −2 and −3 in every round
+    np.testing.assert_allclose(
+        one.y, -2.5 * np.arange(1, 31)
+    )  # seeds have −2 and −3 in every round
     np.testing.assert_allclose(other.y, -4.5 * np.arange(1, 31))
     assert (one.label, other.label) == ("one  −75", "other  −135")
     assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
@@ -60,13 +75,19 @@ def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) ->
     """As in claims: ``where`` means the same to both."""
     both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
     curves = [{"metric": "energy", "where": where} for where in (both, none)]
-    run = make_run(tmp_path, chart={"curves": curves}, parameters={"problem": {"name": "y", "side": 3}})
+    run = make_run(
+        tmp_path,
+        chart={"curves": curves},
+        parameters={"problem": {"name": "y", "side": 3}},
+    )
     (picture,) = run_charts(run)["totals"]
     assert [panel.title for panel in picture.panels] == ["rho = 1.0", "rho = 4.0"]  # type: ignore[union-attr]
 
 
 def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
-    tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))
+    tree = frt_tree(
+        PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0)
+    )
     run = make_run(tmp_path)
     assert run.tree() is None
     assert run_charts(run)["tree"] == []
@@ -76,7 +97,8 @@ def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.parent, tree.parent)
     (picture,) = run_charts(run)["tree"]
     (line,) = picture.panels[0].series  # type: ignore[union-attr]
-    edges = {frozenset(pair) for pair in zip(zip(line.x, line.y), zip(line.x[1:], line.y[1:]))}  # noqa: B905
+    points = list(zip(line.x, line.y, strict=True))
+    edges = {frozenset(pair) for pair in pairwise(points)}
     assert len(edges) == len(tree.parent) - 1  # each edge, there and back
     assert len(line.x) == 2 * len(edges) + 1
     leaves = {(line.x[at], line.y[at]) for at in line.marked}
@@ -104,19 +126,28 @@ def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
 def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
     told = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
     with pytest.raises(SpecError, match=r"x: \[chart\]: .*(curve|where is 3)"):
-        Experiment.from_mapping({**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x")
+        Experiment.from_mapping(
+            {**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x"
+        )
 
 
-def test_curves_of_what_is_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.toml"
-    head = (
-        'id="x"\nrounds=2\nseeds=1\n[problem]\nname="movement-field"\nside=2\n[policies.stationary]\n'
-    )
+    head = 'id="x"\nrounds=2\nseeds=1\n[problem]\nname="movement-field"\nside=2\n[policies.stationary]\n'
     path.write_text(head + '[chart]\ncurves=[{metric="totl_cost"}]\n', encoding="utf-8")
-    with pytest.raises(SpecError, match=r"nothing measures 'totl_cost'; did you mean 'total_cost'"):
+    with pytest.raises(
+        SpecError, match=r"nothing measures 'totl_cost'; did you mean 'total_cost'"
+    ):
         Plan.make(load_experiment(str(path)), out=tmp_path / "out")
-    path.write_text(head + '[chart]\ncurves=[{metric="total_cost", where={roh=1}}]\n', encoding="utf-8")
-    with pytest.raises(SpecError, match=r"curves: 'roh' is not a parameter here; did you mean 'rho'"):
+    path.write_text(
+        head + '[chart]\ncurves=[{metric="total_cost", where={roh=1}}]\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(
+        SpecError, match=r"curves: 'roh' is not a parameter here; did you mean 'rho'"
+    ):
         load_experiment(str(path))
 
 
@@ -126,10 +157,23 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
             "id": "mine",
             "rounds": 10,
             "seeds": 2,
-            "problem": {"name": "movement-field", "side": 3, "contexts": 3, "episode": 5},
+            "problem": {
+                "name": "movement-field",
+                "side": 3,
+                "contexts": 3,
+                "episode": 5,
+            },
             "sweep": {"rho": [0.1, 10.0]},
-            "policies": {"gp-md": {"trees": 2}, "md-known": {}, "cgp-lcb": {}, "offline": {}},
-            "chart": {"tree": True, "curves": [{"metric": "movement_cost", "where": {"rho": 0.1}}]},
+            "policies": {
+                "gp-md": {"trees": 2},
+                "md-known": {},
+                "cgp-lcb": {},
+                "offline": {},
+            },
+            "chart": {
+                "tree": True,
+                "curves": [{"metric": "movement_cost", "where": {"rho": 0.1}}],
+            },
         },
         "mine",
     )
@@ -149,7 +193,9 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A tree over the actions" in page
     told = page[page.index("cannot rank policies") :].partition("</p>")[0]
-    assert not any(knows in told for knows in ("offline", "md-known"))  # no rivals of learners
+    assert not any(
+        knows in told for knows in ("offline", "md-known")
+    )  # no rivals of learners
     assert "Over the rounds" in page
 
 
@@ -162,7 +208,12 @@ def test_probabilities_are_those_of_the_last_round(
             "id": "mine",
             "rounds": 9,
             "seeds": 1,
-            "problem": {"name": "movement-field", "side": 3, "contexts": 3, "episode": 5},
+            "problem": {
+                "name": "movement-field",
+                "side": 3,
+                "contexts": 3,
+                "episode": 5,
+            },
             "policies": {"cgp-lcb": {}, "gp-md": {"trees": 2}},
             "chart": {"tree": True},
         },
@@ -188,12 +239,17 @@ def test_probabilities_are_those_of_the_last_round(
     for name in names:
         content = (tmp_path / "whole" / "trees" / name).read_bytes()
         for other in ("grown", "write_shown", "write_masses", "write_trace"):
-            assert (tmp_path / other / "trees" / name).read_bytes() == content, (other, name)
+            assert (tmp_path / other / "trees" / name).read_bytes() == content, (
+                other,
+                name,
+            )
 
 
 def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     """Appendices C.3 and C.4: z at the vertices, and q on the edges, where there is mass."""
-    tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))
+    tree = frt_tree(
+        PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0)
+    )
     descent = TreeDescent(tree)
     q = descent.step(descent.at(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
     run = make_run(tmp_path)
@@ -212,15 +268,25 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     assert noted[0] == 100
     on_edges = [int(text) for series in edges.series for _, text in series.notes]  # type: ignore[union-attr]
     assert on_edges == [
-        round(100.0 * each) for each, mass in zip(q[1:], z[1:], strict=True) if mass >= 0.015
+        round(100.0 * each)
+        for each, mass in zip(q[1:], z[1:], strict=True)
+        if mass >= 0.015
     ]
 
 
-@pytest.mark.parametrize("wrong", [{"q": np.full(3, 0.5)}, {"policy": np.array(7)}, {"q": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"q": np.full(3, 0.5)}, {"policy": np.array(7)}, {"q": None}]
+)
 def test_damaged_probabilities_are_named(wrong: dict[str, Any], tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    tree = frt_tree(PointMetric(points=np.arange(4.0)[:, None]), np.random.default_rng(0))
-    arrays: dict[str, Any] = {"parent": tree.parent, "weight": tree.weight, "leaf": tree.leaf}
+    tree = frt_tree(
+        PointMetric(points=np.arange(4.0)[:, None]), np.random.default_rng(0)
+    )
+    arrays: dict[str, Any] = {
+        "parent": tree.parent,
+        "weight": tree.weight,
+        "leaf": tree.leaf,
+    }
     arrays |= {"q": np.full(len(tree.parent), 0.5), "policy": np.array(0), **wrong}
     if arrays["q"] is None:
         arrays["q"] = np.full(len(tree.parent), 1.5)

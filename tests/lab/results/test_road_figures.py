@@ -56,18 +56,26 @@ def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
         assert sorted(shown) == np.flatnonzero(counts).tolist()  # each edge once
         widths = [layer.width for layer in panel.layers]
         most = [counts[layer.edges].max() for layer in panel.layers]
-        assert (widths, most) == (sorted(widths), sorted(most))  # the most driven on top, and widest
+        assert (widths, most) == (
+            sorted(widths),
+            sorted(most),
+        )  # the most driven on top, and widest
         limits = [int(text.partition("–")[0].rstrip("+")) for _, text in picture.key]
         for layer in panel.layers:
             place = [colour for colour, _ in picture.key].index(layer.colour)
             assert (counts[layer.edges] >= limits[place]).all()
-            assert place == len(limits) - 1 or (counts[layer.edges] < limits[place + 1]).all()
+            assert (
+                place == len(limits) - 1
+                or (counts[layer.edges] < limits[place + 1]).all()
+            )
 
 
 def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     (picture,) = doubt_pictures(run)
-    assert [panel.title for panel in maps(picture)] == list(SIX)  # baselines know nothing
+    assert [panel.title for panel in maps(picture)] == list(
+        SIX
+    )  # baselines know nothing
     for panel in maps(picture):
         audit = run.audit(panel.title, 0, 3)
         assert audit is not None
@@ -78,7 +86,9 @@ def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
     assert doubt_pictures(make_run(tmp_path / "b", audited=())) == []
 
 
-def test_drawn_maps_have_roads_ends_and_a_key(make_run: MakeRun, tmp_path: Path) -> None:
+def test_drawn_maps_have_roads_ends_and_a_key(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     (picture,) = visit_pictures(make_run(tmp_path), ["gp-ts", "prior"])
     figure = plotting.draw_picture(picture, "Roads")
@@ -93,11 +103,18 @@ def test_drawn_maps_have_roads_ends_and_a_key(make_run: MakeRun, tmp_path: Path)
     figure.canvas.draw()
 
 
-def test_networks_show_every_trip_once(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+def test_networks_show_every_trip_once(
+    make_run: MakeRun, chain: MakeMap, tmp_path: Path
+) -> None:
     settings = tuple({"route": f"north-{letter}"} for letter in "ba")
-    many = make_run(tmp_path / "a", ("gp-ts",), settings=settings, roads=(chain(goal=7), chain()))
+    many = make_run(
+        tmp_path / "a", ("gp-ts",), settings=settings, roads=(chain(goal=7), chain())
+    )
     other = make_run(
-        tmp_path / "b", ("prior",), settings=({"route": "coast-a"},), roads=(chain(seed=9),)
+        tmp_path / "b",
+        ("prior",),
+        settings=({"route": "coast-a"},),
+        roads=(chain(seed=9),),
     )
     coast, north = maps(networks_picture([many, other, many]))
     assert (coast.title, north.title) == ("Coast A", "North A, North B")
@@ -115,7 +132,9 @@ def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
 ) -> None:
     """Regret grows with a policy's place: the fourteenth has more than ten times the first's."""
     near = regret_chart(make_run(tmp_path / "a", (*SIX, "prior")), 0)
-    far = regret_chart(make_run(tmp_path / "b", (*(f"p{i}" for i in range(14)), "prior")), 0)
+    far = regret_chart(
+        make_run(tmp_path / "b", (*(f"p{i}" for i in range(14)), "prior")), 0
+    )
     assert (near.log_y, far.log_y) == (False, True)
     assert "log scale" in far.y_label
     thin = [series.label.split()[0] for series in near.series if series.style.thin]
@@ -126,7 +145,10 @@ def test_a_curve_below_zero_keeps_the_axis_as_it_is(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a policy that does better than the one that regret is counted from."""
-    run, cumulative = make_run(tmp_path, tuple(f"p{i}" for i in range(14))), Run.cumulative
+    run, cumulative = (
+        make_run(tmp_path, tuple(f"p{i}" for i in range(14))),
+        Run.cumulative,
+    )
 
     def below(self: Run, policy: str, *given: Any, **named: Any) -> Any:
         totals = cumulative(self, policy, *given, **named)
@@ -138,7 +160,9 @@ def test_a_curve_below_zero_keeps_the_axis_as_it_is(
     assert not chart.log_y
 
 
-def test_maps_of_several_trips_show_no_ends(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+def test_maps_of_several_trips_show_no_ends(
+    make_run: MakeRun, chain: MakeMap, tmp_path: Path
+) -> None:
     several = (chain(start=-1, goal=-1),)
     run = make_run(tmp_path / "a", ("gp-ts",), roads=several)
     (picture,) = visit_pictures(run, ["gp-ts"])
@@ -149,9 +173,13 @@ def test_maps_of_several_trips_show_no_ends(make_run: MakeRun, chain: MakeMap, t
     visit_pictures(nowhere, ["gp-ts"])
 
 
-def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+def test_schedules_and_sweeps(
+    make_run: MakeRun, chain: MakeMap, tmp_path: Path
+) -> None:
     values = (0.5, 1.0, 2.0)
-    settings = tuple({"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in values)
+    settings = tuple(
+        {"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in values
+    )
     roads = (chain(),) * 3 + (chain(goal=9),) * 3
     run = make_run(tmp_path, SCHEDULES, settings=settings, roads=roads)
     pictures = run_charts(run)
@@ -178,7 +206,13 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     picture = calibration.calibration_picture(run)
     assert picture is not None
     panels = {chart.title: chart for chart in charts(picture)}
-    assert list(panels) == ["edges", "first visits", "trips", "truth of edges", "truth of trips"]
+    assert list(panels) == [
+        "edges",
+        "first visits",
+        "trips",
+        "truth of edges",
+        "truth of trips",
+    ]
     found = calibration.calibrations(run)
     for title in ("edges", "truth of trips"):
         right, *drawn = panels[title].series
@@ -186,10 +220,14 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
         assert [series.label.split()[0] for series in drawn] == list(SIX)
         for series, told in zip(drawn, found.values(), strict=True):
             levels = told[title]
-            np.testing.assert_allclose(series.x, [100 * level.level for level in levels])
+            np.testing.assert_allclose(
+                series.x, [100 * level.level for level in levels]
+            )
             away = [100 * (level.observed - level.level) for level in levels]
             np.testing.assert_allclose(series.y, away)
-            np.testing.assert_allclose(series.half, [200 * level.stderr for level in levels])
+            np.testing.assert_allclose(
+                series.half, [200 * level.stderr for level in levels]
+            )
     assert calibration.calibration_picture(make_run(tmp_path / "b", audited=())) is None
 
 
@@ -198,7 +236,11 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     ("policies", "options", "expected"),
     [
         (("only",), {"seeds": 1, "rounds": 1}, {"networks", "exploration", "regret"}),
-        (("gp-ts",), {"empty": True, "seeds": 1}, {"networks", "exploration", "regret"}),
+        (
+            ("gp-ts",),
+            {"empty": True, "seeds": 1},
+            {"networks", "exploration", "regret"},
+        ),
         (
             (*SIX, "prior", "We/ird <name>$"),
             {"rounds": 2},
@@ -236,12 +278,16 @@ def test_every_figure_that_applies_is_saved(
     made["exploration" if "exploration" in made else "exploration-0"].canvas.draw()
 
 
-def test_group_pictures_are_part_of_the_index(make_run: MakeRun, tmp_path: Path) -> None:
+def test_group_pictures_are_part_of_the_index(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
     run = make_run(tmp_path / "a", ("gp-ts", "bi-ts"), rounds=3)
     pictures = group_pictures([run])
     assert [picture.name for picture in pictures] == ["networks", "methods"]
     report = reports.write_report(run, [], tmp_path / "a" / "report.html")
-    page = reports.write_index([report], tmp_path / "index.html", pictures=pictures).read_text("utf-8")
+    page = reports.write_index(
+        [report], tmp_path / "index.html", pictures=pictures
+    ).read_text("utf-8")
     assert 'aria-label="Map: tests/roads, 30 edges"' in page
     assert page.count("<svg xmlns") == 3  # and the report's own
 
@@ -249,7 +295,9 @@ def test_group_pictures_are_part_of_the_index(make_run: MakeRun, tmp_path: Path)
 def test_pictures_are_saved_as_png_and_svg(make_run: MakeRun, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     pictures = group_pictures([make_run(tmp_path, ("gp-ts", "bi-ts"), rounds=3)])
-    files = plotting.save_pictures(pictures, "All", tmp_path / "figures", ["synthetic data"])
+    files = plotting.save_pictures(
+        pictures, "All", tmp_path / "figures", ["synthetic data"]
+    )
     assert [path.name for path in files] == [
         *("networks.png", "networks.svg", "methods.png", "methods.svg")
     ]

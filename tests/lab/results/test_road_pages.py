@@ -25,14 +25,20 @@ EDGES = 30  # of every map that is not given
 
 
 def written(run: Run, directory: Path) -> str:
-    return reports.write_report(run, [], directory / "report.html").path.read_text("utf-8")
+    return reports.write_report(run, [], directory / "report.html").path.read_text(
+        "utf-8"
+    )
 
 
-def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: Path) -> None:
+def test_the_page_has_maps_energy_and_calibration(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
     run = make_run(tmp_path)
     text = written(run, tmp_path)
     for policy, row in road_results.trip_energies(run, 0).items():
-        numbers = "".join(f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values())
+        numbers = "".join(
+            f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values()
+        )
         assert f"{policy}</th>{numbers}" in text
     for told in calibration.calibrations(run).values():
         for level in itertools.chain(*told.values()):
@@ -41,7 +47,9 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
     assert "true_energy" not in text.partition("<h2>Settings")[0]
     maps = text[text.index("Where they drove") : text.index("Did the forecasts hold?")]
     assert maps.count('id="exploration-0"') == 1
-    assert maps.count('<use href="#exploration-0"/>') == 5  # eight policies: the six methods are shown
+    assert (
+        maps.count('<use href="#exploration-0"/>') == 5
+    )  # eight policies: the six methods are shown
     for policy in SIX:
         distinct = np.count_nonzero(road_results.visits(run, policy, 0, 3, EDGES))
         assert f"  distinct edges: {distinct}</tspan>" in maps
@@ -62,7 +70,9 @@ def test_the_truth_of_one_seed_has_no_error(make_run: MakeRun, tmp_path: Path) -
 
 def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     evil = "<b onclick=x>&"
-    odd = written(make_run(tmp_path / "a", (evil,), rounds=1, seeds=1, audited=(evil,)), tmp_path)
+    odd = written(
+        make_run(tmp_path / "a", (evil,), rounds=1, seeds=1, audited=(evil,)), tmp_path
+    )
     assert evil not in odd
     empty = written(make_run(tmp_path / "b", ("gp-ts",), empty=True), tmp_path)
     assert "distinct edges: 0" in empty
@@ -76,7 +86,9 @@ def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     assert "Where they drove" not in written(bare, tmp_path)
 
 
-def test_the_page_of_a_whole_city_is_small(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+def test_the_page_of_a_whole_city_is_small(
+    make_run: MakeRun, chain: MakeMap, tmp_path: Path
+) -> None:
     run = make_run(tmp_path, roads=(chain(6000),))
     assert len(written(run, tmp_path)) < 400_000
 
@@ -86,5 +98,8 @@ def test_a_logarithmic_axis_of_totals_leaves_out_tiny_first_rounds() -> None:
     tiny, plain = np.array([1e-9, 1.0, 2.0]), np.array([0.0, 100.0, 200.0])
     series = (Series("tiny", x, tiny), Series("plain", x, plain))
     chart = Chart(series=series, x_label="x", y_label="y", log_y=True, totals=True)
-    assert [shape.y.tolist() for shape in chart.shapes()] == [[1.0, 2.0], [100.0, 200.0]]
+    assert [shape.y.tolist() for shape in chart.shapes()] == [
+        [1.0, 2.0],
+        [100.0, 200.0],
+    ]
     assert chart.y_range() == (1.0, 200.0)

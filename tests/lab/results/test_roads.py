@@ -36,7 +36,10 @@ def test_visits_and_routes_against_loops(make_run: MakeRun, tmp_path: Path) -> N
                     slow[edge] += 1
         assert road_results.visits(run, "gp-ts", 0, seed, EDGES).tolist() == slow
     last = run.choices("gp-ts", 0, 3)[-1]  # 12 rounds: the last tenth is one round
-    assert road_results.usual_route(run, "gp-ts", 0, 3).tolist() == last[last >= 0].tolist()
+    assert (
+        road_results.usual_route(run, "gp-ts", 0, 3).tolist()
+        == last[last >= 0].tolist()
+    )
 
 
 def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
@@ -51,7 +54,9 @@ def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
         choices[-4:] = rows
         series = {"regret": np.ones(40)}
         where = {"setting_index": 0, "seed": 3}
-        write_trace(tmp_path, Trace(policy="only", series=series, choices=choices, **where))
+        write_trace(
+            tmp_path, Trace(policy="only", series=series, choices=choices, **where)
+        )
         assert road_results.usual_route(run, "only", 0, 3).tolist() == expected
 
 
@@ -64,11 +69,16 @@ def slow_design_effect(groups: dict[Any, Group]) -> float:
     sizes = [sum(size for size, _ in rows) for rows in groups.values()]
     count = sum(sizes)
     for at in range(len(LEVELS)):
-        inside = sum(size * shares[at] for rows in groups.values() for size, shares in rows)
+        inside = sum(
+            size * shares[at] for rows in groups.values() for size, shares in rows
+        )
         share = inside / count
         # Each is 1 or 0: Σ (x − c)² over all of them is m c (1 − c).
         squares = count * share * (1.0 - share)
-        sums = [sum(size * (shares[at] - share) for size, shares in rows) for rows in groups.values()]
+        sums = [
+            sum(size * (shares[at] - share) for size, shares in rows)
+            for rows in groups.values()
+        ]
         if squares:
             among = len(groups) / (len(groups) - 1.0)
             found.append(among * sum(each**2 for each in sums) / squares)
@@ -90,10 +100,16 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                 continue
             size = float(sum(edge >= 0 for edge in run.choices(policy, index, seed)[t]))
             hits = [float(abs(audit["score"][t]) <= quantile) for quantile in QUANTILES]
-            truths = [float(abs(audit["true_score"][t]) <= quantile) for quantile in QUANTILES]
+            truths = [
+                float(abs(audit["true_score"][t]) <= quantile) for quantile in QUANTILES
+            ]
             for kind, group, found in (
                 ("edges", (seed, t), (size, audit["within"][t].tolist())),
-                ("first visits", (seed, t), (float(audit["firsts"][t]), audit["first"][t].tolist())),
+                (
+                    "first visits",
+                    (seed, t),
+                    (float(audit["firsts"][t]), audit["first"][t].tolist()),
+                ),
                 ("trips", (seed, t), (1.0, hits)),
                 ("truth of edges", seed, (size, audit["true_within"][t].tolist())),
                 ("truth of trips", seed, (1.0, truths)),
@@ -106,11 +122,17 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
             design = slow_design_effect(groups)
             for at, level in enumerate(LEVELS):
                 share = row[kind][at]
-                assert share.observed == pytest.approx(sum(n * each[at] for n, each in every) / count)
+                assert share.observed == pytest.approx(
+                    sum(n * each[at] for n, each in every) / count
+                )
                 assert share.judged == count
                 assert share.effective == pytest.approx(count / design)
-                assert share.stderr == pytest.approx((level * (1.0 - level) * design / count) ** 0.5)
-                assert share.seeds == (len(run.seeds) if kind in calibration.ON_ROADS.true else 0)
+                assert share.stderr == pytest.approx(
+                    (level * (1.0 - level) * design / count) ** 0.5
+                )
+                assert share.seeds == (
+                    len(run.seeds) if kind in calibration.ON_ROADS.true else 0
+                )
                 assert share.groups == len(groups)
 
 
@@ -127,7 +149,9 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
         each, base = series[policy], series["fastest"]
         expected = {
             "energy per trip (Wh)": [e.mean() for e in each],
-            "difference from fastest": [(e - b).mean() for e, b in zip(each, base, strict=True)],
+            "difference from fastest": [
+                (e - b).mean() for e, b in zip(each, base, strict=True)
+            ],
             "first 2 rounds": [e[:2].mean() for e in each],
             "last 2 rounds": [e[-2:].mean() for e in each],
         }
@@ -138,7 +162,9 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("arms", [2, 5895])
-def test_widths_in_plain_arithmetic(make_run: MakeRun, tmp_path: Path, arms: int) -> None:
+def test_widths_in_plain_arithmetic(
+    make_run: MakeRun, tmp_path: Path, arms: int
+) -> None:
     run = make_run(tmp_path, SCHEDULES, settings=({}, {"gp-bucb.omega": 1.5}))
     assert road_results.compares_schedules(run)
     rounds = np.array([1, 2, 10, 500])
@@ -149,25 +175,41 @@ def test_widths_in_plain_arithmetic(make_run: MakeRun, tmp_path: Path, arms: int
         return [found.width(int(t), lambda count: 0.0) ** 2 for t in rounds]
 
     for policy, scale in (("gp-ucb", 1.0), ("gp-ucb-half", 0.5)):
-        expected = [2.0 * scale * math.log(arms * t**2 / math.sqrt(2.0 * math.pi)) for t in rounds]
-        np.testing.assert_allclose(beta(policy, 0), np.maximum(expected, 0.0), atol=1e-12)
+        expected = [
+            2.0 * scale * math.log(arms * t**2 / math.sqrt(2.0 * math.pi))
+            for t in rounds
+        ]
+        np.testing.assert_allclose(
+            beta(policy, 0), np.maximum(expected, 0.0), atol=1e-12
+        )
     for policy, setting, omega, xi in (
         ("gp-bucb", 0, 1.0, 1.0),
         ("gp-bucb-half", 0, 1.0, 0.5),
         ("gp-bucb", 1, 1.5, 1.0),
     ):
-        tails = [math.sqrt(2.0 * math.pi) ** omega / (2.0 * arms**omega * t**xi) for t in rounds]
-        expected = [NormalDist().inv_cdf(tail) ** 2 if tail < 0.5 else 0.0 for tail in tails]
+        tails = [
+            math.sqrt(2.0 * math.pi) ** omega / (2.0 * arms**omega * t**xi)
+            for t in rounds
+        ]
+        expected = [
+            NormalDist().inv_cdf(tail) ** 2 if tail < 0.5 else 0.0 for tail in tails
+        ]
         np.testing.assert_allclose(beta(policy, setting), expected, rtol=1e-9)
     assert not road_results.compares_schedules(make_run(tmp_path / "b"))
 
 
 def test_names_and_trips(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
     roads = (chain(), chain(), chain(goal=7))
-    settings = tuple({"route": r, "l": v} for r, v in (("up-town-a", 1), ("up-town-a", 2), ("odd", 1)))
+    settings = tuple(
+        {"route": r, "l": v}
+        for r, v in (("up-town-a", 1), ("up-town-a", 2), ("odd", 1))
+    )
     run = make_run(tmp_path, ("gp-ts",), settings=settings, roads=roads)
     assert road_results.trip_settings(run) == [0, 2]
-    assert [road_results.trip_name(run, index) for index in (0, 2)] == ["Up-Town A", "odd"]
+    assert [road_results.trip_name(run, index) for index in (0, 2)] == [
+        "Up-Town A",
+        "odd",
+    ]
     assert road_results.trip_name(make_run(tmp_path / "b", ("x",)), 0) == "tests/roads"
 
 
@@ -184,7 +226,11 @@ def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
 
 
 def test_policies_of_one_run_differ_in_colour() -> None:
-    learners = [f"{family}-{rule}" for family in ("gp", "bi", "svgp") for rule in ("ucb", "bucb", "ts")]
+    learners = [
+        f"{family}-{rule}"
+        for family in ("gp", "bi", "svgp")
+        for rule in ("ucb", "bucb", "ts")
+    ]
     styles = policy_styles([*learners, "prior", "fastest", "shortest"])
     assert len({style.colour for style in styles.values()}) == len(styles)
     assert [styles[policy].dash for policy in learners] == [0] * 3 + [1] * 3 + [2] * 3
@@ -195,9 +241,18 @@ def test_policies_of_one_run_differ_in_colour() -> None:
 
 
 def test_the_best_policy_is_that_of_the_last_tenth(tmp_path: Path) -> None:
-    spec = {"experiment": "x", "rounds": 20, "first_seed": 0, "seeds": 1, "settings": [{}]}
+    spec = {
+        "experiment": "x",
+        "rounds": 20,
+        "first_seed": 0,
+        "seeds": 1,
+        "settings": [{}],
+    }
     write_spec(tmp_path, {**spec, "policies": ["early", "late"]})
     for name, first, last in (("early", 0.0, 5.0), ("late", 9.0, 0.0)):
         regret = np.concatenate([np.full(18, first), np.full(2, last)])
-        write_trace(tmp_path, Trace(policy=name, setting_index=0, seed=0, series={"regret": regret}))
+        write_trace(
+            tmp_path,
+            Trace(policy=name, setting_index=0, seed=0, series={"regret": regret}),
+        )
     assert road_results.best_policy(Run.load(tmp_path), 0) == "late"

@@ -26,7 +26,9 @@ def test_t_is_students() -> None:
     lead = lead_of(VALUES)
     expected = stats.ttest_1samp(VALUES, 0.0)
     assert lead.t == pytest.approx(expected.statistic, rel=1e-13)
-    assert (lead.mean, lead.stderr) == pytest.approx((VALUES.mean(), stats.sem(VALUES)), rel=1e-13)
+    assert (lead.mean, lead.stderr) == pytest.approx(
+        (VALUES.mean(), stats.sem(VALUES)), rel=1e-13
+    )
     assert lead_of(-VALUES).t == pytest.approx(-lead.t, rel=1e-13)
 
 
@@ -68,7 +70,9 @@ def test_what_happens_in_fewer_than_one_seed_of_ten_is_left_out_of_account() -> 
 def test_what_seeds_may_have_missed(seeds: int) -> None:
     q = unlike_share(seeds)
     assert (1.0 - q) ** seeds == pytest.approx(0.05, rel=1e-12)
-    just_less, just_more = (lead_of(np.full(seeds, q * by), scale=1.0) for by in (0.999, 1.001))
+    just_less, just_more = (
+        lead_of(np.full(seeds, q * by), scale=1.0) for by in (0.999, 1.001)
+    )
     assert just_less.strength() < 1.0 < just_more.strength()
     assert just_more.seeds_needed <= seeds < just_less.seeds_needed
     assert lead_of(np.full(seeds, -q * 1.001), scale=1.0).strength() < -1.0
@@ -85,7 +89,9 @@ def test_the_weaker_of_two_doubts_counts() -> None:
 def test_only_a_lead_in_the_wrong_direction_is_corrected_for_comparisons() -> None:
     lead, lag = lead_of(VALUES), lead_of(-VALUES)
     assert lead.strength(10) == lead.strength()
-    assert lag.strength(10) == pytest.approx(lag.strength() * needed_errors(5) / needed_errors(5, 10))
+    assert lag.strength(10) == pytest.approx(
+        lag.strength() * needed_errors(5) / needed_errors(5, 10)
+    )
 
 
 def test_few_seeds_and_ties_decide_nothing() -> None:
@@ -123,7 +129,10 @@ def test_shared_records_leave_fewer_seeds() -> None:
 
 
 def decided(values: Floats, comparisons: int = 1, shared: float = 0.0) -> int:
-    return sum(abs(lead_of(row, sharing=Sharing(shared)).strength(comparisons)) > 1.0 for row in values)
+    return sum(
+        abs(lead_of(row, sharing=Sharing(shared)).strength(comparisons)) > 1.0
+        for row in values
+    )
 
 
 def most_by_chance(chance: float, count: int) -> float:
@@ -169,7 +178,9 @@ def autocorrelated(rng: np.random.Generator, rows: int, keep: float) -> Floats:
     series = np.empty(rows)
     series[0] = steps[0]
     for place in range(1, rows):
-        series[place] = keep * series[place - 1] + math.sqrt(1.0 - keep**2) * steps[place]
+        series[place] = (
+            keep * series[place - 1] + math.sqrt(1.0 - keep**2) * steps[place]
+        )
     return series
 
 
@@ -186,6 +197,8 @@ def test_autocorrelated_records_are_rarely_taken_for_more_than_they_are() -> Non
         series = autocorrelated(rng, 240, 0.935)
         worth = effective_rows(series[:, None])
         plain += abs(lead_of(series).strength()) > 1.0
-        wrong += abs(lead_of(series, sharing=Sharing(1.0 / worth, worth)).strength()) > 1.0
+        wrong += (
+            abs(lead_of(series, sharing=Sharing(1.0 / worth, worth)).strength()) > 1.0
+        )
     assert plain > trials / 2
     assert wrong <= stats.binom.ppf(1.0 - 1e-4, trials, 0.1)

@@ -14,7 +14,13 @@ from superarm.lab.theory import variance_sum_bound
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
-from superarm.roads.policies import known_cost, route_bucb, route_greedy, route_ts, route_ucb
+from superarm.roads.policies import (
+    known_cost,
+    route_bucb,
+    route_greedy,
+    route_ts,
+    route_ucb,
+)
 from superarm.roads.problems import Navigation
 from superarm.rules import Greedy
 
@@ -44,7 +50,9 @@ def played(world):
 def test_quantiles_are_those_of_the_levels() -> None:
     from scipy.stats import norm
 
-    np.testing.assert_allclose(QUANTILES, norm.ppf(0.5 + np.array(LEVELS) / 2.0), rtol=1e-12)
+    np.testing.assert_allclose(
+        QUANTILES, norm.ppf(0.5 + np.array(LEVELS) / 2.0), rtol=1e-12
+    )
 
 
 def test_a_forecast_adds_up() -> None:
@@ -55,7 +63,10 @@ def test_a_forecast_adds_up() -> None:
 
 
 def test_noise_of_its_own_counts_in_place_of_the_models() -> None:
-    cov, noise = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[3.0, 0.25], [0.25, 0.5]])
+    cov, noise = (
+        np.array([[2.0, 0.5], [0.5, 1.0]]),
+        np.array([[3.0, 0.25], [0.25, 0.5]]),
+    )
     forecast = Forecast(np.array([1.0, 2.0]), cov, 7.0, noise_cov=noise)
     np.testing.assert_allclose(forecast.stds(), np.sqrt([5.0, 1.5]))
     assert forecast.total() == (3.0, pytest.approx(np.sqrt(4.0 + 4.0)))
@@ -78,16 +89,27 @@ def test_scores_of_other_widths_are_as_far_out_as_a_normals() -> None:
 def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
     """Arms by those of arms, totals by those of totals; of sums nothing is known of single arms."""
     policy = IndexPolicy(
-        posterior=StreamingGP(SquaredExponential(), 1.0), rule=Greedy(), oracle=TopK(k=2)
+        posterior=StreamingGP(SquaredExponential(), 1.0),
+        rule=Greedy(),
+        oracle=TopK(k=2),
     )
     of_arms, of_totals = np.array([0.1, 1.0, 3.0]), np.array([2.0, 4.0, 8.0])
     forecast = Forecast(
-        np.zeros(2), np.zeros((2, 2)), 9.0, np.diag([1.0, 4.0]), widths=of_arms, total_widths=of_totals
+        np.zeros(2),
+        np.zeros((2, 2)),
+        9.0,
+        np.diag([1.0, 4.0]),
+        widths=of_arms,
+        total_widths=of_totals,
     )
     offer = Offer(step=1, arms=Arms.numbered(np.arange(5.0)[:, None]))
     rewards, at = np.array([1.5, 1.5]), np.arange(2)
     seen = (
-        Feedback(positions=at, rewards=rewards.sum(keepdims=True), sums=np.zeros(2, dtype=int))
+        Feedback(
+            positions=at,
+            rewards=rewards.sum(keepdims=True),
+            sums=np.zeros(2, dtype=int),
+        )
         if summed
         else Feedback(positions=at, rewards=rewards)
     )
@@ -96,7 +118,9 @@ def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
     arrays = audit.arrays(offer)
     expected = 3.0 / np.sqrt(5.0) / 2.0 * QUANTILES[0]
     assert arrays["score"][0] == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_array_equal(arrays["within"][0], [np.nan] * 3 if summed else [0.0, 0.5, 1.0])
+    np.testing.assert_array_equal(
+        arrays["within"][0], [np.nan] * 3 if summed else [0.0, 0.5, 1.0]
+    )
 
 
 def test_only_what_learns_is_audited(played) -> None:
@@ -127,42 +151,64 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
                 abs(rewards[i] - mean[i]) <= width * np.sqrt(cov[i, i] + noise)
                 for i in range(len(route))
             ]
-            assert trajectory.audit["within"][step - 1, level] == pytest.approx(np.mean(inside))
+            assert trajectory.audit["within"][step - 1, level] == pytest.approx(
+                np.mean(inside)
+            )
             fresh = [inside[i] for i in range(len(route)) if route[i] not in driven]
             assert trajectory.audit["firsts"][step - 1] == len(fresh)
             if fresh:
-                assert trajectory.audit["first"][step - 1, level] == pytest.approx(np.mean(fresh))
-            true = np.abs(world.energies[route] - mean) <= width * np.sqrt(np.diagonal(cov))
-            assert trajectory.audit["true_within"][step - 1, level] == pytest.approx(np.mean(true))
+                assert trajectory.audit["first"][step - 1, level] == pytest.approx(
+                    np.mean(fresh)
+                )
+            true = np.abs(world.energies[route] - mean) <= width * np.sqrt(
+                np.diagonal(cov)
+            )
+            assert trajectory.audit["true_within"][step - 1, level] == pytest.approx(
+                np.mean(true)
+            )
         driven |= set(route.tolist())
         off = (world.energies[route].sum() - mean.sum()) / np.sqrt(cov.sum())
-        assert trajectory.audit["true_score"][step - 1] == pytest.approx(off, rel=1e-4, abs=1e-5)
+        assert trajectory.audit["true_score"][step - 1] == pytest.approx(
+            off, rel=1e-4, abs=1e-5
+        )
         spread = np.sqrt(cov.sum() + len(route) * noise)
         score = (rewards.sum() - mean.sum()) / spread
-        assert trajectory.audit["score"][step - 1] == pytest.approx(score, rel=1e-4, abs=1e-5)
+        assert trajectory.audit["score"][step - 1] == pytest.approx(
+            score, rel=1e-4, abs=1e-5
+        )
         largest = np.linalg.eigvalsh(cov)[-1]
-        assert trajectory.audit["largest_eigenvalue"][step - 1] == pytest.approx(largest, rel=1e-5)
+        assert trajectory.audit["largest_eigenvalue"][step - 1] == pytest.approx(
+            largest, rel=1e-5
+        )
         before = policy.information_gain
         policy.commit(decision)
         policy.learn(offer, decision, feedback, noises.at(1))
         gained = policy.information_gain - before
-        assert trajectory.audit["information"][step - 1] == pytest.approx(gained, rel=1e-4, abs=1e-6)
+        assert trajectory.audit["information"][step - 1] == pytest.approx(
+            gained, rel=1e-4, abs=1e-6
+        )
     belief = policy.posterior.belief(offer)
     np.testing.assert_allclose(trajectory.audit["std"], belief.std, rtol=1e-4)
-    np.testing.assert_allclose(trajectory.audit["mean"], belief.mean, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        trajectory.audit["mean"], belief.mean, rtol=1e-4, atol=1e-3
+    )
 
 
 def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
     """One reward of three is no total; what is learned from it is information all the same."""
     policy = IndexPolicy(
-        posterior=StreamingGP(SquaredExponential(), 0.1), rule=Greedy(), oracle=TopK(k=3)
+        posterior=StreamingGP(SquaredExponential(), 0.1),
+        rule=Greedy(),
+        oracle=TopK(k=3),
     )
     audit = Audit(policy, 4)
     for step, count in ((1, 3), (2, 1), (3, 0), (4, 3)):
         offer = Offer(step=step, arms=Arms.numbered(np.arange(5.0)[:, None]))
         decision = policy.decide(offer, np.random.default_rng(0))
         forecast = policy.forecast(offer, decision.positions)
-        feedback = Feedback(positions=decision.positions[:count], rewards=np.ones(count))
+        feedback = Feedback(
+            positions=decision.positions[:count], rewards=np.ones(count)
+        )
         policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
         audit.record(forecast, decision, feedback, None)
@@ -176,7 +222,9 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
 def test_who_is_sure_and_wrong_is_infinitely_far_away() -> None:
     """Two arms without variance; the truth of their sum is above, below and at what is forecast."""
     policy = IndexPolicy(
-        posterior=StreamingGP(SquaredExponential(), 0.1), rule=Greedy(), oracle=TopK(k=2)
+        posterior=StreamingGP(SquaredExponential(), 0.1),
+        rule=Greedy(),
+        oracle=TopK(k=2),
     )
     audit = Audit(policy, 3)
     forecast = Forecast(mean=np.array([1.0, 2.0]), cov=np.zeros((2, 2)), noise_std=0.5)
@@ -208,7 +256,9 @@ def test_what_was_learned_can_be_taken_up_again(world, played) -> None:
     state = state_from_bytes(state_to_bytes(played["gp-ts"].state))
     policy = route_ts(world.model).restored(state)
     belief = policy.beliefs(world.offer(1))
-    np.testing.assert_allclose(belief.mean, played["gp-ts"].audit["mean"], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        belief.mean, played["gp-ts"].audit["mean"], rtol=1e-4, atol=1e-3
+    )
 
 
 def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
@@ -224,7 +274,12 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
         policy.commit(decision)
         policy.learn(offer, decision, feedback, rng)
         honest.record(forecast, decision, feedback, world.truth(offer))
-        sure.record(forecast._replace(cov=0.0 * forecast.cov), decision, feedback, world.truth(offer))
+        sure.record(
+            forecast._replace(cov=0.0 * forecast.cov),
+            decision,
+            feedback,
+            world.truth(offer),
+        )
     good, bad = (each.arrays(offer) for each in (honest, sure))
     # The truth is N(mean, cov) given what was seen; with no variance no energy is hit.
     assert bad["true_within"].max() == 0.0
@@ -238,9 +293,9 @@ def test_well_specified_intervals_cover_what_they_should() -> None:
     inside = trips = 0
     for seed in range(12):
         world = Navigation(seed=seed, horizon=ROUNDS, edges=300)
-        audit = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=ROUNDS, seed=seed)[
-            "gp-ts"
-        ].audit
+        audit = simulate(
+            world, {"gp-ts": route_ts(world.model)}, rounds=ROUNDS, seed=seed
+        )["gp-ts"].audit
         inside += int((np.abs(audit["score"]) <= QUANTILES[1]).sum())
         trips += ROUNDS
     assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
@@ -253,14 +308,19 @@ def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
     def watch(name, offer, decision, feedback, forecast) -> None:
         heard[name, offer.step] = (feedback, forecast)
 
-    policies = {"gp-ts": route_ts(world.model), "shortest": known_cost(world.model, cost="length")}
+    policies = {
+        "gp-ts": route_ts(world.model),
+        "shortest": known_cost(world.model, cost="length"),
+    }
     simulate(world, policies, rounds=3, seed=1, watch=watch)
     assert all(heard["shortest", step][1] is None for step in (1, 2, 3))
     for step in (1, 2, 3):
         feedback, forecast = heard["gp-ts", step]
         mean, std = forecast.total()
         score = (feedback.rewards.sum() - mean) / std
-        assert score == pytest.approx(played["gp-ts"].audit["score"][step - 1], rel=1e-5)
+        assert score == pytest.approx(
+            played["gp-ts"].audit["score"][step - 1], rel=1e-5
+        )
 
 
 def test_arms_are_counted_when_they_are_first_tried() -> None:
@@ -268,7 +328,9 @@ def test_arms_are_counted_when_they_are_first_tried() -> None:
     trace = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=6, seed=0)["gp-ts"]
     seen: set[int] = set()
     assert trace.choices is not None
-    for row, fresh in zip(trace.choices.tolist(), trace.series["distinct_edges"], strict=True):
+    for row, fresh in zip(
+        trace.choices.tolist(), trace.series["distinct_edges"], strict=True
+    ):
         new = {edge for edge in row if edge >= 0} - seen
         assert fresh == len(new)
         seen |= new

@@ -35,17 +35,23 @@ def cell(seed):
 
 
 @pytest.fixture
-def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], dict[str, bytes]]:
+def cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], dict[str, bytes]]:
     """One seed's regret and choices of two policies, as bytes, in a module that workers find."""
     (tmp_path / "superarm_spread_work.py").write_text(WORK, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "superarm_spread_work", raising=False)
-    work: Callable[[int], dict[str, bytes]] = importlib.import_module("superarm_spread_work").cell
+    work: Callable[[int], dict[str, bytes]] = importlib.import_module(
+        "superarm_spread_work"
+    ).cell
     return work
 
 
 @pytest.mark.slow
-def test_jobs_and_executors_make_no_difference(cell: Callable[[int], dict[str, bytes]]) -> None:
+def test_jobs_and_executors_make_no_difference(
+    cell: Callable[[int], dict[str, bytes]],
+) -> None:
     ways: list[dict[int, dict[str, bytes]]] = [{}, {}, {}]
     alone, threaded, processed = ways
     spread(cell, range(4), finished=alone.__setitem__)
@@ -89,7 +95,9 @@ def test_no_tasks_and_no_callback_are_fine() -> None:
         spread(operator.neg, [1], jobs=0)
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system has no such signals")
+@pytest.mark.skipif(
+    not hasattr(signal, "pthread_kill"), reason="this system has no such signals"
+)
 def test_an_interrupt_waits_until_workers_have_begun() -> None:
     """Also one that reaches another thread: half-started workers would end in an EOFError."""
     done = threading.Event()

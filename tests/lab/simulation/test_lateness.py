@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Guarantee, Offer, State
+from superarm.core import (
+    Arms,
+    Best,
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Guarantee,
+    Offer,
+    State,
+)
 from superarm.core.errors import InputError
 from superarm.core.streams import stream
 from superarm.kernels import SquaredExponential
@@ -37,14 +47,20 @@ class Notebook:
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         self.offers.append(offer)
         chosen = np.array([offer.step % 5, (offer.step + 1) % 5])
-        return Decision(step=offer.step, action=tuple(chosen.tolist()), positions=chosen)
+        return Decision(
+            step=offer.step, action=tuple(chosen.tolist()), positions=chosen
+        )
 
     def commit(self, decision: Decision) -> None:
         pass
 
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Any) -> None:
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Any
+    ) -> None:
         assert offer.step == decision.step
-        self.heard.append((self.offers[-1].step, offer.step, feedback.positions.tolist()))
+        self.heard.append(
+            (self.offers[-1].step, offer.step, feedback.positions.tolist())
+        )
 
     def state(self) -> State:
         return State(kind="notebook", schema=1)
@@ -60,7 +76,12 @@ class Post:
 
     def offer(self, step: int) -> Offer:
         begins = step % 4 == 1
-        return Offer(step=step, arms=ARMS, begins=begins, previous_action="home" if begins else None)
+        return Offer(
+            step=step,
+            arms=ARMS,
+            begins=begins,
+            previous_action="home" if begins else None,
+        )
 
     def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
         return np.zeros(5)
@@ -77,7 +98,9 @@ class Post:
     def best(self, offer: Offer) -> Best:
         return Best(1.0, Guarantee(alpha=0.5), optimum=1.5)
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> dict[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> dict[str, float]:
         return {"answered": float(len(feedback.positions))}
 
 
@@ -104,7 +127,10 @@ def test_a_policy_that_needs_order_hears_in_order() -> None:
     simulate(Post(), {"mine": policy}, rounds=8, seed=0)
     decided = [step for _, step, _ in policy.heard]
     assert decided == sorted(decided)
-    assert [heard for heard in policy.heard if heard[1] == 2] == [(4, 2, [2]), (4, 2, [3])]
+    assert [heard for heard in policy.heard if heard[1] == 2] == [
+        (4, 2, [2]),
+        (4, 2, [3]),
+    ]
     assert (4, 1, [2]) in policy.heard  # what it waited for
 
 
@@ -130,7 +156,9 @@ def test_alpha_regret_of_a_cost_is_against_the_optimum_over_alpha() -> None:
 
     runs = simulate(Cost(), {"mine": Notebook()}, rounds=2, seed=0)
     np.testing.assert_array_equal(runs["mine"].series["regret"], [0.0, -0.5])
-    np.testing.assert_array_equal(runs["mine"].series["alpha_regret"], [1.0 - 3.0, 0.5 - 3.0])
+    np.testing.assert_array_equal(
+        runs["mine"].series["alpha_regret"], [1.0 - 3.0, 0.5 - 3.0]
+    )
 
 
 def test_of_a_loss_no_share_is_promised() -> None:
@@ -138,7 +166,10 @@ def test_of_a_loss_no_share_is_promised() -> None:
         def best(self, offer: Offer) -> Best:
             return super().best(offer)._replace(optimum=-1.0)
 
-    assert "alpha_regret" not in simulate(Loss(), {"mine": Notebook()}, rounds=2, seed=0)["mine"].series
+    assert (
+        "alpha_regret"
+        not in simulate(Loss(), {"mine": Notebook()}, rounds=2, seed=0)["mine"].series
+    )
 
 
 # --- lateness of any problem -----------------------------------------------------------------
@@ -153,7 +184,9 @@ def test_delays_are_drawn_for_all_arms_and_are_the_same_for_all() -> None:
     # Six standard errors of a share of 1/4 (and of 3/20 for each delay) among 20 000.
     assert abs(lost - 0.25) < 6.0 * np.sqrt(0.25 * 0.75 / 20_000)
     for delay in range(2, 7):
-        assert abs(np.mean(delays == delay) - 0.15) < 6.0 * np.sqrt(0.15 * 0.85 / 20_000)
+        assert abs(np.mean(delays == delay) - 0.15) < 6.0 * np.sqrt(
+            0.15 * 0.85 / 20_000
+        )
     together = Lateness(latest=6, together=True).delays(offer, stream(0, "delay", 3))
     assert len(np.unique(together)) == 1
 
@@ -162,20 +195,28 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
-    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3]))
+    said = Feedback(
+        positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3])
+    )
     # What is lost is lost, whatever the world says.
     assert list(mail.exchange(offer, decision, said, np.array([5, 0, -1, 0, 3]))) == []
     arrived = {
-        step: [each.feedback.positions.tolist() for each in mail._arrived(step)] for step in range(9)
+        step: [each.feedback.positions.tolist() for each in mail._arrived(step)]
+        for step in range(9)
     }
-    assert {step: heard for step, heard in arrived.items() if heard} == {6: [[4]], 7: [[0]]}
+    assert {step: heard for step, heard in arrived.items() if heard} == {
+        6: [[4]],
+        7: [[0]],
+    }
 
 
 def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     mail = Mail(3, in_order=True)
     offer = Offer(step=1, arms=ARMS, previous_action=(4,))
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4]))
+    said = Feedback(
+        positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4])
+    )
     assert list(mail.exchange(offer, decision, said, None)) == []
     assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
     left = State(kind="left", schema=1, scalars=mail.left() or {})
@@ -183,12 +224,18 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     longer.go_on(restored(left), lambda step: Offer(step=step, arms=ARMS))
     assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
     ((same, chosen, feedback),) = longer._arrived(4)
-    assert (same.step, same.previous_action, chosen.positions.tolist()) == (1, (4,), [0, 1, 2])
+    assert (same.step, same.previous_action, chosen.positions.tolist()) == (
+        1,
+        (4,),
+        [0, 1, 2],
+    )
     assert (feedback.positions.tolist(), feedback.rewards.tolist()) == ([1], [1.0])
     assert [due for due, *_ in longer._queue] == [5]
 
 
-def test_much_that_is_due_after_the_last_round_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_that_is_due_after_the_last_round_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
     mail = Mail(1, in_order=False)
     offer = Offer(step=1, arms=ARMS)
@@ -216,7 +263,9 @@ def test_every_round_has_delays_of_its_own_stream() -> None:
             due = offer.step + delays[position]
             if delays[position] >= 0 and due <= 30:
                 expected.append((due, offer.step, position))
-    heard = [(when, step, position) for when, step, some in policy.heard for position in some]
+    heard = [
+        (when, step, position) for when, step, some in policy.heard for position in some
+    ]
     assert sorted(heard) == sorted(expected)
     assert len(expected) > 30
 
@@ -224,14 +273,26 @@ def test_every_round_has_delays_of_its_own_stream() -> None:
 def test_rounds_of_late_feedback_are_not_played_at_once() -> None:
     problem = gp_function(seed=3, horizon=20, arms=15)
     policy = igp_ucb(problem.model)
-    simulate(problem, {"mine": policy}, rounds=20, seed=3, lateness=Lateness(earliest=4, latest=4))
+    simulate(
+        problem,
+        {"mine": policy},
+        rounds=20,
+        seed=3,
+        lateness=Lateness(earliest=4, latest=4),
+    )
     assert policy.posterior.count == 16
 
 
 def test_no_lateness_is_the_same_as_none() -> None:
     problem = landscape(seed=1, horizon=25, side=8)
     runs = [
-        simulate(problem, {"mine": oclok_ucb(problem.model)}, rounds=25, seed=1, lateness=late)
+        simulate(
+            problem,
+            {"mine": oclok_ucb(problem.model)},
+            rounds=25,
+            seed=1,
+            lateness=late,
+        )
         for late in (None, Lateness())
     ]
     np.testing.assert_array_equal(runs[0]["mine"].choices, runs[1]["mine"].choices)
@@ -243,7 +304,9 @@ def test_lateness_costs_and_what_is_lost_is_not_learned() -> None:
     simulate(problem, policies, rounds=30, seed=1, lateness=Lateness(lost=1.0))
     assert policies["mine"].posterior.count == 0
     late = {"mine": oclok_ucb(problem.model)}
-    simulate(problem, late, rounds=30, seed=1, lateness=Lateness(earliest=10, latest=10))
+    simulate(
+        problem, late, rounds=30, seed=1, lateness=Lateness(earliest=10, latest=10)
+    )
     assert late["mine"].posterior.count == 3 * 20
 
 
@@ -251,7 +314,9 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
     """Others that run beside it change neither its offers, nor its noise, nor its delays."""
     problem = landscape(seed=2, horizon=30, side=8)
     late = Lateness(latest=5, lost=0.2)
-    alone = simulate(problem, {"a": oclok_ucb(problem.model)}, rounds=30, seed=2, lateness=late)
+    alone = simulate(
+        problem, {"a": oclok_ucb(problem.model)}, rounds=30, seed=2, lateness=late
+    )
     both = simulate(
         problem,
         {"b": random(problem.model), "a": oclok_ucb(problem.model)},
@@ -286,7 +351,9 @@ def test_mail_keeps_parts_of_a_feedback_apart() -> None:
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(4))
     whole = Feedback(
-        positions=np.arange(4), rewards=np.arange(4.0), noise_variance=0.1 + np.arange(4.0)
+        positions=np.arange(4),
+        rewards=np.arange(4.0),
+        noise_variance=0.1 + np.arange(4.0),
     )
     known = mail.exchange(offer, decision, whole, np.array([2, 0, -1, 2, 7]))
     assert [each.feedback.positions.tolist() for each in known] == [[1]]
@@ -308,10 +375,16 @@ def test_mail_keeps_parts_of_a_feedback_apart() -> None:
 
 @pytest.mark.parametrize("late", [None, Lateness(latest=2)])
 @pytest.mark.parametrize("positions", [None, [99], [-1]])
-def test_a_world_answers_with_feedback_on_arms_that_were_chosen(positions: Any, late: Any) -> None:
+def test_a_world_answers_with_feedback_on_arms_that_were_chosen(
+    positions: Any, late: Any
+) -> None:
     class Odd(Post):
         def feedback(self, offer: Offer, decision: Decision, noise: Any) -> Any:
-            return None if positions is None else Feedback(positions=positions, rewards=np.ones(1))
+            return (
+                None
+                if positions is None
+                else Feedback(positions=positions, rewards=np.ones(1))
+            )
 
     posterior = StreamingGP(SquaredExponential(), 0.1)
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=1))

@@ -54,7 +54,10 @@ def same(one: Trace, other: Trace) -> bool:
     return (
         one.choices.tobytes() == other.choices.tobytes()
         and one.series.keys() == other.series.keys()
-        and all(one.series[key].tobytes() == other.series[key].tobytes() for key in one.series)
+        and all(
+            one.series[key].tobytes() == other.series[key].tobytes()
+            for key in one.series
+        )
     )
 
 
@@ -83,7 +86,9 @@ def test_block_size_does_not_matter(
 def test_a_longer_run_begins_like_a_shorter_one() -> None:
     short, long = run(CHANGING, NAMES, rounds=10), run(CHANGING, NAMES, rounds=30)
     for name in NAMES:
-        np.testing.assert_array_equal(short[name].series["regret"], long[name].series["regret"][:10])
+        np.testing.assert_array_equal(
+            short[name].series["regret"], long[name].series["regret"][:10]
+        )
 
 
 class Costs:
@@ -111,7 +116,9 @@ class Costs:
     def best(self, offer: Offer) -> Best:
         return Best(1.0)
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         return {"paid": float(feedback.rewards.sum())} if offer.step % 2 else {}
 
 
@@ -121,7 +128,10 @@ class Scripted:
     exchangeable = True
 
     def __init__(
-        self, plan: list[list[int]], deterministic: bool, propensities: Sequence[float | None] = ()
+        self,
+        plan: list[list[int]],
+        deterministic: bool,
+        propensities: Sequence[float | None] = (),
     ) -> None:
         self.plan = plan
         self.propensities = propensities
@@ -136,13 +146,19 @@ class Scripted:
         self._drawn = 0.0 if self.deterministic else rng.random()
         positions = np.array(self.plan[offer.step - 1], dtype=np.intp)
         known = self.propensities[offer.step - 1] if self.propensities else None
-        return Decision(step=offer.step, action=None, positions=positions, propensity=known)
+        return Decision(
+            step=offer.step, action=None, positions=positions, propensity=known
+        )
 
     def commit(self, decision: Decision) -> None:
         self.calls.append("commit")
 
     def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+        self,
+        offer: Offer,
+        decision: Decision,
+        feedback: Feedback,
+        rng: np.random.Generator,
     ) -> None:
         self.calls.append("learn")
         self.rewards.append(feedback.rewards)
@@ -161,8 +177,14 @@ PLAN = [[0], [1, 2], [2], [0, 1, 2]]
 @pytest.mark.parametrize(
     ("direction", "expected"),
     [
-        ("minimize", [1.0 - 4.0, 5.0 - 4.0, 3.0 - 4.0, 6.0 - 4.0]),  # a cost: the optimum over α
-        ("maximize", [1.0 - 1.0, 1.0 - 5.0, 1.0 - 3.0, 1.0 - 6.0]),  # a reward: α × the optimum
+        (
+            "minimize",
+            [1.0 - 4.0, 5.0 - 4.0, 3.0 - 4.0, 6.0 - 4.0],
+        ),  # a cost: the optimum over α
+        (
+            "maximize",
+            [1.0 - 1.0, 1.0 - 5.0, 1.0 - 3.0, 1.0 - 6.0],
+        ),  # a reward: α × the optimum
     ],
 )
 def test_alpha_regret_is_against_what_the_oracle_promises(
@@ -182,7 +204,12 @@ def test_alpha_regret_is_against_what_the_oracle_promises(
 
 @pytest.mark.parametrize(
     ("known", "kept"),
-    [([1.0] * 4, False), ([None] * 4, False), ([1.0, None] * 2, True), ([0.5, 1.0] * 2, True)],
+    [
+        ([1.0] * 4, False),
+        ([None] * 4, False),
+        ([1.0, None] * 2, True),
+        ([0.5, 1.0] * 2, True),
+    ],
 )
 def test_propensities_are_kept_unless_all_are_1_or_unknown(
     known: list[float | None], kept: bool
@@ -191,7 +218,9 @@ def test_propensities_are_kept_unless_all_are_1_or_unknown(
     found = simulate(Costs(), {"me": policy}, rounds=4, seed=9)["me"].propensities
     assert (found is not None) == kept
     if found is not None:
-        np.testing.assert_array_equal(found, [np.nan if each is None else each for each in known])
+        np.testing.assert_array_equal(
+            found, [np.nan if each is None else each for each in known]
+        )
 
 
 def test_streams_are_those_of_the_definition() -> None:
@@ -210,8 +239,18 @@ def test_streams_are_those_of_the_definition() -> None:
             assert trajectory.series["paid"][step - 1] == float(expected.sum())
         else:
             assert trajectory.series["paid"][step - 1] == 0.0
-    assert trajectory.series["regret"].tolist() == [0.0, 4.0, 2.0, 5.0]  # costs above the best
-    assert trajectory.choices.tolist() == [[0, -1, -1], [1, 2, -1], [2, -1, -1], [0, 1, 2]]
+    assert trajectory.series["regret"].tolist() == [
+        0.0,
+        4.0,
+        2.0,
+        5.0,
+    ]  # costs above the best
+    assert trajectory.choices.tolist() == [
+        [0, -1, -1],
+        [1, 2, -1],
+        [2, -1, -1],
+        [0, 1, 2],
+    ]
     assert trajectory.choices.dtype == np.int32
     assert trajectory.seconds.shape == (4,)
     assert (trajectory.seconds >= 0.0).all()
@@ -235,37 +274,46 @@ class Gated(FiniteProblem):
 
     def offer(self, step: int) -> Offer:
         available = np.arange(len(self.arms)) % 2 == step % 2
-        return Offer(step=step, arms=self.arms, available=None if step < 3 else available)
+        return Offer(
+            step=step, arms=self.arms, available=None if step < 3 else available
+        )
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         return {"reward": float(feedback.rewards.sum())}
 
 
-class Measured(FiniteProblem):
+class HasMetrics(FiniteProblem):
     """The same arms in every round, with a metric."""
 
     __slots__ = ()
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         return {"reward": float(feedback.rewards.sum())}
 
 
 def from_finite(kind: type[FiniteProblem]) -> FiniteProblem:
     made = problem_of(FIXED)
-    return kind(arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=made.model)
+    return kind(
+        arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=made.model
+    )
 
 
 def watched_and_not(problem: Any) -> tuple[dict[str, Trace], dict[str, Trace]]:
     runs = []
     for watch in (None, lambda *_: None):
         policies = {
-            name: registry.build("policy", name, model=problem.model) for name in ("igp-ucb", "gp-ts")
+            name: registry.build("policy", name, model=problem.model)
+            for name in ("igp-ucb", "gp-ts")
         }
         runs.append(simulate(problem, policies, rounds=30, seed=5, watch=watch))
     return runs[0], runs[1]
 
 
-@pytest.mark.parametrize("kind", [FiniteProblem, Gated, Measured])
+@pytest.mark.parametrize("kind", [FiniteProblem, Gated, HasMetrics])
 def test_a_watched_run_is_the_same(kind: type[FiniteProblem]) -> None:
     alone, watched = watched_and_not(from_finite(kind))
     for name, trajectory in alone.items():
@@ -283,7 +331,9 @@ def test_a_watched_run_is_the_same(kind: type[FiniteProblem]) -> None:
     ],
     ids=lambda extra: next(iter(extra)),
 )
-def test_rounds_that_differ_by_more_than_noise_form_no_table(extra: dict[str, Any]) -> None:
+def test_rounds_that_differ_by_more_than_noise_form_no_table(
+    extra: dict[str, Any],
+) -> None:
     class Odd(FiniteProblem):
         __slots__ = ()
 
@@ -311,7 +361,8 @@ def test_the_table_is_made_once_for_all_policies() -> None:
 
     problem = from_finite(Counted)
     policies = {
-        label: registry.build("policy", "igp-ucb", model=problem.model) for label in ("a", "b", "c")
+        label: registry.build("policy", "igp-ucb", model=problem.model)
+        for label in ("a", "b", "c")
     }
     runs = simulate(problem, policies, rounds=30, seed=5)
     assert made == [(30, 20)]
@@ -335,7 +386,9 @@ def test_mistakes_and_failures_surface() -> None:
         simulate(Costs(), {}, rounds=0, seed=0)
     assert simulate(Costs(), {}, rounds=2, seed=0) == {}
     with pytest.raises(IndexError):
-        simulate(Costs(), {"short": Scripted(PLAN[:1], deterministic=True)}, rounds=2, seed=0)
+        simulate(
+            Costs(), {"short": Scripted(PLAN[:1], deterministic=True)}, rounds=2, seed=0
+        )
     with pytest.raises(
         InputError, match=r"policy 'a' is 3, which has no deterministic, .*learn, state"
     ):

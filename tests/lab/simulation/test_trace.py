@@ -42,7 +42,9 @@ def spec(**changes: Any) -> dict[str, Any]:
     return {**base, **changes}
 
 
-def trace(policy: str = "igp-ucb", index: int = 0, seed: int = 3, **changes: Any) -> Trace:
+def trace(
+    policy: str = "igp-ucb", index: int = 0, seed: int = 3, **changes: Any
+) -> Trace:
     rng = np.random.default_rng([seed, index, len(policy)])
     values = {
         "policy": policy,
@@ -69,7 +71,9 @@ def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
     wanted = trace("GP-UCB", 1, 4)
     run = Run.load(str(finished))
     for key, values in wanted.series.items():
-        np.testing.assert_array_equal(run.cumulative("GP-UCB", 1, key)[1], np.cumsum(values))
+        np.testing.assert_array_equal(
+            run.cumulative("GP-UCB", 1, key)[1], np.cumsum(values)
+        )
     np.testing.assert_array_equal(run.choices("GP-UCB", 1, 4), wanted.choices)
     np.testing.assert_array_equal(run.seconds("GP-UCB", 1)[1], wanted.seconds)
     assert run.propensities("GP-UCB", 1, 4) is None
@@ -78,14 +82,20 @@ def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
     np.testing.assert_array_equal(run.propensities("GP-UCB", 1, 4), known)
 
 
-def test_equal_traces_give_equal_bytes_whatever_the_clock_and_timing(tmp_path: Path) -> None:
+def test_equal_traces_give_equal_bytes_whatever_the_clock_and_timing(
+    tmp_path: Path,
+) -> None:
     one = write_trace(tmp_path / "a", trace())
     reordered = dict(reversed(list(trace().series.items())))
-    other = write_trace(tmp_path / "b", trace(series=reordered, seconds=np.ones(ROUNDS, np.float32)))
+    other = write_trace(
+        tmp_path / "b", trace(series=reordered, seconds=np.ones(ROUNDS, np.float32))
+    )
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_timing_is_there_before_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timing_is_there_before_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[str] = []
     monkeypatch.setattr(
         "superarm.lab.simulation.trace.atomic_write",
@@ -122,7 +132,9 @@ def test_names() -> None:
 def test_different_policies_have_different_safe_names(policies: list[str]) -> None:
     names = [cell_name(policy, 1, 2) for policy in policies]
     assert names[0].lower() != names[1].lower()
-    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-.") for name in names)
+    assert all(
+        set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-.") for name in names
+    )
 
 
 def test_run_stacks_seeds(finished: Path) -> None:
@@ -132,9 +144,13 @@ def test_run_stacks_seeds(finished: Path) -> None:
     assert list(run.seeds) == [3, 4]
     total = run.cumulative("GP-UCB", 1, "reward")
     assert total.shape == (2, ROUNDS)
-    np.testing.assert_allclose(total[1], np.cumsum(trace("GP-UCB", 1, 4).series["reward"]), rtol=1e-15)
+    np.testing.assert_allclose(
+        total[1], np.cumsum(trace("GP-UCB", 1, 4).series["reward"]), rtol=1e-15
+    )
     np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
-    assert repr(run).endswith("policies=['igp-ucb', 'GP-UCB'], settings=2, seeds=2, rounds=12)")
+    assert repr(run).endswith(
+        "policies=['igp-ucb', 'GP-UCB'], settings=2, seeds=2, rounds=12)"
+    )
 
 
 def test_metrics_say_how_they_are_read(finished: Path) -> None:
@@ -149,9 +165,15 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
 
 @pytest.mark.parametrize(
     "told",
-    [{"label": "x"}, {**Metric("x")._asdict(), "label": 1}, {**Metric("x")._asdict(), "unit": 2}],
+    [
+        {"label": "x"},
+        {**Metric("x")._asdict(), "label": 1},
+        {**Metric("x")._asdict(), "unit": 2},
+    ],
 )
-def test_metrics_that_are_not_described_whole_are_refused(tmp_path: Path, told: Any) -> None:
+def test_metrics_that_are_not_described_whole_are_refused(
+    tmp_path: Path, told: Any
+) -> None:
     with pytest.raises(StateError, match="metric 'reward'"):
         write_spec(tmp_path, spec(metrics=[{"reward": told}, {}]))
 
@@ -164,7 +186,9 @@ def test_time_per_round_leaves_the_first_call_out(finished: Path) -> None:
     run = Run.load(finished)
     assert run.seconds_per_round("igp-ucb") == pytest.approx((8 * 3.0 + 11 * 3.0) / 19)
     for seed in (3, 4):  # all in one call: there is nothing else to tell
-        write_trace(finished, trace("GP-UCB", 0, seed, seconds=np.full(ROUNDS, 5.0, np.float32)))
+        write_trace(
+            finished, trace("GP-UCB", 0, seed, seconds=np.full(ROUNDS, 5.0, np.float32))
+        )
     assert Run.load(finished).seconds_per_round("GP-UCB") == 5.0
 
 
@@ -190,11 +214,15 @@ def test_a_run_in_a_notebook(finished: Path) -> None:
 
 def test_cells_are_flat_sorted_rows(finished: Path) -> None:
     write_cells(Run.load(finished))
-    rows = [json.loads(line) for line in (finished / "cells.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (finished / "cells.jsonl").read_text().splitlines()
+    ]
     keys = [(row["setting"]["k"], row["policy"], row["seed"]) for row in rows]
     assert keys == sorted(keys)
     assert len(rows) == 8
-    assert rows[2]["regret"] == pytest.approx(trace("igp-ucb", 0, 3).series["regret"].sum())
+    assert rows[2]["regret"] == pytest.approx(
+        trace("igp-ucb", 0, 3).series["regret"].sum()
+    )
 
 
 def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
@@ -207,7 +235,9 @@ def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
         run.cumulative("igp-ucb", 0, "energy")
     for metric in ("seconds", "choices"):
         for _ in range(2):  # whatever was read before
-            with pytest.raises(InputError, match=f"'{metric}' is not a metric.*'regret', 'reward'"):
+            with pytest.raises(
+                InputError, match=f"'{metric}' is not a metric.*'regret', 'reward'"
+            ):
                 run.cumulative("igp-ucb", 0, metric)
             np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
     with pytest.raises(StateError, match=r"no summary\.json"):
@@ -220,7 +250,9 @@ def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00", None])
-def test_damaged_cells_name_the_file_and_the_remedy(finished: Path, damage: bytes | None) -> None:
+def test_damaged_cells_name_the_file_and_the_remedy(
+    finished: Path, damage: bytes | None
+) -> None:
     path = finished / "cells" / f"{trace().name}.npz"
     path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
     with pytest.raises(StateError, match=rf"{trace().name}\.npz.*delete it.*--resume"):
@@ -252,12 +284,16 @@ def test_cells_that_would_unpack_to_far_more_are_refused(
     with path.open("wb") as file:
         np.savez_compressed(file, regret=np.zeros(1 << 20))
     assert path.stat().st_size < 10_000
-    with pytest.raises(StateError, match=r"would take 8388736 bytes, far more .*delete it.*--resume"):
+    with pytest.raises(
+        StateError, match=r"would take 8388736 bytes, far more .*delete it.*--resume"
+    ):
         Run.load(finished).cumulative("igp-ucb")
 
 
 def test_cells_of_another_length_are_refused(finished: Path) -> None:
-    write_trace(finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None))
+    write_trace(
+        finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None)
+    )
     with pytest.raises(StateError, match=r"'regret' must be numbers of shape \(12,\)"):
         Run.load(finished).cumulative("igp-ucb")
     short = {"series": {"regret": np.ones(5)}, "propensities": None, "seconds": None}
@@ -271,7 +307,9 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
     with pytest.raises(StateError, match="is missing"):
         Run.load(finished).seconds("igp-ucb")
     (finished / "cells" / f"{trace().name}.npz").unlink()
-    with pytest.raises(StateError, match=r"1 of 8 cells are missing, first igp-ucb\.s0"):
+    with pytest.raises(
+        StateError, match=r"1 of 8 cells are missing, first igp-ucb\.s0"
+    ):
         Run.load(finished)
 
 
@@ -297,10 +335,14 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"noise_variance": ["x", 1.0]}, "'noise_variance' is .* a list"),
     ],
 )
-def test_specs_are_checked_on_both_ways(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_specs_are_checked_on_both_ways(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(StateError, match=message):
         write_spec(tmp_path, spec(**change))
-    atomic_write(tmp_path / "run.json", json_bytes({"schema": SCHEMA, **spec(**change)}))
+    atomic_write(
+        tmp_path / "run.json", json_bytes({"schema": SCHEMA, **spec(**change)})
+    )
     with pytest.raises(StateError, match=message):
         Run.load(tmp_path)
 
@@ -319,7 +361,9 @@ def test_traces_are_checked_when_made() -> None:
     with pytest.raises(InputError, match="cannot be the name of a metric"):
         trace(series={"regret": np.ones(ROUNDS), "choices": np.ones(ROUNDS)})
     for field in ("cell", "policy", "seed", "setting"):  # of the rows in cells.jsonl
-        with pytest.raises(InputError, match=f"{field}.* cannot be the name of a metric"):
+        with pytest.raises(
+            InputError, match=f"{field}.* cannot be the name of a metric"
+        ):
             trace(series={"regret": np.ones(ROUNDS), field: np.ones(ROUNDS)})
     with pytest.raises(ShapeError, match="reward has 3 entries"):
         trace(series={"regret": np.ones(ROUNDS), "reward": np.ones(3)})
@@ -360,12 +404,16 @@ def test_totals_of_numbers_that_are_none_are_refused(
         lambda: write_cells(run),
         lambda: run.cumulative("igp-ucb", metric=next(iter(change))),
     ):
-        with pytest.raises(StateError, match=f"is damaged: {told}.*; delete it and run again"):
+        with pytest.raises(
+            StateError, match=f"is damaged: {told}.*; delete it and run again"
+        ):
             read()
 
 
 def test_a_damaged_map_names_its_file(finished: Path) -> None:
     (finished / "maps").mkdir()
     np.savez_compressed(finished / "maps" / "s0.npz", speed=np.ones(3))
-    with pytest.raises(StateError, match=r"s0\.npz is damaged: the map lacks .*; delete it"):
+    with pytest.raises(
+        StateError, match=r"s0\.npz is damaged: the map lacks .*; delete it"
+    ):
         Run.load(finished).road_map()

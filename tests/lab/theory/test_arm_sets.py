@@ -20,7 +20,8 @@ KERNELS = [
     SquaredExponential(lengthscale=0.5),
     Matern(nu=1.5, lengthscale=0.1, variance=4.0),
     Linear(),
-    SquaredExponential(lengthscale=5.0) + Matern(nu=0.5, lengthscale=0.01, variance=0.3),
+    SquaredExponential(lengthscale=5.0)
+    + Matern(nu=0.5, lengthscale=0.01, variance=0.3),
 ]
 KERNEL_NAMES = ["smooth", "rough", "linear", "flat"]
 
@@ -31,7 +32,8 @@ def points(n: int, seed: int = 0) -> np.ndarray:
 
 def true_maximum(kernel: Any, X: np.ndarray, noise: float, count: int) -> float:
     return max(
-        0.5 * np.linalg.slogdet(np.eye(count) + prior(kernel, X)[np.ix_(A, A)] / noise)[1]
+        0.5
+        * np.linalg.slogdet(np.eye(count) + prior(kernel, X)[np.ix_(A, A)] / noise)[1]
         for A in itertools.combinations_with_replacement(range(len(X)), count)
     )
 
@@ -45,7 +47,9 @@ def prior(kernel: Any, X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 8, 20])
 @pytest.mark.parametrize("kernel", KERNELS, ids=KERNEL_NAMES)
-def test_eigenvalue_bounds_hold_for_every_subset_and_history(kernel: Any, budget: int) -> None:
+def test_eigenvalue_bounds_hold_for_every_subset_and_history(
+    kernel: Any, budget: int
+) -> None:
     X = points(8)
     covariance = prior(kernel, X)
     rng = np.random.default_rng(1)
@@ -55,7 +59,10 @@ def test_eigenvalue_bounds_hold_for_every_subset_and_history(kernel: Any, budget
         inner = covariance[np.ix_(history, history)] + 0.1 * np.eye(len(history))
         posterior = covariance - cross @ np.linalg.solve(inner, cross.T)
         for chosen in itertools.combinations(range(8), min(budget, 8)):
-            largest = max(largest, float(np.linalg.eigvalsh(posterior[np.ix_(chosen, chosen)])[-1]))
+            largest = max(
+                largest,
+                float(np.linalg.eigvalsh(posterior[np.ix_(chosen, chosen)])[-1]),
+            )
     bounds = prior_eigenvalue_bounds(kernel, X, budget)
     assert {bound.name for bound in bounds} == {"trace", "rows", "whole"}
     for bound in bounds:
@@ -67,23 +74,34 @@ def test_eigenvalue_bounds_hold_for_every_subset_and_history(kernel: Any, budget
         assert min(bounds).value == pytest.approx(np.linalg.eigvalsh(covariance)[-1])
 
 
-@pytest.mark.parametrize(("budget", "rows"), [(1, 9.0), (2, 9.0 + 3.0), (3, 9.0 + 3.0 + 1.0)])
+@pytest.mark.parametrize(
+    ("budget", "rows"), [(1, 9.0), (2, 9.0 + 3.0), (3, 9.0 + 3.0 + 1.0)]
+)
 def test_rows_by_hand(budget: int, rows: float) -> None:
     """The first arm has the largest variance and row; each row's own entry counts once."""
-    table = Empirical(covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0)
-    bounds = {each.name: each.value for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)}
+    table = Empirical(
+        covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0
+    )
+    bounds = {
+        each.name: each.value
+        for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
+    }
     assert bounds["rows"] == rows
     assert bounds["trace"] == 9.0 * budget
 
 
-def test_eigenvalues_in_blocks_equal_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eigenvalues_in_blocks_equal_the_whole_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     X = points(37)
     covariance = np.abs(prior(KERNELS[1], X))
     off = np.sort(covariance - np.diag(covariance.diagonal()), axis=1)[:, ::-1]
     expected = (covariance.diagonal() + off[:, :4].sum(axis=1)).max()
     for block in (1, 5, 37, 100):
         monkeypatch.setattr(module, "_BLOCK", block)
-        rows = {name: value for value, name in prior_eigenvalue_bounds(KERNELS[1], X, 5)}["rows"]
+        rows = {
+            name: value for value, name in prior_eigenvalue_bounds(KERNELS[1], X, 5)
+        }["rows"]
         assert rows == pytest.approx(expected, rel=1e-13)
 
 
@@ -92,7 +110,9 @@ def test_eigenvalues_in_blocks_equal_the_whole_matrix(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])
 @pytest.mark.parametrize("kernel", KERNELS, ids=KERNEL_NAMES)
-def test_information_bounds_hold(kernel: Any, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_information_bounds_hold(
+    kernel: Any, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X = points(5)
     exact = ArmSetGrowth(kernel=kernel, features=X, noise_variance=noise, horizon=6)
     names = set()
@@ -108,7 +128,12 @@ def test_information_bounds_hold(kernel: Any, noise: float, monkeypatch: pytest.
     large = ArmSetGrowth(kernel=kernel, features=X, noise_variance=noise, horizon=6)
     for count, truth in enumerate(truths, start=1):
         bounds = large.bounds(count)
-        assert {bound.name for bound in bounds} == {"hadamard", "nystrom", "greedy", "prefix"}
+        assert {bound.name for bound in bounds} == {
+            "hadamard",
+            "nystrom",
+            "greedy",
+            "prefix",
+        }
         assert all(bound.value >= truth * (1.0 - 1e-9) for bound in bounds)
 
 
@@ -129,7 +154,9 @@ def test_hadamard_is_exact_for_independent_arms() -> None:
     kernel = SquaredExponential(lengthscale=1e-3)
     X = np.arange(4.0)[:, None]
     for count in (1, 2, 3, 10):
-        bounds = ArmSetGrowth(kernel=kernel, features=X, noise_variance=0.5, horizon=10).bounds(count)
+        bounds = ArmSetGrowth(
+            kernel=kernel, features=X, noise_variance=0.5, horizon=10
+        ).bounds(count)
         values = {name: value for value, name in bounds}
         assert values["hadamard"] == pytest.approx(2.0 * math.log1p(count / 4.0 / 0.5))
 
@@ -137,7 +164,10 @@ def test_hadamard_is_exact_for_independent_arms() -> None:
 def test_spectral_is_exact_for_one_shared_value() -> None:
     """All arms alike: the caps know that N observations of one number tell ½ ln(1 + N/ς²)."""
     growth = ArmSetGrowth(
-        kernel=SquaredExponential(lengthscale=1e6), features=points(6), noise_variance=0.5, horizon=50
+        kernel=SquaredExponential(lengthscale=1e6),
+        features=points(6),
+        noise_variance=0.5,
+        horizon=50,
     )
     assert growth(50) == pytest.approx(0.5 * math.log1p(50 / 0.5), rel=1e-6)
     assert growth.bound(50).name == "spectral"
@@ -157,7 +187,10 @@ def test_water_filling_is_the_best_allocation() -> None:
                 lambda m: -0.5 * np.log1p(rates * m).sum(),
                 np.full(6, total / 6.0),
                 bounds=[(0.0, cap) for cap in caps],
-                constraints={"type": "ineq", "fun": lambda m, total=total: total - m.sum()},
+                constraints={
+                    "type": "ineq",
+                    "fun": lambda m, total=total: total - m.sum(),
+                },
             )
             assert water(total) == pytest.approx(-best.fun, rel=1e-4)
             assert water(total) >= -best.fun - 1e-7
@@ -192,7 +225,9 @@ def test_many_arms_without_a_square_matrix() -> None:
 
 def test_wrong_input_is_named() -> None:
     kernel = KERNELS[0]
-    growth = ArmSetGrowth(kernel=kernel, features=points(3), noise_variance=0.1, horizon=5)
+    growth = ArmSetGrowth(
+        kernel=kernel, features=points(3), noise_variance=0.1, horizon=5
+    )
     with pytest.raises(InputError, match="count is 6"):
         growth(6)
     with pytest.raises(InputError, match="count"):

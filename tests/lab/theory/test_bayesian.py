@@ -80,11 +80,16 @@ def test_beta_in_plain_arithmetic(arms: int) -> None:
         assert float(bucb[place]) == pytest.approx(quantile**2, rel=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"algorithm": "gp-ucb"}, {"algorithm": "gp-ts"}, BUCB], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"algorithm": "gp-ucb"}, {"algorithm": "gp-ts"}, BUCB], ids=str
+)
 def test_bounds_are_vectorised_and_grow(options: dict[str, Any]) -> None:
     rounds = np.array([1, 2, 5, 10, 100, 1000])
     curve = bayesian_regret_bound(rounds, gamma, **options, **SETTING)
-    single = [float(bayesian_regret_bound(int(T), gamma, **options, **SETTING)) for T in rounds]
+    single = [
+        float(bayesian_regret_bound(int(T), gamma, **options, **SETTING))
+        for T in rounds
+    ]
     np.testing.assert_allclose(curve, single, rtol=1e-14)
     assert (np.diff(curve) > 0.0).all()
     for name, more in [
@@ -93,11 +98,15 @@ def test_bounds_are_vectorised_and_grow(options: dict[str, Any]) -> None:
         ("noise_variance", 0.2),
         ("largest_eigenvalue", 3.0),
     ]:
-        larger = bayesian_regret_bound(rounds, gamma, **options, **{**SETTING, name: more})
+        larger = bayesian_regret_bound(
+            rounds, gamma, **options, **{**SETTING, name: more}
+        )
         assert (larger > curve).all()
 
 
-@pytest.mark.parametrize("options", [{"algorithm": "gp-ucb"}, {"algorithm": "gp-ts"}, BUCB], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"algorithm": "gp-ucb"}, {"algorithm": "gp-ts"}, BUCB], ids=str
+)
 def test_units_cancel(options: dict[str, Any]) -> None:
     """Rewards in other units (Wh for kWh) have their bound in those units."""
     v = 1e6
@@ -108,7 +117,9 @@ def test_units_cancel(options: dict[str, Any]) -> None:
 
 
 def test_the_experiments_bucb_has_no_bound() -> None:
-    bound = bayesian_regret_bound([1, 10], gamma, algorithm="gp-bucb", omega=1.0, xi=1.0, **SETTING)
+    bound = bayesian_regret_bound(
+        [1, 10], gamma, algorithm="gp-bucb", omega=1.0, xi=1.0, **SETTING
+    )
     assert np.isinf(bound).all()
 
 
@@ -132,11 +143,17 @@ def test_wrong_input_is_named() -> None:
 # --- Lemma 3.1 and Lemma A.13 -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("omega", "xi"), [(2.0, 1.0), (2.0, 2.0), (2.0, 3.0), (1.2, 0.5), (1.2, 1.3)])
-def test_the_three_cases_bound_the_sum_and_what_it_bounds(omega: float, xi: float) -> None:
+@pytest.mark.parametrize(
+    ("omega", "xi"), [(2.0, 1.0), (2.0, 2.0), (2.0, 3.0), (1.2, 0.5), (1.2, 1.3)]
+)
+def test_the_three_cases_bound_the_sum_and_what_it_bounds(
+    omega: float, xi: float
+) -> None:
     """|A|/√(2π)·Σ exp(−β_t/2) ≤ C_ω Σ t^{−ξ/ω} ≤ the case's closed form: eqs 25–33."""
     t = np.arange(1, 2001)
-    plain = np.cumsum([s ** (-xi / omega) for s in range(1, 2001)]) * bucb_constant(omega)
+    plain = np.cumsum([s ** (-xi / omega) for s in range(1, 2001)]) * bucb_constant(
+        omega
+    )
     bound = bucb_exploration_term(t, omega, xi)
     assert (plain <= bound * (1.0 + 1e-12)).all()
     assert bound[-1] <= 5.0 * plain[-1]
@@ -148,8 +165,12 @@ def test_the_three_cases_bound_the_sum_and_what_it_bounds(omega: float, xi: floa
 
 def test_the_three_cases_by_hand() -> None:
     constant = bucb_constant(2.0)
-    assert float(bucb_exploration_term(100, 2.0, 1.0)) == pytest.approx(2.0 * 10.0 * constant)
-    assert float(bucb_exploration_term(100, 2.0, 2.0)) == pytest.approx((1 + math.log(100)) * constant)
+    assert float(bucb_exploration_term(100, 2.0, 1.0)) == pytest.approx(
+        2.0 * 10.0 * constant
+    )
+    assert float(bucb_exploration_term(100, 2.0, 2.0)) == pytest.approx(
+        (1 + math.log(100)) * constant
+    )
     assert float(bucb_exploration_term(100, 2.0, 3.0)) == pytest.approx(3.0 * constant)
     assert np.isinf(bucb_exploration_term([1, 2], 1.0, 2.0)).all()
 
@@ -160,9 +181,13 @@ def test_which_constant_follows_from_chang(omega: float) -> None:
     grid = [0.002 * i for i in range(1, 3000)]
     best = min(math.erfc(u) * math.exp(omega * u * u) for u in grid)
     theta = bucb_constant(omega) ** -omega
-    assert theta == pytest.approx(math.sqrt(2 * math.e / math.pi) * math.sqrt(omega - 1) / omega)
+    assert theta == pytest.approx(
+        math.sqrt(2 * math.e / math.pi) * math.sqrt(omega - 1) / omega
+    )
     assert theta <= best
-    printed = (math.sqrt(math.pi * omega) / math.sqrt(2 * math.e * (omega - 1))) ** (1 / omega)
+    printed = (math.sqrt(math.pi * omega) / math.sqrt(2 * math.e * (omega - 1))) ** (
+        1 / omega
+    )
     assert printed < bucb_constant(omega)
     assert printed**-omega > best
 
@@ -173,18 +198,24 @@ def test_which_constant_follows_from_chang(omega: float) -> None:
 def test_the_widths_bound_is_below_the_theorem() -> None:
     widths = [BayesianGPUCB(arms=50).width(t, gamma) for t in range(1, 201)]
     ours = bayesian_regret_bound_of_widths(widths, gamma, **SETTING)
-    theirs = bayesian_regret_bound(np.arange(1, 201), gamma, algorithm="gp-ucb", **SETTING)
+    theirs = bayesian_regret_bound(
+        np.arange(1, 201), gamma, algorithm="gp-ucb", **SETTING
+    )
     assert (ours <= theirs).all()
     beta = confidence_parameter(np.arange(1, 201), math.log(50), omega=2.0, xi=3.0)
     ours = bayesian_regret_bound_of_widths(np.sqrt(beta), gamma, **SETTING)
-    assert (ours <= bayesian_regret_bound(np.arange(1, 201), gamma, **BUCB, **SETTING)).all()
+    assert (
+        ours <= bayesian_regret_bound(np.arange(1, 201), gamma, **BUCB, **SETTING)
+    ).all()
 
 
 def test_the_widths_bound_by_hand() -> None:
     normal = NormalDist()
     missed = sum(normal.pdf(w) - w * normal.cdf(-w) for w in (1.0, 2.0))
     explored = math.sqrt(4.2 * 3 * (1.0 + 4.0) * math.log(7))
-    bound = bayesian_regret_bound_of_widths([1.0, 2.0], gamma, **SETTING, largest_variance=4.0)
+    bound = bayesian_regret_bound_of_widths(
+        [1.0, 2.0], gamma, **SETTING, largest_variance=4.0
+    )
     assert float(bound[1]) == pytest.approx(2.0 * 50 * missed + explored, rel=1e-12)
 
 
@@ -200,7 +231,9 @@ def test_rectified_regret_widens_the_root_by_what_lies_above_the_index() -> None
     above = [w + normal.pdf(w) - w * normal.cdf(-w) for w in (0.0, 2.0)]
     missed = sum(each - w for each, w in zip(above, (0.0, 2.0), strict=True))
     explored = math.sqrt(4.2 * 3 * sum(each**2 for each in above) * math.log(7))
-    bound = bayesian_regret_bound_of_widths([0.0, 2.0], gamma, **SETTING, rectified=True)
+    bound = bayesian_regret_bound_of_widths(
+        [0.0, 2.0], gamma, **SETTING, rectified=True
+    )
     assert float(bound[1]) == pytest.approx(50 * missed + explored, rel=1e-12)
     assert above[0] == pytest.approx(1.0 / math.sqrt(2.0 * math.pi))  # E[max(0, Z)]
 
@@ -208,7 +241,7 @@ def test_rectified_regret_widens_the_root_by_what_lies_above_the_index() -> None
 # --- Lemma A.12 on runs -------------------------------------------------------------------
 
 
-class Recorded(NamedTuple):
+class RecordedRun(NamedTuple):
     regret: np.ndarray
     """(T,), cumulative"""
     variances_sum: np.ndarray
@@ -222,7 +255,7 @@ KERNEL = SquaredExponential(lengthscale=0.4)
 NOISE, K = 0.25, 3
 
 
-def play(algorithm: str, rounds: int, seed: int, kernel: Any = KERNEL) -> Recorded:
+def play(algorithm: str, rounds: int, seed: int, kernel: Any = KERNEL) -> RecordedRun:
     """Top-K of ten arms with a function drawn from the prior; only some arms offered."""
     rng = np.random.default_rng([seed, 17])
     f = rng.multivariate_normal(np.zeros(len(X)), kernel(X), method="eigh")
@@ -234,11 +267,13 @@ def play(algorithm: str, rounds: int, seed: int, kernel: Any = KERNEL) -> Record
         if algorithm == "gp-ts":
             index = gp.sample(offered, rng)
         elif algorithm == "gp-ucb":
-            index = belief.mean + BayesianGPUCB(arms=len(X)).width(t, gamma) * belief.std
-        else:
-            index = belief.mean + BayesUCBQuantile(arms=len(X), omega=1.2, xi=2.0).width(t, gamma) * (
-                belief.std
+            index = (
+                belief.mean + BayesianGPUCB(arms=len(X)).width(t, gamma) * belief.std
             )
+        else:
+            index = belief.mean + BayesUCBQuantile(
+                arms=len(X), omega=1.2, xi=2.0
+            ).width(t, gamma) * (belief.std)
         picked = offered[np.argsort(np.ravel(index))[-K:]]
         cov = gp.predict(picked, return_cov=True).cov
         spectrum = np.linalg.eigvalsh(cov)
@@ -248,11 +283,19 @@ def play(algorithm: str, rounds: int, seed: int, kernel: Any = KERNEL) -> Record
         regret.append(np.sort(f[offered])[-K:].sum() - f[picked].sum())
         gp.observe(picked, f[picked] + math.sqrt(NOISE) * rng.standard_normal(K))
         chosen += picked.tolist()
-    return Recorded(np.cumsum(regret), np.cumsum(variances), np.cumsum(gains), max(eigenvalues), chosen)
+    return RecordedRun(
+        np.cumsum(regret),
+        np.cumsum(variances),
+        np.cumsum(gains),
+        max(eigenvalues),
+        chosen,
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["gp-ucb", "gp-bucb", "gp-ts"])
-@pytest.mark.parametrize("kernel", [KERNEL, Matern(nu=0.5, lengthscale=0.1, variance=3.0)], ids=repr)
+@pytest.mark.parametrize(
+    "kernel", [KERNEL, Matern(nu=0.5, lengthscale=0.1, variance=3.0)], ids=repr
+)
 def test_lemma_a12_on_recorded_runs(algorithm: str, kernel: Any) -> None:
     for seed in range(3):
         run = play(algorithm, 40, seed, kernel)
@@ -262,12 +305,16 @@ def test_lemma_a12_on_recorded_runs(algorithm: str, kernel: Any) -> None:
         prior = prior_eigenvalue_bound(kernel, X, K).value
         assert run.largest_eigenvalue <= prior * (1 + 1e-9)
         measured, supremum = (
-            variance_sum_bound(run.information, largest_eigenvalue=value, noise_variance=NOISE)
+            variance_sum_bound(
+                run.information, largest_eigenvalue=value, noise_variance=NOISE
+            )
             for value in (run.largest_eigenvalue, prior)
         )
         assert (run.variances_sum <= measured).all()
         assert (measured <= supremum * (1.0 + 1e-9)).all()
-        growth = ArmSetGrowth(kernel=kernel, features=X, noise_variance=NOISE, horizon=40 * K)
+        growth = ArmSetGrowth(
+            kernel=kernel, features=X, noise_variance=NOISE, horizon=40 * K
+        )
         assert run.information[-1] <= growth(40 * K)
 
 
@@ -278,7 +325,9 @@ def test_lemma_a12_on_recorded_runs(algorithm: str, kernel: Any) -> None:
 )
 def test_lemma_a12_on_one_round(eigenvalues: list[float], noise: float) -> None:
     gain = sum(0.5 * math.log1p(value / noise) for value in eigenvalues)
-    bound = variance_sum_bound(gain, largest_eigenvalue=max(eigenvalues), noise_variance=noise)
+    bound = variance_sum_bound(
+        gain, largest_eigenvalue=max(eigenvalues), noise_variance=noise
+    )
     assert sum(eigenvalues) <= float(bound) * (1.0 + 1e-9)
 
 
@@ -288,14 +337,18 @@ def test_bayesian_regret_stays_below_the_bounds(algorithm: Any) -> None:
     """The mean of 40 draws plus four standard errors, at every round."""
     rounds = 40
     curves = np.array([play(algorithm, rounds, seed).regret for seed in range(40)])
-    upper = curves.mean(axis=0) + 4.0 * curves.std(axis=0, ddof=1) / math.sqrt(len(curves))
+    upper = curves.mean(axis=0) + 4.0 * curves.std(axis=0, ddof=1) / math.sqrt(
+        len(curves)
+    )
     setting: dict[str, Any] = {
         "arms": len(X),
         "budget": K,
         "noise_variance": NOISE,
         "largest_eigenvalue": prior_eigenvalue_bound(KERNEL, X, K).value,
     }
-    growth = ArmSetGrowth(kernel=KERNEL, features=X, noise_variance=NOISE, horizon=rounds * K)
+    growth = ArmSetGrowth(
+        kernel=KERNEL, features=X, noise_variance=NOISE, horizon=rounds * K
+    )
     T = np.arange(1, rounds + 1)
     options = {"omega": 1.2, "xi": 2.0} if algorithm == "gp-bucb" else {}
     bound = bayesian_regret_bound(T, growth, algorithm=algorithm, **options, **setting)
@@ -322,15 +375,21 @@ def test_rectified_regret_stays_below_its_bound(algorithm: str, width: float) ->
         for _ in range(rounds):
             belief = gp.predict(everything, return_std=True)
             lower = belief.mean - width * belief.std
-            index = lower if algorithm == "index" else np.ravel(gp.sample(everything, rng))
+            index = (
+                lower if algorithm == "index" else np.ravel(gp.sample(everything, rng))
+            )
             picked = np.argsort(rectified_mean(index, s))[:K]
             regret.append(costs[picked].sum() - np.sort(costs)[:K].sum())
             gp.observe(picked, f[picked] + s * rng.standard_normal(K))
         curves.append(np.cumsum(regret))
-    upper = np.mean(curves, axis=0) + 4.0 * np.std(curves, axis=0, ddof=1) / math.sqrt(len(curves))
+    upper = np.mean(curves, axis=0) + 4.0 * np.std(curves, axis=0, ddof=1) / math.sqrt(
+        len(curves)
+    )
     bound = bayesian_regret_bound_of_widths(
         np.full(rounds, width),
-        ArmSetGrowth(kernel=KERNEL, features=X, noise_variance=NOISE, horizon=rounds * K),
+        ArmSetGrowth(
+            kernel=KERNEL, features=X, noise_variance=NOISE, horizon=rounds * K
+        ),
         arms=len(X),
         budget=K,
         noise_variance=NOISE,

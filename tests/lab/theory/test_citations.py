@@ -12,7 +12,9 @@ KEY = re.compile(r"\b[a-z]{4,}(?:19|20)\d\d[a-z]+\b")
 
 
 def test_bibliography_keys_are_unique() -> None:
-    keys = re.findall(r"^@\w+\{(\S+),$", (ROOT / "docs" / "refs.bib").read_text("utf-8"), re.M)
+    keys = re.findall(
+        r"^@\w+\{(\S+),$", (ROOT / "docs" / "refs.bib").read_text("utf-8"), re.M
+    )
     assert len(keys) == len(set(keys))
     assert keys == sorted(keys)
 

@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from superarm.core.errors import InputError
-from superarm.lab.theory import CompactSet, bayesian_regret_bound, bucb_constant, confidence_parameter
+from superarm.lab.theory import (
+    CompactSet,
+    bayesian_regret_bound,
+    bucb_constant,
+    confidence_parameter,
+)
 from superarm.lab.theory.compact_sets import log_whole
 
 SET: dict[str, Any] = {
@@ -31,7 +36,10 @@ def order(options: dict[str, Any]) -> dict[str, Any]:
 
 def parts(problem: dict[str, Any]) -> tuple[CompactSet, dict[str, Any]]:
     arms = CompactSet(**{name: problem[name] for name in SET})
-    return arms, {"budget": problem["budget"], "noise_variance": problem["noise_std"] ** 2}
+    return arms, {
+        "budget": problem["budget"],
+        "noise_variance": problem["noise_std"] ** 2,
+    }
 
 
 def log_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
@@ -52,7 +60,9 @@ def plain_beta(t: int, tau: float, d: int, options: dict[str, Any]) -> float:
     return NormalDist().inv_cdf(eta) ** 2 if eta < 0.5 else 0.0
 
 
-def satisfied(t: int, tau: float, options: dict[str, Any], problem: dict[str, Any]) -> bool:
+def satisfied(
+    t: int, tau: float, options: dict[str, Any], problem: dict[str, Any]
+) -> bool:
     """Eqs 6a–6d as printed."""
     d, K, noise = problem["dimension"], problem["budget"], problem["noise_std"]
     L, C1 = problem["lipschitz"], problem["side"]
@@ -72,7 +82,13 @@ PROBLEMS = [
     PROBLEM,
     {**PROBLEM, "dimension": 1, "derivative_constants": (1.0, 0.01), "lipschitz": 0.02},
     {**PROBLEM, "noise_std": 1e-4},
-    {**PROBLEM, "dimension": 5, "budget": 1, "derivative_constants": (2.0, 1e4), "lipschitz": 1e-4},
+    {
+        **PROBLEM,
+        "dimension": 5,
+        "budget": 1,
+        "derivative_constants": (2.0, 1e4),
+        "lipschitz": 1e-4,
+    },
 ]
 
 
@@ -111,7 +127,13 @@ def test_the_closed_form_satisfies_and_is_larger(
 
 def test_equation_59_as_printed_fails_in_the_first_round() -> None:
     """ln(t²/√(2π)) < 0 at t = 1, where the printed step 1 ≤ τ^{1/e} points the wrong way."""
-    problem = {**PROBLEM, "dimension": 1, "budget": 5, "noise_std": 10.0, "lipschitz": 2.0}
+    problem = {
+        **PROBLEM,
+        "dimension": 1,
+        "budget": 5,
+        "noise_std": 10.0,
+        "lipschitz": 2.0,
+    }
     problem["derivative_constants"] = (1.0, 0.1)
     d, K, L, C1 = 1, 5, 2.0, 2.0
 
@@ -120,7 +142,8 @@ def test_equation_59_as_printed_fails_in_the_first_round() -> None:
         return max(
             2 * K * L * d * C1 * (1 + t * K / 10.0) * t**2,
             (16 * t**4 * K**2 * L * d * C1 * growth) ** (1 / (1 - 1 / math.e)),
-            (16 * t**5 * K**3 * L**2 * d**2 * C1**2 / 100.0 * growth) ** (1 / (2 - 1 / math.e)),
+            (16 * t**5 * K**3 * L**2 * d**2 * C1**2 / 100.0 * growth)
+            ** (1 / (2 - 1 / math.e)),
         )
 
     assert not satisfied(1, printed(1), UCB, problem)
@@ -131,7 +154,9 @@ def test_equation_59_as_printed_fails_in_the_first_round() -> None:
 @pytest.mark.parametrize("noise_std", [0.5, 1e-4], ids=["6b", "6c"])
 @pytest.mark.parametrize("options", [UCB, BUCB], ids=["59", "60"])
 @pytest.mark.parametrize("t", [1, 2, 50])
-def test_the_closed_forms_by_hand(t: int, options: dict[str, Any], noise_std: float) -> None:
+def test_the_closed_forms_by_hand(
+    t: int, options: dict[str, Any], noise_std: float
+) -> None:
     """Eqs 59 and 60 with c at least 0, and 60 without its 2; d = 2, K = 3, L = 1.5, C₁ = 2."""
     arms, rest = parts({**PROBLEM, "noise_std": noise_std})
     tail, points = math.log(t**2 / math.sqrt(2 * math.pi)), 2.0
@@ -153,16 +178,22 @@ def test_the_larger_lipschitz_constant_counts(v: float) -> None:
     found = arms.conditions(7, **rest, largest_variance=v)
     L = {0.25: 6.0, 4.0: 0.75}[v]
     assert float(found.ratio) == pytest.approx(math.log(8 * 9 * L * 4 * 7**4))
-    assert float(found.square) == pytest.approx(math.log(8 * 27 * (L * 4) ** 2 * 7**5 * v / 0.25))
+    assert float(found.square) == pytest.approx(
+        math.log(8 * 27 * (L * 4) ** 2 * 7**5 * v / 0.25)
+    )
 
 
-@pytest.mark.parametrize(("first", "spread"), [(0.1, 0.0), (2.0, math.sqrt(math.log(4.0)))])
+@pytest.mark.parametrize(
+    ("first", "spread"), [(0.1, 0.0), (2.0, math.sqrt(math.log(4.0)))]
+)
 def test_equation_6d_by_hand(first: float, spread: float) -> None:
     """t²·K·d·C₁·C₃(√ln(C₂d) + √π/2), where slopes are steep; the root counts as 0 for C₂d < 1."""
     problem = {**PROBLEM, "lipschitz": 1e-9, "derivative_constants": (first, 7.0)}
     arms, rest = parts(problem)
     expected = 25 * 3 * 4.0 * 7.0 * (spread + math.sqrt(math.pi) / 2)
-    assert float(arms.conditions(5, **rest).least) == pytest.approx(math.log(expected), rel=1e-12)
+    assert float(arms.conditions(5, **rest).least) == pytest.approx(
+        math.log(expected), rel=1e-12
+    )
 
 
 def test_the_two_in_equation_60_is_spurious() -> None:
@@ -203,7 +234,13 @@ def test_large_sizes_stay_finite_in_logarithms() -> None:
     problem = {**PROBLEM, "lipschitz": 1e200, "side": 1e150}
     assert np.isfinite(log_size(T, problem, BUCB)).all()
     bound = bayesian_regret_bound(
-        T, gamma, arms=parts(problem)[0], budget=3, noise_variance=0.25, largest_eigenvalue=2.0, **BUCB
+        T,
+        gamma,
+        arms=parts(problem)[0],
+        budget=3,
+        noise_variance=0.25,
+        largest_eigenvalue=2.0,
+        **BUCB,
     )
     assert np.isfinite(bound).all()
 
@@ -213,7 +250,9 @@ def test_large_sizes_stay_finite_in_logarithms() -> None:
     [(0.3, 1.0), (1.0, 1.0), (7.0, 7.0), (7.0 + 1e-9, 8.0), (2.0**60 + 1.5, 2.0**60)],
 )
 def test_points_are_whole(tau: float, whole: float) -> None:
-    assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(math.log(whole), rel=1e-15)
+    assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(
+        math.log(whole), rel=1e-15
+    )
 
 
 def test_smooth_functions_need_one_point() -> None:
@@ -241,7 +280,9 @@ def test_theorem_by_hand() -> None:
     ]:
         tau = float(whole_size(50, PROBLEM, options))
         beta = plain_beta(50, tau, 2, options)
-        expected = constant + factor * math.sqrt(2 * 2.25 * 50 * 3 * beta * math.log(151))
+        expected = constant + factor * math.sqrt(
+            2 * 2.25 * 50 * 3 * beta * math.log(151)
+        )
         bound = bayesian_regret_bound(50, gamma, **SETTING, **options)
         assert float(bound) == pytest.approx(expected, rel=1e-9)
 
@@ -261,7 +302,11 @@ def test_units() -> None:
         "noise_variance": 0.25 * v,
         "largest_eigenvalue": 2.0 * v,
         "arms": CompactSet(
-            **{**SET, "lipschitz": 1.5 * v, "derivative_constants": (2.0, 1.2 * math.sqrt(v))}
+            **{
+                **SET,
+                "lipschitz": 1.5 * v,
+                "derivative_constants": (2.0, 1.2 * math.sqrt(v)),
+            }
         ),
         "largest_variance": v,
     }
@@ -270,13 +315,20 @@ def test_units() -> None:
 
 
 def test_no_bound_for_the_experiments_bucb() -> None:
-    bound = bayesian_regret_bound([1, 5], gamma, **SETTING, algorithm="gp-bucb", omega=1.0, xi=1.0)
+    bound = bayesian_regret_bound(
+        [1, 5], gamma, **SETTING, algorithm="gp-bucb", omega=1.0, xi=1.0
+    )
     assert np.isinf(bound).all()
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("dimension", 0), ("side", 0.0), ("lipschitz", -1.0), ("derivative_constants", (2.0, 0.0))],
+    [
+        ("dimension", 0),
+        ("side", 0.0),
+        ("lipschitz", -1.0),
+        ("derivative_constants", (2.0, 0.0)),
+    ],
 )
 def test_wrong_input_is_named(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=name):

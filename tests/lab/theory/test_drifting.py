@@ -45,7 +45,9 @@ def information(K: Floats, noise: float) -> float:
     return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K / noise)[1])
 
 
-def most_information(arms: Floats, rounds: int, epsilon: float, noise: float = NOISE) -> float:
+def most_information(
+    arms: Floats, rounds: int, epsilon: float, noise: float = NOISE
+) -> float:
     """γ̃_T by trying all sequences; γ_T for ε = 0."""
     K, D = KERNEL(arms), decay(rounds, epsilon)
     return max(
@@ -72,7 +74,9 @@ def one_arm(noise: float) -> Any:
 def test_greedy_is_greedy_among_what_arrives(epsilon: float) -> None:
     arms = np.random.default_rng(0).uniform(size=(7, 2))
     found = drifting_information_gain(KERNEL, arms, 12, NOISE, epsilon)
-    spacetime = Columns(kernel=KERNEL, columns=(0, 1)) * Temporal(epsilon=epsilon, column=2)
+    spacetime = Columns(kernel=KERNEL, columns=(0, 1)) * Temporal(
+        epsilon=epsilon, column=2
+    )
     arrivals = [np.column_stack([arms, np.full(7, float(t))]) for t in range(12)]
     slow = arriving_information_gain(spacetime, arrivals, 1, NOISE)
     np.testing.assert_allclose(found, slow, rtol=1e-9)
@@ -85,13 +89,22 @@ def test_gamma_by_all_sequences_lies_between_greedy_and_every_bound(seed: int) -
     static = [most_information(arms, n, 0.0) for n in range(T + 1)]
     for epsilon in (0.0, 0.01, 0.2, 0.9, 1.0):
         greedy = drifting_information_gain(KERNEL, arms, T, NOISE, epsilon)
-        rest: dict[str, Any] = {"epsilon": epsilon, "noise_variance": NOISE, "horizon": T}
+        rest: dict[str, Any] = {
+            "epsilon": epsilon,
+            "noise_variance": NOISE,
+            "horizon": T,
+        }
         for t in range(1, T + 1):
             exact = most_information(arms, t, epsilon)
             assert greedy[t] <= exact * (1.0 + 1e-9)
             assert exact <= 2.0 * greedy[t] * (1.0 + 1e-9)
-            assert exact <= DriftingGrowth(gamma=lambda n: static[n], **rest)(t) * (1.0 + 1e-9)
-            for excess in (float(drift_excess(t, epsilon, NOISE)), papers_excess(t, epsilon)):
+            assert exact <= DriftingGrowth(gamma=lambda n: static[n], **rest)(t) * (
+                1.0 + 1e-9
+            )
+            for excess in (
+                float(drift_excess(t, epsilon, NOISE)),
+                papers_excess(t, epsilon),
+            ):
                 assert exact <= (static[t] + excess) * (1.0 + 1e-9)
 
 
@@ -103,13 +116,17 @@ def test_excess_from_whole_matrices(epsilon: float) -> None:
         # the largest c with D − c11ᵀ ⪰ 0, by D = 11ᵀ where nothing drifts
         c = 1.0 if epsilon == 0.0 else 1.0 / np.linalg.solve(D, np.ones(n)).sum()
         assert np.linalg.eigvalsh(D - c)[0] >= -1e-12 * n
-        assert split == pytest.approx(0.5 * n * math.log1p((1.0 - c) / NOISE), rel=1e-9, abs=1e-12)
+        assert split == pytest.approx(
+            0.5 * n * math.log1p((1.0 - c) / NOISE), rel=1e-9, abs=1e-12
+        )
         norm, paper = np.linalg.norm(D - 1.0), papers_excess(n, epsilon)
         assert norm <= n**2 * epsilon / math.sqrt(6.0) + 1e-12  # eq. 53
         assert split <= paper + 1e-12
         # what eqs 54 to 60 come to with ½ and σ⁻²
         assert paper <= 0.5 * n**3 * epsilon / NOISE + 1e-9
-    np.testing.assert_array_equal(drift_excess(sizes, epsilon, NOISE, "printed"), sizes**3.0 * epsilon)
+    np.testing.assert_array_equal(
+        drift_excess(sizes, epsilon, NOISE, "printed"), sizes**3.0 * epsilon
+    )
 
 
 def test_all_equal_is_the_worst_of_eq_61() -> None:
@@ -126,13 +143,19 @@ def test_equations_46_59_and_60_are_not_bounds_as_printed() -> None:
     """One arm, where every maximum is exact."""
     epsilon, noise = 1e-5, 0.01
     excess = information(decay(2, epsilon), noise) - one_arm(noise)(2)
-    assert excess == pytest.approx(25.0 * epsilon, rel=0.01)  # s²/(2(1 + 2s))·ε for s = 100
+    assert excess == pytest.approx(
+        25.0 * epsilon, rel=0.01
+    )  # s²/(2(1 + 2s))·ε for s = 100
     assert excess > drift_excess(2.0, epsilon, noise, "printed")  # 8ε
     assert excess > 2.0 * math.log1p(4.0 * epsilon)
     assert excess <= drift_excess(2.0, epsilon, noise)
     epsilon, noise, T = 1e-4, 1e-6, 100
     exact = information(decay(T, epsilon), noise)
-    rest: dict[str, Any] = {"gamma": one_arm(noise), "epsilon": epsilon, "noise_variance": noise}
+    rest: dict[str, Any] = {
+        "gamma": one_arm(noise),
+        "epsilon": epsilon,
+        "noise_variance": noise,
+    }
     assert exact > 4.0 * DriftingGrowth(horizon=T, form="printed", **rest)(T)
     assert exact <= DriftingGrowth(horizon=T, **rest)(T)
 
@@ -140,7 +163,9 @@ def test_equations_46_59_and_60_are_not_bounds_as_printed() -> None:
 @pytest.mark.parametrize("form", ["split", "printed"])
 def test_the_best_block_by_trying_all(form: Any) -> None:
     gamma, epsilon, T = one_arm(NOISE), 0.02, 40
-    growth = DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=NOISE, horizon=T, form=form)
+    growth = DriftingGrowth(
+        gamma=gamma, epsilon=epsilon, noise_variance=NOISE, horizon=T, form=form
+    )
     assert growth(0) == 0.0
     blocks = set()
     for t in range(1, T + 1):
@@ -151,7 +176,11 @@ def test_the_best_block_by_trying_all(form: Any) -> None:
                 totals.append((t / N + 1) * each)
                 continue
             rest = t % N
-            left = gamma(rest) + float(drift_excess(float(rest), epsilon, NOISE, form)) if rest else 0.0
+            left = (
+                gamma(rest) + float(drift_excess(float(rest), epsilon, NOISE, form))
+                if rest
+                else 0.0
+            )
             totals.append((t // N) * each + left)
         assert growth(t) == pytest.approx(min(totals), rel=1e-12)
         blocks.add(int(np.argmin(totals)))
@@ -163,7 +192,9 @@ def test_growth_grows_with_drift_and_time_and_is_the_static_one_without() -> Non
     gamma = ArmSetGrowth(kernel=KERNEL, features=arms, noise_variance=NOISE, horizon=50)
     values = [
         [
-            DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=NOISE, horizon=50)(t)
+            DriftingGrowth(
+                gamma=gamma, epsilon=epsilon, noise_variance=NOISE, horizon=50
+            )(t)
             for t in (1, 2, 10, 50)
         ]
         for epsilon in (0.0, 0.001, 0.05, 0.5)
@@ -175,16 +206,23 @@ def test_growth_grows_with_drift_and_time_and_is_the_static_one_without() -> Non
 
 def test_equation_26_the_chain_rule() -> None:
     """½ Σ ln(1 + σ̃²_{t−1}(x_t)/σ²) is ½ ln det(I + K̃/σ²)."""
-    rng, arms, epsilon = np.random.default_rng(3), np.linspace(0.0, 1.0, 8)[:, None], 0.1
+    rng, arms, epsilon = (
+        np.random.default_rng(3),
+        np.linspace(0.0, 1.0, 8)[:, None],
+        0.1,
+    )
     gp = DriftingGP(KERNEL, arms, NOISE, drift=Temporal(epsilon=epsilon))
     chosen, stds = rng.integers(0, 8, 15), []
     for t, row in enumerate(chosen, start=1):
         stds.append(float(gp.predict([[row, float(t)]]).std[0]))
         gp.observe([[row, float(t)]], rng.standard_normal(1))
     K = KERNEL(arms[chosen]) * decay(15, epsilon)
-    assert realised_information(stds, NOISE) == pytest.approx(information(K, NOISE), rel=1e-9)
+    assert realised_information(stds, NOISE) == pytest.approx(
+        information(K, NOISE), rel=1e-9
+    )
     assert (
-        information(K, NOISE) <= 2.0 * drifting_information_gain(KERNEL, arms, 15, NOISE, epsilon)[-1]
+        information(K, NOISE)
+        <= 2.0 * drifting_information_gain(KERNEL, arms, 15, NOISE, epsilon)[-1]
     )
 
 
@@ -193,7 +231,9 @@ def test_equation_26_the_chain_rule() -> None:
 
 def test_constants_by_hand() -> None:
     v, length, r, d = 0.7, 0.4, 1.5, 2
-    found = SmoothDomain.of_kernel(SquaredExponential(lengthscale=length, variance=v), d, r)
+    found = SmoothDomain.of_kernel(
+        SquaredExponential(lengthscale=length, variance=v), d, r
+    )
     s0, s1 = math.sqrt(v), math.sqrt(v) / length
     m0 = d * r * s1 / math.sqrt(2 * math.pi)
     m1 = r * math.sqrt(v) / length**2 * (math.sqrt(3) + 1) / math.sqrt(2 * math.pi)
@@ -203,7 +243,9 @@ def test_constants_by_hand() -> None:
     assert found.b1 == pytest.approx(math.sqrt(s1 * m1 + 2 * s1**2))
     rough = SmoothDomain.of_kernel(Matern(nu=3.0, lengthscale=length, variance=v), d, r)
     assert rough.a1 > found.a1  # heavier tails of the spectrum: steeper slopes
-    smooth = SmoothDomain.of_kernel(Matern(nu=math.inf, lengthscale=length, variance=v), d, r)
+    smooth = SmoothDomain.of_kernel(
+        Matern(nu=math.inf, lengthscale=length, variance=v), d, r
+    )
     assert smooth == found
 
 
@@ -259,11 +301,19 @@ def gamma(count: float) -> float:
 
 def test_theorem_4_3_as_printed() -> None:
     a, b, r, d = BOX.a1, BOX.b1, BOX.side, 2
-    found = regret_bound_tv_gp_ucb(ROUNDS, gamma, arms=BOX, noise_variance=NOISE, delta=DELTA)
-    finite = regret_bound_tv_gp_ucb(ROUNDS, gamma, arms=30, noise_variance=NOISE, delta=DELTA)
+    found = regret_bound_tv_gp_ucb(
+        ROUNDS, gamma, arms=BOX, noise_variance=NOISE, delta=DELTA
+    )
+    finite = regret_bound_tv_gp_ucb(
+        ROUNDS, gamma, arms=30, noise_variance=NOISE, delta=DELTA
+    )
     for T, value, of_arms in zip(ROUNDS.tolist(), found, finite, strict=True):
         beta = 2 * math.log(math.pi**2 * T**2 / (2 * DELTA)) + 2 * d * math.log(
-            r * d * b * T**2 * math.sqrt(math.log(d * a * math.pi**2 * T**2 / (2 * DELTA)))
+            r
+            * d
+            * b
+            * T**2
+            * math.sqrt(math.log(d * a * math.pi**2 * T**2 / (2 * DELTA)))
         )
         C1 = 8 / math.log(1 + 1 / NOISE)
         assert value == pytest.approx(math.sqrt(C1 * T * beta * gamma(T)) + 2)
@@ -274,7 +324,9 @@ def test_theorem_4_3_as_printed() -> None:
 def test_equation_21_is_the_smallest_over_blocks() -> None:
     rest: dict[str, Any] = {"epsilon": 0.01, "noise_variance": NOISE}
     growth = DriftingGrowth(gamma=gamma, horizon=60, form="printed", **rest)
-    found = regret_bound_tv_gp_ucb(60, growth, arms=BOX, noise_variance=NOISE, delta=DELTA)
+    found = regret_bound_tv_gp_ucb(
+        60, growth, arms=BOX, noise_variance=NOISE, delta=DELTA
+    )
     by_block = [
         regret_bound_tv_gp_ucb(
             60,
@@ -307,16 +359,23 @@ def test_theorem_4_2(printed: bool) -> None:
 
         def psi(beta: float, reward: float, n: int = n) -> float:
             return (
-                math.sqrt(beta * (3 * s + s**2) * n**3 * epsilon) + (s + s**2) * n**3 * epsilon * reward
+                math.sqrt(beta * (3 * s + s**2) * n**3 * epsilon)
+                + (s + s**2) * n**3 * epsilon * reward
             )
 
         blocks = (T / N + 1) * gamma(N) if printed else T // N * gamma(N) + gamma(T % N)
         times = 1 if printed else 2
         beta = 2 * math.log(2 * math.pi**2 * T**2 / (3 * DELTA)) + 2 * d * math.log(
-            r * d * b1 * T**2 * math.sqrt(math.log(2 * d * a1 * math.pi**2 * T**2 / (3 * DELTA)))
+            r
+            * d
+            * b1
+            * T**2
+            * math.sqrt(math.log(2 * d * a1 * math.pi**2 * T**2 / (3 * DELTA)))
         )
         noise = 2 if printed else math.sqrt(2 * NOISE)
-        reward = (noise + b0) * math.sqrt(math.log(2 * (1 + a0) * math.pi**2 * T**2 / (3 * DELTA)))
+        reward = (noise + b0) * math.sqrt(
+            math.log(2 * (1 + a0) * math.pi**2 * T**2 / (3 * DELTA))
+        )
         expected = math.sqrt(C1 * T * beta * blocks) + 2 + times * T * psi(beta, reward)
         assert value == pytest.approx(expected)
         beta = 2 * math.log(30 * math.pi**2 * T**2 / (3 * DELTA))
@@ -328,17 +387,24 @@ def test_theorem_4_2(printed: bool) -> None:
 def test_regret_bounds_grow() -> None:
     rest: dict[str, Any] = {"arms": 30, "noise_variance": NOISE}
     by_delta = [
-        regret_bound_tv_gp_ucb(ROUNDS, gamma, delta=delta, **rest) for delta in (0.5, 0.1, 0.001)
+        regret_bound_tv_gp_ucb(ROUNDS, gamma, delta=delta, **rest)
+        for delta in (0.5, 0.1, 0.001)
     ]
     assert (np.diff(by_delta, axis=0) > 0.0).all()
     assert (np.diff(by_delta, axis=1) > 0.0).all()
     by_drift = [
-        regret_bound_r_gp_ucb(ROUNDS, gamma, block=10, epsilon=epsilon, delta=0.1, **rest)
+        regret_bound_r_gp_ucb(
+            ROUNDS, gamma, block=10, epsilon=epsilon, delta=0.1, **rest
+        )
         for epsilon in (0.0, 0.01, 0.1)
     ]
     assert (np.diff(by_drift, axis=0) > 0.0).all()
-    whole = regret_bound_r_gp_ucb(ROUNDS, gamma, block=1000, epsilon=0.0, delta=0.1, **rest)
-    static = regret_bound_tv_gp_ucb(ROUNDS, gamma, delta=0.05, **rest)  # two events share δ
+    whole = regret_bound_r_gp_ucb(
+        ROUNDS, gamma, block=1000, epsilon=0.0, delta=0.1, **rest
+    )
+    static = regret_bound_tv_gp_ucb(
+        ROUNDS, gamma, delta=0.05, **rest
+    )  # two events share δ
     np.testing.assert_allclose(whole, static)
 
 
@@ -365,11 +431,17 @@ def test_lemma_d_1_for_any_points_and_rewards(seed: int) -> None:
             for D, d in ((np.ones((n, n)), np.ones(n)), (decay(n, epsilon), weights)):
                 k = KERNEL(x, everywhere) * d[:, None]
                 solved = np.linalg.solve(KERNEL(x) * D + noise * np.eye(n), k)
-                moments.append((solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))))
+                moments.append(
+                    (solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved)))
+                )
             allowed = mismatch_bounds(n, epsilon, noise, np.abs(y).max())
             s = 1 / noise
-            assert allowed.mean == pytest.approx((s + s**2) * n**3 * epsilon * np.abs(y).max())
-            assert allowed.std == pytest.approx(math.sqrt((3 * s + s**2) * n**3 * epsilon))
+            assert allowed.mean == pytest.approx(
+                (s + s**2) * n**3 * epsilon * np.abs(y).max()
+            )
+            assert allowed.std == pytest.approx(
+                math.sqrt((3 * s + s**2) * n**3 * epsilon)
+            )
             assert np.abs(moments[0][0] - moments[1][0]).max() <= allowed.mean
             assert np.abs(moments[0][1] - moments[1][1]).max() <= allowed.std
 
@@ -389,7 +461,9 @@ def test_corollary_4_1_as_printed() -> None:
             smooth = rate_drift(T, epsilon, algorithm, dimension=d)  # type: ignore[arg-type]
             assert smooth == pytest.approx(max(math.sqrt(T), T * epsilon**power))
             rough = rate_drift(T, epsilon, algorithm, dimension=d, nu=nu)  # type: ignore[arg-type]
-            expected = max(math.sqrt(T ** (1 + c)), T * epsilon ** (0.5 * (1 - c) / (p - c)))
+            expected = max(
+                math.sqrt(T ** (1 + c)), T * epsilon ** (0.5 * (1 - c) / (p - c))
+            )
             assert rough == pytest.approx(expected)
     with pytest.raises(InputError, match="nu"):
         rate_drift(T, 0.1, "tv-gp-ucb", dimension=1, nu=2.0)
@@ -397,18 +471,29 @@ def test_corollary_4_1_as_printed() -> None:
         rate_drift(T, 0.1, "gp-ucb", dimension=1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("form", "algorithm"), [("printed", "tv-gp-ucb"), ("split", "split")])
+@pytest.mark.parametrize(
+    ("form", "algorithm"), [("printed", "tv-gp-ucb"), ("split", "split")]
+)
 def test_the_forms_have_the_rates_that_are_stated(form: Any, algorithm: Any) -> None:
     """γ̃_T/T at the best block falls like ε^{2·power}, up to what γ_N = ln-free N^c leaves: c = ½."""
     nu = 3.0  # with d = 2: c = 6/12
     values = [
-        DriftingGrowth(gamma=math.sqrt, epsilon=epsilon, noise_variance=1.0, horizon=20_000, form=form)(
-            20_000
-        )
+        DriftingGrowth(
+            gamma=math.sqrt,
+            epsilon=epsilon,
+            noise_variance=1.0,
+            horizon=20_000,
+            form=form,
+        )(20_000)
         for epsilon in (1e-6, 1e-5)
     ]
-    rates = [float(rate_drift(1e4, epsilon, algorithm, dimension=2, nu=nu)) for epsilon in (1e-6, 1e-5)]
-    assert math.log(values[1] / values[0]) == pytest.approx(2 * math.log(rates[1] / rates[0]), rel=0.1)
+    rates = [
+        float(rate_drift(1e4, epsilon, algorithm, dimension=2, nu=nu))
+        for epsilon in (1e-6, 1e-5)
+    ]
+    assert math.log(values[1] / values[0]) == pytest.approx(
+        2 * math.log(rates[1] / rates[0]), rel=0.1
+    )
 
 
 def test_what_the_genie_loses_is_linear_in_epsilon() -> None:
@@ -418,7 +503,9 @@ def test_what_the_genie_loses_is_linear_in_epsilon() -> None:
     the logarithm of a ratio of paired means.
     """
     x = np.linspace(0.0, 1.0, 1001)[:, None]
-    features = SquaredExponential(lengthscale=0.2).features(np.zeros(1), np.ones(1), 1e-12)
+    features = SquaredExponential(lengthscale=0.2).features(
+        np.zeros(1), np.ones(1), 1e-12
+    )
     assert features is not None
     Phi, rng, size = features(x), np.random.default_rng(0), 6_000
     f, g = (rng.standard_normal((size, Phi.shape[1])) @ Phi.T for _ in range(2))
@@ -428,7 +515,11 @@ def test_what_the_genie_loses_is_linear_in_epsilon() -> None:
         lost.append(now.max(axis=1) - now[np.arange(size), at])
     small, large = lost
     exponent = math.log(large.mean() / small.mean()) / math.log(16.0)
-    spread = np.std(large / large.mean() - small / small.mean()) / math.sqrt(size) / math.log(16.0)
+    spread = (
+        np.std(large / large.mean() - small / small.mean())
+        / math.sqrt(size)
+        / math.log(16.0)
+    )
     assert spread < 0.03
     assert abs(exponent - 1.0) <= 4.0 * spread
     np.testing.assert_allclose(rate_genie([10.0, 20.0], 0.3), [3.0, 6.0])
@@ -446,20 +537,30 @@ def test_refusals() -> None:
         drift_excess(3.0, 0.1, NOISE, "other")  # type: ignore[arg-type]
     growth = DriftingGrowth(gamma=gamma, epsilon=0.1, noise_variance=NOISE, horizon=5)
     for t in (6, -1, 0.5, "a"):
-        with pytest.raises(InputError, match=r"t is .*; it must be a whole number from 0 to 5"):
+        with pytest.raises(
+            InputError, match=r"t is .*; it must be a whole number from 0 to 5"
+        ):
             growth(t)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="delta"):
         regret_bound_tv_gp_ucb(5, gamma, arms=3, noise_variance=NOISE, delta=1.5)
 
 
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -1, 0, 0.5, 1e308, "a", None, [2, -1], 10**400])
+@pytest.mark.parametrize(
+    "odd", [math.nan, math.inf, -1, 0, 0.5, 1e308, "a", None, [2, -1], 10**400]
+)
 def test_no_rounds_and_no_blocks(odd: Any) -> None:
     options: dict[str, Any] = {"arms": 3, "noise_variance": NOISE, "delta": 0.1}
     for refused, told in (
         (lambda: rate_genie(odd, 0.1), "rounds"),
         (lambda: regret_bound_tv_gp_ucb(odd, gamma, **options), "rounds"),
-        (lambda: regret_bound_r_gp_ucb(odd, gamma, block=2, epsilon=0.1, **options), "rounds"),
-        (lambda: regret_bound_r_gp_ucb(5, gamma, block=odd, epsilon=0.1, **options), "block"),
+        (
+            lambda: regret_bound_r_gp_ucb(odd, gamma, block=2, epsilon=0.1, **options),
+            "rounds",
+        ),
+        (
+            lambda: regret_bound_r_gp_ucb(5, gamma, block=odd, epsilon=0.1, **options),
+            "block",
+        ),
         (lambda: drift_excess(odd, 0.1, NOISE), "counts"),
         (lambda: mismatch_bounds(odd, 0.1, NOISE, 1.0), "block"),
     ):
@@ -490,7 +591,9 @@ def spectral_moment(kernel: Any, powers: tuple[int, ...]) -> float:
     nu = getattr(kernel, "nu", math.inf)
     if math.isfinite(nu):
         x = np.linspace(1e-6, 400.0, 400_001)
-        density = np.exp((nu - 1.0) * np.log(x) - 0.5 * x - math.lgamma(nu) - nu * math.log(2.0))
+        density = np.exp(
+            (nu - 1.0) * np.log(x) - 0.5 * x - math.lgamma(nu) - nu * math.log(2.0)
+        )
         found *= float(np.trapezoid((2.0 * nu / x) ** (total / 2) * density, x))
     return found
 
@@ -498,7 +601,10 @@ def spectral_moment(kernel: Any, powers: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize(
     "kernel",
-    [SquaredExponential(lengthscale=0.4, variance=0.7), Matern(nu=6.5, lengthscale=0.4, variance=0.7)],
+    [
+        SquaredExponential(lengthscale=0.4, variance=0.7),
+        Matern(nu=6.5, lengthscale=0.4, variance=0.7),
+    ],
 )
 def test_constants_of_second_derivatives_by_hand(kernel: Any, d: int) -> None:
     r = 1.5
@@ -564,16 +670,23 @@ def test_constants_of_matern_5_2_by_hand() -> None:
     a = math.sqrt(5.0) / length
     for d in (1, 2, 3):
         s = math.sqrt(v) * a**2
-        m = math.sqrt(2.0 * r / math.pi) * (math.sqrt(6 * v * a**5) + (d - 1) * math.sqrt(2 * v * a**5))
+        m = math.sqrt(2.0 * r / math.pi) * (
+            math.sqrt(6 * v * a**5) + (d - 1) * math.sqrt(2 * v * a**5)
+        )
         tails = [(m, s)]
         if d > 1:
             near, far = math.sqrt(4 * v * a**5 / 3), math.sqrt(2 * v * a**5 / 3)
             tails.append(
-                (math.sqrt(2.0 * r / math.pi) * (2 * near + (d - 2) * far), s / math.sqrt(3.0))
+                (
+                    math.sqrt(2.0 * r / math.pi) * (2 * near + (d - 2) * far),
+                    s / math.sqrt(3.0),
+                )
             )
         found = SmoothDomain.of_kernel(kernel, d, r)
         assert found.a2 == pytest.approx(max(2.0 * math.exp(m / s) for m, s in tails))
-        assert found.b2 == pytest.approx(max(math.sqrt(s * (m + 2.0 * s)) for m, s in tails))
+        assert found.b2 == pytest.approx(
+            max(math.sqrt(s * (m + 2.0 * s)) for m, s in tails)
+        )
 
 
 @pytest.mark.parametrize(
@@ -610,7 +723,9 @@ def test_rough_kernels_have_no_constants_of_equation_11() -> None:
     with pytest.raises(InputError, match="a2 and b2 belong together"):
         SmoothDomain(dimension=1, side=1.0, a0=1.0, b0=1.0, a1=1.0, b1=1.0, a2=2.0)
     with pytest.raises(InputError, match="b2"):
-        SmoothDomain(dimension=1, side=1.0, a0=1.0, b0=1.0, a1=1.0, b1=1.0, a2=2.0, b2=0.0)
+        SmoothDomain(
+            dimension=1, side=1.0, a0=1.0, b0=1.0, a1=1.0, b1=1.0, a2=2.0, b2=0.0
+        )
 
 
 def test_the_best_arm_is_inside_at_least_as_often_as_proven() -> None:
@@ -639,7 +754,9 @@ def test_interior_probability_is_the_integral_from_below() -> None:
     m = r * d * slope / math.sqrt(2.0 * math.pi * 2.0)
 
     def integrand(u: float) -> float:
-        return float(-np.expm1(-0.5 * max(0.0, (1.0 - rho) * u - m) ** 2) * stats.norm.pdf(u))
+        return float(
+            -np.expm1(-0.5 * max(0.0, (1.0 - rho) * u - m) ** 2) * stats.norm.pdf(u)
+        )
 
     exact = integrate.quad(integrand, m / (1.0 - rho), 30.0)[0]
     found = interior_probability(kernel, d, r, margin)
@@ -647,7 +764,9 @@ def test_interior_probability_is_the_integral_from_below() -> None:
 
 
 @pytest.mark.parametrize(("margin", "epsilon"), [(0.05, 0.02), (0.02, 0.3)])
-def test_the_lower_bound_is_the_best_of_many_curvatures(margin: float, epsilon: float) -> None:
+def test_the_lower_bound_is_the_best_of_many_curvatures(
+    margin: float, epsilon: float
+) -> None:
     """With a small ε the event A₃ has probability 1 but for rounding; with a larger ε it counts."""
     from scipy import stats
 
@@ -665,7 +784,9 @@ def test_the_lower_bound_is_the_best_of_many_curvatures(margin: float, epsilon: 
         steep = (
             2.0
             * 2.0
-            * stats.norm.sf(2.0 * L * math.sqrt(2.0) * margin / math.sqrt(epsilon) / math.sqrt(s2))
+            * stats.norm.sf(
+                2.0 * L * math.sqrt(2.0) * margin / math.sqrt(epsilon) / math.sqrt(s2)
+            )
         )
         if bent >= interior or 8.0 * (bent + steep) >= 4.0:
             continue
@@ -677,7 +798,10 @@ def test_the_lower_bound_is_the_best_of_many_curvatures(margin: float, epsilon: 
     assert proven.interior == interior_probability(kernel, d, 1.0, margin)
     assert 0.0 < proven.per_round < found.per_round
     assert regret_lower_bound(5, kernel, epsilon=0.0, dimension=d).per_round == 0.0
-    assert regret_lower_bound(5, kernel, epsilon=epsilon, dimension=d, side=3.0).margin == 0.06
+    assert (
+        regret_lower_bound(5, kernel, epsilon=epsilon, dimension=d, side=3.0).margin
+        == 0.06
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.3])
@@ -695,8 +819,12 @@ def test_the_genie_is_above_the_lower_bound(epsilon: float) -> None:
     chosen = before.argmax(axis=1)
     regret = after.max(axis=1) - after[np.arange(draws), chosen]
     best = x[chosen, 0]
-    inside = float(((best >= 0.02) & (best <= 0.98)).mean()) - 4.0 * math.sqrt(0.25 / draws)
-    bound = regret_lower_bound(2, kernel, epsilon=epsilon, dimension=1, margin=0.02, interior=inside)
+    inside = float(((best >= 0.02) & (best <= 0.98)).mean()) - 4.0 * math.sqrt(
+        0.25 / draws
+    )
+    bound = regret_lower_bound(
+        2, kernel, epsilon=epsilon, dimension=1, margin=0.02, interior=inside
+    )
     stderr = regret.std(ddof=1) / math.sqrt(draws)
     assert regret.mean() - 4.0 * stderr >= bound.per_round > 0.0
 
@@ -704,7 +832,9 @@ def test_the_genie_is_above_the_lower_bound(epsilon: float) -> None:
 def test_the_genies_regret_on_a_coarse_grid_is_of_order_epsilon_in_the_mean() -> None:
     """A parabola whose peak moves by less than a step: few rounds lose, but a whole step's worth."""
     step, bend = 0.1, 3.0
-    peaks = np.linspace(0.0, step, 200_001)[:-1]  # of −bend (x − peak)²/2, anywhere between two points
+    peaks = np.linspace(0.0, step, 200_001)[
+        :-1
+    ]  # of −bend (x − peak)²/2, anywhere between two points
     points = step * np.arange(-1, 3)
     for move in (0.001, 0.01, 0.05):
         before = -0.5 * bend * (points - peaks[:, None]) ** 2
@@ -722,10 +852,23 @@ def test_the_genies_regret_on_a_coarse_grid_is_of_order_epsilon_in_the_mean() ->
         ({"interior": 1.5}, "interior"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"dimension": 0}, "dimension"),
-        ({"kernel": SquaredExponential(lengthscale=np.array([0.1, 0.2])), "dimension": 2}, "single"),
+        (
+            {
+                "kernel": SquaredExponential(lengthscale=np.array([0.1, 0.2])),
+                "dimension": 2,
+            },
+            "single",
+        ),
     ],
 )
-def test_wrong_input_to_the_lower_bound_is_refused(options: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"kernel": KERNEL, "epsilon": 0.1, "dimension": 1, **options}
+def test_wrong_input_to_the_lower_bound_is_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    given: dict[str, Any] = {
+        "kernel": KERNEL,
+        "epsilon": 0.1,
+        "dimension": 1,
+        **options,
+    }
     with pytest.raises(InputError, match=message):
         regret_lower_bound(10, **given)

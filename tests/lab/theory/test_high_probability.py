@@ -115,7 +115,9 @@ def test_theorem_2_band_covers_a_function_of_known_norm() -> None:
         B = math.sqrt(alpha @ K[np.ix_(centres, centres)] @ alpha)
         chosen = rng.integers(30, size=T)
         y = f[chosen] + R * rng.standard_normal(T)
-        widths = confidence_width(np.arange(1, T + 1), lambda t: float(gains[t]), B, R, delta)
+        widths = confidence_width(
+            np.arange(1, T + 1), lambda t: float(gains[t]), B, R, delta
+        )
         for t in range(T):
             past = chosen[:t]
             gram = K[np.ix_(past, past)] + noise_variance * np.eye(t)
@@ -167,13 +169,22 @@ def test_gp_ts_bound() -> None:
     shape = {"lipschitz": 3.0, "side": 1.5, "dimension": 2}
     bound = regret_bound_gp_ts(100, twelve, 2.0, 0.3, 0.1, **shape)
     assert float(bound) == pytest.approx(807105.90655277217 + 16.0, rel=1e-13)
-    for rounds, first in ((1, 4.0), (3, 12.0), (9, 16.0)):  # with γ = R = 0: c_T = B(1 + √…)
+    for rounds, first in (
+        (1, 4.0),
+        (3, 12.0),
+        (9, 16.0),
+    ):  # with γ = R = 0: c_T = B(1 + √…)
         c = 2.0 * (
-            1.0 + math.sqrt(4.0 * math.log(rounds) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * rounds**2))
+            1.0
+            + math.sqrt(
+                4.0 * math.log(rounds) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * rounds**2)
+            )
         )
         azuma = 19.0 * c / ANTI_CONCENTRATION * math.sqrt(2.0 * rounds * math.log(20.0))
         bound = regret_bound_gp_ts(rounds, lambda count: 0.0, 2.0, 0.0, 0.1, **shape)
-        assert float(bound) == pytest.approx(first + 5.0 * math.pi**2 / 6.0 + azuma, rel=1e-13)
+        assert float(bound) == pytest.approx(
+            first + 5.0 * math.pi**2 / 6.0 + azuma, rel=1e-13
+        )
 
 
 def test_anti_concentration_constant() -> None:
@@ -196,7 +207,9 @@ def test_discretisation_size_keeps_its_promise() -> None:
     error = np.abs(f - B * KERNEL(nearest[:, None], centre)[:, 0])
     assert error.max() <= 1.0 / t**2
     assert float(discretisation_size(1, 0.1, 0.1, 0.1, 1)) == 1.0
-    np.testing.assert_allclose(discretisation_size([1, 2], 2.0, 3.0, 1.5, 2), [18.0**2, 72.0**2])
+    np.testing.assert_allclose(
+        discretisation_size([1, 2], 2.0, 3.0, 1.5, 2), [18.0**2, 72.0**2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +222,9 @@ def test_discretisation_size_keeps_its_promise() -> None:
     ],
     ids=repr,
 )
-def test_lipschitz_constant_by_finite_differences(kernel: SquaredExponential | Matern) -> None:
+def test_lipschitz_constant_by_finite_differences(
+    kernel: SquaredExponential | Matern,
+) -> None:
     h = 1e-4
     k = kernel(np.array([[0.0]]), np.array([[0.0], [h]]))[0]
     # ∂²k/∂p∂q at p = q is −k″(0) ≈ 2(k(0) − k(h))/h²
@@ -220,7 +235,9 @@ def test_lipschitz_constant_by_finite_differences(kernel: SquaredExponential | M
 def test_lipschitz_constant_takes_the_shortest_lengthscale() -> None:
     kernel = SquaredExponential(lengthscale=[0.5, 0.2])
     assert lipschitz_of_kernel(kernel) == pytest.approx(5.0)
-    assert lipschitz_of_kernel(Matern(nu=math.inf, lengthscale=0.2)) == pytest.approx(5.0)
+    assert lipschitz_of_kernel(Matern(nu=math.inf, lengthscale=0.2)) == pytest.approx(
+        5.0
+    )
     with pytest.raises(InputError, match="nu"):
         lipschitz_of_kernel(Matern(nu=0.5))
     with pytest.raises(InputError, match="Linear"):
@@ -253,7 +270,9 @@ def test_oclok_lemma_1_on_a_run_of_super_arms() -> None:
     gain = information_gain(KERNEL, X, noise_variance)
     # Lemma 1 as printed, and in the form of Lemma A.12 of sandberg2025bayesian.
     assert traces / noise_variance / (2.0 * (largest / noise_variance + 1.0)) <= gain
-    bound = variance_sum_bound(gain, largest_eigenvalue=largest, noise_variance=noise_variance)
+    bound = variance_sum_bound(
+        gain, largest_eigenvalue=largest, noise_variance=noise_variance
+    )
     assert float(bound) == pytest.approx(gain * 2.0 * (largest + noise_variance))
     assert traces <= float(bound)
 
@@ -286,7 +305,9 @@ def test_oclok_rates() -> None:
         ("matern", 2.5, math.sqrt(10.0) * 100.0 ** (5.5 / 8.0)),
         ("matern", 1.25, math.sqrt(10.0) * 100.0 ** (4.25 / 5.5)),
     ]:
-        assert float(rate_oclok(100, kernel, nu=nu, **setting)) == pytest.approx(expected)
+        assert float(rate_oclok(100, kernel, nu=nu, **setting)) == pytest.approx(
+            expected
+        )
     with pytest.raises(InputError, match="nu"):
         rate_oclok(100, "matern", nu=1.0, **setting)
 
@@ -297,44 +318,73 @@ def test_oclok_rates() -> None:
         (lambda: confidence_width(0, twelve, 1.0, 1.0, 0.1), InputError, "rounds"),
         (lambda: confidence_width(1, twelve, -1.0, 1.0, 0.1), InputError, "norm_bound"),
         (lambda: confidence_width(1, twelve, 1.0, 1.0, 1.0), InputError, "delta"),
-        (lambda: self_normalised_norm([1.0, 2.0], [[1.0]], 0.1), ShapeError, "K has shape"),
+        (
+            lambda: self_normalised_norm([1.0, 2.0], [[1.0]], 0.1),
+            ShapeError,
+            "K has shape",
+        ),
         (lambda: self_normalised_bound([[1.0]], -0.1, 1.0, 0.1), InputError, "eta"),
         (lambda: theory_noise_variance(0), InputError, "horizon"),
         (lambda: discretisation_size(1, 1.0, 1.0, 1.0, 0), InputError, "dimension"),
-        (lambda: regret_bound_gp_ucb(1, twelve, 1.0, 0.0, 0.1), InputError, "noise_variance"),
+        (
+            lambda: regret_bound_gp_ucb(1, twelve, 1.0, 0.0, 0.1),
+            InputError,
+            "noise_variance",
+        ),
     ],
 )
-def test_bad_arguments_are_named(call: object, error: type[Exception], word: str) -> None:
+def test_bad_arguments_are_named(
+    call: object, error: type[Exception], word: str
+) -> None:
     with pytest.raises(error, match=word):
         call()  # type: ignore[operator]
 
 
 def test_table_1_side_by_side() -> None:
     """T = 256, K = 5, D = 3, λ* = 2: CC-MAB has T^{5/6}, ACC-UCB T^{4/5}, Matérn's T^{(D+ν)/(D+2ν)}."""
-    found = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5)
+    found = rates_side_by_side(
+        256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5
+    )
     expected = {
         "CUCB": math.sqrt(1280.0),
         "CC-MAB": 5.0 * 256.0 ** (5.0 / 6.0),
         "ACC-UCB": 5.0 * 256.0**0.8,
         "O'CLOK-UCB, linear": math.sqrt(2.0 * 5.0 * 256.0 * 3.0),
-        "O'CLOK-UCB, squared exponential": math.sqrt(2.0 * 5.0 * 256.0 * math.log(256.0) ** 3),
+        "O'CLOK-UCB, squared exponential": math.sqrt(
+            2.0 * 5.0 * 256.0 * math.log(256.0) ** 3
+        ),
         "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
     }
-    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(expected)
-    printed = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0, as_printed=True)
+    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(
+        expected
+    )
+    printed = rates_side_by_side(
+        256, dimension=3, budget=5, largest_eigenvalue=2.0, as_printed=True
+    )
     as_table = {
         **expected,
-        "O'CLOK-UCB, squared exponential": math.sqrt(2.0 * 5.0 * 3.0 * 256.0 * math.log(256.0) ** 3),
+        "O'CLOK-UCB, squared exponential": math.sqrt(
+            2.0 * 5.0 * 3.0 * 256.0 * math.log(256.0) ** 3
+        ),
         "O'CLOK-UCB, Matérn": 2.0 * 256.0 ** (5.5 / 8.0),
     }
-    assert {name: float(rate) for name, rate in printed.items()} == pytest.approx(as_table)
+    assert {name: float(rate) for name, rate in printed.items()} == pytest.approx(
+        as_table
+    )
     rough = rates_side_by_side(
-        256, dimension=3, budget=1, largest_eigenvalue=1.0, holder=0.5, optimality_dimension=1.0
+        256,
+        dimension=3,
+        budget=1,
+        largest_eigenvalue=1.0,
+        holder=0.5,
+        optimality_dimension=1.0,
     )
     assert float(rough["CC-MAB"]) == pytest.approx(256.0 ** (4.0 / 4.5))
     assert float(rough["ACC-UCB"]) == pytest.approx(256.0 ** (2.0 / 3.0))
     smooth = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0)
-    assert float(smooth["O'CLOK-UCB, Matérn"]) == pytest.approx(expected["O'CLOK-UCB, Matérn"])
+    assert float(smooth["O'CLOK-UCB, Matérn"]) == pytest.approx(
+        expected["O'CLOK-UCB, Matérn"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def test_greedy_refuses_nonsense() -> None:
         greedy_information_gain(KERNEL, np.empty((0, 2)), 1, NOISE)
     with pytest.raises(InputError, match="noise_variance"):
         greedy_information_gain(KERNEL, points(3), 1, 0.0)
-    assert greedy_information_gain(KERNEL, np.empty((0, 2)), 0, NOISE).gains.tolist() == [0.0]
+    assert greedy_information_gain(
+        KERNEL, np.empty((0, 2)), 0, NOISE
+    ).gains.tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,9 @@ def test_growth_rates(growth: SquaredExponentialGain, expected: float) -> None:
 def test_growth_rates_begin_at_two() -> None:
     assert SquaredExponentialGain(dimension=1)(2) == pytest.approx(math.log(2.0) ** 2)
     assert LinearGain(dimension=3)(2) == pytest.approx(3.0 * math.log(2.0))
-    assert MaternGain(nu=1.0, dimension=1)(2) == pytest.approx(math.sqrt(2.0) * math.log(2.0))
+    assert MaternGain(nu=1.0, dimension=1)(2) == pytest.approx(
+        math.sqrt(2.0) * math.log(2.0)
+    )
 
 
 def test_greedy_growth_is_certified() -> None:
@@ -156,11 +160,19 @@ def test_greedy_growth_is_certified() -> None:
 
 
 def test_greedy_growth_survives_json() -> None:
-    growth = GreedyGrowth(kernel=KERNEL, candidates=points(5), noise_variance=NOISE, horizon=8)
+    growth = GreedyGrowth(
+        kernel=KERNEL, candidates=points(5), noise_variance=NOISE, horizon=8
+    )
     spec = json.loads(json.dumps(to_json(spec_of(growth))))
     again = build("gain", from_json(spec))
     assert [again(t) for t in range(9)] == [growth(t) for t in range(9)]
-    assert names("gain") == ["constant", "greedy", "linear", "matern", "squared-exponential"]
+    assert names("gain") == [
+        "constant",
+        "greedy",
+        "linear",
+        "matern",
+        "squared-exponential",
+    ]
 
 
 def test_the_linear_kernel_grows_as_its_rate_says() -> None:
@@ -183,7 +195,9 @@ def test_the_linear_kernel_grows_as_its_rate_says() -> None:
         (lambda: LinearGain(dimension=1.5), "dimension"),  # type: ignore[arg-type]
         (lambda: ConstantGain(value=-1.0), "value"),
         (
-            lambda: GreedyGrowth(kernel=KERNEL, candidates=points(2), noise_variance=1.0, horizon=0),
+            lambda: GreedyGrowth(
+                kernel=KERNEL, candidates=points(2), noise_variance=1.0, horizon=0
+            ),
             "horizon",
         ),
     ],
@@ -205,16 +219,23 @@ def test_information_of_arrivals_is_that_of_a_greedy_choice(k: int) -> None:
     for rows in arrivals:
         left = list(range(4))
         for _ in range(k):
-            best = max(left, key=lambda at: information_gain(kernel, [*chosen, rows[at]], noise))
+            best = max(
+                left,
+                key=lambda at: information_gain(kernel, [*chosen, rows[at]], noise),
+            )
             left.remove(best)
             chosen.append(rows[best])
         expected.append(information_gain(kernel, chosen, noise))
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     best_of_all = max(
         information_gain(
-            kernel, [rows[at] for rows, few in zip(arrivals, sets, strict=True) for at in few], noise
+            kernel,
+            [rows[at] for rows, few in zip(arrivals, sets, strict=True) for at in few],
+            noise,
         )
-        for sets in itertools.product(list(itertools.combinations(range(4), k)), repeat=3)
+        for sets in itertools.product(
+            list(itertools.combinations(range(4), k)), repeat=3
+        )
     )
     assert best_of_all / 2 <= found[-1] <= best_of_all + 1e-12
 
@@ -222,6 +243,10 @@ def test_information_of_arrivals_is_that_of_a_greedy_choice(k: int) -> None:
 def test_arrivals_may_be_few_and_alike() -> None:
     kernel = SquaredExponential()
     same = np.full((2, 1), 0.5)
-    found = arriving_information_gain(kernel, [same, same[:1], np.empty((0, 1)), same], 5, 0.1)
-    expected = [information_gain(kernel, np.full((n, 1), 0.5), 0.1) for n in (0, 2, 3, 3, 5)]
+    found = arriving_information_gain(
+        kernel, [same, same[:1], np.empty((0, 1)), same], 5, 0.1
+    )
+    expected = [
+        information_gain(kernel, np.full((n, 1), 0.5), 0.1) for n in (0, 2, 3, 3, 5)
+    ]
     np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from superarm.core.errors import InputError
 from superarm.lab.theory import movement_rate, service_constant
-from superarm.movement import MatrixMetric, PointMetric, Tree, TreeDescent, frt_tree, offline_optimum
+from superarm.movement import (
+    MatrixMetric,
+    PointMetric,
+    Tree,
+    TreeDescent,
+    frt_tree,
+    offline_optimum,
+)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 9), st.sampled_from([1.0, 1.5, 4.0]))
@@ -20,7 +27,9 @@ def test_service_is_below_that_of_every_way_and_c_times_its_movement(
 ) -> None:
     """Against the way that is cheapest when distances on the tree count C times: the worst one."""
     rng = np.random.default_rng(seed)
-    tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng, tau=float(rng.choice([1.5, 2, 4])))
+    tree = frt_tree(
+        PointMetric(points=rng.random((n, 2))), rng, tau=float(rng.choice([1.5, 2, 4]))
+    )
     C, descent = service_constant(tree, kappa), TreeDescent(tree, kappa=kappa)
     size = 10.0 ** rng.uniform(-2, 2)
     costs = size * rng.random((25, n)) * (rng.random((25, n)) < rng.random())
@@ -30,7 +39,10 @@ def test_service_is_below_that_of_every_way_and_c_times_its_movement(
         q = descent.step(q, row)
         service += float(descent.distribution(q) @ row)
     charged = MatrixMetric(distances=C * tree.distances, repair=True)
-    assert service <= offline_optimum(costs, charged, start).total * (1.0 + 1e-12) + 1e-12 * size
+    assert (
+        service
+        <= offline_optimum(costs, charged, start).total * (1.0 + 1e-12) + 1e-12 * size
+    )
 
 
 def slow_constant(tree: object, kappa: float) -> float:
@@ -38,7 +50,8 @@ def slow_constant(tree: object, kappa: float) -> float:
     descent = TreeDescent(tree, kappa=kappa)  # type: ignore[arg-type]
     parent, weight = descent.tree.parent, descent.tree.weight
     theta = [
-        1.0 if p < 0 else descent.tree.sizes[v] / descent.tree.sizes[p] for v, p in enumerate(parent)
+        1.0 if p < 0 else descent.tree.sizes[v] / descent.tree.sizes[p]
+        for v, p in enumerate(parent)
     ]
     eta = [1.0 + math.log(1.0 / each) for each in theta]
     delta = [one / other for one, other in zip(theta, eta, strict=True)]
@@ -77,11 +90,15 @@ def test_the_constant_is_that_of_the_worst_move(kappa: float) -> None:
         rng = np.random.default_rng(seed)
         tree = frt_tree(PointMetric(points=rng.random((7, 2))), rng)
         slow, found = slow_constant(tree, kappa), service_constant(tree, kappa)
-        assert slow * (1.0 - 1e-12) <= found  # the way's other end is taken to be as near as it can be
+        assert (
+            slow * (1.0 - 1e-12) <= found
+        )  # the way's other end is taken to be as near as it can be
         assert found <= 1.5 * slow
 
 
-@pytest.mark.parametrize("weights", [(1.0, 0.1, 0.5), (0.3, 0.3, 2.0), (0.2, 1.0, 1.0, 0.7)])
+@pytest.mark.parametrize(
+    "weights", [(1.0, 0.1, 0.5), (0.3, 0.3, 2.0), (0.2, 1.0, 1.0, 0.7)]
+)
 def test_a_way_may_begin_at_the_nearest_of_siblings_that_weigh_different_amounts(
     weights: tuple[float, ...],
 ) -> None:
@@ -97,8 +114,13 @@ def test_a_way_may_begin_at_the_nearest_of_siblings_that_weigh_different_amounts
 
 def test_the_grid_of_the_paper_is_1_competitive_on_its_trees() -> None:
     axis = np.linspace(0.0, 1.0, 20)
-    metric = PointMetric(points=np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2))
-    found = [service_constant(frt_tree(metric, np.random.default_rng(seed))) for seed in range(3)]
+    metric = PointMetric(
+        points=np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    )
+    found = [
+        service_constant(frt_tree(metric, np.random.default_rng(seed)))
+        for seed in range(3)
+    ]
     assert max(found) < 1.0
     tree = frt_tree(metric, np.random.default_rng(0))
     assert service_constant(tree, 3.0) == pytest.approx(service_constant(tree) / 3.0)
@@ -117,7 +139,9 @@ def test_no_tree_with_tau_2_has_a_constant_above_one() -> None:
         assert enter + leaves[theta <= 1.0 - share].max(initial=0.0) < 1.383
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        tree = frt_tree(PointMetric(points=rng.random((int(rng.integers(2, 40)), 2))), rng)
+        tree = frt_tree(
+            PointMetric(points=rng.random((int(rng.integers(2, 40)), 2))), rng
+        )
         assert service_constant(tree) <= 1.383 * 2.0 / 3.0
 
 

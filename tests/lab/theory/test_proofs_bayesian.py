@@ -66,7 +66,9 @@ class Case(NamedTuple):
 
     def best_of_draws(self) -> list[list[int]]:
         """a*_t for every draw of f."""
-        totals = np.column_stack([self.draws[:, arms].sum(axis=1) for arms in self.super_arms])
+        totals = np.column_stack(
+            [self.draws[:, arms].sum(axis=1) for arms in self.super_arms]
+        )
         return [self.super_arms[place] for place in totals.argmax(axis=1)]
 
 
@@ -186,7 +188,9 @@ def test_the_sum_of_inverse_squares() -> None:
     """Eqs. 16, 24, 65, 96, 105."""
     partial = np.cumsum(1.0 / np.arange(1.0, 100_001.0) ** 2)
     assert (partial <= math.pi**2 / 6.0).all()
-    assert math.pi**2 / 6.0 - partial[-1] == pytest.approx(1e-5, rel=1e-4)  # tight: the rest is 1/T
+    assert math.pi**2 / 6.0 - partial[-1] == pytest.approx(
+        1e-5, rel=1e-4
+    )  # tight: the rest is 1/T
 
 
 @pytest.mark.parametrize(("omega", "xi"), [(2.0, 1.0), (2.0, 2.0), (1.3, 2.0)])
@@ -196,13 +200,21 @@ def test_lemma_3_1_step_by_step(omega: float, xi: float, arms: int) -> None:
     theta = math.sqrt(2.0 * math.e / math.pi) * math.sqrt(omega - 1.0) / omega
     eta = math.sqrt(2.0 * math.pi) ** omega / (2.0 * arms**omega * t**xi)
     beta = 2.0 * erfinv(1.0 - 2.0 * eta) ** 2
-    np.testing.assert_allclose(confidence_parameter(t, math.log(arms), omega, xi), beta, rtol=1e-6)
+    np.testing.assert_allclose(
+        confidence_parameter(t, math.log(arms), omega, xi), beta, rtol=1e-6
+    )
     factor = arms / math.sqrt(2.0 * math.pi)
     missed = factor * np.exp(-0.5 * beta)  # eqs. 25, 26
     by_lemma = factor * np.exp(np.log(2.0 * eta / theta) / omega)  # eq. 27
-    np.testing.assert_allclose(by_lemma, factor * (2.0 * eta / theta) ** (1.0 / omega))  # eq. 28
-    np.testing.assert_allclose(by_lemma, theta ** (-1.0 / omega) * t ** (-xi / omega))  # eq. 29
-    np.testing.assert_allclose(by_lemma, bucb_constant(omega) * t ** (-xi / omega))  # eq. 30
+    np.testing.assert_allclose(
+        by_lemma, factor * (2.0 * eta / theta) ** (1.0 / omega)
+    )  # eq. 28
+    np.testing.assert_allclose(
+        by_lemma, theta ** (-1.0 / omega) * t ** (-xi / omega)
+    )  # eq. 29
+    np.testing.assert_allclose(
+        by_lemma, bucb_constant(omega) * t ** (-xi / omega)
+    )  # eq. 30
     assert (missed <= by_lemma * ROUNDING).all()
     bound = bucb_exploration_term(t, omega, xi)  # eqs. 31, 32, 33
     assert (np.cumsum(by_lemma) <= bound * ROUNDING).all()
@@ -225,7 +237,9 @@ def test_lemma_a13(omega: float) -> None:
         assert (erfc(v) < 1.05 * largest * np.exp(-omega * v**2)).any()
 
 
-@pytest.mark.parametrize(("omega", "theta"), [(1.0, 1.0), (0.5, 1.0), (1.0, 3.0), (0.2, 1.5)])
+@pytest.mark.parametrize(
+    ("omega", "theta"), [(1.0, 1.0), (0.5, 1.0), (1.0, 3.0), (0.2, 1.5)]
+)
 def test_lemma_a14(omega: float, theta: float) -> None:
     """Eq. 131."""
     u = np.linspace(0.0, 0.9999999, 20_001)
@@ -252,7 +266,9 @@ def sequence(seed: int, rounds: int = 12) -> Sequence:
     K = kernel(X)
     chosen, seen, covariances = [], [], []
     for _ in range(rounds):
-        arms = rng.choice(ARMS, int(rng.integers(1, BUDGET + 1)), replace=False).tolist()
+        arms = rng.choice(
+            ARMS, int(rng.integers(1, BUDGET + 1)), replace=False
+        ).tolist()
         covariance = posterior(K, seen, np.zeros(len(seen)))[1]
         covariances.append(covariance[np.ix_(arms, arms)])
         chosen.append(arms)
@@ -274,8 +290,12 @@ def test_lemma_a12_step_by_step(seed: int) -> None:
         apart = 0.5 * size * math.log(2.0 * math.pi * math.e * NOISE)
         gain = 0.5 * np.linalg.slogdet(scaled)[1]  # eq. 124
         assert entropy == pytest.approx(apart + gain)  # eqs. 122, 123
-        assert gain == pytest.approx(0.5 * math.log(np.prod(values / NOISE + 1.0)))  # eq. 125
-        assert gain == pytest.approx(0.5 * np.log(values / NOISE + 1.0).sum())  # eq. 126
+        assert gain == pytest.approx(
+            0.5 * math.log(np.prod(values / NOISE + 1.0))
+        )  # eq. 125
+        assert gain == pytest.approx(
+            0.5 * np.log(values / NOISE + 1.0).sum()
+        )  # eq. 126
         smaller = 0.5 * (values / NOISE / (values / NOISE + 1.0)).sum()  # eq. 127
         smallest = values.sum() / NOISE / (2.0 * (largest / NOISE + 1.0))  # eq. 128
         assert gain >= smaller / ROUNDING >= smallest / ROUNDING**2
@@ -285,7 +305,9 @@ def test_lemma_a12_step_by_step(seed: int) -> None:
     everything = [arm for arms in played.chosen for arm in arms]
     total = information_gain(played.kernel, played.X[everything], NOISE)
     assert sum(gained) == pytest.approx(total)  # eqs. 119, 120: the chain rule
-    allowed = variance_sum_bound(total, largest_eigenvalue=largest, noise_variance=NOISE)
+    allowed = variance_sum_bound(
+        total, largest_eigenvalue=largest, noise_variance=NOISE
+    )
     assert sum(bounded) <= float(allowed) * ROUNDING  # eq. 118 with the gain of the run
     supremum = prior_eigenvalue_bound(played.kernel, played.X, BUDGET).value
     assert largest <= supremum * ROUNDING
@@ -298,7 +320,9 @@ def test_the_square_in_lemma_a12_is_a_sum_of_squares() -> None:
     """
     size, noise = 20, 1e-3
     gain = 0.5 * math.log(1.0 + size / noise)
-    allowed = float(variance_sum_bound(gain, largest_eigenvalue=float(size), noise_variance=noise))
+    allowed = float(
+        variance_sum_bound(gain, largest_eigenvalue=float(size), noise_variance=noise)
+    )
     assert size <= allowed  # Σσ²
     assert size**2 > allowed  # (Σσ)²
 
@@ -310,7 +334,9 @@ def test_footnote_2_has_xi_on_the_wrong_side() -> None:
     """
     T = np.array([1e2, 1e4, 1e6])
     delta = 0.1
-    growth = np.diff(np.log(bucb_exploration_term(T, 1.0 + delta, 0.5 - delta))) / np.diff(np.log(T))
+    growth = np.diff(
+        np.log(bucb_exploration_term(T, 1.0 + delta, 0.5 - delta))
+    ) / np.diff(np.log(T))
     np.testing.assert_allclose(growth, 1.0 - 0.4 / 1.1)
     assert (growth > 0.63).all()
     enough = bucb_exploration_term(T, 1.0 + delta, 0.5 + 0.5 * delta)
@@ -319,7 +345,9 @@ def test_footnote_2_has_xi_on_the_wrong_side() -> None:
     for xi, is_more in ((0.5 - delta, True), (0.5 + 0.5 * delta, False)):
         beta = confidence_parameter(t, math.log(ARMS), omega=1.0 + delta, xi=xi)
         b = np.sqrt(beta)
-        missed = np.cumsum(np.exp(-0.5 * beta) / math.sqrt(2.0 * math.pi) - b * ndtr(-b))
+        missed = np.cumsum(
+            np.exp(-0.5 * beta) / math.sqrt(2.0 * math.pi) - b * ndtr(-b)
+        )
         over_root = missed / np.sqrt(t)
         assert (over_root[999_999] > over_root[9_999]) == is_more
 
@@ -330,7 +358,9 @@ def test_lemma_a3_step_by_step(seed: int) -> None:
     T = len(played.chosen)
     beta = np.array([plain_beta(step) for step in range(1, T + 1)])
     stds = [np.sqrt(np.diagonal(each)) for each in played.covariances]
-    widths = sum(math.sqrt(b) * std.sum() for b, std in zip(beta, stds, strict=True))  # eqs. 35, 36
+    widths = sum(
+        math.sqrt(b) * std.sum() for b, std in zip(beta, stds, strict=True)
+    )  # eqs. 35, 36
     squares = sum(float(std @ std) for std in stds)
     weighted = sum(b * len(std) for b, std in zip(beta, stds, strict=True))
     by_cauchy = math.sqrt(weighted) * math.sqrt(squares)  # eq. 37
@@ -338,7 +368,9 @@ def test_lemma_a3_step_by_step(seed: int) -> None:
     largest = max(float(np.linalg.eigvalsh(each)[-1]) for each in played.covariances)
     everything = [arm for arms in played.chosen for arm in arms]
     gain = information_gain(played.kernel, played.X[everything], NOISE)
-    bound = math.sqrt(2.0 * (largest + NOISE) * T * BUDGET * beta[-1] * gain)  # eqs. 40, 41, 34
+    bound = math.sqrt(
+        2.0 * (largest + NOISE) * T * BUDGET * beta[-1] * gain
+    )  # eqs. 40, 41, 34
     chain = [widths, by_cauchy, at_the_end, bound]
     assert all(less <= more * ROUNDING for less, more in itertools.pairwise(chain))
 
@@ -382,11 +414,17 @@ def test_lemma_a5(seed: int) -> None:
     ("options", "constant", "factor"),
     [
         ({"algorithm": "gp-ucb"}, math.pi**2 / 6.0, 1.0),  # eqs. 51–53
-        ({"algorithm": "gp-bucb", "omega": 1.5, "xi": 2.0}, 4.0 * bucb_constant(1.5), 1.0),  # 54–56
+        (
+            {"algorithm": "gp-bucb", "omega": 1.5, "xi": 2.0},
+            4.0 * bucb_constant(1.5),
+            1.0,
+        ),  # 54–56
         ({"algorithm": "gp-ts"}, math.pi**2 / 3.0, 2.0),  # eqs. 57, 58
     ],
 )
-def test_the_lemmas_add_up_to_theorem_3_2(options: Any, constant: float, factor: float) -> None:
+def test_the_lemmas_add_up_to_theorem_3_2(
+    options: Any, constant: float, factor: float
+) -> None:
     T, gain = 30, 7.0
     order = {name: options[name] for name in ("omega", "xi") if name in options}
     beta = float(confidence_parameter(T, math.log(ARMS), **order))
@@ -439,8 +477,12 @@ def box(seed: int, size: int = 8) -> Box:
     covariance = kernel(rows) + NOISE * np.eye(len(rows))
     residual = np.linalg.cholesky(covariance) @ rng.standard_normal(len(rows))
     points = side * rng.random((200, d))
-    arms = CompactSet(dimension=d, side=side, lipschitz=slope, derivative_constants=(1.0, 1.0))
-    return Box(arms, kernel, rows, residual, points, grid_points(points, side, size), size)
+    arms = CompactSet(
+        dimension=d, side=side, lipschitz=slope, derivative_constants=(1.0, 1.0)
+    )
+    return Box(
+        arms, kernel, rows, residual, points, grid_points(points, side, size), size
+    )
 
 
 BOXES = range(12)
@@ -466,20 +508,30 @@ def test_lemma_a9_of_the_mean(seed: int) -> None:
         np.linalg.eigvalsh(np.linalg.inv(covariance))[-1]
     )  # eqs. 72, 73
     smallest = float(np.linalg.eigvalsh(given.kernel(given.rows))[0]) + NOISE
-    assert np.linalg.norm(inverse, 2) == pytest.approx(1.0 / math.sqrt(smallest))  # eqs. 74, 75
+    assert np.linalg.norm(inverse, 2) == pytest.approx(
+        1.0 / math.sqrt(smallest)
+    )  # eqs. 74, 75
     assert np.linalg.norm(inverse, 2) <= ROUNDING / math.sqrt(NOISE)
     assert np.linalg.norm(np.linalg.inv(covariance), 2) <= ROUNDING / NOISE  # eq. 76
-    change = given.kernel(given.nearest, given.rows) - given.kernel(given.points, given.rows)
+    change = given.kernel(given.nearest, given.rows) - given.kernel(
+        given.points, given.rows
+    )
     reach = given.arms.dimension * given.arms.side / given.size
     most = given.arms.lipschitz * reach * math.sqrt(N)
     assert np.linalg.norm(change, axis=1).max() <= most * ROUNDING  # eqs. 77, 78
     difference = change @ np.linalg.solve(covariance, given.residual)  # eqs. 68, 69
     norm = float(np.linalg.norm(inverse @ given.residual))
     bound = mean_error_bound(
-        given.arms, math.log(given.size), observations=N, noise_variance=NOISE, residual_norm=norm
+        given.arms,
+        math.log(given.size),
+        observations=N,
+        noise_variance=NOISE,
+        residual_norm=norm,
     )
     assert np.abs(difference).max() <= float(bound)
-    by_hand = given.arms.lipschitz * reach * (1.0 + math.sqrt(N) / math.sqrt(NOISE) * norm)
+    by_hand = (
+        given.arms.lipschitz * reach * (1.0 + math.sqrt(N) / math.sqrt(NOISE) * norm)
+    )
     assert float(bound) == pytest.approx(by_hand)
 
 
@@ -502,7 +554,8 @@ def posterior_variance(given: Box, points: Floats) -> Floats:
     covariance = given.kernel(given.rows) + NOISE * np.eye(len(given.rows))
     k = given.kernel(points, given.rows)
     return np.asarray(
-        given.kernel.diag(points) - np.einsum("ij,ji->i", k, np.linalg.solve(covariance, k.T))
+        given.kernel.diag(points)
+        - np.einsum("ij,ji->i", k, np.linalg.solve(covariance, k.T))
     )
 
 
@@ -510,12 +563,18 @@ def posterior_variance(given: Box, points: Floats) -> Floats:
 def test_lemma_a9_of_the_standard_deviation(seed: int) -> None:
     """Eqs. 67, 80 and 86, and √(2LD) in their place."""
     given = box(seed)
-    here, there = (posterior_variance(given, rows) for rows in (given.points, given.nearest))
+    here, there = (
+        posterior_variance(given, rows) for rows in (given.points, given.nearest)
+    )
     difference = np.abs(np.sqrt(there) - np.sqrt(here))
-    assert (difference <= np.sqrt(np.abs(there - here)) * ROUNDING + 1e-9).all()  # eq. 80
+    assert (
+        difference <= np.sqrt(np.abs(there - here)) * ROUNDING + 1e-9
+    ).all()  # eq. 80
     s = math.log(given.size)
     ours = std_error_bound(given.arms, s)
-    printed = printed_std_error_bound(given.arms, s, observations=len(given.rows), noise_variance=NOISE)
+    printed = printed_std_error_bound(
+        given.arms, s, observations=len(given.rows), noise_variance=NOISE
+    )
     assert difference.max() <= float(ours)
     assert difference.max() <= float(printed)
     change = given.arms.lipschitz * given.arms.dimension * given.arms.side / given.size
@@ -552,8 +611,14 @@ def test_the_sum_of_variances_may_exceed_equation_85() -> None:
     0.19 > 0.1. On the grid 0, 0.1, …, 0.9 the nearest point of 1 is as far away as D allows. The bound
     on standard deviations, eq. 67, stands: 0.1 ≤ √0.1.
     """
-    arms = CompactSet(dimension=1, side=1.0, lipschitz=1.0, derivative_constants=(1.0, 1.0))
-    bound = float(printed_std_error_bound(arms, math.log(10.0), observations=0, noise_variance=NOISE))
+    arms = CompactSet(
+        dimension=1, side=1.0, lipschitz=1.0, derivative_constants=(1.0, 1.0)
+    )
+    bound = float(
+        printed_std_error_bound(
+            arms, math.log(10.0), observations=0, noise_variance=NOISE
+        )
+    )
     assert bound**2 < 1.0 - 0.9**2
     assert bound >= 1.0 - 0.9
 
@@ -564,7 +629,9 @@ def test_equation_67_on_random_covariances(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(500):
         others = int(rng.integers(1, 5))
-        root = rng.standard_normal((2 + others, 2 + others)) * rng.exponential(1.0, 2 + others)
+        root = rng.standard_normal((2 + others, 2 + others)) * rng.exponential(
+            1.0, 2 + others
+        )
         K = root @ root.T
         counts = rng.integers(1, 50, others)
         noise = float(np.exp(rng.uniform(-6.0, 2.0)))
@@ -575,7 +642,9 @@ def test_equation_67_on_random_covariances(seed: int) -> None:
         difference = abs(stds[0] - stds[1])
         slack = 1e-6 * math.sqrt(float(K.max()))
         assert difference <= math.sqrt(2.0 * change) + slack  # ours
-        assert difference <= math.sqrt(change + counts.sum() * change**2 / noise) + slack
+        assert (
+            difference <= math.sqrt(change + counts.sum() * change**2 / noise) + slack
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -593,14 +662,20 @@ def test_equation_67_by_our_proof(seed: int) -> None:
         k = phi @ observed.T  # (2, N): u and v
         parts = np.hstack([phi - k @ M @ observed, math.sqrt(noise) * k @ M])  # X and Y
         covariance = phi @ phi.T - k @ M @ k.T
-        np.testing.assert_allclose(parts @ parts.T, covariance, atol=1e-9 * np.abs(phi @ phi.T).max())
-        x, y = np.argsort(np.linalg.norm(parts, axis=1))[::-1]  # the larger deviation is x's
+        np.testing.assert_allclose(
+            parts @ parts.T, covariance, atol=1e-9 * np.abs(phi @ phi.T).max()
+        )
+        x, y = np.argsort(np.linalg.norm(parts, axis=1))[
+            ::-1
+        ]  # the larger deviation is x's
         stds = np.linalg.norm(parts, axis=1)
         delta, S = stds[x] - stds[y], stds[x] + stds[y]
         T, Delta = parts[x] + parts[y], parts[x] - parts[y]
         e = (k[x] - k[y]) / math.sqrt(noise)
         T2, Delta2 = T[-N:], Delta[-N:]
-        np.testing.assert_allclose(Delta2, noise * M @ e, atol=1e-9 * max(1.0, np.abs(e).max()))
+        np.testing.assert_allclose(
+            Delta2, noise * M @ e, atol=1e-9 * max(1.0, np.abs(e).max())
+        )
         change = float(phi[x] @ phi[x] - phi[x] @ phi[y])
         along = delta * S + T2 @ e
         assert 2.0 * change == pytest.approx(
@@ -647,8 +722,12 @@ def test_residuals_are_white_however_arms_are_chosen() -> None:
         rewards = np.empty(0)
         for _step in range(rounds):
             mean, covariance = posterior(K, chosen, rewards)
-            chosen.append(int(np.argmax(mean + np.sqrt(np.maximum(0.0, np.diagonal(covariance))))))
-            rewards = np.append(rewards, truth[chosen[-1]] + math.sqrt(NOISE) * rng.standard_normal())
+            chosen.append(
+                int(np.argmax(mean + np.sqrt(np.maximum(0.0, np.diagonal(covariance)))))
+            )
+            rewards = np.append(
+                rewards, truth[chosen[-1]] + math.sqrt(NOISE) * rng.standard_normal()
+            )
         total = K[np.ix_(chosen, chosen)] + NOISE * np.eye(rounds)
         norms.append(float(rewards @ np.linalg.solve(total, rewards)))
     error = math.sqrt(2.0 * rounds / histories)
@@ -665,11 +744,21 @@ def test_lemma_a8_where_the_slopes_are_known(d: int) -> None:
     scale, side, size = 1.7, 2.0, 16
     constants = (1.0, math.sqrt(2.0) * scale)
     for slope in (0.1, 1.0, 5.0):
-        assert math.erfc(slope / (scale * math.sqrt(2.0))) <= math.exp(-(slope**2) / (2.0 * scale**2))
-    arms = CompactSet(dimension=d, side=side, lipschitz=1.0, derivative_constants=constants)
+        assert math.erfc(slope / (scale * math.sqrt(2.0))) <= math.exp(
+            -(slope**2) / (2.0 * scale**2)
+        )
+    arms = CompactSet(
+        dimension=d, side=side, lipschitz=1.0, derivative_constants=constants
+    )
     exact = d * side / (2.0 * size) * scale * math.sqrt(2.0 / math.pi)
     bound = float(path_error_bound(arms, math.log(size)))
-    by_hand = d * side / size * constants[1] * (math.sqrt(math.log(d)) + 0.5 * math.sqrt(math.pi))
+    by_hand = (
+        d
+        * side
+        / size
+        * constants[1]
+        * (math.sqrt(math.log(d)) + 0.5 * math.sqrt(math.pi))
+    )
     assert bound == pytest.approx(by_hand)
     assert exact <= bound
 
@@ -690,12 +779,16 @@ def test_the_discretisation_costs_what_the_lemmas_say(
     """Lemmas A.8, A.10, A.11 and 3.5: in round t at most 1/t², 1/(2t²), 1/(2t²) and 1/t²."""
     t = np.arange(1, 301, dtype=float)
     K = 3
-    found = discretisation_errors(arms, t, budget=K, noise_variance=noise_variance, **order)
+    found = discretisation_errors(
+        arms, t, budget=K, noise_variance=noise_variance, **order
+    )
     s = arms.log_size(t, budget=K, noise_variance=noise_variance, **order)
     tau, beta = np.exp(s), confidence_parameter(t, arms.dimension * s, **order)
     change = arms.lipschitz * arms.dimension * arms.side / tau
     noise = math.sqrt(noise_variance)
-    np.testing.assert_allclose(found.mean, K * change * (1.0 + t * K / noise))  # eqs. 88–94
+    np.testing.assert_allclose(
+        found.mean, K * change * (1.0 + t * K / noise)
+    )  # eqs. 88–94
     np.testing.assert_allclose(found.std, K * np.sqrt(2.0 * beta * change))
     first = beta * K**2 * change
     second = beta * t * K**3 * change**2 / noise_variance
@@ -732,8 +825,14 @@ def test_lemma_3_5_on_a_box(seed: int) -> None:
         mean = given.kernel(rows, given.rows) @ weights
         variance = np.maximum(0.0, posterior_variance(given, rows))
         upper.append(mean + math.sqrt(beta) * np.sqrt(variance))
-    norm = float(np.linalg.norm(np.linalg.solve(np.linalg.cholesky(covariance), given.residual)))
-    known = {"observations": len(given.rows), "noise_variance": NOISE, "residual_norm": norm}
+    norm = float(
+        np.linalg.norm(np.linalg.solve(np.linalg.cholesky(covariance), given.residual))
+    )
+    known = {
+        "observations": len(given.rows),
+        "noise_variance": NOISE,
+        "residual_norm": norm,
+    }
     of_mean = float(mean_error_bound(given.arms, s, **known))
     of_std = float(std_error_bound(given.arms, s))
     # Rounding in a variance near 1 shows as 1e-8 in its root.
@@ -746,7 +845,9 @@ def test_wrong_discretisations_are_named() -> None:
     with pytest.raises(InputError, match="log_size"):
         path_error_bound(arms, -1.0)
     with pytest.raises(InputError, match="residual_norm"):
-        mean_error_bound(arms, 1.0, observations=3, noise_variance=0.1, residual_norm=-1.0)
+        mean_error_bound(
+            arms, 1.0, observations=3, noise_variance=0.1, residual_norm=-1.0
+        )
     with pytest.raises(InputError, match="noise_variance"):
         printed_std_error_bound(arms, 1.0, observations=3, noise_variance=0.0)
     with pytest.raises(InputError, match="budget"):
@@ -804,7 +905,9 @@ def test_arms_that_share_a_grid_point_are_counted_once_in_equation_109() -> None
     step = grid[1] - grid[0]
     expected = K * float((tail[:-1] + tail[1:]).sum()) * 0.5 * step
     assert 1.5 < expected <= K
-    once = points * (math.exp(-0.5 * width**2) / math.sqrt(2.0 * math.pi) - width * ndtr(-width))
+    once = points * (
+        math.exp(-0.5 * width**2) / math.sqrt(2.0 * math.pi) - width * ndtr(-width)
+    )
     assert once <= 1.0 < expected
 
 
@@ -865,15 +968,27 @@ def test_table_1() -> None:
         assert float(work.order(T, gain, K)) == pytest.approx(order)
     for work in (takeno, kandasamy, russo, srinivas):
         assert float(work.order(T, gain, K)) == pytest.approx(single)
-    assert float(ours.order(T, gain, 1)) == pytest.approx(single)  # "matches … for K = 1"
-    rows = [line.strip("| ").split(" | ") for line in comparison_table([10, T], gain, K).splitlines()]
+    assert float(ours.order(T, gain, 1)) == pytest.approx(
+        single
+    )  # "matches … for K = 1"
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in comparison_table([10, T], gain, K).splitlines()
+    ]
     table = {row[0]: row[1:] for row in rows}
     assert table["combinatorial"] == ["✓", "✓", "✗", "✗", "✗", "✗"]
     infinite, volatile, static = "infinite", "volatile", "static"
     assert table["arms"] == [infinite, infinite, infinite, infinite, "finite", infinite]
     assert table["offers"] == [volatile, volatile, static, static, volatile, static]
     bayesian, frequentist = "Bayesian", "frequentist"
-    assert table["regret"] == [bayesian, frequentist, bayesian, bayesian, bayesian, frequentist]
+    assert table["regret"] == [
+        bayesian,
+        frequentist,
+        bayesian,
+        bayesian,
+        bayesian,
+        frequentist,
+    ]
     assert table["GP-UCB"] == ["✓", "✓", "✓", "✗", "✓", "✓"]
     assert table["GP-TS"] == ["✓", "✗", "✓", "✓", "✓", "✗"]
     assert table["GP-BUCB"] == ["✓", *"✗✗✗✗✗"]

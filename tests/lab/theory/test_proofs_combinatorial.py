@@ -88,11 +88,15 @@ def test_algorithm_1_step_by_step() -> None:
         K = kernel(X) + noise * np.eye(len(X))
         solved = np.linalg.solve(K, kernel(X, now))
         std = np.sqrt(kernel.diag(now) - np.einsum("ij,ij->j", kernel(X, now), solved))
-        index = solved.T @ y + math.sqrt(beta(step, world.model.most_arms or 0, 0.05)) * std
+        index = (
+            solved.T @ y + math.sqrt(beta(step, world.model.most_arms or 0, 0.05)) * std
+        )
         decision = policy.decide(offer, rng)
         chosen = decision.positions
         # In the first round all indices are equal; later a difference beyond rounding decides.
-        np.testing.assert_allclose(np.sort(index[chosen]), np.sort(index)[-2:], atol=1e-7)
+        np.testing.assert_allclose(
+            np.sort(index[chosen]), np.sort(index)[-2:], atol=1e-7
+        )
         rewards = world.means(offer)[chosen] + rng.normal(0.0, world.noise_std, 2)
         policy.commit(decision)
         policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
@@ -111,7 +115,9 @@ def test_equation_4_by_brute_force(seed: int) -> None:
     gains = [
         information_gain(
             KERNEL,
-            np.vstack([arms[list(S)] for arms, S in zip(rounds, sequence, strict=True)]),
+            np.vstack(
+                [arms[list(S)] for arms, S in zip(rounds, sequence, strict=True)]
+            ),
             noise,
         )
         for sequence in product(feasible, repeat=3)
@@ -123,7 +129,8 @@ def test_equation_4_by_brute_force(seed: int) -> None:
     # "The usual maximum over the union" is less restricted, so that it is larger.
     union = np.vstack(rounds)
     usual = max(
-        information_gain(KERNEL, union[list(chosen)], noise) for chosen in combinations(range(12), 6)
+        information_gain(KERNEL, union[list(chosen)], noise)
+        for chosen in combinations(range(12), 6)
     )
     assert at_most(largest, usual)
     assert usual > largest + 1e-3  # and larger: the two differ
@@ -146,7 +153,9 @@ def test_the_last_lines_of_lemma_2(most_arms: int, delta: float) -> None:
     N = 20_000
     t = np.arange(1, N + 1)
     terms = np.exp([-beta(int(each), most_arms, delta) / 2.0 for each in t])
-    np.testing.assert_allclose(terms, 6.0 * delta / (2.0 * most_arms * math.pi**2 * t**2.0))
+    np.testing.assert_allclose(
+        terms, 6.0 * delta / (2.0 * most_arms * math.pi**2 * t**2.0)
+    )
     total = 2.0 * most_arms * terms.sum()
     assert total < delta
     assert total > delta * (1.0 - 6.0 / (math.pi**2 * N) - 1e-12)
@@ -210,7 +219,9 @@ def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
     assert abs(counts.mean() - exact) < 5.0 * error  # eq. 8
     tails = sum(2.0 * M * math.exp(-beta(t, M, DELTA) / 2.0) for t in range(1, T + 1))
     assert exact < tails < DELTA  # eq. 9
-    assert failure_tails(int(failed.sum()), len(draws), DELTA).word() == "holds"  # Lemma 2
+    assert (
+        failure_tails(int(failed.sum()), len(draws), DELTA).word() == "holds"
+    )  # Lemma 2
     assert failed.any()  # so that it is no empty statement here
 
 
@@ -233,7 +244,9 @@ class Round(NamedTuple):
     width: float
     f: np.ndarray
     feasible: list[np.ndarray]
-    worth: Callable[[np.ndarray, np.ndarray], float]  # of outcomes of all arms, and positions
+    worth: Callable[
+        [np.ndarray, np.ndarray], float
+    ]  # of outcomes of all arms, and positions
     chosen: np.ndarray
     alpha: float
 
@@ -258,7 +271,9 @@ def a_round(kind: str, seed: int) -> Round:
         left = np.array([0, 0, 1, 1, 2, 3, 3])
         right = np.array([0, 1, 0, 2, 1, 1, 2])
         structure = Pairs(left=left, right=rng.permutation(3)[right])
-        feasible = [np.flatnonzero(np.isin(left, pair)) for pair in combinations(range(4), 2)]
+        feasible = [
+            np.flatnonzero(np.isin(left, pair)) for pair in combinations(range(4), 2)
+        ]
     index = mean + width * std
     selected = oracle.select(index, structure, rng)
 
@@ -325,12 +340,16 @@ def test_equations_16_to_21(seed: int) -> None:
     X, covariances, noise = super_arms(seed)
     n = len(X)
     given_f = entropy(noise * np.eye(n))  # H(r|f): the noise alone
-    assert given_f == pytest.approx(sum(entropy(noise * np.eye(len(cov))) for cov in covariances))
+    assert given_f == pytest.approx(
+        sum(entropy(noise * np.eye(len(cov))) for cov in covariances)
+    )
     information = entropy(KERNEL(X) + noise * np.eye(n)) - given_f
     assert information == pytest.approx(information_gain(KERNEL, X, noise))
     chain = [entropy(cov + noise * np.eye(len(cov))) for cov in covariances]
     assert sum(chain) - given_f == pytest.approx(information)  # eq. 16
-    determinants = [np.linalg.slogdet(cov / noise + np.eye(len(cov)))[1] for cov in covariances]
+    determinants = [
+        np.linalg.slogdet(cov / noise + np.eye(len(cov)))[1] for cov in covariances
+    ]
     assert 0.5 * sum(determinants) == pytest.approx(information)  # eq. 17
     eigenvalues = [np.linalg.eigvalsh(cov) for cov in covariances]
     products = [math.log(np.prod(values / noise + 1.0)) for values in eigenvalues]
@@ -338,7 +357,9 @@ def test_equations_16_to_21(seed: int) -> None:
     ratios = [values / noise for values in eigenvalues]
     equation_19 = 0.5 * sum(float(np.sum(ratio / (ratio + 1.0))) for ratio in ratios)
     largest = max(float(values[-1]) for values in eigenvalues)
-    equation_20 = sum(float(ratio.sum()) for ratio in ratios) / (2.0 * (largest / noise + 1.0))
+    equation_20 = sum(float(ratio.sum()) for ratio in ratios) / (
+        2.0 * (largest / noise + 1.0)
+    )
     traces = sum(float(np.trace(cov)) for cov in covariances)
     equation_21 = traces / noise / (2.0 * (largest / noise + 1.0))
     assert at_most(equation_19, information)
@@ -357,7 +378,9 @@ def test_equations_23_to_26(seed: int) -> None:
     equation_23 = rounds * sum(float(std.sum()) ** 2 for std in stds)
     by_size = rounds * sum(len(std) * float(np.sum(std**2)) for std in stds)
     equation_24 = rounds * budget * sum(float(np.sum(std**2)) for std in stds)
-    equation_25 = rounds * budget * noise * sum(float(np.sum(std**2)) / noise for std in stds)
+    equation_25 = (
+        rounds * budget * noise * sum(float(np.sum(std**2)) / noise for std in stds)
+    )
     largest = max(float(np.linalg.eigvalsh(cov)[-1]) for cov in covariances)
     gained = information_gain(KERNEL, X, noise)
     equation_26 = 2.0 * rounds * budget * (largest / noise + 1.0) * noise * gained
@@ -367,7 +390,9 @@ def test_equations_23_to_26(seed: int) -> None:
     assert equation_25 == pytest.approx(equation_24)
     assert at_most(equation_25, equation_26)
     # Eq. 27 is C(K) = 8B²(λ* + σ²), which is 4B² times the factor of I, and I ≤ γ: eq. 4.
-    assert 4.0 * equation_26 == pytest.approx(8.0 * (largest + noise) * rounds * budget * gained)
+    assert 4.0 * equation_26 == pytest.approx(
+        8.0 * (largest + noise) * rounds * budget * gained
+    )
 
 
 def test_equation_22_sums_lemma_3() -> None:
@@ -404,12 +429,20 @@ def test_a_negative_regret_has_no_square_root_bound() -> None:
 # --- Corollary 1 ---------------------------------------------------------------------------
 
 HUGE = [10**4, 10**6, 10**8, 10**10]
-SETTING: dict[str, Any] = {"most_arms": 150, "noise_variance": 0.01, "largest_eigenvalue": 2.0}
+SETTING: dict[str, Any] = {
+    "most_arms": 150,
+    "noise_variance": 0.01,
+    "largest_eigenvalue": 2.0,
+}
 
 
-def beyond_the_rate(kernel: Any, gamma: Any, rounds: int, budget: int, nu: float = math.inf) -> float:
+def beyond_the_rate(
+    kernel: Any, gamma: Any, rounds: int, budget: int, nu: float = math.inf
+) -> float:
     """Theorem 1 over Corollary 1, squared, without β_T and the constant 8(λ* + σ²)/λ*."""
-    rate = rate_oclok(rounds, kernel, dimension=3, budget=budget, largest_eigenvalue=2.0, nu=nu)
+    rate = rate_oclok(
+        rounds, kernel, dimension=3, budget=budget, largest_eigenvalue=2.0, nu=nu
+    )
     bound = regret_bound_oclok_ucb(rounds, gamma, budget=budget, **SETTING)
     constant = 8.0 * 2.01 / 2.0
     return float(bound / rate) ** 2 / (constant * beta(rounds, 150, 0.05))
@@ -424,7 +457,9 @@ def test_corollary_1_is_theorem_1_up_to_logarithms(rounds: int, budget: int) -> 
     squared = beyond_the_rate(
         "squared-exponential", SquaredExponentialGain(dimension=3), rounds, budget
     )
-    assert squared == pytest.approx(math.log(budget * rounds) ** 4 / math.log(rounds) ** 3)
+    assert squared == pytest.approx(
+        math.log(budget * rounds) ** 4 / math.log(rounds) ** 3
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 5, 50])

@@ -107,11 +107,15 @@ def test_equation_30_has_the_probability_that_it_needs() -> None:
     for t, parts in itertools.product((1, 4, 30), (3.0, 4.0)):
         pi_t = math.pi**2 * t**2 / 6.0
         L = b * math.sqrt(math.log(parts * d * a * pi_t / delta))
-        assert d * a * math.exp(-((L / b) ** 2)) == pytest.approx(delta / (parts * pi_t))
+        assert d * a * math.exp(-((L / b) ** 2)) == pytest.approx(
+            delta / (parts * pi_t)
+        )
     assert sum(6.0 / (math.pi**2 * t**2) for t in range(1, 10_000)) <= 1.0
 
 
-def test_equations_31_to_33_need_3_where_the_size_of_the_grid_is_printed_with_2() -> None:
+def test_equations_31_to_33_need_3_where_the_size_of_the_grid_is_printed_with_2() -> (
+    None
+):
     r, d, a, b, delta = 1.5, 2, 5.0, 3.0, 0.2
     for t in (1, 4, 30):
         pi_t = math.pi**2 * t**2 / 6.0
@@ -126,10 +130,19 @@ def test_equations_31_to_33_need_3_where_the_size_of_the_grid_is_printed_with_2(
 
 def test_equation_34_is_equation_19_and_its_counterpart_is_equation_16() -> None:
     r, d, a, b, delta = 1.5, 2, 5.0, 3.0, 0.2
-    options: dict[str, Any] = {"dimension": d, "side": r, "a": a, "b": b, "delta": delta}
+    options: dict[str, Any] = {
+        "dimension": d,
+        "side": r,
+        "a": a,
+        "b": b,
+        "delta": delta,
+    }
     for t in (1, 4, 30):
         pi_t = math.pi**2 * t**2 / 6.0
-        for schedule, parts in ((TimeVaryingGPUCB(**options), 3.0), (ResettingGPUCB(**options), 4.0)):
+        for schedule, parts in (
+            (TimeVaryingGPUCB(**options), 3.0),
+            (ResettingGPUCB(**options), 4.0),
+        ):
             grid = r * d * b * t**2 * math.sqrt(math.log(parts * d * a * pi_t / delta))
             beta = 2.0 * math.log(parts * pi_t / delta) + 2.0 * d * math.log(grid)
             assert schedule.width(t, float) ** 2 == pytest.approx(beta)
@@ -155,7 +168,9 @@ def upper_bound_chain(width: float, mean: Floats, std: Floats, f: Floats) -> Cha
     return Chain(f, mean, std, best, near, chosen, abs(float(f[best] - f[near])))
 
 
-def posterior_and_truth(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats, float]:
+def posterior_and_truth(
+    seed: int,
+) -> tuple[Floats, Floats, Floats, Floats, Floats, float]:
     """f_t on 60 points, and its posterior with and without forgetting."""
     rng = np.random.default_rng(seed)
     epsilon, noise, T = 0.05, 0.1, 8
@@ -169,11 +184,15 @@ def posterior_and_truth(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floa
     y = np.empty(T)
     for t, arm in enumerate(chosen):
         y[t] = f[arm] + math.sqrt(noise) * rng.standard_normal()
-        f = math.sqrt(1.0 - epsilon) * f + math.sqrt(epsilon) * (root @ rng.standard_normal(60))
+        f = math.sqrt(1.0 - epsilon) * f + math.sqrt(epsilon) * (
+            root @ rng.standard_normal(60)
+        )
     moments = []
     for drift in (epsilon, 0.0):
         k = K[chosen] * (np.sqrt(1.0 - drift) ** np.arange(T, 0, -1))[:, None]
-        solved = np.linalg.solve(K[np.ix_(chosen, chosen)] * decay(T, drift) + noise * np.eye(T), k)
+        solved = np.linalg.solve(
+            K[np.ix_(chosen, chosen)] * decay(T, drift) + noise * np.eye(T), k
+        )
         moments.append((solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))))
     (true_mean, true_std), (stale_mean, stale_std) = moments
     return f, true_mean, true_std, stale_mean, stale_std, epsilon
@@ -187,7 +206,10 @@ def test_equations_35_to_39(seed: int) -> None:
     chain = upper_bound_chain(width, mean, std, f)
     upper = mean + width * std
     regret = f[chain.best] - f[chain.chosen]
-    assert abs(f[chain.best] - mean[chain.near]) <= width * std[chain.near] + chain.gap + ROUNDING
+    assert (
+        abs(f[chain.best] - mean[chain.near])
+        <= width * std[chain.near] + chain.gap + ROUNDING
+    )
     steps = [
         regret,
         upper[chain.near] + chain.gap - f[chain.chosen],
@@ -234,7 +256,9 @@ def test_equations_40_to_45(seed: int) -> None:
     rounds = np.arange(1.0, n + 1.0)
     beta = 2.0 + np.log(rounds)
     gained = information(case.drifted, noise)
-    np.testing.assert_allclose(0.5 * np.log1p(variances / noise).sum(), gained, rtol=1e-7)  # eq. 26
+    np.testing.assert_allclose(
+        0.5 * np.log1p(variances / noise).sum(), gained, rtol=1e-7
+    )  # eq. 26
     C2 = (1.0 / noise) / math.log1p(1.0 / noise)
     squares = [
         4.0 * beta @ variances,
@@ -262,7 +286,9 @@ def test_equation_47_blocks_are_worth_more_than_the_whole(seed: int) -> None:
     for size in range(1, n + 1):
         starts = range(0, n, size)
         blocks = [case.drifted[at : at + size, at : at + size] for at in starts]
-        assert whole <= sum(information(block, case.noise) for block in blocks) + ROUNDING
+        assert (
+            whole <= sum(information(block, case.noise) for block in blocks) + ROUNDING
+        )
 
 
 def test_equation_48_by_all_sequences() -> None:
@@ -284,7 +310,9 @@ def test_equations_49_to_55(seed: int) -> None:
     case = make_case(seed)
     n, epsilon = len(case.K), case.epsilon
     A = case.drifted - case.K
-    np.testing.assert_allclose(A, case.K * (decay(n, epsilon) - 1.0), atol=1e-15)  # eqs. 50, 51
+    np.testing.assert_allclose(
+        A, case.K * (decay(n, epsilon) - 1.0), atol=1e-15
+    )  # eqs. 50, 51
     lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     assert (1.0 - decay(n, epsilon) <= epsilon * lags + 1e-15).all()  # footnote 4
     squares = [
@@ -316,19 +344,26 @@ def test_equation_58_does_not_hold_where_eigenvalues_fall() -> None:
     before, after = np.array([2.0, 0.0]), np.array([1.0 + keep, 1.0 - keep])
     change = after - before
     assert np.log1p(after).sum() > np.log1p(before).sum() + np.log1p(change).sum() + 0.1
-    assert np.log1p(after).sum() <= np.log1p(before).sum() + np.log1p(np.abs(change)).sum()
+    assert (
+        np.log1p(after).sum() <= np.log1p(before).sum() + np.log1p(np.abs(change)).sum()
+    )
 
 
 @pytest.mark.parametrize("seed", CASES)
-def test_equations_57_to_60_with_the_half_the_noise_and_sizes_of_changes(seed: int) -> None:
+def test_equations_57_to_60_with_the_half_the_noise_and_sizes_of_changes(
+    seed: int,
+) -> None:
     case = make_case(seed)
     n, noise, epsilon = len(case.K), case.noise, case.epsilon
     change = np.linalg.eigvalsh(case.drifted) - np.linalg.eigvalsh(case.K)
     steps = [
         information(case.drifted, noise),
-        information(case.K, noise) + 0.5 * np.log1p(np.abs(change) / noise).sum(),  # eq. 58
-        information(case.K, noise) + 0.5 * n * math.log1p(n**1.5 * epsilon / noise),  # eq. 61's worst
-        information(case.K, noise) + 0.5 * n * math.log1p(n**2 * epsilon / noise),  # eq. 59
+        information(case.K, noise)
+        + 0.5 * np.log1p(np.abs(change) / noise).sum(),  # eq. 58
+        information(case.K, noise)
+        + 0.5 * n * math.log1p(n**1.5 * epsilon / noise),  # eq. 61's worst
+        information(case.K, noise)
+        + 0.5 * n * math.log1p(n**2 * epsilon / noise),  # eq. 59
         information(case.K, noise) + 0.5 * n**3 * epsilon / noise,  # eq. 60
     ]
     assert (np.diff(steps) >= -1e-7).all()
@@ -345,7 +380,9 @@ def test_equation_61_has_another_maximum() -> None:
         other = np.abs(rng.standard_normal(n))
         other *= math.sqrt(budget) / np.linalg.norm(other)
         assert np.log1p(other).sum() <= best
-    assert best <= n * math.log1p(n**2 * epsilon)  # so that eq. 59 follows from what is true
+    assert best <= n * math.log1p(
+        n**2 * epsilon
+    )  # so that eq. 59 follows from what is true
 
 
 # --- appendix D ---------------------------------------------------------------------------
@@ -373,14 +410,22 @@ def test_equations_73_to_82(seed: int) -> None:
         aged = abs(faded @ stale @ faded - k @ stale @ k)
         assert off <= moved + aged + ROUNDING  # eqs. 74, 75
         change = faded - k
-        assert aged <= 2.0 * abs(k @ stale @ change) + abs(change @ stale @ change) + ROUNDING  # eq. 76
-        assert aged <= 2.0 * n**2 * epsilon / noise + n**3 * epsilon**2 / noise + ROUNDING  # eq. 77
+        assert (
+            aged
+            <= 2.0 * abs(k @ stale @ change) + abs(change @ stale @ change) + ROUNDING
+        )  # eq. 76
+        assert (
+            aged <= 2.0 * n**2 * epsilon / noise + n**3 * epsilon**2 / noise + ROUNDING
+        )  # eq. 77
         assert moved <= n**3 * epsilon / noise**2 + ROUNDING  # eq. 80
         allowed = (3.0 / noise + 1.0 / noise**2) * n**3 * epsilon
         assert off <= allowed + ROUNDING  # eq. 81
         stds = [math.sqrt(1.0 - faded @ true @ faded), math.sqrt(1.0 - k @ stale @ k)]
         assert abs(stds[0] - stds[1]) <= math.sqrt(allowed) + ROUNDING  # eq. 82
-        assert abs(stds[0] - stds[1]) <= mismatch_bounds(n, epsilon, noise, 1.0).std + ROUNDING
+        assert (
+            abs(stds[0] - stds[1])
+            <= mismatch_bounds(n, epsilon, noise, 1.0).std + ROUNDING
+        )
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -410,7 +455,9 @@ def test_after_equation_79(seed: int) -> None:
         right = float(np.abs(1.0 / noise - 1.0 / shifted).max())
         assert left <= right * (1.0 + 1e-6) + 1e-7  # eq. 79
         if n == 2 and shifted.min() > 0.0:
-            assert right >= np.linalg.norm(change, 2) / noise**2 - 1e-7  # not at most, as is said
+            assert (
+                right >= np.linalg.norm(change, 2) / noise**2 - 1e-7
+            )  # not at most, as is said
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -418,7 +465,10 @@ def test_equation_79_by_the_positive_and_the_negative_part(seed: int) -> None:
     """For any U ⪰ 0 and U + V ⪰ 0, as K and K̃ are: eq. 78 with V₊ from U, and with V₋ from U + V."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 5))
-    U, W = (10.0 ** rng.uniform(-2.0, 1.0) * root @ root.T for root in rng.standard_normal((2, n, n)))
+    U, W = (
+        10.0 ** rng.uniform(-2.0, 1.0) * root @ root.T
+        for root in rng.standard_normal((2, n, n))
+    )
     values, vectors = np.linalg.eigh(W - U)
     risen = vectors * np.maximum(values, 0.0) @ vectors.T  # V₊
     fallen = vectors * np.maximum(-values, 0.0) @ vectors.T  # V₋
@@ -443,18 +493,25 @@ def mean_terms(case: Case, k: Floats, faded: Floats, y: Floats) -> tuple[float, 
 
 
 @pytest.mark.parametrize("seed", CASES)
-def test_equations_83_to_87_without_squares_and_with_bounds_exchanged(seed: int) -> None:
+def test_equations_83_to_87_without_squares_and_with_bounds_exchanged(
+    seed: int,
+) -> None:
     case = make_case(seed)
     n, noise, epsilon = len(case.K), case.noise, case.epsilon
     largest = float(np.abs(case.y).max())
     for k, faded in zip(case.k.T, case.faded.T, strict=True):
         moved, aged = mean_terms(case, k, faded, case.y)
-        means = faded @ inverse(case.drifted, noise) @ case.y, k @ inverse(case.K, noise) @ case.y
+        means = (
+            faded @ inverse(case.drifted, noise) @ case.y,
+            k @ inverse(case.K, noise) @ case.y,
+        )
         off = abs(means[0] - means[1])
         assert off <= moved + aged + ROUNDING
         assert moved <= n**3 * epsilon * largest / noise**2 + ROUNDING
         assert aged <= n**2 * epsilon * largest / noise + ROUNDING
-        assert off <= (1.0 / noise + 1.0 / noise**2) * n**3 * epsilon * largest + ROUNDING  # eq. 87
+        assert (
+            off <= (1.0 / noise + 1.0 / noise**2) * n**3 * epsilon * largest + ROUNDING
+        )  # eq. 87
         assert off <= mismatch_bounds(n, epsilon, noise, largest).mean + ROUNDING
 
 
@@ -468,14 +525,24 @@ def test_equations_83_85_and_86_do_not_hold_as_printed() -> None:
     squares = [(keep * 10.0 / 4.0) ** 2, (10.0 / 4.0) ** 2]
     terms = sum(mean_terms(case, case.k[:, 0], case.faded[:, 0], large))
     assert terms == pytest.approx(10.0 * (moved + aged))
-    assert abs(squares[0] - squares[1]) > 1.5 * terms  # eq. 83: squares on the left alone
+    assert (
+        abs(squares[0] - squares[1]) > 1.5 * terms
+    )  # eq. 83: squares on the left alone
     # eq. 85: σ⁻²N²ε max|y| for two arms that are near each other, little noise and a far query
     epsilon, noise = 1e-4, 2e-5
     kernel = SquaredExponential(lengthscale=1.5)
     x = np.array([[0.0], [0.0063]])
     K, k = kernel(x), kernel(x, np.array([[0.9]]))[:, 0]
     faded = k * np.sqrt(1.0 - epsilon) ** np.array([2, 1])
-    close = Case(K, K * decay(2, epsilon), k[:, None], faded[:, None], np.zeros(2), epsilon, noise)
+    close = Case(
+        K,
+        K * decay(2, epsilon),
+        k[:, None],
+        faded[:, None],
+        np.zeros(2),
+        epsilon,
+        noise,
+    )
     y = np.array([1.0, -1.0])
     moved, _ = mean_terms(close, k, faded, y)
     assert moved > 1.2 * 4.0 * epsilon / noise
@@ -488,7 +555,9 @@ def test_equations_83_85_and_86_do_not_hold_as_printed() -> None:
 @pytest.mark.parametrize("c", [0.0, 6.0 / 11.0])
 def test_equations_88_and_89_are_of_the_stated_order(c: float) -> None:
     """(T/Ñ + 1)(Ñ^c + Ñ³ε) at Ñ = 1, …, T nearest to ε^{−1/(3−c)}, over T ε^{(1−c)/(3−c)}, or T^c."""
-    for T, epsilon in itertools.product((10, 1_000, 10**6), (1e-12, 1e-6, 1e-3, 0.1, 1.0)):
+    for T, epsilon in itertools.product(
+        (10, 1_000, 10**6), (1e-12, 1e-6, 1e-3, 0.1, 1.0)
+    ):
         N = min(T, max(1, round(epsilon ** (-1.0 / (3.0 - c)))))
         value = (T / N + 1.0) * (N**c + N**3 * epsilon)
         drifts = epsilon >= T ** -(3.0 - c)
@@ -518,7 +587,9 @@ class Waves:
     def largest_bend(self) -> float:
         """No second derivative is larger anywhere."""
         pairs = self.frequency[:, :, None] * self.frequency[:, None, :]
-        return float(np.max(np.sum(np.abs(pairs) * np.abs(self.height)[:, None, None], axis=0)))
+        return float(
+            np.max(np.sum(np.abs(pairs) * np.abs(self.height)[:, None, None], axis=0))
+        )
 
 
 def best_inside(f: Waves, d: int) -> Floats | None:
@@ -574,4 +645,6 @@ def test_the_step_from_equation_98_to_99_needs_the_minus() -> None:
     drifts = np.linspace(0.0, 1.0, 1001)
     assert (np.sqrt(1.0 - drifts) + np.sqrt(drifts)).max() <= math.sqrt(2.0) + ROUNDING
     printed = np.sqrt(1.0 + drifts) + np.sqrt(drifts)
-    assert printed[drifts > 9.0 / 16.0].min() > 2.0  # as printed, it is above 2 from there on
+    assert (
+        printed[drifts > 9.0 / 16.0].min() > 2.0
+    )  # as printed, it is above 2 from there on

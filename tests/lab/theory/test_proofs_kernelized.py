@@ -47,12 +47,18 @@ class Case(NamedTuple):
     lam: float
 
     @classmethod
-    def draw(cls, seed: int, t: int = 7, n: int = 6, d: int = 4, lam: float = 1.25) -> Case:
+    def draw(
+        cls, seed: int, t: int = 7, n: int = 6, d: int = 4, lam: float = 1.25
+    ) -> Case:
         rng = np.random.default_rng(seed)
         features = rng.standard_normal((n, d))
-        features /= np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))  # k(x, x) ≤ 1
+        features /= np.maximum(
+            1.0, np.linalg.norm(features, axis=1, keepdims=True)
+        )  # k(x, x) ≤ 1
         played = rng.integers(n, size=t)
-        return cls(features, rng.standard_normal(d), rng.standard_normal(t), played, lam)
+        return cls(
+            features, rng.standard_normal(d), rng.standard_normal(t), played, lam
+        )
 
     @property
     def Phi(self) -> Floats:  # noqa: N802 (as in the paper)
@@ -119,8 +125,12 @@ def test_eqs_19_to_21_equal_eqs_2_to_4() -> None:
         rewards.append(reward)
         columns = K[played]  # k_t(x) of all x, (t, n)
         inverse = np.linalg.inv(K[np.ix_(played, played)] + lam * np.eye(len(played)))
-        np.testing.assert_allclose(mean, columns.T @ inverse @ np.array(rewards), atol=1e-10)  # eq. 2
-        np.testing.assert_allclose(cov, K - columns.T @ inverse @ columns, atol=1e-10)  # eqs. 3, 4
+        np.testing.assert_allclose(
+            mean, columns.T @ inverse @ np.array(rewards), atol=1e-10
+        )  # eq. 2
+        np.testing.assert_allclose(
+            cov, K - columns.T @ inverse @ columns, atol=1e-10
+        )  # eqs. 3, 4
         posterior.observe(np.array([arm]), np.array([reward]))
         found = posterior.predict(np.arange(8), return_cov=True)
         np.testing.assert_allclose(found.mean, mean, atol=1e-9)
@@ -136,7 +146,10 @@ def test_the_schur_complement_of_appendix_f() -> None:
     beta = 1.0 / (D - B @ alpha)
     gamma = np.outer(alpha, alpha)
     blocks = np.block(
-        [[np.linalg.inv(A) + beta * gamma, -beta * alpha[:, None]], [-beta * alpha[None, :], beta]]
+        [
+            [np.linalg.inv(A) + beta * gamma, -beta * alpha[:, None]],
+            [-beta * alpha[None, :], beta],
+        ]
     )
     np.testing.assert_allclose(blocks, np.linalg.inv(whole), atol=1e-9)
     variance = 1.0 - B @ alpha  # σ²_{t−1}(x_t)
@@ -145,7 +158,9 @@ def test_the_schur_complement_of_appendix_f() -> None:
 
 def test_igp_ucb_is_kernel_ucb_only_where_lambda_is_one() -> None:
     """Section 3.1: η/√λ with η = β_t is β_t for λ = 1; otherwise η must be β_t √λ."""
-    width = ImprovedGPUCB(norm_bound=2.0, noise_bound=0.5, delta=0.1).width(9, lambda count: 3.0)
+    width = ImprovedGPUCB(norm_bound=2.0, noise_bound=0.5, delta=0.1).width(
+        9, lambda count: 3.0
+    )
 
     def kernel_ucb(eta: float, lam: float) -> float:
         return KernelUCB(eta=eta, regularisation=lam).width(9, lambda count: 3.0)
@@ -206,11 +221,17 @@ def test_the_mixture_is_what_appendix_a_integrates() -> None:
 def test_completing_the_square() -> None:
     rng = np.random.default_rng(2)
     for _ in range(5):
-        P1, P2 = (root @ root.T + 0.1 * np.eye(4) for root in rng.standard_normal((2, 4, 4)))
+        P1, P2 = (
+            root @ root.T + 0.1 * np.eye(4) for root in rng.standard_normal((2, 4, 4))
+        )
         x, a = rng.standard_normal((2, 4))
         both = np.linalg.inv(P1 + P2)
         left = quadratic(x - a, P1) + quadratic(x, P2)
-        right = quadratic(x - both @ P1 @ a, P1 + P2) + quadratic(a, P1) - quadratic(P1 @ a, both)
+        right = (
+            quadratic(x - both @ P1 @ a, P1 + P2)
+            + quadratic(a, P1)
+            - quadratic(P1 @ a, both)
+        )
         assert left == pytest.approx(right)
         inverse = np.linalg.inv(P1)
         product_of = np.linalg.det(P1) * np.linalg.det(inverse + np.eye(4))
@@ -238,9 +259,9 @@ def test_theorem_1_fails_exactly_where_the_mixture_exceeds_one_over_delta() -> N
     for _ in range(200):
         K = KERNEL(rng.random((5, 1)))
         noise = R * rng.standard_normal(5)
-        too_large = theory.self_normalised_norm(noise, K, eta) > theory.self_normalised_bound(
-            K, eta, R, delta
-        )
+        too_large = theory.self_normalised_norm(
+            noise, K, eta
+        ) > theory.self_normalised_bound(K, eta, R, delta)
         assert too_large == (theory.mixture_martingale(noise, K, eta, R) > 1.0 / delta)
         failed += too_large
     assert 0 < failed <= 200 * delta
@@ -253,8 +274,12 @@ def test_lemma_1(case: Case) -> None:
     S = case.Phi.T @ case.noise
     V = np.eye(len(S)) + case.Phi.T @ case.Phi
     left = quadratic(S, np.linalg.inv(V))
-    assert left == pytest.approx(quadratic(case.noise, K @ np.linalg.inv(K + np.eye(t))))
-    assert theory.linear_self_normalised_norm(case.noise, case.Phi) == pytest.approx(math.sqrt(left))
+    assert left == pytest.approx(
+        quadratic(case.noise, K @ np.linalg.inv(K + np.eye(t)))
+    )
+    assert theory.linear_self_normalised_norm(case.noise, case.Phi) == pytest.approx(
+        math.sqrt(left)
+    )
     few = case.Phi[:2]  # two of them have an invertible K
     inverse = np.linalg.inv(np.linalg.inv(few @ few.T + 1e-12 * np.eye(2)) + np.eye(2))
     found = theory.linear_self_normalised_norm(case.noise[:2], few) ** 2
@@ -263,7 +288,9 @@ def test_lemma_1(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=range(5))
 @pytest.mark.parametrize("eta", [1.0, 0.1, 1e-3, 1e-6])
-def test_theorem_1_against_its_finite_dimensional_forerunner(case: Case, eta: float) -> None:
+def test_theorem_1_against_its_finite_dimensional_forerunner(
+    case: Case, eta: float
+) -> None:
     """Both sides exceed those of the forerunner by what the module says, and meet as η → 0."""
     R, delta, t = 0.8, 0.1, len(case.noise)
     eigenvalues, vectors = np.linalg.eigh(case.K)
@@ -278,7 +305,11 @@ def test_theorem_1_against_its_finite_dimensional_forerunner(case: Case, eta: fl
     assert norm - linear_norm == pytest.approx(more_norm, rel=1e-6, abs=1e-12)
     assert bound - linear_bound == pytest.approx(more_bound, rel=1e-6, abs=1e-12)
     assert 0.0 < more_norm <= eta / (1.0 + eta) * float(case.noise @ case.noise)
-    assert R**2 * (t - 4) * math.log1p(eta) <= more_bound <= R**2 * t * math.log1p(eta) + ROUNDING
+    assert (
+        R**2 * (t - 4) * math.log1p(eta)
+        <= more_bound
+        <= R**2 * t * math.log1p(eta) + ROUNDING
+    )
 
 
 def test_the_forerunner_by_hand_and_with_another_ridge() -> None:
@@ -286,10 +317,14 @@ def test_the_forerunner_by_hand_and_with_another_ridge() -> None:
     # S = (3, −2), V = diag(ridge + 2, ridge + 4)
     for ridge in (1.0, 0.5):
         norm = theory.linear_self_normalised_norm(noise, features, ridge=ridge)
-        assert norm == pytest.approx(math.sqrt(9.0 / (ridge + 2.0) + 4.0 / (ridge + 4.0)))
+        assert norm == pytest.approx(
+            math.sqrt(9.0 / (ridge + 2.0) + 4.0 / (ridge + 4.0))
+        )
         bound = theory.linear_self_normalised_bound(features, 2.0, 0.1, ridge=ridge)
         determinant = (ridge + 2.0) * (ridge + 4.0) / ridge**2
-        assert bound == pytest.approx(2.0 * math.sqrt(2.0 * math.log(math.sqrt(determinant) / 0.1)))
+        assert bound == pytest.approx(
+            2.0 * math.sqrt(2.0 * math.log(math.sqrt(determinant) / 0.1))
+        )
 
 
 def test_the_forerunner_fails_no_more_often_than_delta() -> None:
@@ -327,7 +362,9 @@ def test_lemma_3_against_all_choices_of_points() -> None:
         stds = []
         for t, arm in enumerate(played):
             past = list(played[:t])
-            solved = np.linalg.solve(K[np.ix_(past, past)] + lam * np.eye(t), K[past, arm])
+            solved = np.linalg.solve(
+                K[np.ix_(past, past)] + lam * np.eye(t), K[past, arm]
+            )
             stds.append(math.sqrt(max(0.0, K[arm, arm] - K[past, arm] @ solved)))
         realised = theory.realised_information(stds, lam)  # eq. 11
         determinant = np.linalg.det(np.eye(3) + K[np.ix_(played, played)] / lam)
@@ -335,13 +372,17 @@ def test_lemma_3_against_all_choices_of_points() -> None:
         assert realised <= gamma + ROUNDING
 
 
-@pytest.mark.parametrize("case", [Case.draw(seed, t=9) for seed in range(4)], ids=range(4))
+@pytest.mark.parametrize(
+    "case", [Case.draw(seed, t=9) for seed in range(4)], ids=range(4)
+)
 def test_lemma_4_step_by_step(case: Case) -> None:
     T = len(case.noise)
     lam = theory.theory_noise_variance(T)
     variances = np.array(
         [
-            case._replace(played=case.played[:t], lam=lam).variance(case.features[case.played[t]])
+            case._replace(played=case.played[:t], lam=lam).variance(
+                case.features[case.played[t]]
+            )
             for t in range(T)
         ]
     )
@@ -372,9 +413,13 @@ def test_lemma_4_as_printed_loses_lambda_in_the_middle() -> None:
 @pytest.mark.parametrize("case", CASES, ids=range(5))
 def test_eqs_12_and_13(case: Case) -> None:
     precision = np.linalg.inv(case.precision)
-    np.testing.assert_allclose(case.Phi.T @ case.inverse, precision @ case.Phi.T, atol=1e-10)  # eq. 12
+    np.testing.assert_allclose(
+        case.Phi.T @ case.inverse, precision @ case.Phi.T, atol=1e-10
+    )  # eq. 12
     for x in case.features:
-        assert case.lam * quadratic(x, precision) == pytest.approx(case.variance(x))  # eq. 13
+        assert case.lam * quadratic(x, precision) == pytest.approx(
+            case.variance(x)
+        )  # eq. 13
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(5))
@@ -388,7 +433,9 @@ def test_the_chain_of_theorem_2(case: Case) -> None:
     outer = quadratic(case.noise, normalised)
     np.testing.assert_allclose((K + eta * np.eye(t)) @ inverse, normalised, atol=1e-9)
     assert inner <= outer
-    assert theory.self_normalised_norm(case.noise, K, eta) == pytest.approx(math.sqrt(outer))
+    assert theory.self_normalised_norm(case.noise, K, eta) == pytest.approx(
+        math.sqrt(outer)
+    )
     for x in case.features:
         std = math.sqrt(case.variance(x))
         bias = abs(x @ case.f - case.k(x) @ inverse @ case.Phi @ case.f)
@@ -445,7 +492,9 @@ def test_the_chain_of_theorem_3_in_every_round() -> None:
     alpha = rng.standard_normal(12)
     f = K @ alpha
     B = math.sqrt(quadratic(alpha, K))
-    gamma = information.GreedyGrowth(kernel=KERNEL, candidates=X, noise_variance=lam, horizon=T)
+    gamma = information.GreedyGrowth(
+        kernel=KERNEL, candidates=X, noise_variance=lam, horizon=T
+    )
     widths = theory.confidence_width(np.arange(1, T + 1), gamma, B, R, delta)
     bounds = theory.regret_bound_igp_ucb(np.arange(1, T + 1), gamma, B, R, delta)
     mean, cov, regret, inside = np.zeros(12), K.copy(), 0.0, 0
@@ -469,7 +518,9 @@ def test_the_chain_of_theorem_3_in_every_round() -> None:
 # --- Theorem 4 ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", [KERNEL, Matern(nu=2.5, lengthscale=0.3)], ids=["se", "matern"])
+@pytest.mark.parametrize(
+    "kernel", [KERNEL, Matern(nu=2.5, lengthscale=0.3)], ids=["se", "matern"]
+)
 def test_eq_7_functions_are_lipschitz(kernel: Any) -> None:
     """|f(x) − f(y)| ≤ ‖f‖_k ‖k(x, ·) − k(y, ·)‖_k ≤ ‖f‖_k L ‖x − y‖₁: footnote 5 and eq. 7."""
     rng = np.random.default_rng(8)
@@ -498,19 +549,27 @@ def test_definition_1() -> None:
     v = ThompsonScale(norm_bound=2.0, noise_bound=0.5, delta=0.1)
     shape: dict[str, Any] = {"lipschitz": 3.0, "side": 1.5, "dimension": 2}
     for t in (1, 2, 50):
-        c_tilde = math.sqrt(4.0 * math.log(t) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * t**2))
+        c_tilde = math.sqrt(
+            4.0 * math.log(t) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * t**2)
+        )
         expected = v.width(t, math.log1p) * (1.0 + c_tilde)
         found = theory.saturation_width(t, math.log1p, 2.0, 0.5, 0.1, **shape)
         assert float(found) == pytest.approx(expected)
-    curve = theory.saturation_width(np.arange(1, 200), math.log1p, 2.0, 0.5, 0.1, **shape)
+    curve = theory.saturation_width(
+        np.arange(1, 200), math.log1p, 2.0, 0.5, 0.1, **shape
+    )
     assert (np.diff(curve) > 0.0).all()
     # A domain so small that the formula would have less than one point has one.
-    tiny = theory.saturation_width(1, math.log1p, 0.1, 0.0, 0.1, lipschitz=0.1, side=0.1, dimension=1)
+    tiny = theory.saturation_width(
+        1, math.log1p, 0.1, 0.0, 0.1, lipschitz=0.1, side=0.1, dimension=1
+    )
     assert float(tiny) == pytest.approx(0.1)
     # The first line of the proof of Theorem 4: γ_{T−1} ≤ γ_T.
     v_T = 2.0 + 0.5 * math.sqrt(2.0 * (math.log1p(50) + 1.0 + math.log(20.0)))
     c_tilde = math.sqrt(4.0 * math.log(50) + 4.0 * math.log(18.0 * 50**2))
-    assert float(theory.saturation_width(50, math.log1p, 2.0, 0.5, 0.1, **shape)) <= v_T * (1 + c_tilde)
+    assert float(
+        theory.saturation_width(50, math.log1p, 2.0, 0.5, 0.1, **shape)
+    ) <= v_T * (1 + c_tilde)
 
 
 def test_lemma_7_holds_for_beta_above_0_344_only() -> None:
@@ -550,7 +609,9 @@ class Posterior(NamedTuple):
         counts = np.bincount(rng.integers(arms, size=t - 1), minlength=arms)
         played = np.flatnonzero(counts)
         noise = np.diag((1.0 + 2.0 / t) / counts[played])
-        averages = f[played] + R * rng.standard_normal(len(played)) / np.sqrt(counts[played])
+        averages = f[played] + R * rng.standard_normal(len(played)) / np.sqrt(
+            counts[played]
+        )
         solved = np.linalg.solve(K[np.ix_(played, played)] + noise, K[played])
         mean, cov = solved.T @ averages, K - K[played].T @ solved
         _, information = np.linalg.slogdet(
@@ -582,7 +643,9 @@ def test_lemmas_9_and_10_and_eqs_14_to_18(t: int, seed: int) -> None:
     """Steps that hold draw by draw are asserted so; shares of 4,000 draws are known to ±0.04 (5 σ)."""
     found = Posterior.after(t, seed)
     f, std, gaps, c = found.f, found.std, found.gaps, found.c
-    assert (np.abs(found.mean - f) <= found.v * std).all()  # E^f(t): what the lemmas assume
+    assert (
+        np.abs(found.mean - f) <= found.v * std
+    ).all()  # E^f(t): what the lemmas assume
     saturated = gaps > c * std  # Definition 3
     best = int(np.argmax(f))
     assert not saturated[best]
@@ -599,7 +662,9 @@ def test_lemmas_9_and_10_and_eqs_14_to_18(t: int, seed: int) -> None:
     assert (draws[near][:, saturated] < f[best]).all()
     assert unsaturated.mean() >= P - 1.0 / t**2 - 0.04  # Lemma 9
     least = np.flatnonzero(~saturated)[np.argmin(std[~saturated])]  # eq. 15
-    assert std[chosen].mean() >= std[least] * unsaturated.mean() - ROUNDING  # eq. 16, first step
+    assert (
+        std[chosen].mean() >= std[least] * unsaturated.mean() - ROUNDING
+    )  # eq. 16, first step
     chain = c * (2.0 * std[least] + std[chosen])
     assert (gaps[chosen][near] <= chain[near] + ROUNDING).all()
     assert gaps[chosen].max() <= 2.0 * found.B
@@ -628,8 +693,13 @@ def test_lemma_10_holds_in_rounds_1_to_4() -> None:
     n·P(|Z| > √(2 ln(nt²))) for n points, which is far below 1/t². With one point nothing is saturated.
     """
     for t in (2, 3, 4):
-        misses = [n * 2.0 * tail(math.sqrt(2.0 * math.log(n * t**2))) for n in (2, 3, 10, 1000, 10**9)]
-        assert misses == sorted(misses, reverse=True)  # n·e^{−b²/2} = 1/t², and the Mills ratio falls
+        misses = [
+            n * 2.0 * tail(math.sqrt(2.0 * math.log(n * t**2)))
+            for n in (2, 3, 10, 1000, 10**9)
+        ]
+        assert misses == sorted(
+            misses, reverse=True
+        )  # n·e^{−b²/2} = 1/t², and the Mills ratio falls
         unsaturated = tail(1.0) - misses[0]
         assert unsaturated > 0.07
         assert 1.0 / unsaturated <= 5.0 / P
@@ -646,7 +716,9 @@ def test_lemma_11_on_a_fair_walk(rounds: int, delta: float) -> None:
     """Steps ±α: the exact probability of a sum above the bound, from the binomial distribution."""
     alpha = 0.7
     bound = theory.azuma_bound(np.full(rounds, alpha), delta)
-    assert bound == pytest.approx(math.sqrt(2.0 * math.log(1.0 / delta) * rounds * alpha**2))
+    assert bound == pytest.approx(
+        math.sqrt(2.0 * math.log(1.0 / delta) * rounds * alpha**2)
+    )
     ups = math.floor((bound / alpha + rounds) / 2.0)  # 2·ups − rounds ≤ bound/α
     assert 1.0 - float(bdtr(ups, rounds, 0.5)) <= delta
 
@@ -670,7 +742,9 @@ def test_lemma_13_does_not_bound_the_steps_where_b_and_r_are_small() -> None:
     """B = 0.01, R = 0 and one point in D_1, so that c_1 = B; r_1 = 0 and σ_0 = 1 are possible."""
     B = 0.01
     c = float(
-        theory.saturation_width(1, math.log1p, B, 0.0, 0.1, lipschitz=100.0, side=1.0, dimension=1)
+        theory.saturation_width(
+            1, math.log1p, B, 0.0, 0.1, lipschitz=100.0, side=1.0, dimension=1
+        )
     )
     assert c == pytest.approx(B)
     step = 11.0 * c / P + (2.0 * B + 1.0)  # |X_1| with r = 0 and σ_0 = 1
@@ -702,11 +776,31 @@ def test_functions_are_bounded_by_b() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "word"),
     [
-        (lambda: theory.linear_self_normalised_norm([1.0], [[1.0], [2.0]]), ShapeError, "noise has 1"),
-        (lambda: theory.linear_self_normalised_bound([[1.0]], 1.0, 1.0), InputError, "delta"),
-        (lambda: theory.linear_self_normalised_bound([[1.0]], -1.0, 0.1), InputError, "noise_bound"),
-        (lambda: theory.linear_self_normalised_norm([1.0], [[1.0]], ridge=0.0), InputError, "ridge"),
-        (lambda: theory.mixture_martingale([1.0], [[1.0]], 0.1, 0.0), InputError, "noise_bound"),
+        (
+            lambda: theory.linear_self_normalised_norm([1.0], [[1.0], [2.0]]),
+            ShapeError,
+            "noise has 1",
+        ),
+        (
+            lambda: theory.linear_self_normalised_bound([[1.0]], 1.0, 1.0),
+            InputError,
+            "delta",
+        ),
+        (
+            lambda: theory.linear_self_normalised_bound([[1.0]], -1.0, 0.1),
+            InputError,
+            "noise_bound",
+        ),
+        (
+            lambda: theory.linear_self_normalised_norm([1.0], [[1.0]], ridge=0.0),
+            InputError,
+            "ridge",
+        ),
+        (
+            lambda: theory.mixture_martingale([1.0], [[1.0]], 0.1, 0.0),
+            InputError,
+            "noise_bound",
+        ),
         (lambda: theory.gaussian_tail_bound(0.0), InputError, "beta"),
         (lambda: theory.azuma_bound([1.0], 0.0), InputError, "delta"),
     ],

@@ -46,7 +46,9 @@ def one_arm(count: float) -> float:
 # --- costs of distributions: eqs. 16 to 22, 32 to 37 -----------------------------------------
 
 
-def walked(seed: int, n: int = 4, H: int = 3) -> tuple[Tree, np.ndarray, list[np.ndarray], np.ndarray]:
+def walked(
+    seed: int, n: int = 4, H: int = 3
+) -> tuple[Tree, np.ndarray, list[np.ndarray], np.ndarray]:
     """A tree, costs (H, n), distributions z_0 … z_H, and every row of every coupling, (H, n, n)."""
     rng = np.random.default_rng(seed)
     tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng)
@@ -87,7 +89,9 @@ def test_costs_of_all_ways_are_those_of_the_distributions(seed: int) -> None:
     assert service == pytest.approx(
         sum(float(row @ z) for row, (_, z) in zip(costs, pairs, strict=True))
     )
-    assert movement == pytest.approx(sum(tree.distance(one, other) for one, other in pairs), abs=1e-9)
+    assert movement == pytest.approx(
+        sum(tree.distance(one, other) for one, other in pairs), abs=1e-9
+    )
 
 
 @given(st.integers(0, 10**6))
@@ -101,7 +105,9 @@ def test_service_is_below_lower_bounds_and_twice_the_widths(seed: int) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(seed: int) -> None:
+def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(
+    seed: int,
+) -> None:
     """Eqs. 40 to 43, with C d_T in place of d, for any κ: the best way for f, charged lcb ≤ f."""
     rng = np.random.default_rng(seed)
     metric = PointMetric(points=rng.random((5, 2)))
@@ -139,7 +145,9 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
     for kappa, cycles in ((1.0, 5), (1.0, 10), (4.0 * service_constant(tree), 10)):
         rounds = 96 * cycles
         costs = np.zeros((rounds, 2))
-        costs[np.arange(rounds), np.arange(rounds) // 48 % 2] = 0.1  # each action is dear for 48 rounds
+        costs[np.arange(rounds), np.arange(rounds) // 48 % 2] = (
+            0.1  # each action is dear for 48 rounds
+        )
         descent = TreeDescent(tree, kappa=kappa)
         q, served = descent.at(0), 0.0
         for row in costs:
@@ -173,16 +181,22 @@ def test_movement_is_not_competitive_where_costs_are_large(rounds: int) -> None:
             served += float(row @ after)
             hit += float(row @ before)
         assert served == pytest.approx(0.0, abs=1e-9)
-        assert moved == pytest.approx(rounds)  # in every round, from one of the pair to the other
+        assert moved == pytest.approx(
+            rounds
+        )  # in every round, from one of the pair to the other
         assert offline_optimum(costs, metric, 0).total <= 100.0
         ratio, start = movement_constants(tree)
         assert moved <= ratio * hit + start
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.sampled_from([1.0, 3.0]))
-def test_movement_is_bounded_by_costs_before_the_step(seed: int, n: int, kappa: float) -> None:
+def test_movement_is_bounded_by_costs_before_the_step(
+    seed: int, n: int, kappa: float
+) -> None:
     rng = np.random.default_rng(seed)
-    tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng, tau=float(rng.choice([1.5, 2, 4])))
+    tree = frt_tree(
+        PointMetric(points=rng.random((n, 2))), rng, tau=float(rng.choice([1.5, 2, 4]))
+    )
     ratio, start = movement_constants(tree, kappa)
     descent = TreeDescent(tree, kappa=kappa)
     size = 10.0 ** rng.uniform(-2.0, 1.5)
@@ -210,23 +224,37 @@ def test_the_steps_behind_the_movement_bound(seed: int, n: int, size: float) -> 
     costs, w = size * rng.random(n), 1.0
 
     def after(b: float) -> np.ndarray:
-        return np.maximum((q + delta) * np.exp(np.minimum(eta / w * (b - costs), 700.0)) - delta, 0.0)
+        return np.maximum(
+            (q + delta) * np.exp(np.minimum(eta / w * (b - costs), 700.0)) - delta, 0.0
+        )
 
-    b = brentq(lambda b: after(b).sum() - 1.0, costs.min() - 1e-9, costs.max() + 1e-9, xtol=1e-15)
+    b = brentq(
+        lambda b: after(b).sum() - 1.0,
+        costs.min() - 1e-9,
+        costs.max() + 1e-9,
+        xtol=1e-15,
+    )
     new = after(b)
     slack = 1e-6 * (1.0 + size)
     lowered = b + w / eta * np.log((q + delta) / (new + delta))  # ĉ
     assert (lowered <= costs + slack).all()
     losses = w * np.maximum(q - new, 0.0)
-    assert (losses <= (eta * q + theta) * np.maximum(lowered - b, 0.0) + slack).all()  # 1
+    assert (
+        losses <= (eta * q + theta) * np.maximum(lowered - b, 0.0) + slack
+    ).all()  # 1
 
     def potential(at: np.ndarray) -> float:
         return float(w * (delta @ np.log(at + delta)))
 
-    assert float(theta @ (lowered - b)) == pytest.approx(potential(q) - potential(new), abs=slack)  # 2
+    assert float(theta @ (lowered - b)) == pytest.approx(
+        potential(q) - potential(new), abs=slack
+    )  # 2
     assert b <= float((eta * q) @ costs) + potential(q) - potential(new) + slack  # 3
     assert (
-        losses.sum() <= 2.0 * float((eta * q) @ costs) + 2.0 * (potential(q) - potential(new)) + slack
+        losses.sum()
+        <= 2.0 * float((eta * q) @ costs)
+        + 2.0 * (potential(q) - potential(new))
+        + slack
     )  # 4
 
 
@@ -262,7 +290,9 @@ def test_the_constants_of_a_tree_of_two_levels_written_out() -> None:
         return 2.0 * weight * float(np.ptp(values))
 
     below = reach(0.5, lower)
-    passed_on = 1.0 + (lower + below) / upper  # what all vertices lose, over what the highest do
+    passed_on = (
+        1.0 + (lower + below) / upper
+    )  # what all vertices lose, over what the highest do
     slope = passed_on * eta(2.0 / 3.0) + eta(0.5)
     assert slope > passed_on * eta(1.0 / 3.0)  # that of the leaf at the root
     ratio, start = movement_constants(tree, kappa)
@@ -273,7 +303,11 @@ def test_the_constants_of_a_tree_of_two_levels_written_out() -> None:
 
 
 def test_siblings_must_weigh_the_same() -> None:
-    tree = Tree(parent=np.array([-1, 0, 0]), weight=np.array([0.0, 1.0, 2.0]), leaf=np.array([1, 2]))
+    tree = Tree(
+        parent=np.array([-1, 0, 0]),
+        weight=np.array([0.0, 1.0, 2.0]),
+        leaf=np.array([1, 2]),
+    )
     with pytest.raises(InputError, match="differ in weight"):
         movement_constants(tree)
 
@@ -320,12 +354,16 @@ def test_variances_within_an_episode(seed: int, noise: float) -> None:
         return float((kernel(x) - k @ np.linalg.solve(K, k.T))[0, 0])
 
     def information(data: np.ndarray) -> float:
-        return 0.5 * float(np.linalg.slogdet(np.eye(len(data)) + kernel(data) / noise)[1])
+        return 0.5 * float(
+            np.linalg.slogdet(np.eye(len(data)) + kernel(data) / noise)[1]
+        )
 
     def conditional(data: np.ndarray, past: np.ndarray) -> float:
         """I(y; y of data | y of the past) where x is observed without noise: by determinants."""
         K = kernel(np.vstack([past, data])) + noise * np.eye(len(past) + len(data))
-        return 0.5 * float(np.linalg.slogdet(K)[1] - np.linalg.slogdet(K[: len(past), : len(past)])[1])
+        return 0.5 * float(
+            np.linalg.slogdet(K)[1] - np.linalg.slogdet(K[: len(past), : len(past)])[1]
+        )
 
     x = X[8:]
     ratio = math.sqrt(variance(before, x) / variance(now, x))
@@ -352,18 +390,24 @@ def test_squares_need_twice_the_information() -> None:
     assert found == pytest.approx(fresh)
     assert stale > math.exp(one_arm(H - 1)) * fresh  # eq. 53 as printed
     assert stale > math.exp(one_arm(H)) * fresh  # eq. 54
-    printed = float(stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0, form="printed"))
+    printed = float(
+        stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0, form="printed")
+    )
     assert printed == pytest.approx(2.0 * math.sqrt(11.0) * 0.5 * math.log(11.0))
     assert stale > printed  # eq. 56
     assert stale <= math.exp(2.0 * one_arm(H - 1)) * fresh
-    assert stale <= float(stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0))
+    assert stale <= float(
+        stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0)
+    )
 
 
 @given(st.floats(0.0, 1.0), st.floats(1e-4, 10.0))
 def test_variances_are_below_logarithms(variance: float, noise: float) -> None:
     """Eq. 55 holds; eq. 56 then needs λ: x ≤ ln(1 + x/λ)/ln(1 + 1/λ)."""
     assert variance <= 2.0 * math.log1p(variance) + 1e-15
-    assert variance <= math.log1p(variance / noise) / math.log1p(1.0 / noise) * (1.0 + 1e-12)
+    assert variance <= math.log1p(variance / noise) / math.log1p(1.0 / noise) * (
+        1.0 + 1e-12
+    )
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.05, 0.5, 1.0, 3.0]))
@@ -387,7 +431,10 @@ def test_what_is_not_learned_within_episodes(seed: int, noise: float) -> None:
     for episode in chosen:
         total += float(np.sum(gp.predict(arms[episode]).std ** 2))
         gp.observe(arms[episode], np.zeros(H))
-    assert total <= float(stale_variance_bound(N, gamma, episode=H, noise_variance=noise)) + 1e-9
+    assert (
+        total
+        <= float(stale_variance_bound(N, gamma, episode=H, noise_variance=noise)) + 1e-9
+    )
 
 
 @given(st.integers(0, 10**6))
@@ -399,7 +446,9 @@ def test_the_learning_error_by_cauchy_schwarz_and_jensen(seed: int) -> None:
     beta = np.sort(rng.random(N))
     error = float(np.sum(2.0 * beta[:, None] * np.sum(z * std, axis=2)))
     last = 2.0 * beta[-1] * float(np.sum(z * std))
-    cauchy = 2.0 * beta[-1] * math.sqrt(N * H * float(np.sum(np.sum(z * std, axis=2) ** 2)))
+    cauchy = (
+        2.0 * beta[-1] * math.sqrt(N * H * float(np.sum(np.sum(z * std, axis=2) ** 2)))
+    )
     jensen = 2.0 * beta[-1] * math.sqrt(N * H * float(np.sum(z * std**2)))
     assert error <= last + 1e-12
     assert last <= cauchy + 1e-12
@@ -435,30 +484,59 @@ def test_the_printed_factor_leaves_out_terms() -> None:
     """Eq. 62: Δ_m is H with probability 1/N. With probability 0.36 none is seen: eq. 61 exceeds it."""
     H, N, delta = 20, 40, 0.1
     expected, seen = float(H), 0.0  # Σ E[Δ_m] = N · H/N
-    assert expected <= float(conditional_mean_bound(seen, episode=H, delta=delta))  # eq. 50
+    assert expected <= float(
+        conditional_mean_bound(seen, episode=H, delta=delta)
+    )  # eq. 50
     more = float(conditional_mean_bound(0.0, episode=H, delta=delta))
-    assert N * H * expected > 2.0 * N * H * seen + more  # what is under the roots of eqs. 61 and 62
+    assert (
+        N * H * expected > 2.0 * N * H * seen + more
+    )  # what is under the roots of eqs. 61 and 62
     assert delta < (1.0 - 1.0 / N) ** N
     assert N * H * expected <= N * H * (2.0 * seen + more)
 
 
 def test_the_learning_error_written_out() -> None:
     H, N, B, noise, variance, delta = 3, 7, 2.0, 0.5, 0.25, 0.2
-    given: dict[str, Any] = {"episode": H, "norm_bound": B, "noise_bound": noise, "delta": delta}
+    given: dict[str, Any] = {
+        "episode": H,
+        "norm_bound": B,
+        "noise_bound": noise,
+        "delta": delta,
+    }
     found = float(learning_error_bound(N, one_arm, noise_variance=variance, **given))
-    beta = B + noise / math.sqrt(variance) * math.sqrt(2.0 * math.log(15.0) + 2.0 * one_arm(18))
+    beta = B + noise / math.sqrt(variance) * math.sqrt(
+        2.0 * math.log(15.0) + 2.0 * one_arm(18)
+    )
     V = math.exp(2.0 * one_arm(2)) * 2.0 * one_arm(21) / math.log(5.0)
-    inside = N * H * (2.0 * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0)
+    inside = (
+        N * H * (2.0 * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0)
+    )
     assert found == pytest.approx(2.0 * beta * math.sqrt(inside))
-    printed = float(learning_error_bound(N, one_arm, noise_variance=variance, form="printed", **given))
+    printed = float(
+        learning_error_bound(
+            N, one_arm, noise_variance=variance, form="printed", **given
+        )
+    )
     V = 2.0 * math.exp(one_arm(H)) * one_arm(N * H)  # eq. 56
-    inside = 2.0 * N * H * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0  # eq. 62
+    inside = (
+        2.0 * N * H * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0
+    )  # eq. 62
     assert printed == pytest.approx(2.0 * beta * math.sqrt(inside))
     # Eq. 63 as printed has no root over the bracket, and so exp(γ_H) is enough, where γ ≥ 1.
     bracket = (
-        math.exp(one_arm(H)) * one_arm(N * H) + 4 * H * math.log(15.0) + 8 * H * math.log(12.0) + 1
+        math.exp(one_arm(H)) * one_arm(N * H)
+        + 4 * H * math.log(15.0)
+        + 8 * H * math.log(12.0)
+        + 1
     )
-    assert found <= 2.0 * max(2.0 / math.sqrt(math.log(5.0)), 1.0) * beta * math.sqrt(N * H) * bracket
+    assert (
+        found
+        <= 2.0
+        * max(2.0 / math.sqrt(math.log(5.0)), 1.0)
+        * beta
+        * math.sqrt(N * H)
+        * bracket
+    )
 
 
 # --- eq. 31 and Theorem 1 -----------------------------------------------------------------------
@@ -467,10 +545,17 @@ def test_the_learning_error_written_out() -> None:
 def test_costs_exceed_their_means_by_more_than_a_logarithm() -> None:
     """Eq. 31: fair coins that cost 0 or H(B + ψ) = 1, by exact binomial tails, δ = 0.1."""
     N = 100_000
-    given_: dict[str, Any] = {"episode": 1, "norm_bound": 0.75, "diameter": 0.25, "delta": 0.1}
+    given_: dict[str, Any] = {
+        "episode": 1,
+        "norm_bound": 0.75,
+        "diameter": 0.25,
+        "delta": 0.1,
+    }
     printed = float(episode_concentration(N, form="printed", **given_))
     fails = float(binom.sf(math.floor(N / 2 + printed), N, 0.5))
-    assert printed == pytest.approx(4.0 * math.log(4.0 * math.pi**2 * N**2 / 0.3 * (math.log(N) + 1.0)))
+    assert printed == pytest.approx(
+        4.0 * math.log(4.0 * math.pi**2 * N**2 / 0.3 * (math.log(N) + 1.0))
+    )
     assert fails > 0.2
     for count in (10, 1000, N):
         derived = float(episode_concentration(count, **given_))
@@ -484,13 +569,19 @@ def test_costs_of_algorithm_1_exceed_their_means_by_more_than_a_logarithm() -> N
     """
     metric = PointMetric(points=[[0.0], [1.0]])
     descent = TreeDescent(frt_tree(metric, np.random.default_rng(0)))
-    stays = float(descent.distribution(descent.step(descent.at(0), np.array([2.0, 0.0])))[0])
+    stays = float(
+        descent.distribution(descent.step(descent.at(0), np.array([2.0, 0.0])))[0]
+    )
     assert 0.3 < stays < 0.6
     N, delta = 1_000_000, 0.1
     printed = float(
-        episode_concentration(N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta, form="printed")
+        episode_concentration(
+            N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta, form="printed"
+        )
     )
-    derived = float(episode_concentration(N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta))
+    derived = float(
+        episode_concentration(N, episode=1, norm_bound=2.0, diameter=1.0, delta=delta)
+    )
     assert float(binom.sf(math.floor(N * stays + printed), N, stays)) > 0.19
     assert float(binom.sf(math.floor(N * stays + derived), N, stays)) <= delta
 
@@ -502,11 +593,17 @@ def test_theorem_1_is_the_learning_error_and_the_excess() -> None:
         found = regret_bound_gp_md(
             [5, 50], one_arm, diameter=0.7, delta=0.3, form=form, **both, **noise
         )  # type: ignore[arg-type]
-        error = learning_error_bound([5, 50], one_arm, delta=0.3, form=form, **both, **noise)  # type: ignore[arg-type]
-        excess = episode_concentration([5, 50], diameter=0.7, delta=0.1, form=form, **both)  # type: ignore[arg-type]
+        error = learning_error_bound(
+            [5, 50], one_arm, delta=0.3, form=form, **both, **noise
+        )  # type: ignore[arg-type]
+        excess = episode_concentration(
+            [5, 50], diameter=0.7, delta=0.1, form=form, **both
+        )  # type: ignore[arg-type]
         np.testing.assert_allclose(found, error + excess)
     long = regret_bound_gp_md([10**4, 10**8], one_arm, diameter=0.7, **both, **noise)
-    assert math.log(long[1] / long[0]) / math.log(10**4) < 0.6  # sublinear: √N times logarithms
+    assert (
+        math.log(long[1] / long[0]) / math.log(10**4) < 0.6
+    )  # sublinear: √N times logarithms
     steep = regret_bound_gp_md(2, lambda t: 400.0 * t, diameter=0.7, **both, **noise)
     assert math.isinf(float(steep))
 
@@ -519,5 +616,11 @@ def test_charging_less_for_distances_never_makes_the_cheapest_way_dearer() -> No
     costs = rng.random((9, 6))
     C = service_constant(tree)
     assert C <= 1.0
-    charged = offline_optimum(costs, MatrixMetric(distances=C * tree.distances, repair=True), 1).total
-    assert charged <= offline_optimum(costs, MatrixMetric(distances=tree.distances), 1).total + 1e-12
+    charged = offline_optimum(
+        costs, MatrixMetric(distances=C * tree.distances, repair=True), 1
+    ).total
+    assert (
+        charged
+        <= offline_optimum(costs, MatrixMetric(distances=tree.distances), 1).total
+        + 1e-12
+    )

@@ -26,7 +26,9 @@ def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph
     turns = np.array([[edge, (edge + 1) % (k + 1)] for edge in range(k + 1)])
     nodes = np.arange(k + 1)
     told = {
-        name: np.append(values, [0.0, 0.0]) for name, values in of_turns.items() if name != "signals"
+        name: np.append(values, [0.0, 0.0])
+        for name, values in of_turns.items()
+        if name != "signals"
     }
     return RoadNetwork(
         name="chain",
@@ -48,8 +50,12 @@ def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph
 def in_fine_steps(graph: LineGraph, route: list[int], step: float = 0.01) -> float:
     """The fastest drive under all limits, from place to place."""
     turns = graph.turn_numbers(route)
-    limits = [graph.speed[route[0]]] * round(graph.length[route[0]] / step)  # of the way after a place
-    looks: dict[int, float] = {}  # places where one must be slow enough to stop before the junction
+    limits = [graph.speed[route[0]]] * round(
+        graph.length[route[0]] / step
+    )  # of the way after a place
+    looks: dict[
+        int, float
+    ] = {}  # places where one must be slow enough to stop before the junction
     for turn, edge in zip(turns, route[1:], strict=True):
         if look := graph.turn_entry[turn]:
             looks[len(limits) - round(look**2 / (2 * B) / step)] = look
@@ -59,9 +65,13 @@ def in_fine_steps(graph: LineGraph, route: list[int], step: float = 0.01) -> flo
     for place, look in looks.items():
         speeds[place] = min(speeds[place], look)
     for place in range(1, len(speeds)):
-        speeds[place] = min(speeds[place], np.sqrt(speeds[place - 1] ** 2 + 2 * A * step))
+        speeds[place] = min(
+            speeds[place], np.sqrt(speeds[place - 1] ** 2 + 2 * A * step)
+        )
     for place in reversed(range(len(speeds) - 1)):
-        speeds[place] = min(speeds[place], np.sqrt(speeds[place + 1] ** 2 + 2 * B * step))
+        speeds[place] = min(
+            speeds[place], np.sqrt(speeds[place + 1] ** 2 + 2 * B * step)
+        )
     return float((2.0 * step / (speeds[1:] + speeds[:-1])).sum())
 
 
@@ -76,9 +86,13 @@ def test_a_drive_is_the_fastest_under_all_limits(seed: int) -> None:
         (5.0 + 20.0 * rng.random(k)).tolist(),
         turn_length=rng.integers(1, 30, size=k - 1).astype(float),
         turn_speed=2.0 + 18.0 * rng.random(k - 1),
-        turn_entry=np.where(rng.random(k - 1) < 0.5, 2.0 + 8.0 * rng.random(k - 1), 0.0),
+        turn_entry=np.where(
+            rng.random(k - 1) < 0.5, 2.0 + 8.0 * rng.random(k - 1), 0.0
+        ),
     )
-    assert drive_time(graph, range(k)) == pytest.approx(in_fine_steps(graph, list(range(k))), abs=0.1)
+    assert drive_time(graph, range(k)) == pytest.approx(
+        in_fine_steps(graph, list(range(k))), abs=0.1
+    )
 
 
 def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
@@ -98,7 +112,11 @@ def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
     sight = 25 / (2 * B)
     enter = np.sqrt(25 + 2 * A * sight)
     second = (15 - 5) ** 2 / (2 * B * 15) + (enter - 5) / A - sight / 15
-    second += (9 - enter) / A + (60 - (81 - enter**2) / (2 * A)) / 9 + (30 - 9) ** 2 / (2 * A * 30)
+    second += (
+        (9 - enter) / A
+        + (60 - (81 - enter**2) / (2 * A)) / 9
+        + (30 - 9) ** 2 / (2 * A * 30)
+    )
     assert graph.turn_seconds[turns[1]] == pytest.approx(second, rel=1e-12)
 
 
@@ -130,10 +148,16 @@ def test_a_signal_by_hand() -> None:
     assert signal.wait == pytest.approx(70.0**2 / 180.0)
     assert signal.stop == pytest.approx(70.0 / 90.0)
     times = np.array([5.0, 34.0, 36.0, 54.9, 55.0, 95.0, 95.0 + 900.0])
-    assert signal.waits(times).tolist() == pytest.approx([30.0, 1.0, 0.0, 0.0, 70.0, 30.0, 30.0])
+    assert signal.waits(times).tolist() == pytest.approx(
+        [30.0, 1.0, 0.0, 0.0, 70.0, 30.0, 30.0]
+    )
     # At 18 m/s one cannot stop for the first 2 seconds of yellow.
-    assert Signal.of([(20.0, "G"), (4.0, "y"), (36.0, "r")], speed=18.0).reds == ((22.0, 60.0),)
-    assert Signal.of([(20.0, "G"), (1.0, "y"), (36.0, "r")], speed=18.0).reds == ((21.0, 57.0),)
+    assert Signal.of([(20.0, "G"), (4.0, "y"), (36.0, "r")], speed=18.0).reds == (
+        (22.0, 60.0),
+    )
+    assert Signal.of([(20.0, "G"), (1.0, "y"), (36.0, "r")], speed=18.0).reds == (
+        (21.0, 57.0),
+    )
     assert Signal.of([(20.0, "G"), (36.0, "r")], speed=18.0).reds == ((20.0, 56.0),)
     assert Signal.of([(20.0, "g"), (36.0, "r"), (9.0, "G")]).yields
     assert not Signal.of([(20.0, "g"), (36.0, "r"), (30.0, "G")]).yields
@@ -142,13 +166,17 @@ def test_a_signal_by_hand() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.sampled_from("Ggyru")), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.integers(1, 40), st.sampled_from("Ggyru")), min_size=1, max_size=8
+    ),
     st.integers(-50, 50),
 )
 def test_who_comes_at_any_time_waits_as_long_as_those_of_a_cycle_do(
     phases: list[tuple[int, str]], offset: int
 ) -> None:
-    signal = Signal.of([(float(seconds), state) for seconds, state in phases], offset=float(offset))
+    signal = Signal.of(
+        [(float(seconds), state) for seconds, state in phases], offset=float(offset)
+    )
     shown = [state for seconds, state in phases for _ in range(seconds)]
     if set(shown) <= set("yru"):
         return
@@ -156,7 +184,9 @@ def test_who_comes_at_any_time_waits_as_long_as_those_of_a_cycle_do(
     # In the middle of every second; the wait is then half a second off a whole number of them.
     waits = []
     for second in range(cycle):
-        ahead = next(more for more in range(cycle) if shown[(second + more) % cycle] in "Gg")
+        ahead = next(
+            more for more in range(cycle) if shown[(second + more) % cycle] in "Gg"
+        )
         waits.append(ahead - 0.5 if ahead else 0.0)
     times = np.arange(cycle) + 0.5 + offset
     assert signal.waits(times) == pytest.approx(waits)
@@ -180,13 +210,17 @@ def with_signals(*signals: Signal) -> LineGraph:
 def test_one_waits_for_green_and_begins_from_rest() -> None:
     graph = with_signals(Signal.of([(40.0, "G"), (50.0, "r")]))
     again = 10.0 / (2 * A)
-    assert drive_time(graph, [0, 1], 0.0) == pytest.approx(101.0 + 40.0 + again)  # there at 50, of 90
+    assert drive_time(graph, [0, 1], 0.0) == pytest.approx(
+        101.0 + 40.0 + again
+    )  # there at 50, of 90
     assert drive_time(graph, [0, 1], 39.5) == pytest.approx(101.0 + 0.5 + again)
     assert drive_time(graph, [0, 1], 41.0) == pytest.approx(101.0)
     # Over all departures what the turn adds: 32 of them miss an integral over 90 s by so much.
     mean = 101.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
     assert drive_time(graph, [0, 1]) == pytest.approx(mean, abs=(50.0 + again) / 32)
-    assert graph.turn_seconds[0] == pytest.approx(1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again)
+    assert graph.turn_seconds[0] == pytest.approx(
+        1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
+    )
     # Without phases the expectation is all there is.
     vague = replace(graph.network, signals={}).line_graph()
     assert drive_time(vague, [0, 1]) == pytest.approx(mean)
@@ -195,12 +229,16 @@ def test_one_waits_for_green_and_begins_from_rest() -> None:
 
 def test_signals_in_step_are_passed_in_step() -> None:
     """51 s apart and 51 s later: who passes the first passes the second."""
-    first, second = (Signal.of([(45.0, "G"), (45.0, "r")], offset=shift) for shift in (0.0, 51.0))
+    first, second = (
+        Signal.of([(45.0, "G"), (45.0, "r")], offset=shift) for shift in (0.0, 51.0)
+    )
     graph = with_signals(first, second)
     again = 10.0 / (2 * A)
     for begin in range(90):
         wait = float(first.waits(np.array([begin + 50.0]))[0])
-        late = wait + again if wait else 0.0  # who waited comes just after the second turned green
+        late = (
+            wait + again if wait else 0.0
+        )  # who waited comes just after the second turned green
         assert drive_time(graph, [0, 1, 2], float(begin)) == pytest.approx(152.0 + late)
 
 
@@ -216,13 +254,21 @@ def test_what_a_turn_costs_a_vehicle() -> None:
         turn_wait=[8.0],
         turn_stop=[0.5],
     )
-    car = Vehicle(auxiliary_power=720.0, propulsion_efficiency=0.9, recuperation_efficiency=0.8)
-    weight, drag = car.mass * car.gravity, 0.5 * car.air_drag * car.front_area * car.air_density
+    car = Vehicle(
+        auxiliary_power=720.0, propulsion_efficiency=0.9, recuperation_efficiency=0.8
+    )
+    weight, drag = (
+        car.mass * car.gravity,
+        0.5 * car.air_drag * car.front_area * car.air_density,
+    )
     through = 10.0 * (weight * car.rolling_resistance + drag * 16.0) / 0.9
     lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * (225.0 - 0.5 * 16.0)
     # Braking from 20 to 4 m/s and accelerating to 15: less drag, by small steps.
     brake, gain = (np.linspace(16.0, top**2, 100_001) for top in (20.0, 15.0))
-    spared = drag * ((400.0 - brake).mean() * 384.0 / (2 * B) + (225.0 - gain).mean() * 209.0 / (2 * A))
+    spared = drag * (
+        (400.0 - brake).mean() * 384.0 / (2 * B)
+        + (225.0 - gain).mean() * 209.0 / (2 * A)
+    )
     expected = (through + lost + 720.0 * graph.turn_seconds[0] - spared) / 3600.0
     assert car.turn_energy(graph)[0] == pytest.approx(expected, rel=1e-12)
 
@@ -266,11 +312,17 @@ def test_who_turns_back_stops() -> None:
 def test_terms_add_up_to_the_energy_of_a_vehicle() -> None:
     """Where nothing is lost and slopes are small: G is the sum of its terms, and 1 kW is one."""
     graph = generate_city(edges=200, seed=2).line_graph()
-    car = Vehicle(propulsion_efficiency=1.0, recuperation_efficiency=1.0, auxiliary_power=700.0)
+    car = Vehicle(
+        propulsion_efficiency=1.0, recuperation_efficiency=1.0, auxiliary_power=700.0
+    )
     terms = car.terms(graph)
-    level = np.sqrt(1.0 - (graph.rise / graph.length) ** 2)  # cos α, which terms leave out
+    level = np.sqrt(
+        1.0 - (graph.rise / graph.length) ** 2
+    )  # cos α, which terms leave out
     energy = terms[:, 0] * level + 0.7 * terms[:, 1] + terms[:, 2] + terms[:, 3]
-    np.testing.assert_allclose(energy, car.energy(graph.length, graph.speed, graph.rise), rtol=1e-12)
+    np.testing.assert_allclose(
+        energy, car.energy(graph.length, graph.speed, graph.rise), rtol=1e-12
+    )
     assert terms[:, 3].min() < 0.0 < terms[:, 3].max()
 
 
@@ -278,9 +330,13 @@ def test_signals_make_drives_differ() -> None:
     """Against 200,000 drives; of edges with several turns it is their mean."""
     stop, wait = 0.4, 6.0
     graph = chain([900.0, 900.0], [20.0, 15.0], turn_wait=[wait], turn_stop=[stop])
-    car = Vehicle(auxiliary_power=3000.0, propulsion_efficiency=0.9, recuperation_efficiency=0.8)
+    car = Vehicle(
+        auxiliary_power=3000.0, propulsion_efficiency=0.9, recuperation_efficiency=0.8
+    )
     rng, n = np.random.default_rng(0), 200_000
-    waited = rng.uniform(0.0, 2.0 * wait / stop, n)  # on average ``wait`` with those who do not stop
+    waited = rng.uniform(
+        0.0, 2.0 * wait / stop, n
+    )  # on average ``wait`` with those who do not stop
     lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * 20.0**2 + 3000.0 * waited
     drawn = np.where(rng.random(n) < stop, lost, 0.0) / 3600.0
     # The kurtosis of such a variable is below 3, so that its variance is known to √(2/n), 0.3 %.
@@ -298,11 +354,25 @@ def test_signals_make_drives_differ() -> None:
 
 def star(*dead_ends: str) -> RoadNetwork:
     """A ring a → b → c → a and its other direction; streets to dead ends at the junctions named."""
-    both = [("a", "b"), ("b", "c"), ("c", "a"), *((at, f"{at}{n}") for n, at in enumerate(dead_ends))]
+    both = [
+        ("a", "b"),
+        ("b", "c"),
+        ("c", "a"),
+        *((at, f"{at}{n}") for n, at in enumerate(dead_ends)),
+    ]
     ends = [*both, *((end, begin) for begin, end in both)]
     nodes = sorted({node for pair in ends for node in pair})
-    tail, head = (np.array([nodes.index(pair[side]) for pair in ends]) for side in (0, 1))
-    turns = np.array([[i, j] for i in range(len(ends)) for j in range(len(ends)) if head[i] == tail[j]])
+    tail, head = (
+        np.array([nodes.index(pair[side]) for pair in ends]) for side in (0, 1)
+    )
+    turns = np.array(
+        [
+            [i, j]
+            for i in range(len(ends))
+            for j in range(len(ends))
+            if head[i] == tail[j]
+        ]
+    )
     return RoadNetwork(
         name="star",
         junction_ids=tuple(nodes),
@@ -325,7 +395,9 @@ def test_one_turns_back_only_in_dead_ends() -> None:
     )
     assert graph.ids == everywhere.ids
     assert "aa0" not in nowhere.ids
-    back = {tuple(graph.ids[edge] for edge in turn) for turn in graph.turns[graph.is_uturn]}
+    back = {
+        tuple(graph.ids[edge] for edge in turn) for turn in graph.turns[graph.is_uturn]
+    }
     assert back == {("aa0", "a0a"), ("bb1", "b1b")}
     assert everywhere.is_uturn.sum() == 10
     assert not nowhere.is_uturn.any()
@@ -343,7 +415,9 @@ def test_no_edge_is_lost_with_dead_ends(seed: int) -> None:
     network = star(*rng.choice(["a", "b", "c"], size=rng.integers(4)))
     turns = network.connections[rng.random(len(network.connections)) < 0.7]
     network = replace(
-        network, connections=turns, turn_permits={"passenger": np.ones(len(turns), dtype=bool)}
+        network,
+        connections=turns,
+        turn_permits={"passenger": np.ones(len(turns), dtype=bool)},
     )
     everywhere, graph = network.line_graph(), network.line_graph(uturns="dead-ends")
     assert graph.ids == everywhere.ids
@@ -353,7 +427,9 @@ def test_no_edge_is_lost_with_dead_ends(seed: int) -> None:
     assert onward <= kept
     alone = set(range(len(graph))) - {first for first, _ in onward}
     assert {
-        tuple(turn) for turn in everywhere.turns[everywhere.is_uturn].tolist() if turn[0] in alone
+        tuple(turn)
+        for turn in everywhere.turns[everywhere.is_uturn].tolist()
+        if turn[0] in alone
     } <= kept
 
 
@@ -364,19 +440,29 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
     network = generate_city(edges=300, seed=2)
     rng = np.random.default_rng(0)
     names = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
-    told: dict[str, Floats] = {name: rng.random(len(network.connections)) for name in names}
+    told: dict[str, Floats] = {
+        name: rng.random(len(network.connections)) for name in names
+    }
     order = rng.permutation(len(network.connections))
-    signals = {int(turn): Signal.of([(30.0, "G"), (20.0 + turn, "r")]) for turn in order[:40]}
+    signals = {
+        int(turn): Signal.of([(30.0, "G"), (20.0 + turn, "r")]) for turn in order[:40]
+    }
     shuffled = replace(
         network,
         connections=network.connections[order],
         turn_permits={who: may[order] for who, may in network.turn_permits.items()},
-        signals={place: signals[int(turn)] for place, turn in enumerate(order) if int(turn) in signals},
+        signals={
+            place: signals[int(turn)]
+            for place, turn in enumerate(order)
+            if int(turn) in signals
+        },
         street_names=tuple(f"street {edge}" for edge in network.edge_ids),
         **{name: values[order] for name, values in told.items()},
     )
     graph = shuffled.line_graph(uturns=False)
-    number = {tuple(pair): place for place, pair in enumerate(network.connections.tolist())}
+    number = {
+        tuple(pair): place for place, pair in enumerate(network.connections.tolist())
+    }
     for turn, (first, second) in enumerate(graph.edges[graph.turns].tolist()):
         place = number[first, second]
         for name in names:
@@ -395,7 +481,10 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"turn_length": np.array([1.0, -1.0, 0.0, 0.0])}, "connection 1 has turn_length -1"),
+        (
+            {"turn_length": np.array([1.0, -1.0, 0.0, 0.0])},
+            "connection 1 has turn_length -1",
+        ),
         ({"turn_stop": np.array([1.0, 2.0, 0.0, 0.0])}, "connection 1 has turn_stop 2"),
         ({"turn_wait": np.ones(3)}, "turn_wait has shape"),
         ({"street_names": ("a",)}, "street_names has 1 entries for 4 edges"),
@@ -432,4 +521,6 @@ def test_sumo_takes_as_long(build_network: Any, tmp_path: Any) -> None:
             assert set(pairwise(numbers)) <= set(joined)
             drive = driver.drive(route)
             assert drive.arrived
-            assert drive_time(graph, numbers, driver.step) == pytest.approx(drive.duration, rel=0.02)
+            assert drive_time(graph, numbers, driver.step) == pytest.approx(
+                drive.duration, rel=0.02
+            )

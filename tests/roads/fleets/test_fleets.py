@@ -20,7 +20,7 @@ from superarm.posteriors import StreamingGP
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import (
     LoggedTrip,
-    Section,
+    TripSection,
     fleet_policy,
     learn_trips,
     read_trips,
@@ -43,7 +43,9 @@ def graph() -> LineGraph:
 
 def route_of(graph: LineGraph, start: int, goal: int) -> list[int]:
     oracle = ShortestPath(successors=graph.turn_graph)
-    found = oracle.select(-graph.length, Trip(start=start, goal=goal), np.random.default_rng(0))
+    found = oracle.select(
+        -graph.length, Trip(start=start, goal=goal), np.random.default_rng(0)
+    )
     return [int(edge) for edge in found.positions]
 
 
@@ -59,7 +61,8 @@ def by_edges(
 ) -> LoggedTrip:
     energies = metered(graph, edges, more)
     sections = tuple(
-        Section((graph.ids[edge],), energy) for edge, energy in zip(edges, energies, strict=True)
+        TripSection((graph.ids[edge],), energy)
+        for edge, energy in zip(edges, energies, strict=True)
     )
     return LoggedTrip(name=name, sections=sections, **{"vehicle": "van", **given})
 
@@ -79,27 +82,37 @@ def keys_of(graph: LineGraph, edges: list[int], vehicle: str = "van") -> Any:
 def test_edges_teach_their_energies_less_heights_and_turns(graph: LineGraph) -> None:
     """A van that is as the model has it, but for 1 Wh an edge: rewards are what is expected plus 1."""
     edges = route_of(graph, 3, 120)
-    lesson = learn_trips(graph, [by_edges(graph, "a", edges, 1.0)], vehicles={"van": VAN}, refit=0)
+    lesson = learn_trips(
+        graph, [by_edges(graph, "a", edges, 1.0)], vehicles={"van": VAN}, refit=0
+    )
     expected = fleet_policy(graph, refit=0)
     keys = keys_of(graph, edges)
     posterior_of(expected).observe(keys, keys[:, 1] + 1.0)
     assert (lesson.trips, lesson.known, lesson.refused) == (1, 0, {})
     np.testing.assert_allclose(
-        lesson.posterior.predict(keys).mean, posterior_of(expected).predict(keys).mean, atol=1e-9
+        lesson.posterior.predict(keys).mean,
+        posterior_of(expected).predict(keys).mean,
+        atol=1e-9,
     )
-    np.testing.assert_allclose(lesson.posterior.state().array("rewards"), keys[:, 1] + 1.0, atol=1e-9)
+    np.testing.assert_allclose(
+        lesson.posterior.state().array("rewards"), keys[:, 1] + 1.0, atol=1e-9
+    )
 
 
 def test_a_whole_trip_teaches_its_sum(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     total = sum(metered(graph, edges, 1.0))
     trip = LoggedTrip(
-        name="a", vehicle="van", sections=(Section(tuple(graph.ids[e] for e in edges), total),)
+        name="a",
+        vehicle="van",
+        sections=(TripSection(tuple(graph.ids[e] for e in edges), total),),
     )
     lesson = learn_trips(graph, [trip], vehicles={"van": VAN}, refit=0)
     keys = keys_of(graph, edges)
     state = lesson.posterior.state()
-    np.testing.assert_allclose(state.array("rewards"), [keys[:, 1].sum() + len(edges)], atol=1e-8)
+    np.testing.assert_allclose(
+        state.array("rewards"), [keys[:, 1].sum() + len(edges)], atol=1e-8
+    )
     np.testing.assert_array_equal(state.array("of"), np.zeros(len(edges)))
 
 
@@ -108,11 +121,13 @@ def test_sections_charge_each_turn_to_the_edge_before_it(graph: LineGraph) -> No
     assert len(edges) >= 5
     energies = metered(graph, edges)
     sections = (
-        Section(tuple(graph.ids[e] for e in edges[:2]), sum(energies[:2])),
-        Section(tuple(graph.ids[e] for e in edges[2:]), sum(energies[2:])),
+        TripSection(tuple(graph.ids[e] for e in edges[:2]), sum(energies[:2])),
+        TripSection(tuple(graph.ids[e] for e in edges[2:]), sum(energies[2:])),
     )
     lesson = learn_trips(
-        graph, [LoggedTrip(name="a", vehicle="van", sections=sections)], vehicles={"van": VAN}
+        graph,
+        [LoggedTrip(name="a", vehicle="van", sections=sections)],
+        vehicles={"van": VAN},
     )
     keys = keys_of(graph, edges)
     np.testing.assert_allclose(
@@ -126,7 +141,9 @@ def test_edges_may_be_missing_and_may_be_driven_twice(graph: LineGraph) -> None:
     """Behind a gap nothing is known of the turn; what the edge before it is charged stays as it is."""
     edges = route_of(graph, 3, 120)
     energies = metered(graph, edges)
-    sections = [Section((graph.ids[e],), w) for e, w in zip(edges, energies, strict=True)]
+    sections = [
+        TripSection((graph.ids[e],), w) for e, w in zip(edges, energies, strict=True)
+    ]
     gap = LoggedTrip(name="gap", vehicle="van", sections=(*sections[:2], *sections[3:]))
     turn = VAN.turn_energy(graph)[graph.turn_numbers(edges)][1]
     lesson = learn_trips(graph, [gap], vehicles={"van": VAN})
@@ -135,7 +152,9 @@ def test_edges_may_be_missing_and_may_be_driven_twice(graph: LineGraph) -> None:
     expected = np.delete(keys[:, 1], 2)
     expected[1] += turn
     np.testing.assert_allclose(rewards, expected, atol=1e-9)
-    again = LoggedTrip(name="twice", vehicle="van", sections=(sections[0], sections[0], sections[1]))
+    again = LoggedTrip(
+        name="twice", vehicle="van", sections=(sections[0], sections[0], sections[1])
+    )
     lesson = learn_trips(graph, [again], vehicles={"van": VAN})
     assert lesson.trips == 1
     assert len(lesson.posterior.visited) == 2
@@ -143,12 +162,18 @@ def test_edges_may_be_missing_and_may_be_driven_twice(graph: LineGraph) -> None:
 
 
 def test_a_trip_is_learned_once(graph: LineGraph, tmp_path: Path) -> None:
-    first, second = (by_edges(graph, name, route_of(graph, 3, 120), 2.0) for name in "ab")
-    other = by_edges(graph, "a", route_of(graph, 3, 120), 2.0, vehicle="car")  # the car's own "a"
+    first, second = (
+        by_edges(graph, name, route_of(graph, 3, 120), 2.0) for name in "ab"
+    )
+    other = by_edges(
+        graph, "a", route_of(graph, 3, 120), 2.0, vehicle="car"
+    )  # the car's own "a"
     lesson = learn_trips(graph, [first, second, first, other], vehicles={"van": VAN})
     assert (lesson.trips, lesson.known) == (3, 1)
     before = state_to_bytes(lesson.policy.state())
-    again = learn_trips(graph, [second, first], policy=lesson.policy, vehicles={"van": VAN})
+    again = learn_trips(
+        graph, [second, first], policy=lesson.policy, vehicles={"van": VAN}
+    )
     assert (again.trips, again.known) == (0, 2)
     assert state_to_bytes(again.policy.state()) == before
     lesson.policy.save(tmp_path / "fleet.npz")
@@ -161,12 +186,17 @@ def test_a_trip_is_learned_once(graph: LineGraph, tmp_path: Path) -> None:
 
 
 def test_in_parts_or_at_once_is_the_same(graph: LineGraph) -> None:
-    trips = [by_edges(graph, str(n), route_of(graph, 3 + n, 120 - n), 0.1 * n) for n in range(6)]
+    trips = [
+        by_edges(graph, str(n), route_of(graph, 3 + n, 120 - n), 0.1 * n)
+        for n in range(6)
+    ]
     whole = learn_trips(graph, trips, vehicles={"van": VAN})
     parts = learn_trips(graph, trips[:2], vehicles={"van": VAN})
     parts = learn_trips(graph, trips, policy=parts.policy, vehicles={"van": VAN})
     assert (parts.trips, parts.known) == (4, 2)
-    assert state_to_bytes(parts.posterior.state()) == state_to_bytes(whole.posterior.state())
+    assert state_to_bytes(parts.posterior.state()) == state_to_bytes(
+        whole.posterior.state()
+    )
 
 
 def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
@@ -179,12 +209,14 @@ def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
     assert len(set(numbers)) == 5
     assert all(0 <= number < 2**31 for number in numbers)
     masses = np.unique(lesson.posterior.state().array("keys")[:, 6])
-    np.testing.assert_allclose(masses, [1.0, 2600.0 / 1830.0])  # one that nothing is said about
+    np.testing.assert_allclose(
+        masses, [1.0, 2600.0 / 1830.0]
+    )  # one that nothing is said about
 
 
 def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     good = by_edges(graph, "good", route_of(graph, 3, 120))
-    strange = LoggedTrip(name="strange", sections=(Section(("nowhere",), 5.0),))
+    strange = LoggedTrip(name="strange", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
     lesson = learn_trips(graph, [strange, good, empty], vehicles={"van": VAN})
     assert lesson.trips == 1
@@ -193,7 +225,11 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     none = learn_trips(graph, [strange])
     assert (none.trips, none.posterior.trips) == (0, 0)
     told = none.as_json(graph)
-    assert (told["trips_judged"], told["trips_inside"], told["trust"]) == (0, None, True)
+    assert (told["trips_judged"], told["trips_inside"], told["trust"]) == (
+        0,
+        None,
+        True,
+    )
 
 
 def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
@@ -201,7 +237,12 @@ def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
     good = [by_edges(graph, str(n), edges, 0.5) for n in range(5)]
     odd = by_edges(graph, "odd", edges, 0.5)
     far = replace(
-        odd, sections=(*odd.sections[:1], odd.sections[1]._replace(energy=900.0), *odd.sections[2:])
+        odd,
+        sections=(
+            *odd.sections[:1],
+            odd.sections[1]._replace(energy=900.0),
+            *odd.sections[2:],
+        ),
     )
     for what in ("keep", "weigh", "refuse"):
         lesson = learn_trips(graph, [*good, far], vehicles={"van": VAN}, outliers=what)
@@ -214,15 +255,24 @@ def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
 def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
     """Up steep hills nearly all is stored in height; down them a trip may take anything, or give."""
     level = generate_city(edges=200, seed=1)
-    steep = replace(level, junctions=level.junctions * (1.0, 1.0, 10.0)).line_graph(uturns="dead-ends")
+    steep = replace(level, junctions=level.junctions * (1.0, 1.0, 10.0)).line_graph(
+        uturns="dead-ends"
+    )
     downhill = np.argsort(steep.rise / steep.length).tolist()
     log = [by_edges(steep, f"up {edge}", [edge]) for edge in downhill[-5:]]
     vans = {"vehicles": {"van": VAN}, "refit": 0}
     assert learn_trips(steep, log, **vans).trips == 5
-    log += [by_edges(steep, f"down {edge}", [edge], more=-20.0) for edge in downhill[:9]]
+    log += [
+        by_edges(steep, f"down {edge}", [edge], more=-20.0) for edge in downhill[:9]
+    ]
     assert learn_trips(steep, log, **vans).trips == 14
     thousandth = [
-        replace(trip, sections=tuple(Section(each.edges, each.energy / 1e3) for each in trip.sections))
+        replace(
+            trip,
+            sections=tuple(
+                TripSection(each.edges, each.energy / 1e3) for each in trip.sections
+            ),
+        )
         for trip in log
     ]
     with pytest.raises(InputError, match=r"used 0\.001 times the expected energy"):
@@ -232,7 +282,9 @@ def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
 def test_another_state_is_refused(graph: LineGraph) -> None:
     trip = by_edges(graph, "a", route_of(graph, 3, 120))
     other = generate_city(edges=200, seed=2).line_graph(uturns="dead-ends")
-    stranger = IndexPolicy(posterior=StreamingGP(Matern(), 0.1), rule=Greedy(), oracle=TopK())
+    stranger = IndexPolicy(
+        posterior=StreamingGP(Matern(), 0.1), rule=Greedy(), oracle=TopK()
+    )
     with pytest.raises(StateError, match="not a fleet's state"):
         learn_trips(graph, [trip], policy=stranger)
     with pytest.raises(StateError, match="another road network"):
@@ -241,9 +293,14 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
     flat = replace(network, junctions=network.junctions * (1.0, 1.0, 0.0))
     slower = replace(network, speed=0.9 * network.speed)
     longer = replace(network, length=1.1 * network.length)
-    unlike = {each.line_graph(uturns="dead-ends"): "speed limits or heights" for each in (flat, slower)}
+    unlike = {
+        each.line_graph(uturns="dead-ends"): "speed limits or heights"
+        for each in (flat, slower)
+    }
     unlike |= {longer.line_graph(uturns="dead-ends"): "the lengths of roads differ"}
-    permits = {who: np.arange(len(may)) != 2 for who, may in network.turn_permits.items()}
+    permits = {
+        who: np.arange(len(may)) != 2 for who, may in network.turn_permits.items()
+    }
     fewer = replace(network, turn_permits=permits)
     unlike |= {fewer.line_graph(uturns="dead-ends"): "the turns between roads differ"}
     for roads, told in unlike.items():
@@ -253,8 +310,14 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
 
 def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() -> None:
     """What a drawn fleet meters, edge by edge, is learned as if the fleet had learned it by itself."""
-    problem = Fleet(seed=3, horizon=30, edges=200, least_metres=300.0, vehicles=3, trips=4)
-    graph, policy, rng = problem.graph, informed(problem.model), np.random.default_rng(0)
+    problem = Fleet(
+        seed=3, horizon=30, edges=200, least_metres=300.0, vehicles=3, trips=4
+    )
+    graph, policy, rng = (
+        problem.graph,
+        informed(problem.model),
+        np.random.default_rng(0),
+    )
     logged, online = [], fleet_policy(graph, refit=0)
     for step in range(1, 31):
         offer = problem.offer(step)
@@ -262,7 +325,7 @@ def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() ->
         route = [int(edge) for edge in decision.positions]
         energies = problem.energies(step, tuple(route))
         sections = tuple(
-            Section((graph.ids[edge],), float(energy))
+            TripSection((graph.ids[edge],), float(energy))
             for edge, energy in zip(route, energies, strict=True)
         )
         who = problem.journey(step).vehicle
@@ -276,7 +339,8 @@ def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() ->
     rows = road_rows(graph, problem.fleet[1], vehicle_number("v1"))
     for what in ("mean", "std"):
         one, other = (
-            getattr(each.predict(rows), what) for each in (lesson.posterior, posterior_of(online))
+            getattr(each.predict(rows), what)
+            for each in (lesson.posterior, posterior_of(online))
         )
         np.testing.assert_allclose(one, other, atol=1e-8)
 
@@ -295,12 +359,18 @@ def test_tables_by_edges_and_by_trips(graph: LineGraph, tmp_path: Path) -> None:
         "trip,vehicle,edge,energy_wh\na,van,r1,1.5\na,van, r2 ,-0.5\nb,,r1,2\n",
     )
     assert read_trips(edges, graph) == [
-        LoggedTrip(name="a", vehicle="van", sections=(Section(("r1",), 1.5), Section(("r2",), -0.5))),
-        LoggedTrip(name="b", vehicle="", sections=(Section(("r1",), 2.0),)),
+        LoggedTrip(
+            name="a",
+            vehicle="van",
+            sections=(TripSection(("r1",), 1.5), TripSection(("r2",), -0.5)),
+        ),
+        LoggedTrip(name="b", vehicle="", sections=(TripSection(("r1",), 2.0),)),
     ]
-    trips = write(tmp_path / "trips.csv", "energy_wh,edges,trip,weather\n7.25,r1  r2 r3,x,rain\n")
+    trips = write(
+        tmp_path / "trips.csv", "energy_wh,edges,trip,weather\n7.25,r1  r2 r3,x,rain\n"
+    )
     assert read_trips(trips, graph) == [
-        LoggedTrip(name="x", sections=(Section(("r1", "r2", "r3"), 7.25),))
+        LoggedTrip(name="x", sections=(TripSection(("r1", "r2", "r3"), 7.25),))
     ]
 
 
@@ -311,7 +381,9 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
     packed.write_bytes(gzip.compress(text.encode()))
     bom = tmp_path / "bom.csv"
     bom.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    quoted = write(tmp_path / "quoted.csv", 'trip,edge,energy_wh\n"a",r1,"1.5"\nb,r2,2.5\n')
+    quoted = write(
+        tmp_path / "quoted.csv", 'trip,edge,energy_wh\n"a",r1,"1.5"\nb,r2,2.5\n'
+    )
     for path in (packed, bom, quoted):
         assert read_trips(path, graph) == expected
 
@@ -328,7 +400,10 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
         ("trip,edge,energy_wh\n", "no rows"),
         ("trip,edge,energy_wh\na,r1,lots\n", "line 2: energy_wh must be .* got 'lots'"),
         ("trip,edge,energy_wh\na,r1,\n", "line 2: energy_wh must be .* got ''"),
-        ("trip,edge,energy_wh\na,r1,1\nb,r1,nan\n", "line 3: energy_wh must be .* got 'nan'"),
+        (
+            "trip,edge,energy_wh\na,r1,1\nb,r1,nan\n",
+            "line 3: energy_wh must be .* got 'nan'",
+        ),
         ("trip,edge,energy_wh\na,r1,inf\n", "energy_wh must be .* got 'inf'"),
         ("trip,edge,energy_wh\na,r1,1e30\n", "energy_wh must be .* got '1e30'"),
         ("trip,edge,energy_wh\na,,1\n", "line 2: edge must not be empty"),
@@ -338,15 +413,21 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
         ("trip,edge,energy_wh\na,r1,1\nb,r1,1\na,r2,1\n", "'a' are not contiguous"),
     ],
 )
-def test_tables_that_cannot_be_read(graph: LineGraph, tmp_path: Path, text: str, says: str) -> None:
+def test_tables_that_cannot_be_read(
+    graph: LineGraph, tmp_path: Path, text: str, says: str
+) -> None:
     with pytest.raises(FileError, match=says) as caught:
         read_trips(write(tmp_path / "trips.csv", text), graph)
     assert "trips.csv" in str(caught.value)
 
 
 def test_files_that_cannot_be_read(graph: LineGraph, tmp_path: Path) -> None:
-    (tmp_path / "latin.csv").write_bytes("trip,edge,energy_wh\na,Straße,1\n".encode("latin-1"))
-    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"trip,edge,energy_wh\n" * 99)[:-9])
+    (tmp_path / "latin.csv").write_bytes(
+        "trip,edge,energy_wh\na,Straße,1\n".encode("latin-1")
+    )
+    (tmp_path / "cut.csv.gz").write_bytes(
+        gzip.compress(b"trip,edge,energy_wh\n" * 99)[:-9]
+    )
     for name in ("latin.csv", "cut.csv.gz", "nowhere.csv", "."):
         with pytest.raises(FileError):
             read_trips(tmp_path / name, graph)

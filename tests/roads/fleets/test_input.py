@@ -11,7 +11,13 @@ import pytest
 
 from superarm.core.errors import FileError, InputError, StateError
 from superarm.roads.energy import Vehicle
-from superarm.roads.fleets import LoggedTrip, Section, fleet_policy, learn_trips, read_trips
+from superarm.roads.fleets import (
+    LoggedTrip,
+    TripSection,
+    fleet_policy,
+    learn_trips,
+    read_trips,
+)
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import RoadGP, Trips
 from superarm.roads.problems.fleet import Fleet, road_rows
@@ -40,7 +46,9 @@ def _posterior(graph: LineGraph) -> RoadGP:
         ("trip,edges,energy_wh\na," + "r" * (1 << 25) + ",1\n", "line 2: field larger"),
     ],
 )
-def test_tables_that_are_refused(tmp_path: Path, graph: LineGraph, text: str, told: str) -> None:
+def test_tables_that_are_refused(
+    tmp_path: Path, graph: LineGraph, text: str, told: str
+) -> None:
     path = tmp_path / "trips.csv"
     path.write_text(text)
     with pytest.raises(FileError, match=told):
@@ -48,7 +56,9 @@ def test_tables_that_are_refused(tmp_path: Path, graph: LineGraph, text: str, to
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_packed_tables_that_are_damaged(tmp_path: Path, graph: LineGraph, suffix: str) -> None:
+def test_packed_tables_that_are_damaged(
+    tmp_path: Path, graph: LineGraph, suffix: str
+) -> None:
     pack = gzip.compress if suffix == ".gz" else lzma.compress
     data = bytearray(pack((_HEAD + "a,v,r1,12\n" * 500).encode()))
     data[40:44] = bytes(each ^ 255 for each in data[40:44])
@@ -66,20 +76,24 @@ def test_a_long_trip_is_one_entry(tmp_path: Path, graph: LineGraph) -> None:
 
 
 def test_a_state_of_other_heights_is_refused(graph: LineGraph) -> None:
-    trip = LoggedTrip(name="a", sections=(Section((graph.ids[0],), 10.0),))
+    trip = LoggedTrip(name="a", sections=(TripSection((graph.ids[0],), 10.0),))
     policy = learn_trips(graph, [trip]).policy
     flat = load_roads("city", edges=400, uturns="dead-ends", flat=True).graph
-    with pytest.raises(StateError, match="another road network: speed limits or heights differ"):
+    with pytest.raises(
+        StateError, match="another road network: speed limits or heights differ"
+    ):
         learn_trips(flat, [trip], policy=policy)
 
 
 def test_what_is_no_energy_is_refused_trip_by_trip(graph: LineGraph) -> None:
     edges = (graph.ids[0],)
     trips = [
-        LoggedTrip(name="nan", sections=(Section(edges, float("nan")),)),
-        LoggedTrip(name="none", sections=(Section((), 1.0), Section(edges, 1.0))),
+        LoggedTrip(name="nan", sections=(TripSection(edges, float("nan")),)),
+        LoggedTrip(
+            name="none", sections=(TripSection((), 1.0), TripSection(edges, 1.0))
+        ),
         LoggedTrip(name="trace", sections=(), unread="no point is near a road"),
-        LoggedTrip(name="good", sections=(Section(edges, 10.0),)),
+        LoggedTrip(name="good", sections=(TripSection(edges, 10.0),)),
     ]
     lesson = learn_trips(graph, trips)
     assert lesson.trips == lesson.posterior.trips == 1
@@ -92,7 +106,12 @@ def test_keys_and_trips_of_a_posterior(graph: LineGraph) -> None:
     gp = _posterior(graph)
     with pytest.raises(InputError, match="sums must give each arm"):
         gp.observe_sums(rows, [0, 2**40], [1.0])
-    parts = {"keys": rows, "of": np.arange(2.0), "rewards": np.ones(2), "trip": np.zeros(2, int)}
+    parts = {
+        "keys": rows,
+        "of": np.arange(2.0),
+        "rewards": np.ones(2),
+        "trip": np.zeros(2, int),
+    }
     with pytest.raises(InputError, match="whole numbers"):
         gp.observe_trips(Trips(**parts, noise=np.zeros(2), alone=np.zeros(2, bool)))
     rows[1, 2] = 1e40
@@ -104,7 +123,9 @@ def test_keys_and_trips_of_a_posterior(graph: LineGraph) -> None:
 def test_delays_do_not_depend_on_the_number_of_rounds() -> None:
     delays = []
     for horizon in (2, 40):
-        fleet = Fleet(seed=0, horizon=horizon, edges=400, least_metres=200.0, late=3600.0)
+        fleet = Fleet(
+            seed=0, horizon=horizon, edges=400, least_metres=200.0, late=3600.0
+        )
         found = fleet._delays(1, 100.0, 1)
         assert found is not None
         delays.append(found.tolist())
@@ -112,13 +133,17 @@ def test_delays_do_not_depend_on_the_number_of_rounds() -> None:
     assert delays[0][0] > 2
 
 
-@pytest.mark.parametrize("given", [{"vehicles": 10**12}, {"weather": 300.0}, {"variety": 1000.0}])
+@pytest.mark.parametrize(
+    "given", [{"vehicles": 10**12}, {"weather": 300.0}, {"variety": 1000.0}]
+)
 def test_fleets_that_cannot_be(given: dict[str, float]) -> None:
     with pytest.raises(InputError, match=r"it must be a (whole )?number from"):
         Fleet(seed=0, horizon=2, edges=400, **given)  # type: ignore[arg-type]
 
 
-def test_a_slip_of_the_meter_does_not_widen_intervals_without_end(graph: LineGraph) -> None:
+def test_a_slip_of_the_meter_does_not_widen_intervals_without_end(
+    graph: LineGraph,
+) -> None:
     rows = road_rows(graph, Vehicle(), 0)[:1]
     gp = _posterior(graph)
     for reward in (rows[0, 1], rows[0, 1], 1e6):

@@ -14,7 +14,7 @@ from superarm.core.errors import FileError, StateError
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import (
     LoggedTrip,
-    Section,
+    TripSection,
     fleet_policy,
     learn_trips,
     read_trips,
@@ -31,8 +31,14 @@ VAN = Vehicle(mass=2600.0, auxiliary_power=800.0)
 def graph() -> LineGraph:
     """With junctions that are slow to drive through, each in its own way."""
     city, rng = generate_city(edges=200, seed=4), np.random.default_rng(0)
-    told = {"turn_length": (5.0, 30.0), "turn_speed": (2.0, 6.0), "turn_stop": (0.1, 0.9)}
-    turns = {name: rng.uniform(*ends, len(city.connections)) for name, ends in told.items()}
+    told = {
+        "turn_length": (5.0, 30.0),
+        "turn_speed": (2.0, 6.0),
+        "turn_stop": (0.1, 0.9),
+    }
+    turns = {
+        name: rng.uniform(*ends, len(city.connections)) for name, ends in told.items()
+    }
     graph = replace(city, **turns).line_graph(uturns="dead-ends")  # type: ignore[arg-type]
     assert VAN.turn_energy(graph).min() > 0.0
     return graph
@@ -47,22 +53,29 @@ def route(graph: LineGraph, start: int, count: int) -> list[int]:
     return edges
 
 
-def logged(graph: LineGraph, edges: list[int], sizes: list[int], **told: Any) -> LoggedTrip:
+def logged(
+    graph: LineGraph, edges: list[int], sizes: list[int], **told: Any
+) -> LoggedTrip:
     """Sections of these sizes, of 10, 11, 12 … Wh."""
     names = [graph.ids[edge] for edge in edges]
     ends = np.cumsum([0, *sizes])
     sections = tuple(
-        Section(tuple(names[a:b]), 10.0 + at) for at, (a, b) in enumerate(pairwise(ends.tolist()))
+        TripSection(tuple(names[a:b]), 10.0 + at)
+        for at, (a, b) in enumerate(pairwise(ends.tolist()))
     )
     return LoggedTrip(**{"name": "one", "sections": sections, **told})
 
 
 @pytest.mark.parametrize("sizes", [[1] * 6, [6], [2, 3, 1]], ids=str)
-def test_a_trip_teaches_its_energies_less_heights_and_turns(graph: LineGraph, sizes: list[int]) -> None:
+def test_a_trip_teaches_its_energies_less_heights_and_turns(
+    graph: LineGraph, sizes: list[int]
+) -> None:
     """Of sections; a turn belongs to the edge before it."""
     edges = route(graph, 3, 6)
     trip = logged(graph, edges, sizes, vehicle="van")
-    lesson = learn_trips(graph, [trip], vehicles={"van": VAN}, accept_unlikely=True, refit=0)
+    lesson = learn_trips(
+        graph, [trip], vehicles={"van": VAN}, accept_unlikely=True, refit=0
+    )
     of = np.repeat(np.arange(len(sizes)), sizes)
     known = VAN.potential(graph.rise[edges])
     known[:-1] += VAN.turn_energy(graph)[graph.turn_numbers(edges)]
@@ -85,8 +98,12 @@ def test_rows_of_a_route_are_those_of_all_roads(graph: LineGraph) -> None:
     turns = rng.integers(len(graph.turns), size=300)
     every = road_rows(graph, VAN, 7)
     assert (every[:, 7] > 0.0).any()  # signals make drives differ
-    np.testing.assert_allclose(road_rows(graph, VAN, 7, edges), every[edges], rtol=1e-14)
-    np.testing.assert_allclose(VAN.turn_energy(graph, turns), VAN.turn_energy(graph)[turns], rtol=1e-14)
+    np.testing.assert_allclose(
+        road_rows(graph, VAN, 7, edges), every[edges], rtol=1e-14
+    )
+    np.testing.assert_allclose(
+        VAN.turn_energy(graph, turns), VAN.turn_energy(graph)[turns], rtol=1e-14
+    )
     assert road_rows(graph, VAN, 7, edges[:0]).shape == (0, 9)
 
 
@@ -100,12 +117,16 @@ def test_edges_that_are_missing_have_no_turn(graph: LineGraph) -> None:
     rows = road_rows(graph, Vehicle(), vehicle_number(""))
     expected = fleet_policy(graph, refit=0).posterior
     expected.observe(rows[apart], 10.0 + np.arange(4) - known)
-    np.testing.assert_allclose(lesson.posterior.predict(rows).mean, expected.predict(rows).mean)
+    np.testing.assert_allclose(
+        lesson.posterior.predict(rows).mean, expected.predict(rows).mean
+    )
 
 
 def test_many_trips_are_learned_like_one_after_another(graph: LineGraph) -> None:
     trips = [
-        logged(graph, route(graph, start, 4), [1, 3] if start % 2 else [4], name=str(start))
+        logged(
+            graph, route(graph, start, 4), [1, 3] if start % 2 else [4], name=str(start)
+        )
         for start in range(1, 9)
     ]
     as_it_is: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
@@ -130,14 +151,18 @@ def test_a_trip_is_learned_once_by_name_and_vehicle(graph: LineGraph) -> None:
     again = learn_trips(graph, [one, other, twin], policy=first.policy)
     assert (again.trips, again.known) == (1, 2)
     told = again.as_json(graph)
-    assert (told["trips_learned"], told["trips_known_before"], told["trips_in_all"]) == (1, 2, 3)
+    assert (
+        told["trips_learned"],
+        told["trips_known_before"],
+        told["trips_in_all"],
+    ) == (1, 2, 3)
     assert told["edges_visited"] == 3
     assert told["trips_judged"] == 3
 
 
 def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     good = logged(graph, route(graph, 3, 3), [3], name="good")
-    lost = LoggedTrip(name="lost", sections=(Section(("nowhere",), 5.0),))
+    lost = LoggedTrip(name="lost", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
     lesson = learn_trips(graph, [lost, good, empty])
     assert lesson.trips == 1
@@ -161,7 +186,10 @@ def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
     one, other = "van-23680", "van-109998"
     assert vehicle_number(one) == vehicle_number(other)
     edges = route(graph, 3, 4)
-    trips = [logged(graph, edges, [1] * 4, name=name, vehicle=name) for name in (one, other, one + "b")]
+    trips = [
+        logged(graph, edges, [1] * 4, name=name, vehicle=name)
+        for name in (one, other, one + "b")
+    ]
     policy = learn_trips(graph, trips[:2], accept_unlikely=True).policy
     again = policy.restored(policy.state())
     gp = again.posterior
@@ -174,17 +202,23 @@ def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
     assert len(third.vehicle_names) == 3
     # A state that has no names yet knows each vehicle by its hash, and so goes on.
     state = gp.state()
-    nameless = {name: value for name, value in state.scalars.items() if name != "vehicle_names"}
+    nameless = {
+        name: value for name, value in state.scalars.items() if name != "vehicle_names"
+    }
     old = RoadGP.from_state(replace(state, scalars=nameless))
     assert len(old.vehicle_names) == 0
     assert old.trips_of(old.vehicle_names.number(one)) == 1
     for harm in ([], {"a": 1, "b": 1}, {"a": -1}, {"a": 2**31}, {"a": True}):
         with pytest.raises(StateError, match="two vehicles share a number"):
-            RoadGP.from_state(replace(state, scalars={**nameless, "vehicle_names": harm}))
+            RoadGP.from_state(
+                replace(state, scalars={**nameless, "vehicle_names": harm})
+            )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-def test_tables_of_edges_and_of_trips(graph: LineGraph, tmp_path: Path, suffix: str) -> None:
+def test_tables_of_edges_and_of_trips(
+    graph: LineGraph, tmp_path: Path, suffix: str
+) -> None:
     import gzip
 
     def write(text: str) -> Path:
@@ -195,12 +229,16 @@ def test_tables_of_edges_and_of_trips(graph: LineGraph, tmp_path: Path, suffix: 
 
     by_edge = "trip,vehicle,edge,energy_wh\nx,van,a,1.5\nx,van,b,-2\ny,,c,3\n"
     assert read_trips(write(by_edge), graph) == [
-        LoggedTrip(name="x", vehicle="van", sections=(Section(("a",), 1.5), Section(("b",), -2.0))),
-        LoggedTrip(name="y", sections=(Section(("c",), 3.0),)),
+        LoggedTrip(
+            name="x",
+            vehicle="van",
+            sections=(TripSection(("a",), 1.5), TripSection(("b",), -2.0)),
+        ),
+        LoggedTrip(name="y", sections=(TripSection(("c",), 3.0),)),
     ]
     by_trip = "\ufefftrip,edges,energy_wh\nx,a b  c,7\n"
     assert read_trips(write(by_trip), graph) == [
-        LoggedTrip(name="x", sections=(Section(("a", "b", "c"), 7.0),))
+        LoggedTrip(name="x", sections=(TripSection(("a", "b", "c"), 7.0),))
     ]
 
 
@@ -212,15 +250,23 @@ def test_tables_of_edges_and_of_trips(graph: LineGraph, tmp_path: Path, suffix: 
         ("trip,edge,energy_wh\n", "no rows"),
         ("trip,edge,energy_wh\nx,a,1\ny,a,1\nx,b,1\n", "'x' are not contiguous"),
         ("trip,edge,energy_wh\n,a,1\n", "give each trip a name"),
-        ("trip,edge,energy_wh\nx,a,1\nx,b,much\n", "line 3: energy_wh must be .* got 'much'"),
+        (
+            "trip,edge,energy_wh\nx,a,1\nx,b,much\n",
+            "line 3: energy_wh must be .* got 'much'",
+        ),
         ("trip,edge,energy_wh\nx,a,inf\n", "line 2: energy_wh must be .* got 'inf'"),
         ("trip,edge,energy_wh\nx,a,2e10\n", "line 2: energy_wh"),
         ("trip,edge,energy_wh\nx, ,1\n", "line 2: edge must not be empty"),
         ("trip,edges,energy_wh\nx,,1\n", "line 2: edges must not be empty"),
-        ("trip,time_s,lat,lon,counter_wh\nx,0,north,1,1\n", "line 2: lat must be .* got 'north'"),
+        (
+            "trip,time_s,lat,lon,counter_wh\nx,0,north,1,1\n",
+            "line 2: lat must be .* got 'north'",
+        ),
     ],
 )
-def test_tables_that_are_refused(graph: LineGraph, tmp_path: Path, text: str, words: str) -> None:
+def test_tables_that_are_refused(
+    graph: LineGraph, tmp_path: Path, text: str, words: str
+) -> None:
     path = tmp_path / "trips.csv"
     path.write_text(text)
     with pytest.raises(FileError, match=words):

@@ -13,7 +13,14 @@ from superarm.core import Floats, Ints
 from superarm.core.errors import FileError, InputError
 from superarm.roads.energy import Vehicle
 from superarm.roads.energy.junctions import ACCELERATION, BRAKING, border_speeds
-from superarm.roads.fleets import Lesson, LoggedTrip, Section, learn_trips, read_trips, vehicle_number
+from superarm.roads.fleets import (
+    Lesson,
+    LoggedTrip,
+    TripSection,
+    learn_trips,
+    read_trips,
+    vehicle_number,
+)
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import Trips, sections_of, with_motion
 from superarm.roads.problems import Fleet
@@ -49,7 +56,9 @@ def walk(graph: LineGraph, start: int, count: int) -> Ints:
 # --- speeds at borders ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ends", [(False, False), (True, True), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    "ends", [(False, False), (True, True), (True, False), (False, True)]
+)
 def test_speeds_are_the_highest_that_limits_and_brakes_allow(
     graph: LineGraph, ends: tuple[bool, bool]
 ) -> None:
@@ -75,7 +84,9 @@ def test_speeds_are_the_highest_that_limits_and_brakes_allow(
         n = len(caps)
         step = np.diff(np.eye(n), axis=0)
         rows = np.vstack([step, -step])
-        most = np.concatenate([2.0 * ACCELERATION * np.array(metres), 2.0 * BRAKING * np.array(metres)])
+        most = np.concatenate(
+            [2.0 * ACCELERATION * np.array(metres), 2.0 * BRAKING * np.array(metres)]
+        )
         bounds = [(0.0, cap**2) for cap in caps]
         best = np.asarray(linprog(-np.ones(n), A_ub=rows, b_ub=most, bounds=bounds).x)
         found = border_speeds(graph, route, from_rest=ends[0], to_rest=ends[1])
@@ -84,7 +95,9 @@ def test_speeds_are_the_highest_that_limits_and_brakes_allow(
         p = np.maximum(graph.turn_stop, graph.is_uturn)[turns[-1]]
         stopped = min(found.free[-1], 2.0 * ACCELERATION * graph.turn_length[turns[-1]])
         after_stop = min(best[-1], stopped + 2.0 * ACCELERATION * metres[-1])
-        assert found.end == pytest.approx((1.0 - p) * best[-1] + p * after_stop, abs=1e-7)
+        assert found.end == pytest.approx(
+            (1.0 - p) * best[-1] + p * after_stop, abs=1e-7
+        )
 
 
 def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
@@ -94,7 +107,9 @@ def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
     p = np.maximum(graph.turn_stop, graph.is_uturn)[turns]
     assert 0.0 < p.min(initial=1.0, where=p > 0.0) < 1.0
     stopped = np.minimum(found.free, 2.0 * ACCELERATION * graph.turn_length[turns])
-    draws = np.where(np.random.default_rng(0).random((200_000, len(p))) < p, stopped, found.free)
+    draws = np.where(
+        np.random.default_rng(0).random((200_000, len(p))) < p, stopped, found.free
+    )
     spread = np.sqrt(found.variance)
     error = 6.0 * spread / np.sqrt(len(draws)) + 1e-9  # six standard errors
     assert (np.abs(draws.mean(axis=0) - found.mean) < error).all()
@@ -108,7 +123,9 @@ def test_one_edge_has_no_borders(graph: LineGraph) -> None:
 # --- roads too short for borders of their own ----------------------------------------------
 
 
-def sections(graph: LineGraph, route: Ints, metres: list[float], **options: Floats) -> list[int]:
+def sections(
+    graph: LineGraph, route: Ints, metres: list[float], **options: Floats
+) -> list[int]:
     """Of roads so long, in braking distances."""
     length = graph.network.length.copy()
     braking = np.square(graph.speed[route]) / (2.0 * BRAKING)
@@ -154,20 +171,30 @@ def test_motion_that_is_as_expected_is_taken_off(
 ) -> None:
     route = walk(graph, 11, 8)
     of = np.repeat(np.arange(len(sizes)), sizes)
-    net = Trips.of_one(road_rows(graph, VAN, 0, route), of, np.linspace(1.0, 5.0, len(sizes)))
+    net = Trips.of_one(
+        road_rows(graph, VAN, 0, route), of, np.linspace(1.0, 5.0, len(sizes))
+    )
     speeds = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest)
     squares = np.array([speeds.start, *speeds.mean, speeds.end])
     assert not at_rest or speeds.start == speeds.end == 0.0
-    stored = 0.5 * VAN.mass * VAN.recuperation_efficiency * squares / 3600.0  # at borders 0 … 8
+    stored = (
+        0.5 * VAN.mass * VAN.recuperation_efficiency * squares / 3600.0
+    )  # at borders 0 … 8
     place = np.cumsum([0, *sizes])
-    trip = with_motion(graph, VAN, read(net, stored, place[:-1], place[1:]), route, at_rest=at_rest)
+    trip = with_motion(
+        graph, VAN, read(net, stored, place[:-1], place[1:]), route, at_rest=at_rest
+    )
     np.testing.assert_allclose(trip.rewards, net.rewards, atol=1e-9)
     assert trip.sound()
     free = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest).free
     inside = place[1:-1] - 1
     whole = (trip.borders.before >= 0) & (trip.borders.after >= 0)
-    np.testing.assert_allclose(trip.borders.size[whole], VAN.motion(np.sqrt(free[inside])))
-    assert len(trip.borders.size) == len(inside) + (0 if at_rest else 2)  # rest is known
+    np.testing.assert_allclose(
+        trip.borders.size[whole], VAN.motion(np.sqrt(free[inside]))
+    )
+    assert len(trip.borders.size) == len(inside) + (
+        0 if at_rest else 2
+    )  # rest is known
 
 
 def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
@@ -184,11 +211,15 @@ def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
     for given in (both, one_side, other_side):
         trip = with_motion(graph, VAN, raw, route, at_rest=True, speeds=given)
         np.testing.assert_allclose(trip.rewards, net.rewards, atol=1e-9)
-        assert (trip.borders.size == 0.0).all()  # they are not as far off as the model may be
+        assert (
+            trip.borders.size == 0.0
+        ).all()  # they are not as far off as the model may be
         assert trip.borders.variance.max() < VAN.motion(20.0) ** 2 * 0.03
 
 
-def test_where_edges_are_missing_speeds_are_the_highest_possible(graph: LineGraph) -> None:
+def test_where_edges_are_missing_speeds_are_the_highest_possible(
+    graph: LineGraph,
+) -> None:
     whole = walk(graph, 31, 9)
     route = np.delete(whole, [4, 5])
     assert graph.turns_between(route.tolist())[3] < 0
@@ -197,12 +228,18 @@ def test_where_edges_are_missing_speeds_are_the_highest_possible(graph: LineGrap
     assert trip.sound()
     apart = (trip.borders.before < 0) | (trip.borders.after < 0)
     pairs = list(
-        zip(trip.borders.before[apart].tolist(), trip.borders.after[apart].tolist(), strict=True)
+        zip(
+            trip.borders.before[apart].tolist(),
+            trip.borders.after[apart].tolist(),
+            strict=True,
+        )
     )
     assert pairs == [(3, -1), (-1, 4)]  # the ends are at rest
     first = border_speeds(graph, route[:4], from_rest=True)
     stored = VAN.motion(np.sqrt([*first.mean, first.end]))
-    np.testing.assert_allclose(trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9)
+    np.testing.assert_allclose(
+        trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9
+    )
 
 
 # --- logs ----------------------------------------------------------------------------------
@@ -224,16 +261,23 @@ def trips_of(
         if raw:
             own = fleet.journey(step).own
             square = np.square(graph.speed[route[[0, *range(len(route))]]])
-            square[1:-1] = border_speeds(graph, route, from_rest=rest, to_rest=rest).mean
-            stored = own.motion(np.sqrt(square * rng.uniform(1.0 - off, 1.0 + off, len(square))))
+            square[1:-1] = border_speeds(
+                graph, route, from_rest=rest, to_rest=rest
+            ).mean
+            stored = own.motion(
+                np.sqrt(square * rng.uniform(1.0 - off, 1.0 + off, len(square)))
+            )
             if rest:
                 stored[[0, -1]] = 0.0
             energies = energies + np.diff(stored)
         sections = tuple(
-            Section((graph.ids[edge],), float(wh)) for edge, wh in zip(route, energies, strict=True)
+            TripSection((graph.ids[edge],), float(wh))
+            for edge, wh in zip(route, energies, strict=True)
         )
         who = fleet.journey(step).vehicle
-        trips.append(LoggedTrip(name=str(step), vehicle=f"van-{who}", sections=sections))
+        trips.append(
+            LoggedTrip(name=str(step), vehicle=f"van-{who}", sections=sections)
+        )
     return trips
 
 
@@ -257,7 +301,9 @@ def test_a_slip_of_the_meter_does_not_make_a_log_raw(fleet: Fleet) -> None:
     trips = trips_of(fleet, 12, raw=False)
     for number in range(12):
         sections = list(trips[number].sections)
-        sections[1] = sections[1]._replace(energy=sections[1].energy + (900.0 if number % 2 else 40.0))
+        sections[1] = sections[1]._replace(
+            energy=sections[1].energy + (900.0 if number % 2 else 40.0)
+        )
         trips[number] = replace(trips[number], sections=tuple(sections))
     assert learned(fleet, trips).raw == 0
     assert learned(fleet, trips[:1]).raw == 0
@@ -272,11 +318,21 @@ def test_what_was_decided_before_counts(fleet: Fleet) -> None:
         assert lesson.posterior.holds_motion() is not becomes_raw
         short = replace(second[6], name="short", sections=second[6].sections[4:6])
         one = learn_trips(
-            fleet.graph, [short], policy=lesson.policy, vehicles=vans, accept_unlikely=True
+            fleet.graph,
+            [short],
+            policy=lesson.policy,
+            vehicles=vans,
+            accept_unlikely=True,
         )
         assert one.raw == (not becomes_raw)
-        more = [replace(trip, name=f"again-{trip.name}") for trip in second if trip.vehicle == "van-2"]
-        several = learn_trips(fleet.graph, more, policy=one.policy, vehicles=vans, accept_unlikely=True)
+        more = [
+            replace(trip, name=f"again-{trip.name}")
+            for trip in second
+            if trip.vehicle == "van-2"
+        ]
+        several = learn_trips(
+            fleet.graph, more, policy=one.policy, vehicles=vans, accept_unlikely=True
+        )
         assert several.raw == (len(more) if becomes_raw else 0)
         assert several.posterior.holds_motion(vehicle_number("van-2")) is becomes_raw
     assert learned(fleet, []).posterior.holds_motion() is None
@@ -284,7 +340,7 @@ def test_what_was_decided_before_counts(fleet: Fleet) -> None:
 
 def test_totals_are_raw_and_net(fleet: Fleet) -> None:
     trips = [
-        replace(trip, sections=(Section(
+        replace(trip, sections=(TripSection(
             tuple(edge for section in trip.sections for edge in section.edges),
             sum(section.energy for section in trip.sections),
         ),))
@@ -310,7 +366,9 @@ def test_forecasts_from_raw_readings_are_those_from_net_ones(fleet: Fleet) -> No
         found = []
         for step in range(31, 41):
             route = list(fleet.informed_route(fleet.offer(step)))
-            found.append(lesson.posterior.total(rows[fleet.journey(step).vehicle][route]))
+            found.append(
+                lesson.posterior.total(rows[fleet.journey(step).vehicle][route])
+            )
         return np.array(found)
 
     net = forecasts(learned(fleet, trips_of(fleet, 30, raw=False)))
@@ -326,7 +384,9 @@ def test_a_state_holds_what_was_learned_with_motion(fleet: Fleet) -> None:
     half = learned(fleet, trips[:6])
     again = half.posterior.restored(half.posterior.state())
     rows = road_rows(fleet.graph, fleet.fleet[0], vehicle_number("van-0"))
-    np.testing.assert_array_equal(again.predict(rows).mean, half.posterior.predict(rows).mean)
+    np.testing.assert_array_equal(
+        again.predict(rows).mean, half.posterior.predict(rows).mean
+    )
     assert len(again._engine.log.view().borders.size) == len(
         half.posterior._engine.log.view().borders.size
     )
@@ -342,8 +402,8 @@ def test_tables_may_have_speeds(graph: LineGraph, tmp_path: Path) -> None:
         f"trip,edge,energy_wh,start_speed_m_s,end_speed_m_s\na,{one},12.5,0,8.25\na,{two},-3,,0\n"
     )
     assert read_trips(table, graph)[0].sections == (
-        Section((one,), 12.5, 0.0, 8.25),
-        Section((two,), -3.0, None, 0.0),
+        TripSection((one,), 12.5, 0.0, 8.25),
+        TripSection((two,), -3.0, None, 0.0),
     )
     for wrong in ("-1", "x", "1000", "nan"):
         table.write_text(f"trip,edge,energy_wh,end_speed_m_s\na,{one},12.5,{wrong}\n")
@@ -363,12 +423,17 @@ def test_raw_energies_are_told_where_speeds_are_as_expected() -> None:
         route = walk(graph, start, 30)
         speeds = border_speeds(graph, route)
         square = np.concatenate([[speeds.start], speeds.mean, [speeds.end]])
-        energies = road_rows(graph, VAN, 0, route)[:, 1] + VAN.potential(graph.rise[route])
+        energies = road_rows(graph, VAN, 0, route)[:, 1] + VAN.potential(
+            graph.rise[route]
+        )
         energies[:-1] += VAN.turn_energy(graph, graph.turn_numbers(route))
         energies += np.diff(np.asarray(VAN.motion(1.0)) * square)
         sections = tuple(
-            Section((graph.ids[edge],), float(wh)) for edge, wh in zip(route, energies, strict=True)
+            TripSection((graph.ids[edge],), float(wh))
+            for edge, wh in zip(route, energies, strict=True)
         )
         trip = LoggedTrip(name="a", vehicle="van", sections=sections)
-        lesson = learn_trips(graph, [trip], vehicles={"van": VAN}, refit=0, accept_unlikely=True)
+        lesson = learn_trips(
+            graph, [trip], vehicles={"van": VAN}, refit=0, accept_unlikely=True
+        )
         assert lesson.raw == 1

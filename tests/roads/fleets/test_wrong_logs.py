@@ -14,8 +14,15 @@ from bench import wronglogs as wrong
 
 from superarm.core.errors import InputError, StateError
 from superarm.roads.energy import Vehicle
-from superarm.roads.fleets import LoggedTrip, Section, learn_trips
-from superarm.roads.fleets.checks import Energies, Evidence, Ratio, check_log, evidence, typical_ratio
+from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
+from superarm.roads.fleets.checks import (
+    Energies,
+    Evidence,
+    Ratio,
+    check_log,
+    evidence,
+    typical_ratio,
+)
 from superarm.roads.fleets.learning import _gaps
 from superarm.roads.routing import Router
 
@@ -44,7 +51,10 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("right", "raw"): "",
     ("right", "total"): "",
     ("all in kWh", "raw"): "refused: .*used 0.0011? times.*energy_kwh",
-    ("one vehicle in kWh", "rest"): "^vehicle 'van-.' was refused: .*energy_kwh.*--accept-unlikely",
+    (
+        "one vehicle in kWh",
+        "rest",
+    ): "^vehicle 'van-.' was refused: .*energy_kwh.*--accept-unlikely",
     ("all in joules", "total"): "refused: .*divide them by 3600",
     ("sign flipped", "rest"): "refused: .*positive where the battery discharges",
     ("all × 3", "rest"): "refused: .*check the unit",
@@ -54,8 +64,14 @@ TABLE = {  # the log, its reading: words that ``learn`` says
     ("one edge late", "raw"): "refused: .*one row late. Move energy_wh one row up",
     ("one edge early", "rest"): "refused: .*one row early. Move energy_wh one row down",
     ("edges of the other direction", "rest"): "run backwards",
-    ("trips in the other direction", "rest"): "refused: .*edge ids of the direction driven",
-    ("rows from goal to start", "rest"): "run backwards: .*Sort its rows in driving order",
+    (
+        "trips in the other direction",
+        "rest",
+    ): "refused: .*edge ids of the direction driven",
+    (
+        "rows from goal to start",
+        "rest",
+    ): "run backwards: .*Sort its rows in driving order",
     ("halves of two trips", "rest"): "jumps .* km from edge .* rename one",
     ("halves of two trips", "total"): "edges with a gap of .*List all edges",
 }
@@ -63,7 +79,9 @@ TABLE = {  # the log, its reading: words that ``learn`` says
 
 @pytest.mark.parametrize(("name", "reading"), TABLE, ids=str)
 def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -> None:
-    log, _ = wrong.WAYS[name](city.graph, of_city(city, reading), np.random.default_rng(0))
+    log, _ = wrong.WAYS[name](
+        city.graph, of_city(city, reading), np.random.default_rng(0)
+    )
     found = said(city, log)
     if TABLE[name, reading]:
         assert re.search(TABLE[name, reading], found), found
@@ -72,10 +90,17 @@ def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -
 
 
 def test_what_looks_wrong_is_learned_when_asked_for(city: wrong.City) -> None:
-    log, _ = wrong.WAYS["one edge late"](city.graph, of_city(city, "rest"), np.random.default_rng(0))
-    lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, accept_unlikely=True)
+    log, _ = wrong.WAYS["one edge late"](
+        city.graph, of_city(city, "rest"), np.random.default_rng(0)
+    )
+    lesson = learn_trips(
+        city.graph, log, vehicles=city.fleet, refit=0, accept_unlikely=True
+    )
     assert lesson.trips == len(log)
-    assert "was learned, but its log looks wrong: energies fit the previous edge" in lesson.warnings[0]
+    assert (
+        "was learned, but its log looks wrong: energies fit the previous edge"
+        in lesson.warnings[0]
+    )
     assert lesson.as_json(city.graph)["warnings"] == list(lesson.warnings)
 
 
@@ -91,7 +116,9 @@ def test_a_trip_that_jumps_is_learned_as_two(city: wrong.City) -> None:
     )
     assert lesson.trips == 1
     assert lesson.posterior.trips == 2  # their weather and payload are not the same
-    again = learn_trips(city.graph, [replace(one, sections=sections)], policy=lesson.policy)
+    again = learn_trips(
+        city.graph, [replace(one, sections=sections)], policy=lesson.policy
+    )
     assert (again.trips, again.known) == (0, 1)
 
 
@@ -107,11 +134,13 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
         for first in range(3, len(route) - 12)
         for last in range(first + 2, first + 12)
     ]
-    with_hole = next(each for each in holes if 500.0 < _gaps(graph, np.array(each)).max() < 700.0)
+    with_hole = next(
+        each for each in holes if 500.0 < _gaps(graph, np.array(each)).max() < 700.0
+    )
     vehicle = Vehicle()
     lengths, speeds = graph.length[with_hole], graph.speed[with_hole]
     energy = float(vehicle.energy(lengths, speeds, graph.rise[with_hole]).sum())
-    section = Section(tuple(graph.ids[edge] for edge in with_hole), energy)
+    section = TripSection(tuple(graph.ids[edge] for edge in with_hole), energy)
     trip = LoggedTrip(name="long", sections=(section,))
     lesson = learn_trips(graph, [trip], energy="net", refit=0)
     assert lesson.posterior.count == 1
@@ -129,19 +158,27 @@ def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> E
     given = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
     other = expected if reverse is None else np.array(reverse, dtype=float)
     return Energies(
-        np.array(metered, dtype=float), expected, other, known_vehicle=True, **{**given, **options}
+        np.array(metered, dtype=float),
+        expected,
+        other,
+        known_vehicle=True,
+        **{**given, **options},
     )
 
 
 def test_evidence_is_the_sum_of_what_is_saved_over_its_size() -> None:
     """t = Σ D / √ΣD², D = |metered − own| − |metered − other|, by hand."""
-    trip = energies([5.0, 10.0, 20.0, 5.0, 10.0, 20.0], [10.0, 20.0, 5.0, 10.0, 20.0, 30.0])
+    trip = energies(
+        [5.0, 10.0, 20.0, 5.0, 10.0, 20.0], [10.0, 20.0, 5.0, 10.0, 20.0, 30.0]
+    )
     own, other = trip.model[1:], trip.model[:-1]
     D = np.abs(trip.metered[1:] - own) - np.abs(trip.metered[1:] - other)
     found = evidence([[trip]], [1.0], "late")
     assert found.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
     assert found.better == pytest.approx(D.sum() / np.abs(trip.metered[1:] - own).sum())
-    assert evidence([[trip]], [1.0], "reversed") == Evidence(0.0, 0.0)  # nothing differs on flat roads
+    assert evidence([[trip]], [1.0], "reversed") == Evidence(
+        0.0, 0.0
+    )  # nothing differs on flat roads
 
 
 def test_t_is_standard_normal_where_neither_explains_energies_better() -> None:
@@ -180,7 +217,9 @@ def test_a_ratio_is_not_that_of_one_slip() -> None:
 def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:
     model = np.linspace(10.0, 40.0, 12)
     right, kwh = energies(model, model), energies(model / 1e3, model)
-    found = check_log([("a", right), ("a", right), ("b", kwh), ("b", kwh), ("c", right)])
+    found = check_log(
+        [("a", right), ("a", right), ("b", kwh), ("b", kwh), ("c", right)]
+    )
     assert found.everywhere is None
     assert found.vehicles.keys() == {"b"}
     assert found.vehicles["b"].refused
@@ -197,7 +236,9 @@ def test_a_shift_of_all_vehicles_is_found_together() -> None:
     trips = []
     for number in range(12):
         model = rng.uniform(5.0, 60.0, 5)
-        trips.append((f"v{number}", energies(np.roll(model, 1) + rng.normal(0.0, 2.0, 5), model)))
+        trips.append(
+            (f"v{number}", energies(np.roll(model, 1) + rng.normal(0.0, 2.0, 5), model))
+        )
     assert check_log(trips[:1]).vehicles == {}
     together = check_log(trips)
     assert together.everywhere is not None
@@ -209,18 +250,26 @@ def test_ways_change_what_they_say(city: wrong.City) -> None:
     log = of_city(city, "rest")
     late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))
     assert who == {trip.vehicle for trip in log}
-    assert late[0].sections[1] == Section(log[0].sections[1].edges, log[0].sections[0].energy)
+    assert late[0].sections[1] == TripSection(
+        log[0].sections[1].edges, log[0].sections[0].energy
+    )
 
 
-def test_a_negative_forecast_without_descent_is_refused(city: wrong.City, tmp_path: Path) -> None:
+def test_a_negative_forecast_without_descent_is_refused(
+    city: wrong.City, tmp_path: Path
+) -> None:
     """As of a state that learned a flipped sign when it was told to."""
     graph, log = city.graph, of_city(city, "rest")
     flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
-    lesson = learn_trips(graph, flipped, vehicles=city.fleet, refit=0, accept_unlikely=True)
+    lesson = learn_trips(
+        graph, flipped, vehicles=city.fleet, refit=0, accept_unlikely=True
+    )
     lesson.policy.save(tmp_path / "fleet.npz")
 
     def climbed(trip: LoggedTrip) -> float:
-        edges = [graph.number(edge) for section in trip.sections for edge in section.edges]
+        edges = [
+            graph.number(edge) for section in trip.sections for edge in section.edges
+        ]
         return float(graph.rise[edges].sum())
 
     uphill = max(log, key=climbed)

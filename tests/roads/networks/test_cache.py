@@ -40,8 +40,14 @@ def with_everything() -> RoadNetwork:
         shapes=tuple(bent),
         street_names=tuple(names),
         signals=signals,
-        permits={"passenger": city.permits["passenger"], "bus": rng.random(len(ends)) < 0.5},
-        **{name: rng.random(turns) for name in ("turn_length", "turn_wait", "turn_stop", "turn_entry")},
+        permits={
+            "passenger": city.permits["passenger"],
+            "bus": rng.random(len(ends)) < 0.5,
+        },
+        **{
+            name: rng.random(turns)
+            for name in ("turn_length", "turn_wait", "turn_stop", "turn_entry")
+        },
     )
 
 
@@ -80,11 +86,18 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
-    options = {"name": reader.network.name, "options": {"reader": "test"}, "least_edges": 1, **options}
+    options = {
+        "name": reader.network.name,
+        "options": {"reader": "test"},
+        "least_edges": 1,
+        **options,
+    }
     return cached(path, reader, **options)
 
 
-@pytest.mark.parametrize("network", [with_everything(), generate_city(edges=300, seed=2)])
+@pytest.mark.parametrize(
+    "network", [with_everything(), generate_city(edges=300, seed=2)]
+)
 def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None:
     reader = Reader(network)
     assert read(path, reader) is network
@@ -96,7 +109,9 @@ def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None
     assert [each.name for each in path.parent.iterdir() if "tmp" in each.name] == []
 
 
-def test_what_changes_is_read_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_is_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file's content, the reader's options, the format and the version; not a date."""
     reader = Reader(generate_city(edges=300, seed=1))
     read(path, reader)
@@ -140,11 +155,19 @@ def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     read(path, reader)  # nor is it read
     assert reader.times == 4
     small = Reader(generate_city(edges=300, seed=1))
-    read(path.with_name("town.net.xml"), small, least_edges=1000, wanted=True, variant="small")
+    read(
+        path.with_name("town.net.xml"),
+        small,
+        least_edges=1000,
+        wanted=True,
+        variant="small",
+    )
     assert not cache_place(path, "small").exists()
 
 
-def test_where_it_cannot_be_written_there_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_cannot_be_written_there_is_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
 
     def full(*_: Any) -> None:
@@ -288,10 +311,14 @@ def test_sumo_networks_use_it(
 
     path = build_network(tmp_path)
     monkeypatch.setattr(
-        module.cached, "__kwdefaults__", {**module.cached.__kwdefaults__, "least_edges": 1}
+        module.cached,
+        "__kwdefaults__",
+        {**module.cached.__kwdefaults__, "least_edges": 1},
     )
     first = read_network(path)
-    monkeypatch.setattr(reading, "read_sumo", lambda _: pytest.fail("it was read again"))
+    monkeypatch.setattr(
+        reading, "read_sumo", lambda _: pytest.fail("it was read again")
+    )
     require_same(read_network(path), first)
     level = read_network(path, flat=True)  # heights are changed after it was read
     assert np.ptp(level.junctions[:, 2]) == 0.0

@@ -18,7 +18,9 @@ def city(request):
 
 
 def kinds(network):
-    return np.array([name.lstrip("-").rstrip("0123456789") for name in network.edge_ids])
+    return np.array(
+        [name.lstrip("-").rstrip("0123456789") for name in network.edge_ids]
+    )
 
 
 def crossings(network):
@@ -29,13 +31,15 @@ def crossings(network):
     names = np.array(network.edge_ids)[forward]
 
     def turn(p, q, r):
-        return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (
-            r[..., 0] - p[..., 0]
-        )
+        return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (
+            q[..., 1] - p[..., 1]
+        ) * (r[..., 0] - p[..., 0])
 
     found = []
     for row in range(len(a)):
-        near = np.flatnonzero(np.abs(a[row + 1 :] - a[row]).max(axis=1) < 800.0) + row + 1
+        near = (
+            np.flatnonzero(np.abs(a[row + 1 :] - a[row]).max(axis=1) < 800.0) + row + 1
+        )
         hit = turn(a[row], b[row], a[near]) * turn(a[row], b[row], b[near]) < -1e-6
         hit &= turn(a[near], b[near], a[row]) * turn(a[near], b[near], b[row]) < -1e-6
         found += [(names[row], names[other]) for other in near[hit]]
@@ -53,7 +57,8 @@ def test_the_same_seed_gives_the_same_city():
 
 
 @pytest.mark.parametrize(
-    ("edges", "seed"), [(200, 0), (200, 1), (500, 1), (1000, 0), (1000, 3), (7000, 2), (20_000, 1)]
+    ("edges", "seed"),
+    [(200, 0), (200, 1), (500, 1), (1000, 0), (1000, 3), (7000, 2), (20_000, 1)],
 )
 def test_a_city_has_about_the_edges_asked_for(edges, seed):
     city = generate_city(edges=edges, seed=seed)
@@ -72,7 +77,10 @@ def test_ids_can_be_read(city):
     for name, row in number.items():
         forward = number.get(name[1:]) if name.startswith("-") else None
         if forward is not None:
-            assert (city.tail[forward], city.head[forward]) == (city.head[row], city.tail[row])
+            assert (city.tail[forward], city.head[forward]) == (
+                city.head[row],
+                city.tail[row],
+            )
 
 
 def test_lengths_and_speeds_fit(city):
@@ -90,7 +98,9 @@ def test_lengths_and_speeds_fit(city):
 
 def test_roads_meet_at_junctions_only_and_once(city):
     """Which also says that nothing but bridges crosses the river between its embankments."""
-    assert len(set(zip(city.tail.tolist(), city.head.tolist(), strict=True))) == len(city.edge_ids)
+    assert len(set(zip(city.tail.tolist(), city.head.tolist(), strict=True))) == len(
+        city.edge_ids
+    )
     assert (city.tail != city.head).all()
     assert crossings(city) == []
 
@@ -102,7 +112,9 @@ def test_a_river_parts_the_city_but_for_its_bridges(city):
     land = kinds(city) != "bridge"
     assert 6 <= (~land).sum() <= 40
     count = len(city.junction_ids)
-    links = csr_array((np.ones(land.sum()), (city.tail[land], city.head[land])), shape=(count, count))
+    links = csr_array(
+        (np.ones(land.sum()), (city.tail[land], city.head[land])), shape=(count, count)
+    )
     label = connected_components(links, directed=False)[1]
     banks = np.sort(np.bincount(label))[::-1]
     assert banks[1] > 0.1 * count
@@ -127,7 +139,10 @@ def test_hills_make_driving_interesting_but_roads_stay_drivable(city):
 def test_one_way_streets_and_turn_restrictions_are_there(city):
     pairs = set(zip(city.tail.tolist(), city.head.tolist(), strict=True))
     alone = np.array(
-        [(head, tail) not in pairs for tail, head in zip(city.tail, city.head, strict=True)]
+        [
+            (head, tail) not in pairs
+            for tail, head in zip(city.tail, city.head, strict=True)
+        ]
     )
     assert 0.02 < alone.mean() < 0.2
     assert not alone[kinds(city) == "ring"].any()
@@ -151,7 +166,10 @@ def test_one_way_streets_and_turn_restrictions_are_there(city):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"edges": 100}, "edges is 100; it must be a whole number from 200 to 2,000,000"),
+        (
+            {"edges": 100},
+            "edges is 100; it must be a whole number from 200 to 2,000,000",
+        ),
         ({"edges": 3_000_000}, "edges is 3000000"),
         ({"edges": 1e4}, "edges is 10000.0"),
         ({"hills": -1.0}, "hills is -1.0"),

@@ -45,13 +45,17 @@ def network(lon_lat):
 @pytest.mark.parametrize(
     ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
 )
-@pytest.mark.parametrize(("name", "west", "south"), [("N49E006", 6, 49), ("s02w070", -70, -2)])
+@pytest.mark.parametrize(
+    ("name", "west", "south"), [("N49E006", 6, 49), ("s02w070", -70, -2)]
+)
 def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, south):
     path = tmp_path / f"{name}.hgt{suffix}"
     path.write_bytes(pack(plane().tobytes()))
     tile = Tile.read(path)
     assert (tile.west, tile.south) == (west, south)
-    corners = tile.height([west, west + 1, west, west + 1], [south, south, south + 1, south + 1])
+    corners = tile.height(
+        [west, west + 1, west, west + 1], [south, south, south + 1, south + 1]
+    )
     assert corners.tolist() == [0.0, 1000.0, 500.0, 1500.0]
     assert tile.height(west + 0.5, south + 0.25) == pytest.approx(625.0)
 
@@ -67,7 +71,10 @@ def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
     column, row = min(int(lon * 3), 2), min(int((1 - lat) * 3), 2)
     right, below = lon * 3 - column, (1 - lat) * 3 - row
     near = [
-        (float(grid[row + i, column + j]), (below if i else 1 - below) * (right if j else 1 - right))
+        (
+            float(grid[row + i, column + j]),
+            (below if i else 1 - below) * (right if j else 1 - right),
+        )
         for i in (0, 1)
         for j in (0, 1)
         if grid[row + i, column + j] != VOID
@@ -118,7 +125,11 @@ def test_junctions_rise(tmp_path):
     (tmp_path / "N10E006.hgt").write_bytes(b"far away, so never opened")
     (tmp_path / "README").write_text("other things may lie here")
     flat = network([[6.25, 49.0], [6.5, 49.5]])
-    for tiles in (tmp_path, [tmp_path / "N49E006.hgt"], Tile.read(tmp_path / "N49E006.hgt")):
+    for tiles in (
+        tmp_path,
+        [tmp_path / "N49E006.hgt"],
+        Tile.read(tmp_path / "N49E006.hgt"),
+    ):
         hilly = with_heights(flat, tiles)
         assert hilly.junctions[:, 2].tolist() == [250.0, 750.0]
         assert hilly.rise.tolist() == [500.0]
@@ -130,7 +141,9 @@ def test_the_second_tile_fills_the_voids_of_the_first():
     level = Tile(west=6, south=49, heights=np.full((2, 2), 7, dtype=np.int16))
     places = network([[6.25, 49.0], [6.5, 49.5]])
     assert with_heights(places, [blank, level]).junctions[:, 2].tolist() == [7.0, 7.0]
-    with pytest.raises(InputError, match=r"2 of 2 junctions lie where the tiles have no height"):
+    with pytest.raises(
+        InputError, match=r"2 of 2 junctions lie where the tiles have no height"
+    ):
         with_heights(places, blank)
 
 
@@ -153,7 +166,9 @@ def test_luxembourg_was_made_of_these_tiles():
     else:
         pytest.skip("lust and elevation are not at hand")
     luxembourg = read_sumo(net)
-    apart = np.abs(with_heights(luxembourg, tiles).junctions[:, 2] - luxembourg.junctions[:, 2])
+    apart = np.abs(
+        with_heights(luxembourg, tiles).junctions[:, 2] - luxembourg.junctions[:, 2]
+    )
     # Written with two digits; ramps that netconvert added lie between their neighbours.
     ramps = np.array(["-Added" in name for name in luxembourg.junction_ids])
     assert apart[~ramps].max() < 0.5

@@ -38,13 +38,17 @@ def test_a_slow_numerical_projection_agrees():
     phi = np.linspace(0.0, np.radians(49.6), 20_001)
     curve = 6_378_137.0 * (1 - e2) / (1 - e2 * np.sin(phi) ** 2) ** 1.5
     arc = ((curve[1:] + curve[:-1]) / 2 * np.diff(phi)).sum()
-    assert np.allclose(from_utm([[500_000.0, 0.9996 * arc]], 32), [[9.0, 49.6]], atol=1e-7, rtol=0)
+    assert np.allclose(
+        from_utm([[500_000.0, 0.9996 * arc]], 32), [[9.0, 49.6]], atol=1e-7, rtol=0
+    )
 
 
 def test_wrong_zones_and_places_are_refused():
     with pytest.raises(InputError, match="zones 1 … 60"):
         from_utm([[0.0, 0.0]], 61)
-    with pytest.raises(InputError, match=r"easting 1e\+20, northing 0.0 is not a place in UTM"):
+    with pytest.raises(
+        InputError, match=r"easting 1e\+20, northing 0.0 is not a place in UTM"
+    ):
         from_utm([[5e5, 0.0], [1e20, 0.0]], 32)
 
 
@@ -57,7 +61,9 @@ def test_real_places(name):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     # Both networks lie in zone 32; the tables give six digits, about 0.1 m.
-    offset = {"lust": (-285448.66, -5492398.13), "most": (-368142.40, -4841896.61)}[name]
+    offset = {"lust": (-285448.66, -5492398.13), "most": (-368142.40, -4841896.61)}[
+        name
+    ]
     places = np.array([[float(row["lon"]), float(row["lat"])] for row in rows])
     grid = np.array([[float(row["x"]), float(row["y"])] for row in rows]) - offset
     assert np.abs(from_utm(grid, 32) - places).max() < 6e-7

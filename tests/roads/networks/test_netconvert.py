@@ -51,7 +51,9 @@ def assert_equal_by_id(read, network):
     number = {name: row for row, name in enumerate(read.edge_ids)}
     rows = np.array([number[name] for name in network.edge_ids])
     for name in ("length", "speed", "rise"):
-        assert np.allclose(getattr(read, name)[rows], getattr(network, name), rtol=0.0, atol=2e-6), name
+        assert np.allclose(
+            getattr(read, name)[rows], getattr(network, name), rtol=0.0, atol=2e-6
+        ), name
     for ends in ("tail", "head"):
         wanted = [network.junction_ids[end] for end in getattr(network, ends)]
         assert [read.junction_ids[end] for end in getattr(read, ends)[rows]] == wanted
@@ -67,7 +69,9 @@ def assert_equal_by_id(read, network):
 def test_every_turn_comes_back_from_sumo(tmp_path, suffix):
     pytest.importorskip("sumo", reason="sumo is not installed")
     network = crossroads()
-    assert_equal_by_id(read_sumo(write_sumo(network, tmp_path / f"town{suffix}")), network)
+    assert_equal_by_id(
+        read_sumo(write_sumo(network, tmp_path / f"town{suffix}")), network
+    )
 
 
 def test_a_city_comes_back_from_sumo(tmp_path):

@@ -56,7 +56,11 @@ def write(folder, text, name="town.osm"):
 
 
 def heights_of(network):
-    return dict(zip(network.junction_ids, network.junctions[:, 2].round(2).tolist(), strict=True))
+    return dict(
+        zip(
+            network.junction_ids, network.junctions[:, 2].round(2).tolist(), strict=True
+        )
+    )
 
 
 def test_a_small_map(tmp_path, sumo):
@@ -65,13 +69,23 @@ def test_a_small_map(tmp_path, sumo):
     assert heights_of(town) == {"1": 300.0, "2": 310.5, "3": 330.0}  # 4 and 5 are bends
     for node, place in zip(town.junction_ids, town.lon_lat, strict=True):
         assert place == pytest.approx(PLACES[int(node)][::-1], abs=1e-6)
-    assert sorted(town.edge_ids) == ["-10", "-11", "-12", "10", "11", "12", "13"]  # no footway, no -13
+    assert sorted(town.edge_ids) == [
+        "-10",
+        "-11",
+        "-12",
+        "10",
+        "11",
+        "12",
+        "13",
+    ]  # no footway, no -13
     graph = town.line_graph()
     assert len(graph) == 7
     assert graph.speed[graph.number("13")] > graph.speed[graph.number("11")]
     assert len(town.shapes[town.edge_ids.index("11")]) == 3
     assert town.street_names is None
-    named = WAYS.replace('v="primary"/>', 'v="primary"/><tag k="name" v="Rue de l&#201;glise"/>')
+    named = WAYS.replace(
+        'v="primary"/>', 'v="primary"/><tag k="name" v="Rue de l&#201;glise"/>'
+    )
     town = read_osm(write(tmp_path, osm(HEIGHTS, named)))
     names = dict(zip(town.edge_ids, town.street_names, strict=True))
     assert names["10"] == names["-10"] == "Rue de lÉglise"
@@ -82,7 +96,8 @@ def test_a_small_map(tmp_path, sumo):
 
 
 @pytest.mark.parametrize(
-    ("name", "pack"), [("town.osm.gz", gzip.compress), ("town.osm.xml.xz", lzma.compress)]
+    ("name", "pack"),
+    [("town.osm.gz", gzip.compress), ("town.osm.xml.xz", lzma.compress)],
 )
 def test_packed_maps(tmp_path, sumo, name, pack):
     path = tmp_path / name
@@ -121,7 +136,10 @@ def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
         ),
         (osm().replace('ref="5"', ""), "line 11: <nd> lacks the attribute 'ref'"),
         ("<osm/>", "the map contains no roads for cars"),
-        ('<!DOCTYPE osm [<!ENTITY a "aa">]>\n<osm>&a;</osm>', "line 1: a document type"),
+        (
+            '<!DOCTYPE osm [<!ENTITY a "aa">]>\n<osm>&a;</osm>',
+            "line 1: a document type",
+        ),
         (
             osm().replace('lat="49.6"', 'lat="north"'),
             r"netconvert failed \(exit code \d+\) and said:\n.*lat",
@@ -161,7 +179,10 @@ def test_a_map_is_converted_once(sumo, tmp_path, monkeypatch):
     assert heights_of(read_osm(path)) == heights_of(first)
     assert heights_of(read_osm(path, flat=True)) == heights_of(level)
     assert heights_of(first) != heights_of(level)
-    for changed in (lambda: read_osm(path, cache=False), lambda: read_osm(write(tmp_path, osm()))):
+    for changed in (
+        lambda: read_osm(path, cache=False),
+        lambda: read_osm(write(tmp_path, osm())),
+    ):
         with pytest.raises(AssertionError, match="converted again"):
             changed()
 
@@ -181,7 +202,9 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
 
     for found, what in ((missing, "eclipse-sumo"), (lambda name: "1.28", "netconvert")):
         monkeypatch.setattr("superarm.roads.networks.openstreetmap.version", found)
-        with pytest.raises(MissingExtraError, match=rf"{what}.* is missing.*; run: pip install .*sumo"):
+        with pytest.raises(
+            MissingExtraError, match=rf"{what}.* is missing.*; run: pip install .*sumo"
+        ):
             read_osm(path)
 
 

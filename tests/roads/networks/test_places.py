@@ -27,7 +27,10 @@ def degrees(metres: Any) -> Floats:
 
 def bent(network: RoadNetwork) -> RoadNetwork:
     """On Earth, with a bend in every road."""
-    begin, end = network.junctions[network.tail, :2], network.junctions[network.head, :2]
+    begin, end = (
+        network.junctions[network.tail, :2],
+        network.junctions[network.head, :2],
+    )
     across = (end - begin)[:, ::-1] * [0.15, -0.15]
     shapes = tuple(np.stack([begin, 0.5 * (begin + end) + across, end], axis=1))
     return replace(network, lon_lat=degrees(network.junctions[:, :2]), shapes=shapes)
@@ -46,7 +49,9 @@ def distances(graph: LineGraph, point: Floats) -> Floats:
         for begin, end in pairwise(shape):
             step = end - begin
             share = np.clip((point - begin) @ step / max(step @ step, 1e-12), 0.0, 1.0)
-            best[number] = min(best[number], float(np.hypot(*(begin + share * step - point))))
+            best[number] = min(
+                best[number], float(np.hypot(*(begin + share * step - point)))
+            )
     return best
 
 
@@ -62,7 +67,9 @@ def test_small_shapes_keep_their_size_on_mercators_map(zone: int) -> None:
         steps = rng.uniform(-300.0, 300.0, size=(40, 2))
         places = from_utm(steps + np.array([500_000.0 + east, north]), zone)
         middle = from_utm([[500_000.0 + east, north]], zone)
-        away = np.abs(mercator(places) - mercator(middle)) * metres_per_radian(middle[0, 1])
+        away = np.abs(mercator(places) - mercator(middle)) * metres_per_radian(
+            middle[0, 1]
+        )
         scale = 0.9996 * (1.0 + 0.5 * (east / 6.37e6) ** 2)
         # Mercator's scale changes by tan φ / R a metre: 2e-4 of 300 m, and halved on average.
         np.testing.assert_allclose(away, np.hypot(*steps.T) / scale, rtol=2e-4)
@@ -72,7 +79,10 @@ def test_small_shapes_keep_their_size_on_mercators_map(zone: int) -> None:
 def test_the_nearest_edge_is_the_nearest(graph: LineGraph) -> None:
     """Against all distances, in the metres of the network, which on Earth are 1/k as long."""
     places, rng = Places(graph), np.random.default_rng(1)
-    low, high = graph.network.junctions[:, :2].min(axis=0), graph.network.junctions[:, :2].max(axis=0)
+    low, high = (
+        graph.network.junctions[:, :2].min(axis=0),
+        graph.network.junctions[:, :2].max(axis=0),
+    )
     scale = 0.9996 * (1.0 + 0.5 * (200_000.0 / 6.37e6) ** 2)
     compared = 0
     for point in rng.uniform(low, high, size=(60, 2)):
@@ -83,7 +93,9 @@ def test_the_nearest_edge_is_the_nearest(graph: LineGraph) -> None:
         found = places.find((latitude, longitude))
         assert away[found.edges[0]] == pytest.approx(away.min(), abs=0.05)
         assert found.how.endswith(" m away")
-        assert float(found.how.split()[0]) == pytest.approx(away.min() / scale, abs=0.5 + 0.05)
+        assert float(found.how.split()[0]) == pytest.approx(
+            away.min() / scale, abs=0.5 + 0.05
+        )
         assert places.find(f"{latitude},{longitude}") == found
         compared += 1
     assert compared > 30
@@ -106,33 +118,49 @@ def test_where_on_its_edges_a_place_lies(graph: LineGraph) -> None:
     places, rng = Places(graph), np.random.default_rng(2)
     for edge in rng.integers(len(graph), size=30):
         course = graph.course(int(edge))
-        point = course[0] + rng.uniform(-0.2, 1.2) * (course[-1] - course[0]) + rng.normal(0, 5, size=2)
+        point = (
+            course[0]
+            + rng.uniform(-0.2, 1.2) * (course[-1] - course[0])
+            + rng.normal(0, 5, size=2)
+        )
         longitude, latitude = degrees(point)[0]
         found = places.find((latitude, longitude))
         assert found.shares is not None
         for way, share in zip(found.edges, found.shares, strict=True):
             corners = graph.course(way)
-            along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))])
+            along = np.concatenate(
+                [[0.0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))]
+            )
             dense = np.linspace(0.0, along[-1], 20_001)
-            line = np.stack([np.interp(dense, along, corners[:, axis]) for axis in (0, 1)], axis=1)
+            line = np.stack(
+                [np.interp(dense, along, corners[:, axis]) for axis in (0, 1)], axis=1
+            )
             away = np.hypot(*(line - point).T)
             at = share * along[-1]
-            on_edge = np.array([np.interp(at, along, corners[:, axis]) for axis in (0, 1)])
+            on_edge = np.array(
+                [np.interp(at, along, corners[:, axis]) for axis in (0, 1)]
+            )
             assert np.hypot(*(on_edge - point)) == pytest.approx(away.min(), abs=0.05)
     assert places.find(graph.ids[3]).shares is None
 
 
 def test_places_that_are_refused(graph: LineGraph) -> None:
     places, (west, south) = Places(graph), graph.network.lon_lat.min(axis=0)
-    with pytest.raises(UnknownArmError, match=r"km from the nearest edge .* more than 500 m; give lat"):
+    with pytest.raises(
+        UnknownArmError, match=r"km from the nearest edge .* more than 500 m; give lat"
+    ):
         places.find(f"{south - 0.1},{west}")
     east, north = graph.network.lon_lat.mean(axis=0)
     with pytest.raises(UnknownArmError, match="are they swapped"):
         places.find((east, north))
-    with pytest.raises(UnknownArmError, match="no place on Earth; latitude comes first"):
+    with pytest.raises(
+        UnknownArmError, match="no place on Earth; latitude comes first"
+    ):
         places.find("149.6,6.1")
     for pole in (-90.0, 89.99999, 90.0):
-        with pytest.raises(UnknownArmError, match=r"km from the nearest edge .*") as found:
+        with pytest.raises(
+            UnknownArmError, match=r"km from the nearest edge .*"
+        ) as found:
             places.find((pole, west))
         told = re.search(r"is ([0-9.]+) km from", str(found.value))
         assert told is not None
@@ -168,9 +196,16 @@ def named(graph: LineGraph, **streets: list[int]) -> LineGraph:
 
 
 def test_streets_by_name(graph: LineGraph) -> None:
-    city = named(graph, Rue_de_la_Liberté=[3, 4, 5, 6], Rue_du_Fossé=[20], Große_Straße=[40, 41])
+    city = named(
+        graph, Rue_de_la_Liberté=[3, 4, 5, 6], Rue_du_Fossé=[20], Große_Straße=[40, 41]
+    )
     places = Places(city)
-    for told in ("rue de la liberte", "RUE DE LA  LIBERTÉ", "liberte", "rue de la libertee"):
+    for told in (
+        "rue de la liberte",
+        "RUE DE LA  LIBERTÉ",
+        "liberte",
+        "rue de la libertee",
+    ):
         found = places.find(told)
         assert found.place == "Rue de la Liberté"
         assert found.how == "nearest to the middle of the street"
@@ -179,9 +214,13 @@ def test_streets_by_name(graph: LineGraph) -> None:
     assert places.find("Rue du Fossé")[:3] == ((20,), "Rue du Fossé", "")
     assert places.find("Rue du Fossé").shares == pytest.approx((0.5,), abs=0.05)
     assert sorted(places.street("liberté")) == [3, 4, 5, 6]
-    with pytest.raises(UnknownArmError, match=r"2 streets of .* fit 'rue', such as 'Rue de la Lib"):
+    with pytest.raises(
+        UnknownArmError, match=r"2 streets of .* fit 'rue', such as 'Rue de la Lib"
+    ):
         places.find("rue")
-    with pytest.raises(UnknownArmError, match="no edge and no street 'Rue de la Paix'; did you mean"):
+    with pytest.raises(
+        UnknownArmError, match="no edge and no street 'Rue de la Paix'; did you mean"
+    ):
         places.find("Rue de la Paix")
     with pytest.raises(UnknownArmError, match=r"no edge and no street 'xyz'$"):
         places.find("xyz")
@@ -189,13 +228,16 @@ def test_streets_by_name(graph: LineGraph) -> None:
         Places(graph).find("rue")
 
 
-def test_the_edge_of_a_street_is_the_one_nearest_to_its_middle(graph: LineGraph) -> None:
+def test_the_edge_of_a_street_is_the_one_nearest_to_its_middle(
+    graph: LineGraph,
+) -> None:
     edges = list(range(10, 30))
     city = named(graph, Ring=edges)
     found = Places(city).find("ring").edges[0]
     shapes = [city.network.shapes[city.edges[edge]] for edge in edges]
     begin, end = (
-        np.concatenate([shape[part] for shape in shapes]) for part in (slice(-1), slice(1, None))
+        np.concatenate([shape[part] for shape in shapes])
+        for part in (slice(-1), slice(1, None))
     )
     weights = np.hypot(*(end - begin).T)
     middle = np.average(0.5 * (begin + end), axis=0, weights=weights)
@@ -233,7 +275,9 @@ def test_edges_along_a_line_are_those_that_lie_on_it(graph: LineGraph) -> None:
 def distances_to(graph: LineGraph, edge: int, line: Floats) -> Floats:
     """From places along an edge to the nearest of the places along a line."""
     course = _dense(graph.network.shapes[graph.edges[edge]])
-    return np.square(course[:, None] - _dense(line)[None]).sum(axis=2).min(axis=1) ** 0.5
+    return (
+        np.square(course[:, None] - _dense(line)[None]).sum(axis=2).min(axis=1) ** 0.5
+    )
 
 
 def _dense(shape: Floats) -> Floats:
@@ -251,7 +295,9 @@ def test_a_line_across_a_road_does_not_close_it(graph: LineGraph) -> None:
     assert long not in places.along(degrees(line).tolist())
 
 
-@pytest.mark.parametrize(("askew", "closed"), [(25.0, True), (-25.0, True), (35.0, False)])
+@pytest.mark.parametrize(
+    ("askew", "closed"), [(25.0, True), (-25.0, True), (35.0, False)]
+)
 def test_a_line_that_is_too_askew_does_not_close_a_road(
     graph: LineGraph, askew: float, closed: bool
 ) -> None:
@@ -264,7 +310,9 @@ def test_a_line_that_is_too_askew_does_not_close_a_road(
     along = np.exp(1j * np.radians(askew)) * (end - begin) / abs(end - begin)
     line = [0.5 * (begin + end) + far * along for far in (-25.0, 25.0)]
     assert abs(end - begin) > 60.0
-    found = Places(graph).along(degrees(np.array([[each.real, each.imag] for each in line])).tolist())
+    found = Places(graph).along(
+        degrees(np.array([[each.real, each.imag] for each in line])).tolist()
+    )
     assert (edge in found) == closed
 
 
@@ -272,7 +320,9 @@ def test_a_line_that_is_too_askew_does_not_close_a_road(
     ("length", "metres", "closed"),
     [(40.0, 6.0, False), (40.0, 14.0, True), (200.0, 14.0, False), (200.0, 26.0, True)],
 )
-def test_a_line_closes_half_of_a_road_or_30_metres(length: float, metres: float, closed: bool) -> None:
+def test_a_line_closes_half_of_a_road_or_30_metres(
+    length: float, metres: float, closed: bool
+) -> None:
     """A line that ends on a road, beyond which 10 m more are near it."""
     both = {"passenger": [True, True]}
     road = RoadNetwork(
@@ -304,7 +354,8 @@ def test_edges_within_an_area(graph: LineGraph) -> None:
     def inside(points: Floats, triangle: Floats) -> Any:
         a, b, c = triangle + centre
         sides = [
-            (q - p) @ [[0.0, 1.0], [-1.0, 0.0]] @ (points - p).T for p, q in ((a, b), (b, c), (c, a))
+            (q - p) @ [[0.0, 1.0], [-1.0, 0.0]] @ (points - p).T
+            for p, q in ((a, b), (b, c), (c, a))
         ]
         return (np.array(sides) > 0).all(axis=0)
 
@@ -322,10 +373,15 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
     city = generate_city(edges=300, seed=1)
     straight = replace(city, lon_lat=degrees(city.junctions[:, :2]), shapes=None)
     edge = 17
-    middle = 0.5 * (city.junctions[city.tail[edge], :2] + city.junctions[city.head[edge], :2])
+    middle = 0.5 * (
+        city.junctions[city.tail[edge], :2] + city.junctions[city.head[edge], :2]
+    )
     longitude, latitude = degrees(middle)[0]
     graph = straight.line_graph()
-    assert graph.number(city.edge_ids[edge]) in Places(graph).find((latitude, longitude)).edges
+    assert (
+        graph.number(city.edge_ids[edge])
+        in Places(graph).find((latitude, longitude)).edges
+    )
     ring = RoadNetwork(
         name="ring",
         junction_ids=("a",),
@@ -343,7 +399,9 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
     )
     longitude, latitude = degrees([[0.0, 50.0]])[0]
     found = Places(ring.line_graph()).find((latitude, longitude))
-    assert found.how == "2 m away"  # north is taken to be up: it is 2° askew there, 50 m away
+    assert (
+        found.how == "2 m away"
+    )  # north is taken to be up: it is 2° askew there, 50 m away
 
 
 # --- lines and areas that would take long -------------------------------------------------------
@@ -352,7 +410,9 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
 def slow_along(places: Places, line: Any) -> list[int]:
     """Every 2 m of every road against every 2 m of the whole line."""
     points = places._plane(line)
-    whole = module._Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
+    whole = module._Pieces(
+        np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)
+    )
     drawn = whole.split(50.0).split(2.0)
     roads = places._pieces
     fine = roads.split(2.0)
@@ -361,9 +421,13 @@ def slow_along(places: Places, line: Any) -> list[int]:
     askew = np.abs((fine.step * np.conj(beside.step)).imag)
     parallel = askew <= 0.5 * np.abs(fine.step) * np.abs(beside.step)
     parallel &= beside.distance(fine.middle) <= 10.0
-    covered = np.bincount(fine.edge, np.abs(fine.step) * parallel, minlength=len(places.graph))
+    covered = np.bincount(
+        fine.edge, np.abs(fine.step) * parallel, minlength=len(places.graph)
+    )
     length = np.bincount(roads.edge, np.abs(roads.step), minlength=len(places.graph))
-    return np.flatnonzero((covered > 0.0) & (covered >= np.minimum(30.0, 0.5 * length))).tolist()
+    return np.flatnonzero(
+        (covered > 0.0) & (covered >= np.minimum(30.0, 0.5 * length))
+    ).tolist()
 
 
 def slow_within(places: Places, rings: Any) -> list[int]:
@@ -385,7 +449,9 @@ def hamlet() -> Places:
     return Places(bent(generate_city(edges=200, seed=2)).line_graph())
 
 
-def test_lines_and_areas_against_slow_loops(hamlet: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_and_areas_against_slow_loops(
+    hamlet: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_PIECES_AT_ONCE", 50)
     monkeypatch.setattr(module, "_COMPARED_AT_ONCE", 1000)
     network = hamlet.graph.network
@@ -397,7 +463,10 @@ def test_lines_and_areas_against_slow_loops(hamlet: Places, monkeypatch: pytest.
         roads = [shapes[edge] for edge in rng.integers(len(shapes), size=3)]
         line = degrees(np.concatenate(roads) + rng.normal(scale=2.0, size=2)).tolist()
         assert hamlet.along(line).tolist() == slow_along(hamlet, line)
-        rings = [degrees(middle + scale * rng.normal(size=(7, 2))).tolist() for scale in (250.0, 90.0)]
+        rings = [
+            degrees(middle + scale * rng.normal(size=(7, 2))).tolist()
+            for scale in (250.0, 90.0)
+        ]
         found = hamlet.within(rings).tolist()
         assert found == slow_within(hamlet, rings)
         closed += len(found) > 0
@@ -407,12 +476,21 @@ def test_lines_and_areas_against_slow_loops(hamlet: Places, monkeypatch: pytest.
     assert closed > 2
 
 
-def test_a_line_around_the_globe_costs_what_it_has_near_the_network(hamlet: Places) -> None:
+def test_a_line_around_the_globe_costs_what_it_has_near_the_network(
+    hamlet: Places,
+) -> None:
     shape = hamlet.graph.network.shapes[hamlet.graph.edges[5]]
     begin, end = degrees(shape[:2]).tolist()
     there = hamlet.along([begin, end]).tolist()
     budget = Budget()
-    globe = [[179.9, 80.0], [-179.9, 80.0], begin, end, [end[0], -89.0], [-179.0, -89.0]]
+    globe = [
+        [179.9, 80.0],
+        [-179.9, 80.0],
+        begin,
+        end,
+        [end[0], -89.0],
+        [-179.0, -89.0],
+    ]
     assert set(there) <= set(hamlet.along(globe, budget).tolist())
     assert Budget().left - budget.left < 1e6  # of the steps, 100 for every 2 m
     assert hamlet.along([[-179.9, -60.0], [-100.0, -60.0]]).tolist() == []
@@ -421,7 +499,9 @@ def test_a_line_around_the_globe_costs_what_it_has_near_the_network(hamlet: Plac
 def test_an_area_with_many_corners_is_looked_at_once(hamlet: Places) -> None:
     middle = hamlet.graph.network.junctions[:, :2].mean(axis=0)
     turn = np.linspace(0.0, 2.0 * np.pi, 30_000, endpoint=False)
-    ring = degrees(middle + 150.0 * np.column_stack([np.cos(turn), np.sin(turn)])).tolist()
+    ring = degrees(
+        middle + 150.0 * np.column_stack([np.cos(turn), np.sin(turn)])
+    ).tolist()
     budget = Budget()
     found = hamlet.within([ring], budget)
     assert found.tolist() == hamlet.within([ring[::100]]).tolist()
@@ -438,6 +518,10 @@ def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> No
         hamlet.along(comb)
     with pytest.raises(InputError, match="too many corners for this network"):
         hamlet.within([comb])
-    areas = [{"type": "Polygon", "coordinates": [comb[:4]]}] * 20_000  # many small ones, together
+    areas = [
+        {"type": "Polygon", "coordinates": [comb[:4]]}
+    ] * 20_000  # many small ones, together
     with pytest.raises(FileError, match=r"^closures, feature \d+: .*; simplify them"):
-        closed_by({"type": "FeatureCollection", "features": areas}, hamlet, Budget(left=1e6))
+        closed_by(
+            {"type": "FeatureCollection", "features": areas}, hamlet, Budget(left=1e6)
+        )

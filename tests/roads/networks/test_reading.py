@@ -23,12 +23,18 @@ OSM = """<osm>
 
 
 def test_a_folder_of_tables(tmp_path):
-    (tmp_path / "nodes.csv").write_text("id,x,y,z,lon,lat\na,0,0,1,6.1,49.6\nb,9,0,3,6.2,49.6\n")
-    (tmp_path / "edges.csv").write_text("id,from,to,length_m,speed_mps,passenger\nab,a,b,9,9,1\n")
+    (tmp_path / "nodes.csv").write_text(
+        "id,x,y,z,lon,lat\na,0,0,1,6.1,49.6\nb,9,0,3,6.2,49.6\n"
+    )
+    (tmp_path / "edges.csv").write_text(
+        "id,from,to,length_m,speed_mps,passenger\nab,a,b,9,9,1\n"
+    )
     (tmp_path / "connections.csv").write_text("from,to,passenger\n")
     assert read_network(tmp_path).rise.tolist() == [2.0]
     tile = Tile(west=6, south=49, heights=np.full((2, 2), 250, dtype=np.int16))
-    assert read_network(tmp_path, elevation=tile).junctions[:, 2] == pytest.approx(250.0)
+    assert read_network(tmp_path, elevation=tile).junctions[:, 2] == pytest.approx(
+        250.0
+    )
 
 
 @pytest.mark.parametrize("name", ["town.net.xml", "TOWN.NET.XML"])
@@ -60,7 +66,9 @@ def test_a_map(tmp_path, name):
 
 def test_anything_else_is_refused_and_what_can_be_read_is_listed(tmp_path):
     (tmp_path / "town.xml").write_text(NET)
-    with pytest.raises(InputError, match=r"town\.xml cannot be read .*nodes\.csv.*\.net\.xml.*\.osm"):
+    with pytest.raises(
+        InputError, match=r"town\.xml cannot be read .*nodes\.csv.*\.net\.xml.*\.osm"
+    ):
         read_network(tmp_path / "town.xml")
     with pytest.raises(MissingDataError, match=r"none\.net\.xml"):
         read_network(tmp_path / "none.net.xml")

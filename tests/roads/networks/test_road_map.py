@@ -20,7 +20,9 @@ def test_a_map_comes_back_to_a_centimetre():
         ends = GRAPH.network.junctions[:, :2]
         network_edge = GRAPH.edges[edge]
         assert np.allclose(course[0], ends[GRAPH.network.tail[network_edge]], atol=25.0)
-        assert np.allclose(course[-1], ends[GRAPH.network.head[network_edge]], atol=25.0)
+        assert np.allclose(
+            course[-1], ends[GRAPH.network.head[network_edge]], atol=25.0
+        )
 
 
 @pytest.mark.parametrize(

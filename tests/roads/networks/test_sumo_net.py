@@ -72,7 +72,9 @@ def changed(number, old, new):
 
 
 def line_of(start):
-    return next(number for number, line in enumerate(LINES, 1) if line.strip().startswith(start))
+    return next(
+        number for number, line in enumerate(LINES, 1) if line.strip().startswith(start)
+    )
 
 
 def test_a_small_network(tmp_path):
@@ -92,7 +94,10 @@ def test_a_small_network(tmp_path):
 def test_who_may_drive_where(tmp_path):
     town = read_sumo(write(tmp_path))
     assert set(town.permits) == set(town.turn_permits) == set(VEHICLE_CLASSES)
-    edges = {who: town.permits[who].tolist() for who in ("passenger", "bus", "taxi", "pedestrian")}
+    edges = {
+        who: town.permits[who].tolist()
+        for who in ("passenger", "bus", "taxi", "pedestrian")
+    }
     assert edges == {
         "passenger": [True, True, False, False],
         "bus": [True, True, False, True],
@@ -125,7 +130,9 @@ SIGNAL = """    <tlLogic id="b" type="static" programID="old"><phase duration="9
 def with_signal(text, attributes):
     """The small network with a signal that its first connection for cars obeys."""
     text = text.replace('via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" {attributes}')
-    return text.replace('    <connection from="ab"', SIGNAL + '    <connection from="ab"', 1)
+    return text.replace(
+        '    <connection from="ab"', SIGNAL + '    <connection from="ab"', 1
+    )
 
 
 def test_how_one_drives_through_a_junction(tmp_path):
@@ -166,26 +173,35 @@ def test_how_one_drives_through_a_junction(tmp_path):
     ],
 )
 def test_who_must_give_way_enters_slowly(tmp_path, state, entry):
-    text = NET.replace('via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}')
+    text = NET.replace(
+        'via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}'
+    )
     assert read_sumo(write(tmp_path, text)).turn_entry.tolist() == [entry, 0.0, 0.0]
 
 
 def test_signals_run_their_last_program(tmp_path):
-    town = read_sumo(write(tmp_path, with_signal(NET, 'tl="b" linkIndex="0" state="O"')))
+    town = read_sumo(
+        write(tmp_path, with_signal(NET, 'tl="b" linkIndex="0" state="O"'))
+    )
     # At 13.89 m/s one cannot stop for the first half of the yellow.
     red = 30.0 - 13.89 / 9.0
     assert town.signals == {0: Signal(60.0, 7.0, ((60.0 - red, 60.0),), False)}
     assert town.turn_wait.tolist() == pytest.approx([red**2 / 120.0, 0.0, 0.0])
     assert town.turn_stop.tolist() == pytest.approx([red / 60.0, 0.0, 0.0])
     assert town.turn_entry[0] == 0.0
-    town = read_sumo(write(tmp_path, with_signal(NET, 'tl="b" linkIndex="1" state="O"')))
+    town = read_sumo(
+        write(tmp_path, with_signal(NET, 'tl="b" linkIndex="1" state="O"'))
+    )
     assert town.signals[0].reds == ((60.0, 93.0),)
     assert town.turn_entry[0] == yielding_speed(4.5)
 
 
 def test_street_names(tmp_path):
     town = read_sumo(
-        write(tmp_path, NET.replace('id="bc" from', 'id="bc" name="Rue de l\'Église" from'))
+        write(
+            tmp_path,
+            NET.replace('id="bc" from', 'id="bc" name="Rue de l\'Église" from'),
+        )
     )
     assert town.street_names == ("", "Rue de l'Église", "", "")
 
@@ -202,12 +218,18 @@ def test_street_names(tmp_path):
             with_signal(NET, "").replace('duration="27"', 'duration="x"'),
             "duration is 'x'; it must be a number",
         ),
-        (with_signal(NET, "").replace('duration="27" ', ""), "<phase> lacks the attribute 'duration'"),
+        (
+            with_signal(NET, "").replace('duration="27" ', ""),
+            "<phase> lacks the attribute 'duration'",
+        ),
         (
             NET.replace("<type", '<phase duration="1" state="r"/><type'),
             "a phase is outside any tlLogic",
         ),
-        (NET.replace('via=":b_0_0"', 'via=":b_0_0" visibility="far"'), "visibility is 'far'"),
+        (
+            NET.replace('via=":b_0_0"', 'via=":b_0_0" visibility="far"'),
+            "visibility is 'far'",
+        ),
         (
             NET.replace('length="4.00"', 'length="-4.00"', 1),
             "length is '-4.00'; it must be a number between 0",
@@ -219,7 +241,9 @@ def test_what_cannot_be_said_of_turns(tmp_path, text, words):
         read_sumo(write(tmp_path, text))
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)]
+)
 def test_packed_files(tmp_path, suffix, pack):
     path = tmp_path / f"town.net.xml{suffix}"
     path.write_bytes(pack(NET.encode()))
@@ -248,22 +272,36 @@ def test_places_on_earth(tmp_path, projection, known):
     assert (town.lon_lat is not None) == known
     if known and "south" not in projection:
         # x = 6710.05, y = 8514.47 is at 6.122036, 49.624969 in the same projection (LuST).
-        place = changed(line_of('<junction id="a"'), 'x="0.00" y="0.00"', 'x="6710.05" y="8514.47"')
+        place = changed(
+            line_of('<junction id="a"'), 'x="0.00" y="0.00"', 'x="6710.05" y="8514.47"'
+        )
         assert np.allclose(
-            read_sumo(write(tmp_path, place)).lon_lat[0], [6.122036, 49.624969], atol=6e-7, rtol=0
+            read_sumo(write(tmp_path, place)).lon_lat[0],
+            [6.122036, 49.624969],
+            atol=6e-7,
+            rtol=0,
         )
     if known and "south" in projection:
         assert town.lon_lat[0, 1] < 0.0
 
 
-AB, BC, A = line_of('<edge id="ab"'), line_of('<edge id="bc"'), line_of('<junction id="a"')
+AB, BC, A = (
+    line_of('<edge id="ab"'),
+    line_of('<edge id="bc"'),
+    line_of('<junction id="a"'),
+)
 TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
 
 
 @pytest.mark.parametrize(
     ("line", "old", "new", "words"),
     [
-        (BC, 'to="c"', 'to="q"', "edge 'bc' names junction 'q', which is not in the file"),
+        (
+            BC,
+            'to="c"',
+            'to="q"',
+            "edge 'bc' names junction 'q', which is not in the file",
+        ),
         (BC, 'to="c"', "", "<edge> lacks the attribute 'to'"),
         (BC, 'id="bc"', 'id="ab"', "edge id 'ab' appears more than once"),
         (BC, 'id="bc"', 'id=":b_0"', "edge id ':b_0' appears more than once"),
@@ -275,19 +313,44 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (BC + 1, '"10.00"', '"0"', "speed is '0'; it must be a number between"),
         (BC + 1, '"90.00"', '"-1"', "length is '-1'; it must be a number between"),
         (BC + 1, 'length="90.00"', "", "<lane> lacks the attribute 'length'"),
-        (BC + 1, 'index="0"', 'index="1"', "lane index '1' is out of order; it must be 0"),
+        (
+            BC + 1,
+            'index="0"',
+            'index="1"',
+            "lane index '1' is out of order; it must be 0",
+        ),
         (BC + 2, "</edge>", "</edge><lane/>", "a lane is outside any edge"),
         (A, 'x="0.00"', "", "<junction> lacks the attribute 'x'"),
         (A, 'z="3.00"', 'z="high"', "z is 'high'; it must be a number"),
         (A, 'id="a"', 'id="b"', "junction id 'b' appears more than once"),
-        (TURN, 'to="bc"', 'to="zz"', "a connection names edge 'zz', which is not in the file"),
+        (
+            TURN,
+            'to="bc"',
+            'to="zz"',
+            "a connection names edge 'zz', which is not in the file",
+        ),
         (TURN, 'to="bc"', 'to="cb"', "from 'ab' to 'cb' joins edges that do not meet"),
-        (TURN, 'fromLane="1"', 'fromLane="2"', "fromLane is '2'; edge 'ab' has 2 lanes"),
+        (
+            TURN,
+            'fromLane="1"',
+            'fromLane="2"',
+            "fromLane is '2'; edge 'ab' has 2 lanes",
+        ),
         (TURN, 'toLane="0"', 'toLane="-1"', "toLane is '-1'; edge 'bc' has 1 lanes"),
         (TURN, 'toLane="0"', "", "toLane is 'missing'; edge 'bc' has 1 lanes"),
         (TURN, ":b_0_0", ":x_0_0", "via names lane ':x_0_0', which is not in the file"),
-        (3, "-285448.66,-5492398.13", "0", "netOffset is '0'; it must be two numbers x,y"),
-        (3, "-285448.66", "1e300", "netOffset '1e300,-5492398.13' places a junction nowhere"),
+        (
+            3,
+            "-285448.66,-5492398.13",
+            "0",
+            "netOffset is '0'; it must be two numbers x,y",
+        ),
+        (
+            3,
+            "-285448.66",
+            "1e300",
+            "netOffset '1e300,-5492398.13' places a junction nowhere",
+        ),
         (BC, 'id="bc"', "id=bc", "not XML: not well-formed"),
         (2, "<net ", "<routes ", "the file holds <routes>, not <net>"),
         (1, '"UTF-8"', '"UTF-88"', "not XML: unknown encoding"),
@@ -310,7 +373,10 @@ def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
         ("", "line 1: not XML: no element found"),
         ("PK\3\4", "line 1: not XML"),
         ("<net/>", "line 1: the network ends here without any edges"),
-        ("<net>\n<edge id='e' from='a' to='b'/></net>", "line 2: the edge that ends here has no lanes"),
+        (
+            "<net>\n<edge id='e' from='a' to='b'/></net>",
+            "line 2: the edge that ends here has no lanes",
+        ),
         (
             "<net>\n<edge id='e' from='a' to='b'>\n<edge id='f'/>",
             "line 3: edge 'f' begins within another",
@@ -320,11 +386,16 @@ def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
             '<!DOCTYPE net [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>\n<net>&b;</net>',
             r"line 1: a document type \(net\) is declared",
         ),
-        ('<!DOCTYPE net SYSTEM "file:///etc/hostname">\n<net/>', "line 1: a document type"),
+        (
+            '<!DOCTYPE net SYSTEM "file:///etc/hostname">\n<net/>',
+            "line 1: a document type",
+        ),
     ],
 )
 def test_files_that_are_no_networks(tmp_path, text, words):
-    with pytest.raises(InputError, match=f"town.net.xml: {words}|town.net.xml: line .*{words}"):
+    with pytest.raises(
+        InputError, match=f"town.net.xml: {words}|town.net.xml: line .*{words}"
+    ):
         read_sumo(write(tmp_path, text))
 
 
@@ -337,7 +408,9 @@ def test_files_that_are_not_there(tmp_path):
 
 def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
-    with pytest.raises(InputError, match=r"line 15: an element of more than 1048576 bytes"):
+    with pytest.raises(
+        InputError, match=r"line 15: an element of more than 1048576 bytes"
+    ):
         read_sumo(write(tmp_path, long))
     legal = NET.replace('id="ab_0"', f'id="{"x" * 1_000_000}"')
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
@@ -347,7 +420,9 @@ def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> No
     """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
     path = tmp_path / "deep.net.xml"
     path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")
-    with pytest.raises(InputError, match="line 1: <a> is nested more than 32 levels deep"):
+    with pytest.raises(
+        InputError, match="line 1: <a> is nested more than 32 levels deep"
+    ):
         read_sumo(path)
     path.write_text("<net>" + "<a></a>" * 40 + "</net>")
     with pytest.raises(InputError, match="no"):
@@ -356,9 +431,14 @@ def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> No
 
 def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
     path = write(
-        tmp_path, NET.replace('index="0" allow="pedestrian" speed="13', f'index="{"9" * 9000}" s="')
+        tmp_path,
+        NET.replace(
+            'index="0" allow="pedestrian" speed="13', f'index="{"9" * 9000}" s="'
+        ),
     )
-    with pytest.raises(InputError, match=r"9999 … 9999.* is out of order; it must be 0") as caught:
+    with pytest.raises(
+        InputError, match=r"9999 … 9999.* is out of order; it must be 0"
+    ) as caught:
         read_sumo(path)
     assert len(str(caught.value)) < 500 + len(str(path))
 
@@ -393,7 +473,10 @@ def test_damage_is_refused_or_harmless(tmp_path, data):
 
 
 @settings(max_examples=60)
-@given(data=st.data(), packed=st.sampled_from([(".gz", gzip.compress), (".xz", lzma.compress)]))
+@given(
+    data=st.data(),
+    packed=st.sampled_from([(".gz", gzip.compress), (".xz", lzma.compress)]),
+)
 def test_damage_to_packed_files_is_refused_or_harmless(tmp_path, data, packed):
     suffix, pack = packed
     raw = bytearray(pack(NET.encode()))
@@ -405,7 +488,9 @@ def test_damage_to_packed_files_is_refused_or_harmless(tmp_path, data, packed):
 
 
 def table(folder, name):
-    with gzip.open(folder / f"{name}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+    with gzip.open(
+        folder / f"{name}.csv.gz", "rt", encoding="utf-8", newline=""
+    ) as file:
         return list(csv.DictReader(file))
 
 
@@ -414,12 +499,16 @@ def table(folder, name):
 def test_the_real_networks_agree_with_their_tables(name, file):
     for root in search_path():
         folder = root / name
-        if (folder / f"{file}.net.xml.xz").is_file() and (folder / "edges.csv.gz").is_file():
+        if (folder / f"{file}.net.xml.xz").is_file() and (
+            folder / "edges.csv.gz"
+        ).is_file():
             break
     else:
         pytest.skip(f"{name} is not at hand")
     network = read_sumo(folder / f"{file}.net.xml.xz")
-    nodes, edges, turns = (table(folder, part) for part in ("nodes", "edges", "connections"))
+    nodes, edges, turns = (
+        table(folder, part) for part in ("nodes", "edges", "connections")
+    )
     junctions = dict(zip(network.junction_ids, network.junctions.tolist(), strict=True))
     assert junctions == {row["id"]: [float(row[key]) for key in "xyz"] for row in nodes}
     places = [[float(row["lon"]), float(row["lat"])] for row in nodes]
@@ -448,10 +537,12 @@ def test_the_real_networks_agree_with_their_tables(name, file):
         for row in edges
     }
     ids = network.edge_ids
-    pairs = zip(network.connections.tolist(), network.turn_permits["passenger"], strict=True)
-    assert {(ids[first], ids[second]): allowed for (first, second), allowed in pairs} == {
-        (row["from"], row["to"]): row["passenger"] == "1" for row in turns
-    }
+    pairs = zip(
+        network.connections.tolist(), network.turn_permits["passenger"], strict=True
+    )
+    assert {
+        (ids[first], ids[second]): allowed for (first, second), allowed in pairs
+    } == {(row["from"], row["to"]): row["passenger"] == "1" for row in turns}
     # A shape runs from near the one junction to near the other.
     begins = np.array([shape[0] for shape in network.shapes])
     near = np.hypot(*(begins - network.junctions[network.tail, :2]).T)
@@ -469,7 +560,10 @@ def test_the_networks_that_come_with_sumo_agree_with_sumolib():
         assert set(network.edge_ids) == set(edges)
         for row, key in enumerate(network.edge_ids):
             edge = edges[key]
-            assert (network.length[row], network.speed[row]) == (edge.getLength(), edge.getSpeed())
+            assert (network.length[row], network.speed[row]) == (
+                edge.getLength(),
+                edge.getSpeed(),
+            )
             assert network.junction_ids[network.tail[row]] == edge.getFromNode().getID()
             assert network.junction_ids[network.head[row]] == edge.getToNode().getID()
             permitted = {who for who in VEHICLE_CLASSES if network.permits[who][row]}

@@ -10,7 +10,9 @@ from superarm.core.errors import InputError, MissingDataError
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import read_tables
 
-NODES = "id,x,y,z,lon,lat\na,0,0,0,6.0,49.0\nb,100,0,5,6.001,49.0\nc,200,0,0,6.002,49.0\n"
+NODES = (
+    "id,x,y,z,lon,lat\na,0,0,0,6.0,49.0\nb,100,0,5,6.001,49.0\nc,200,0,0,6.002,49.0\n"
+)
 EDGES = (
     "id,from,to,length_m,speed_mps,passenger\n"
     "ab,a,b,100,10,1\nba,b,a,100,10,1\nbc,b,c,100,10,1\ncb,c,b,100,10,1\nbus,a,b,100,10,0\n"
@@ -19,7 +21,11 @@ TURNS = "from,to,passenger\nab,bc,1\nab,ba,1\nba,ab,1\nbc,cb,1\ncb,ba,1\nbus,bc,
 
 
 def write(folder, nodes=NODES, edges=EDGES, connections=TURNS):
-    for name, text in (("nodes", nodes), ("edges", edges), ("connections", connections)):
+    for name, text in (
+        ("nodes", nodes),
+        ("edges", edges),
+        ("connections", connections),
+    ):
         with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
             file.write(text)
     return folder
@@ -44,12 +50,17 @@ def test_tables_become_a_network(tmp_path):
 def test_what_tables_may_say_of_turns_and_streets(tmp_path):
     lines = TURNS.splitlines()
     turns = [f"{lines[0]},length_m,wait_s,entry_mps"]
-    turns += [f"{line},{number},{2 * number},{3 * number}" for number, line in enumerate(lines[1:])]
+    turns += [
+        f"{line},{number},{2 * number},{3 * number}"
+        for number, line in enumerate(lines[1:])
+    ]
     names = [
         f"{line},{'name' if number == 0 else f'road {number}'}"
         for number, line in enumerate(EDGES.splitlines())
     ]
-    network = read_tables(write(tmp_path, edges="\n".join(names), connections="\n".join(turns)))
+    network = read_tables(
+        write(tmp_path, edges="\n".join(names), connections="\n".join(turns))
+    )
     assert network.turn_length.tolist() == [0, 1, 2, 3, 4, 5]
     assert network.turn_wait.tolist() == [0, 2, 4, 6, 8, 10]
     assert network.turn_entry.tolist() == [0, 3, 6, 9, 12, 15]
@@ -59,15 +70,23 @@ def test_what_tables_may_say_of_turns_and_streets(tmp_path):
     assert plain.turn_length is None
     assert plain.street_names is None
     turns[2] = turns[2].replace(",1,2,3", ",-1,2,3")
-    with pytest.raises(InputError, match="line 3: length_m is '-1'; it must be a number between 0 and"):
+    with pytest.raises(
+        InputError, match="line 3: length_m is '-1'; it must be a number between 0 and"
+    ):
         read_tables(write(tmp_path, connections="\n".join(turns)))
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"edges": EDGES.replace("bc,b,c,100", "bc,b,c,x")}, "edges.csv.gz: line 4: length_m is 'x'"),
-        ({"edges": EDGES.replace("bc,b,c", "bc,b,q")}, "line 4: to is 'q'; it must be a known node"),
+        (
+            {"edges": EDGES.replace("bc,b,c,100", "bc,b,c,x")},
+            "edges.csv.gz: line 4: length_m is 'x'",
+        ),
+        (
+            {"edges": EDGES.replace("bc,b,c", "bc,b,q")},
+            "line 4: to is 'q'; it must be a known node",
+        ),
         ({"edges": EDGES + "ab,a,b,1,1,1\n"}, "line 7: id 'ab' appears more than once"),
         ({"edges": EDGES + "zz,a\n"}, "line 7 has 2 values for 6 columns"),
         (
@@ -79,7 +98,10 @@ def test_what_tables_may_say_of_turns_and_streets(tmp_path):
             {"edges": EDGES.replace("ab,a,b,100,10", "ab,a,b,0,10")},
             "line 2: length_m is '0'; it must be a number between",
         ),
-        ({"nodes": NODES.replace("b,100,0,5", "b,100,0,nan")}, "nodes.csv.gz: line 3: z is 'nan'"),
+        (
+            {"nodes": NODES.replace("b,100,0,5", "b,100,0,nan")},
+            "nodes.csv.gz: line 3: z is 'nan'",
+        ),
     ],
 )
 def test_a_bad_table_is_refused_whole(tmp_path, changes, words):
@@ -107,7 +129,9 @@ def test_the_real_networks(name, edges, connections, usable, turns):
     assert (len(graph), len(graph.turns)) == (usable, turns)
     # Heights telescope and cost is never won back in full: no reduced cost is negative.
     vehicle = Vehicle()
-    reduced = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
+    reduced = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(
+        graph.rise
+    )
     assert reduced.min() > 0.0
     assert np.allclose(graph.features.std(axis=0), 1.0)
 
@@ -118,8 +142,14 @@ def test_a_network_can_not_be_changed(tmp_path):
     with pytest.raises(TypeError):
         network.permits["passenger"] = None
     for array in (
-        *(getattr(network, name) for name in ("junctions", "length", "speed", "tail", "connections")),
-        *(getattr(graph, name) for name in ("edges", "turns", "length", "speed", "rise", "incline")),
+        *(
+            getattr(network, name)
+            for name in ("junctions", "length", "speed", "tail", "connections")
+        ),
+        *(
+            getattr(graph, name)
+            for name in ("edges", "turns", "length", "speed", "rise", "incline")
+        ),
         graph.features,
         graph.travel_time,
     ):

@@ -23,7 +23,12 @@ ROUNDS = 24
 
 @pytest.fixture(scope="module")
 def world() -> Fleet:
-    options: dict[str, Any] = {"edges": 400, "least_metres": 600.0, "most_metres": 4000.0, "trips": 12}
+    options: dict[str, Any] = {
+        "edges": 400,
+        "least_metres": 600.0,
+        "most_metres": 4000.0,
+        "trips": 12,
+    }
     return Fleet(seed=5, horizon=2 * ROUNDS, **options)
 
 
@@ -56,8 +61,12 @@ def saving(
     np.add.at(counts, old, 1.0)
     np.add.at(counts, new, -1.0)
     mean, cov = policy.posterior.predict(policy.posterior.keys(offer), return_cov=True)
-    turns = [trip.turn_costs[world.graph.turn_numbers(each)].sum() for each in (old, new)]
-    return float(counts @ mean + turns[0] - turns[1]), float(np.sqrt(counts @ cov @ counts))
+    turns = [
+        trip.turn_costs[world.graph.turn_numbers(each)].sum() for each in (old, new)
+    ]
+    return float(counts @ mean + turns[0] - turns[1]), float(
+        np.sqrt(counts @ cov @ counts)
+    )
 
 
 def decided(policy: Any, offer: Offer) -> Decision:
@@ -66,21 +75,32 @@ def decided(policy: Any, offer: Offer) -> Decision:
 
 
 @pytest.mark.slow
-def test_the_told_route_is_left_where_that_surely_saves_alone(world: Fleet, learned: Any) -> None:
+def test_the_told_route_is_left_where_that_surely_saves_alone(
+    world: Fleet, learned: Any
+) -> None:
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
         offer = world.offer(step)
-        bold, shy, usual = (having_learned(world, learned, caution) for caution in (0.0, 1e6, 1.0))
+        bold, shy, usual = (
+            having_learned(world, learned, caution) for caution in (0.0, 1e6, 1.0)
+        )
         greedy = route_greedy(world.model, spread="none")
         greedy.posterior = greedy.posterior.restored(learned)
-        new, old = decided(greedy, offer).positions, decided(informed(world.model), offer).positions
+        new, old = (
+            decided(greedy, offer).positions,
+            decided(informed(world.model), offer).positions,
+        )
         np.testing.assert_array_equal(decided(shy, offer).positions, old)
         if np.array_equal(old, new):
             np.testing.assert_array_equal(decided(usual, offer).positions, new)
             continue
         mean, std = saving(world, usual, offer, old, new)
-        np.testing.assert_allclose(usual._saving(offer, old, new), (mean, std), atol=1e-6)
-        np.testing.assert_array_equal(decided(bold, offer).positions, new if mean > 0.0 else old)
+        np.testing.assert_allclose(
+            usual._saving(offer, old, new), (mean, std), atol=1e-6
+        )
+        np.testing.assert_array_equal(
+            decided(bold, offer).positions, new if mean > 0.0 else old
+        )
         # At the very caution by which it would be left, it is.
         for caution, taken in ((0.999, new), (1.001, old)):
             policy = having_learned(world, learned, caution * max(mean, 0.0) / std)
@@ -90,7 +110,9 @@ def test_the_told_route_is_left_where_that_surely_saves_alone(world: Fleet, lear
     assert tried > 2
 
 
-def test_what_is_said_of_the_told_route_is_believed_of_it(world: Fleet, learned: Any) -> None:
+def test_what_is_said_of_the_told_route_is_believed_of_it(
+    world: Fleet, learned: Any
+) -> None:
     """Also what is pending: its roads, and not those of the route that was left."""
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
@@ -102,7 +124,9 @@ def test_what_is_said_of_the_told_route_is_believed_of_it(world: Fleet, learned:
         assert decision.mean is not None
         assert decision.std is not None
         np.testing.assert_allclose(decision.mean, expected.mean, atol=1e-9)
-        np.testing.assert_allclose(decision.std, np.sqrt(np.diagonal(expected.cov)), atol=1e-6)
+        np.testing.assert_allclose(
+            decision.std, np.sqrt(np.diagonal(expected.cov)), atol=1e-6
+        )
         policy.commit(decision)
         awaited = policy._ledger.pending()
         assert awaited is not None
@@ -121,12 +145,18 @@ def test_closed_roads_are_not_driven(world: Fleet, learned: Any) -> None:
         closed = replace(offer, available=available)
         found = decided(having_learned(world, learned, 1e6), closed).positions
         assert edge not in found
-        np.testing.assert_array_equal(found, decided(informed(world.model), closed).positions)
+        np.testing.assert_array_equal(
+            found, decided(informed(world.model), closed).positions
+        )
 
 
 def test_only_routes_of_least_cost_are_compared(world: Fleet) -> None:
     greedy = route_greedy(world.model)
-    parts: dict[str, Any] = {"posterior": greedy.posterior, "rule": Greedy(), "oracle": greedy.oracle}
+    parts: dict[str, Any] = {
+        "posterior": greedy.posterior,
+        "rule": Greedy(),
+        "oracle": greedy.oracle,
+    }
     for wrong in ({"oracle": TopK(k=2)}, {"direction": "maximize"}, {"caution": -1.0}):
         with pytest.raises(InputError):
             CautiousPolicy(**{**parts, **wrong})
@@ -145,7 +175,9 @@ def test_what_is_expected_is_a_column_cut_off_at_zero() -> None:
 
 def test_known_costs_bring_those_of_their_turns() -> None:
     arms = Arms.numbered(np.zeros((2, 1)))
-    offer = Offer(step=1, arms=arms, structure=Trip(start=0, goal=1, turn_costs=np.array([7.0])))
+    offer = Offer(
+        step=1, arms=arms, structure=Trip(start=0, goal=1, turn_costs=np.array([7.0]))
+    )
     costs, turns = np.array([1.0, 2.0]), np.array([3.0])
     assert KnownCosts(costs=costs).priced(offer) is offer
     priced = KnownCosts(costs=costs, turn_costs=turns).priced(offer).structure

@@ -13,16 +13,23 @@ from scipy.special import ndtri
 
 from superarm.core import LEVELS, QUANTILES, Floats, State
 from superarm.core.errors import InputError, StateError
-from superarm.roads.posterior import Held
+from superarm.roads.posterior import TrackRecord
 from superarm.roads.posterior import coverage as module
-from superarm.roads.posterior.coverage import _STEP, _SUPPOSED, _WIDER, Coverage
+from superarm.roads.posterior.coverage import (
+    _STEP,
+    _SUPPOSED,
+    _WIDER,
+    IntervalCalibration,
+)
 
 KEPT = 200
 
 
-def judged(scores: Any, coverage: Coverage | None = None) -> tuple[Coverage, Floats]:
+def judged(
+    scores: Any, coverage: IntervalCalibration | None = None
+) -> tuple[IntervalCalibration, Floats]:
     """Trips of one score each, and which intervals held it, (T, 3)."""
-    coverage, inside = Coverage(KEPT) if coverage is None else coverage, []
+    coverage, inside = IntervalCalibration(KEPT) if coverage is None else coverage, []
     for score in scores:
         inside.append(score <= coverage.widths())
         coverage.judge(np.array([score]))
@@ -31,19 +38,27 @@ def judged(scores: Any, coverage: Coverage | None = None) -> tuple[Coverage, Flo
 
 def test_what_was_chosen_on_roads() -> None:
     """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
-    chosen = (module._SUPPOSED, module._WIDER, module._STEP, module._RECENT, module._HIGHEST)
+    chosen = (
+        module._SUPPOSED,
+        module._WIDER,
+        module._STEP,
+        module._RECENT,
+        module._HIGHEST,
+    )
     assert chosen == (20.0, 1.2, 0.05, 100, 0.9995)
 
 
 def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
     """The share of supposed scores below them is the level plus that of the one score to come."""
-    widths = Coverage(KEPT).widths()
+    widths = IntervalCalibration(KEPT).widths()
     assert (widths > _WIDER * QUANTILES).all()
     shares = 2.0 * (1.0 - 0.5 - 0.5 * np.array(LEVELS))  # above
     at = 1.0 - (shares * (_SUPPOSED + 1.0) - 1.0) / _SUPPOSED
-    np.testing.assert_allclose(widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02)
-    assert Coverage(KEPT).held == Held(0, 1.0)
-    assert Coverage(KEPT).held.holds
+    np.testing.assert_allclose(
+        widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02
+    )
+    assert IntervalCalibration(KEPT).held == TrackRecord(0, 1.0)
+    assert IntervalCalibration(KEPT).held.holds
 
 
 def test_widths_are_quantiles_of_the_scores() -> None:
@@ -82,7 +97,7 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
     gone, over the step; and it stays within [−step, 1 + step]: at 1 all that has room is held, at 0
     nothing is.
     """
-    rng, coverage, inside = np.random.default_rng(seed), Coverage(KEPT), []
+    rng, coverage, inside = np.random.default_rng(seed), IntervalCalibration(KEPT), []
     low, high = (float(_WIDER * ndtri(0.5 + 0.5 * at / 200)) for at in (0.6, 199.5))
     for trip in range(trips):
         widths = coverage.widths()
@@ -142,35 +157,42 @@ def test_a_change_is_followed() -> None:
     coverage, inside = judged(4.0 * np.abs(rng.standard_normal(400)), coverage)
     assert inside[:20, 2].mean() < 0.9
     assert inside[-200:, 2].mean() > 0.9
-    assert (share_off(inside) <= (1.0 + 2.0 / _STEP) / 400).all()  # from any level that it may have
+    assert (
+        share_off(inside) <= (1.0 + 2.0 / _STEP) / 400
+    ).all()  # from any level that it may have
 
 
 def test_roads_count_as_a_share_of_their_trip() -> None:
-    coverage = Coverage(5)
+    coverage = IntervalCalibration(5)
     widths = coverage.widths()
     coverage.judge(np.array([0.0, widths[0], widths[1], 99.0]))
     arrays = coverage.arrays("x")
     np.testing.assert_allclose(arrays["x_inside"], [[0.5, 0.75, 0.75]])
     np.testing.assert_allclose(
-        arrays["x_levels"], np.array(LEVELS) + _STEP * (np.array(LEVELS) - [0.5, 0.75, 0.75])
+        arrays["x_levels"],
+        np.array(LEVELS) + _STEP * (np.array(LEVELS) - [0.5, 0.75, 0.75]),
     )
     coverage.judge(np.array([1.0, 2.0, 3.0]))
-    np.testing.assert_array_equal(coverage.arrays("x")["x_scores"], [widths[1], 99.0, 1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(
+        coverage.arrays("x")["x_scores"], [widths[1], 99.0, 1.0, 2.0, 3.0]
+    )
 
 
 @pytest.mark.parametrize(
     ("trips", "inside", "holds"), [(0, 1.0, True), (10, 0.8, True), (10, 0.7, False), (100, 0.89, True),
                                    (100, 0.88, False), (100, 1.0, True)]
 )  # fmt: skip
-def test_a_share_too_low_to_be_chance_is_not_trusted(trips: int, inside: float, holds: bool) -> None:
+def test_a_share_too_low_to_be_chance_is_not_trusted(
+    trips: int, inside: float, holds: bool
+) -> None:
     """More than three standard errors below 95 %."""
-    assert Held(trips, inside).holds is holds
+    assert TrackRecord(trips, inside).holds is holds
 
 
 def test_a_state_goes_on() -> None:
     rng = np.random.default_rng(3)
     one, _ = judged(np.abs(rng.standard_normal(250)))
-    other = Coverage(KEPT)
+    other = IntervalCalibration(KEPT)
     other.remember(State(kind="any", schema=1, arrays=one.arrays("x")), "x")
     for score in np.abs(rng.standard_normal(20)):
         np.testing.assert_array_equal(one.widths(), other.widths())
@@ -182,7 +204,7 @@ def test_a_state_goes_on() -> None:
 def test_a_state_is_the_callers_own() -> None:
     one, _ = judged([1.0, 2.0])
     arrays = {name: values.copy() for name, values in one.arrays("x").items()}
-    other = Coverage(KEPT)
+    other = IntervalCalibration(KEPT)
     other.remember(State(kind="any", schema=1, arrays=arrays), "x")
     arrays["x_levels"][...] = np.nan
     assert np.isfinite(other.widths()).all()
@@ -205,6 +227,8 @@ def test_a_state_is_the_callers_own() -> None:
 )
 def test_an_impossible_state_is_refused(name: str, values: Floats) -> None:
     one, _ = judged([1.0, 2.0])
-    damaged = State(kind="any", schema=1, arrays={**one.arrays("x"), f"x_{name}": values})
+    damaged = State(
+        kind="any", schema=1, arrays={**one.arrays("x"), f"x_{name}": values}
+    )
     with pytest.raises((StateError, InputError)):
-        Coverage(KEPT).remember(damaged, "x")
+        IntervalCalibration(KEPT).remember(damaged, "x")

@@ -105,7 +105,9 @@ class Driven(NamedTuple):
             gp.observe_sums(self.keys, np.array(self.sums), self.rewards, self.noise)
 
     def as_trips(self) -> Trips:
-        return Trips.of_one(self.keys, np.array(self.sums), self.rewards, self.noise, self.borders)
+        return Trips.of_one(
+            self.keys, np.array(self.sums), self.rewards, self.noise, self.borders
+        )
 
 
 def moving(trip: Driven, seed: int = 0, gap: int = 0) -> Driven:
@@ -113,7 +115,9 @@ def moving(trip: Driven, seed: int = 0, gap: int = 0) -> Driven:
     rng, count = np.random.default_rng(seed), len(trip.rewards)
     places = [(-1, 0)]
     for after in range(1, count):
-        places += [(after - 1, -1), (-1, after)] if after == gap else [(after - 1, after)]
+        places += (
+            [(after - 1, -1), (-1, after)] if after == gap else [(after - 1, after)]
+        )
     places.append((count - 1, -1))
     before, after = np.array(places, dtype=np.intp).T
     sizes, variances = rng.uniform(0.0, [[30.0], [20.0]], (2, len(places)))
@@ -129,7 +133,11 @@ def driven(
 ) -> Driven:
     """What was seen of these roads, whatever it be."""
     k = len(edges)
-    sums = {"edges": range(k), "trip": [0] * k, "sections": [at // 2 for at in range(k)]}[seen]
+    sums = {
+        "edges": range(k),
+        "trip": [0] * k,
+        "sections": [at // 2 for at in range(k)],
+    }[seen]
     keys, rng = rows(edges, vehicles), np.random.default_rng(seed)
     rewards = np.bincount(sums, keys[:, 1]) + rng.normal(0.5, 1.0, max(sums) + 1)
     noise = rng.uniform(0.1, 2.0, len(rewards)) if stated else None
@@ -141,8 +149,15 @@ class Dense:
 
     def __init__(self, trips: Sequence[Driven], scales: RoadScales = SCALES) -> None:
         self.scales = scales
-        arms, count = sum(len(trip.keys) for trip in trips), sum(len(trip.rewards) for trip in trips)
-        self.A, self.R, self.y = np.zeros((count, arms)), np.zeros((count, count)), np.zeros(count)
+        arms, count = (
+            sum(len(trip.keys) for trip in trips),
+            sum(len(trip.rewards) for trip in trips),
+        )
+        self.A, self.R, self.y = (
+            np.zeros((count, arms)),
+            np.zeros((count, count)),
+            np.zeros(count),
+        )
         self.keys = np.concatenate([np.empty((0, 9)), *(trip.keys for trip in trips)])
         first = arm = 0
         for trip in trips:
@@ -159,7 +174,9 @@ class Dense:
                     sign[first + before] += 1.0
                 if after >= 0:
                     sign[first + after] -= 1.0
-                self.R += ((scales.motion * size) ** 2 + variance) * np.outer(sign, sign)
+                self.R += ((scales.motion * size) ** 2 + variance) * np.outer(
+                    sign, sign
+                )
                 together += size * sign
             if trip.noise is None:
                 self.R += scales.motion_trip**2 * np.outer(together, together)
@@ -179,7 +196,9 @@ class Dense:
         s = self.scales
         edges = one[:, 0].astype(np.intp)
         own = s.own**2 + (s.share * SIZES[edges]) ** 2
-        f = s.near**2 * KERNEL(one[:, :1], other[:, :1]) + own[:, None] * (one[:, :1] == other[:, 0])
+        f = s.near**2 * KERNEL(one[:, :1], other[:, :1]) + own[:, None] * (
+            one[:, :1] == other[:, 0]
+        )
         fleet = (one[:, 2:7] * np.square(s.fleet)) @ other[:, 2:7].T
         vehicle = (one[:, 2:7] * np.square(s.vehicle)) @ other[:, 2:7].T
         each = np.outer(one[:, 6], other[:, 6])
@@ -194,12 +213,16 @@ class Dense:
         cross = self.prior(keys, self.keys) @ self.A.T
         away = self.y - self.A @ self.keys[:, 1]
         mean = keys[:, 1] + cross @ np.linalg.solve(self.covariance, away)
-        return mean, self.prior(keys, keys) - cross @ np.linalg.solve(self.covariance, cross.T)
+        return mean, self.prior(keys, keys) - cross @ np.linalg.solve(
+            self.covariance, cross.T
+        )
 
     @property
     def information(self) -> float:
         """½ ln det(I + R⁻¹ A K Aᵀ)"""
-        return 0.5 * float(np.linalg.slogdet(self.covariance)[1] - np.linalg.slogdet(self.R)[1])
+        return 0.5 * float(
+            np.linalg.slogdet(self.covariance)[1] - np.linalg.slogdet(self.R)[1]
+        )
 
     @property
     def log_likelihood(self) -> float:
@@ -210,7 +233,12 @@ class Dense:
 
 
 def learner(**options: Any) -> RoadGP:
-    given: dict[str, Any] = {"scales": SCALES, "refit": 0, "outliers": "keep", **options}
+    given: dict[str, Any] = {
+        "scales": SCALES,
+        "refit": 0,
+        "outliers": "keep",
+        **options,
+    }
     return RoadGP(KERNEL, SIZES, **given)
 
 
@@ -227,7 +255,9 @@ def assert_follows(gp: RoadGP, dense: Dense, keys: Floats = EVERYWHERE) -> None:
     assert found.std is not None
     np.testing.assert_allclose(found.mean, mean, atol=TOLERANCE)
     np.testing.assert_allclose(found.std**2, np.diagonal(cov), atol=TOLERANCE)
-    np.testing.assert_allclose(gp.predict(keys, return_cov=True).cov, cov, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        gp.predict(keys, return_cov=True).cov, cov, atol=TOLERANCE
+    )
 
 
 def offer_of(keys: Floats, step: int = 1) -> Offer:
@@ -251,11 +281,17 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
     trips = []
     for seed in range(draw(st.integers(0, 5))):
         edges = draw(st.lists(st.integers(0, N - 1), min_size=1, max_size=7))
-        who = draw(st.lists(st.sampled_from(VEHICLES), min_size=len(edges), max_size=len(edges)))
+        who = draw(
+            st.lists(
+                st.sampled_from(VEHICLES), min_size=len(edges), max_size=len(edges)
+            )
+        )
         vehicles: Any = who if draw(st.booleans()) else who[0]
         seen = draw(st.sampled_from(["edges", "trip", "sections"]))
         trip = driven(edges, vehicles, seen, draw(st.booleans()), seed)
-        trips.append(moving(trip, seed, draw(st.integers(0, 6))) if draw(st.booleans()) else trip)
+        trips.append(
+            moving(trip, seed, draw(st.integers(0, 6))) if draw(st.booleans()) else trip
+        )
     return trips
 
 
@@ -268,29 +304,41 @@ def test_it_follows_the_model(trips: list[Driven]) -> None:
     assert math.isclose(gp.information_gain, dense.information, abs_tol=TOLERANCE)
     assert gp.count == sum(len(trip.rewards) for trip in trips)
     assert gp.trips == len(trips)
-    assert sorted(gp.visited) == sorted({int(edge) for trip in trips for edge in trip.keys[:, 0]})
+    assert sorted(gp.visited) == sorted(
+        {int(edge) for trip in trips for edge in trip.keys[:, 0]}
+    )
 
 
 @settings(max_examples=30)
-@given(trips=some_trips(), edges=st.lists(st.integers(0, N - 1), min_size=1, max_size=9))
-def test_a_whole_trip_is_the_sum_of_its_roads(trips: list[Driven], edges: list[int]) -> None:
+@given(
+    trips=some_trips(), edges=st.lists(st.integers(0, N - 1), min_size=1, max_size=9)
+)
+def test_a_whole_trip_is_the_sum_of_its_roads(
+    trips: list[Driven], edges: list[int]
+) -> None:
     gp, dense, keys = taught(trips), Dense(trips), rows(edges, 1)
     mean, cov = dense.posterior(keys)
     np.testing.assert_allclose(gp.noise_cov(keys), dense.noise(keys), atol=TOLERANCE)
     total, std = gp.total(keys)
     assert math.isclose(total, mean.sum(), abs_tol=TOLERANCE)
-    assert math.isclose(std**2, (cov + dense.noise(keys)).sum(), abs_tol=100 * TOLERANCE)
+    assert math.isclose(
+        std**2, (cov + dense.noise(keys)).sum(), abs_tol=100 * TOLERANCE
+    )
 
 
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(trips=some_trips(), order=st.randoms(use_true_random=False))
-def test_the_order_of_trips_does_not_matter_under_given_scales(trips: list[Driven], order: Any) -> None:
+def test_the_order_of_trips_does_not_matter_under_given_scales(
+    trips: list[Driven], order: Any
+) -> None:
     turned = trips.copy()
     order.shuffle(turned)
     gp = taught(turned)
     assert_follows(gp, Dense(trips))
-    assert math.isclose(gp.information_gain, Dense(trips).information, abs_tol=TOLERANCE)
+    assert math.isclose(
+        gp.information_gain, Dense(trips).information, abs_tol=TOLERANCE
+    )
 
 
 def test_a_city_follows_the_model_too() -> None:
@@ -304,7 +352,9 @@ def test_a_city_follows_the_model_too() -> None:
     def keys(edges: Any, vehicle: int) -> Floats:
         each = np.full(len(edges), 1.0 + 0.2 * vehicle)
         who = np.full(len(edges), vehicle)
-        return np.column_stack([edges, expected[edges], terms[edges], each, edges % 3, who])
+        return np.column_stack(
+            [edges, expected[edges], terms[edges], each, edges % 3, who]
+        )
 
     gp = RoadGP(kernel, sizes, refit=0, outliers="keep")
     s, trips = gp.scales, []
@@ -317,10 +367,14 @@ def test_a_city_follows_the_model_too() -> None:
 
     def prior(one: Floats, other: Floats) -> Floats:
         own = s.own**2 + (s.share * sizes[one[:, 0].astype(int)]) ** 2
-        f = s.near**2 * kernel(one[:, :1], other[:, :1]) + own[:, None] * (one[:, :1] == other[:, 0])
+        f = s.near**2 * kernel(one[:, :1], other[:, :1]) + own[:, None] * (
+            one[:, :1] == other[:, 0]
+        )
         w = (one[:, 2:7] * np.square(s.fleet)) @ other[:, 2:7].T
         v = (one[:, 2:7] * np.square(s.vehicle)) @ other[:, 2:7].T
-        return np.asarray(np.outer(one[:, 6], other[:, 6]) * f + w + (one[:, 8:] == other[:, 8]) * v)
+        return np.asarray(
+            np.outer(one[:, 6], other[:, 6]) * f + w + (one[:, 8:] == other[:, 8]) * v
+        )
 
     seen = np.concatenate([each for each, *_ in trips])
     A = np.zeros((sum(len(rewards) for *_, rewards in trips), len(seen)))
@@ -340,13 +394,19 @@ def test_a_city_follows_the_model_too() -> None:
     away = np.concatenate([rewards for *_, rewards in trips]) - A @ seen[:, 1]
     asked = keys(np.arange(n), 1)
     cross = prior(asked, seen) @ A.T
-    weights = np.linalg.solve(A @ prior(seen, seen) @ A.T + R, np.column_stack([away, cross.T]))
+    weights = np.linalg.solve(
+        A @ prior(seen, seen) @ A.T + R, np.column_stack([away, cross.T])
+    )
     cov = prior(asked, asked) - cross @ weights[:, 1:]
     found = gp.predict(asked)
     assert found.std is not None
-    np.testing.assert_allclose(found.mean, asked[:, 1] + cross @ weights[:, 0], atol=TOLERANCE)
+    np.testing.assert_allclose(
+        found.mean, asked[:, 1] + cross @ weights[:, 0], atol=TOLERANCE
+    )
     np.testing.assert_allclose(found.std**2, np.diagonal(cov), atol=TOLERANCE)
-    np.testing.assert_allclose(gp.predict(asked, return_cov=True).cov, cov, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        gp.predict(asked, return_cov=True).cov, cov, atol=TOLERANCE
+    )
 
 
 @pytest.mark.slow
@@ -355,10 +415,17 @@ def test_what_is_computed_anew_is_the_same() -> None:
     rng = np.random.default_rng(3)
     kinds = ("edges", "trip", "sections")
     trips = [
-        driven(rng.integers(N, size=rng.integers(1, 5)).tolist(), VEHICLES[i % 3], kinds[i % 3], seed=i)
+        driven(
+            rng.integers(N, size=rng.integers(1, 5)).tolist(),
+            VEHICLES[i % 3],
+            kinds[i % 3],
+            seed=i,
+        )
         for i in range(230)
     ]
-    trips = [moving(trip, i, i % 4) if i % 5 < 2 else trip for i, trip in enumerate(trips)]
+    trips = [
+        moving(trip, i, i % 4) if i % 5 < 2 else trip for i, trip in enumerate(trips)
+    ]
     dense, one_by_one, at_once = Dense(trips), taught(trips), learner()
     at_once.observe_trips(joined(trips))
     for gp in (one_by_one, at_once):
@@ -383,7 +450,10 @@ def joined(trips: Sequence[Driven]) -> Trips:
             *(
                 np.concatenate(parts)
                 for parts in zip(
-                    *(trip.borders.shifted(int(at)) for trip, at in zip(each, first, strict=False)),
+                    *(
+                        trip.borders.shifted(int(at))
+                        for trip, at in zip(each, first, strict=False)
+                    ),
                     strict=True,
                 )
             )
@@ -404,9 +474,13 @@ def test_outliers_of_a_long_log_are_treated_as_asked(
     """Also of trips that are learned together; here a log of more than ten trips is long."""
     monkeypatch.setattr("superarm.roads.posterior.posterior._JUDGED", 5)
     rng = np.random.default_rng(7)
-    trips = [driven(rng.integers(N, size=4).tolist(), seed=i) for i in range(known + 14)]
+    trips = [
+        driven(rng.integers(N, size=4).tolist(), seed=i) for i in range(known + 14)
+    ]
     slip, place = known + 6, 2  # neither among the first five nor the last
-    slipped = trips[slip]._replace(rewards=trips[slip].rewards + 1000.0 * (np.arange(4) == place))
+    slipped = trips[slip]._replace(
+        rewards=trips[slip].rewards + 1000.0 * (np.arange(4) == place)
+    )
     refused = Driven(
         keys=np.delete(slipped.keys, place, axis=0),
         sums=(0, 1, 2),
@@ -414,12 +488,18 @@ def test_outliers_of_a_long_log_are_treated_as_asked(
         noise=None,
     )
     log = [*trips[known:slip], slipped, *trips[slip + 1 :]]
-    for outliers, treated in (("keep", slipped), ("weigh", slipped), ("refuse", refused)):
+    for outliers, treated in (
+        ("keep", slipped),
+        ("weigh", slipped),
+        ("refuse", refused),
+    ):
         gp = taught(trips[:known], outliers=outliers)
         gp.observe_trips(joined(log))
         assert gp.count == 4 * len(trips)
         noise = gp._engine.log.view().noise
-        assert np.flatnonzero(noise).tolist() == [4 * slip + place] * (outliers == "weigh")
+        assert np.flatnonzero(noise).tolist() == [4 * slip + place] * (
+            outliers == "weigh"
+        )
         if outliers != "weigh":
             assert_follows(gp, Dense([*trips[:slip], treated, *trips[slip + 1 :]]))
         assert gp.flagged[0].edges.tolist() == [int(slipped.keys[place, 0])]
@@ -443,7 +523,10 @@ def test_the_first_trips_of_a_long_log_are_judged_one_after_another(
 @pytest.mark.slow
 def test_a_log_after_a_log_and_after_a_restart() -> None:
     rng = np.random.default_rng(4)
-    trips = [driven(rng.integers(N, size=2).tolist(), seen="trip", seed=i) for i in range(410)]
+    trips = [
+        driven(rng.integers(N, size=2).tolist(), seen="trip", seed=i)
+        for i in range(410)
+    ]
     gp, dense = learner(), Dense(trips)
     gp.observe_trips(joined(trips[:205]))
     again = gp.restored(gp.state())
@@ -474,7 +557,9 @@ class Unit(np.random.Generator):
 def root_of(drawn: Any, zero: Floats) -> Floats:
     """R, where a draw is zero + R times the normals: its covariance is exactly R Rᵀ."""
     probe = Unit(-1)
-    np.testing.assert_allclose(drawn(probe), zero, atol=TOLERANCE)  # no normals, no deviation
+    np.testing.assert_allclose(
+        drawn(probe), zero, atol=TOLERANCE
+    )  # no normals, no deviation
     return np.stack([drawn(Unit(one)) - zero for one in range(probe.taken)], axis=1)
 
 
@@ -489,7 +574,11 @@ def test_draws_have_exactly_the_posterior_covariance(trips: list[Driven]) -> Non
 
 
 def test_draws_given_pending_roads_have_what_is_left() -> None:
-    belief = taught(SOME).belief(offer_of(EVERYWHERE), rows([3, 3, 10], 1)).condition(np.array([0, 14]))
+    belief = (
+        taught(SOME)
+        .belief(offer_of(EVERYWHERE), rows([3, 3, 10], 1))
+        .condition(np.array([0, 14]))
+    )
     root = root_of(belief.sample, belief.mean)
     np.testing.assert_allclose(root @ root.T, belief.cov, atol=TOLERANCE)
     negated = root_of(belief.negated().sample, -belief.mean)
@@ -529,7 +618,9 @@ def test_pending_roads_shrink_what_is_unknown(
         if number:
             belief = belief.condition(seen)
         if len(seen):
-            weights = np.linalg.solve(cov[np.ix_(seen, seen)] + np.diag(own[seen]), cov[seen])
+            weights = np.linalg.solve(
+                cov[np.ix_(seen, seen)] + np.diag(own[seen]), cov[seen]
+            )
             cov = cov - cov[:, seen] @ weights
         np.testing.assert_allclose(belief.mean, mean[:n], atol=TOLERANCE)
         np.testing.assert_allclose(belief.std**2, np.diagonal(cov)[:n], atol=TOLERANCE)
@@ -544,7 +635,9 @@ def test_pending_roads_shrink_what_is_unknown(
 def test_looking_ahead_teaches_nothing() -> None:
     gp, twin = taught(SOME), taught(SOME)
     with unchanged(gp, "looking ahead"):
-        belief = gp.belief(offer_of(EVERYWHERE), rows([10, 11], 7)).condition(np.array([3]))
+        belief = gp.belief(offer_of(EVERYWHERE), rows([10, 11], 7)).condition(
+            np.array([3])
+        )
         belief.sample(np.random.default_rng(0))
         assert belief.std.shape == belief.mean.shape
     more = driven([11, 10, 9], 7, seed=9)
@@ -584,11 +677,15 @@ def of_many(vehicles: int) -> RoadGP:
 def test_learning_a_trip_copies_no_more_with_more_vehicles() -> None:
     trip = moving(driven([0, 1, 2])).as_trips()
     few, many = of_many(2), of_many(50)
-    assert deepcopies(lambda: few.observe_trips(trip)) == deepcopies(lambda: many.observe_trips(trip))
+    assert deepcopies(lambda: few.observe_trips(trip)) == deepcopies(
+        lambda: many.observe_trips(trip)
+    )
     assert deepcopies(lambda: copy.copy(few)) == deepcopies(lambda: copy.copy(many))
 
 
-def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same() -> None:
+def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same() -> (
+    None
+):
     gp = of_many(3)
     expected, state = gp.predict(EVERYWHERE).mean, state_to_bytes(gp.state())
     again = copy.deepcopy(gp)
@@ -606,9 +703,14 @@ def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same()
 
 def test_a_belief_goes_stale() -> None:
     gp = taught(SOME)
-    beliefs = [gp.belief(offer_of(EVERYWHERE)), gp.belief(offer_of(EVERYWHERE), rows([4], 1))]
+    beliefs = [
+        gp.belief(offer_of(EVERYWHERE)),
+        gp.belief(offer_of(EVERYWHERE), rows([4], 1)),
+    ]
     assert beliefs[0].incumbent == gp.incumbent
-    assert beliefs[0].negated().incumbent == -float(gp.predict(Dense(SOME).keys).mean.min())
+    assert beliefs[0].negated().incumbent == -float(
+        gp.predict(Dense(SOME).keys).mean.min()
+    )
     for belief in beliefs:
         assert belief.std_at(np.array([0])) == pytest.approx(belief.cov[0, 0] ** 0.5)
     driven([3], seed=8).teach(gp)
@@ -627,7 +729,9 @@ def test_a_belief_goes_stale() -> None:
                 ask()
 
 
-def test_what_a_reader_keeps_is_not_of_an_earlier_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_reader_keeps_is_not_of_an_earlier_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
     gp, more = taught(SOME, refit=0), driven([3], seed=8)
     inside, go_on, plain = threading.Event(), threading.Event(), RoadEngine._spread
@@ -675,7 +779,9 @@ def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
 ) -> None:
     trips = [moving(trip, at) if motion else trip for at, trip in enumerate(SOME[:3])]
     gp = taught(trips, refit=1000)  # before the first fit
-    centre = np.log(SCALES.as_vector())[: 24 if motion else 22]  # the last two are of motion
+    centre = np.log(SCALES.as_vector())[
+        : 24 if motion else 22
+    ]  # the last two are of motion
     loss, start = loss_of(gp, monkeypatch)
     np.testing.assert_allclose(start, centre)
     rng = np.random.default_rng(1)
@@ -687,21 +793,33 @@ def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
         assert math.isclose(value, prior - dense.log_likelihood, rel_tol=1e-10)
         step = 1e-5  # central differences err by step²/6 times a third derivative, and rounding/step
         for at in range(len(centre)):
-            sides = [loss(point + sign * step * np.eye(len(centre))[at])[0] for sign in (1.0, -1.0)]
-            assert math.isclose(slope[at], (sides[0] - sides[1]) / (2.0 * step), abs_tol=2e-5)
+            sides = [
+                loss(point + sign * step * np.eye(len(centre))[at])[0]
+                for sign in (1.0, -1.0)
+            ]
+            assert math.isclose(
+                slope[at], (sides[0] - sides[1]) / (2.0 * step), abs_tol=2e-5
+            )
 
 
-def drawn_trips(scales: RoadScales, count: int, seed: int, *, motion: bool = False) -> list[Driven]:
+def drawn_trips(
+    scales: RoadScales, count: int, seed: int, *, motion: bool = False
+) -> list[Driven]:
     """Trips drawn from the model itself."""
     rng = np.random.default_rng(seed)
-    trips = [driven(rng.integers(N, size=6).tolist(), VEHICLES[at % 3], seed=at) for at in range(count)]
+    trips = [
+        driven(rng.integers(N, size=6).tolist(), VEHICLES[at % 3], seed=at)
+        for at in range(count)
+    ]
     if motion:
         trips = [moving(trip, at) for at, trip in enumerate(trips)]
     dense = Dense(trips, scales)
     root = np.linalg.cholesky(dense.covariance)
     drawn = dense.A @ dense.keys[:, 1] + root @ rng.standard_normal(len(root))
     parts = np.split(drawn, np.cumsum([len(trip.rewards) for trip in trips])[:-1])
-    return [trip._replace(rewards=part) for trip, part in zip(trips, parts, strict=True)]
+    return [
+        trip._replace(rewards=part) for trip, part in zip(trips, parts, strict=True)
+    ]
 
 
 @pytest.mark.slow
@@ -709,7 +827,13 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     """Within six standard errors: near the truth θ* the estimate is, to first order, normal about
     θ* − (I + P)⁻¹ P (θ* − centre) with covariance (I + P)⁻¹ I (I + P)⁻¹, I Fisher's information
     2 s_i² s_j² tr(C⁻¹M_i C⁻¹M_j) and P the prior's, here 1."""
-    true = replace(SCALES, own=3.5, noise=1.5, noise_per_time=0.1, fleet=(0.2, 1.2, 0.25, 0.04, 0.8))
+    true = replace(
+        SCALES,
+        own=3.5,
+        noise=1.5,
+        noise_per_time=0.1,
+        fleet=(0.2, 1.2, 0.25, 0.04, 0.8),
+    )
     trips = drawn_trips(true, 50, seed=7)
     gp = learner(refit=50)
     gp.observe_trips(joined(trips))
@@ -727,7 +851,9 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
             ends.append(Dense(trips, RoadScales.of(moved)).covariance)
         derivatives.append((ends[0] - ends[1]) / 2e-3)
     pulled = [np.linalg.solve(covariance, each) for each in derivatives]
-    fisher = 0.5 * np.array([[float(np.sum(one * other.T)) for other in pulled] for one in pulled])
+    fisher = 0.5 * np.array(
+        [[float(np.sum(one * other.T)) for other in pulled] for one in pulled]
+    )
     inverse = np.linalg.inv(fisher + np.eye(len(theta)))
     bias = inverse @ (np.log(SCALES.as_vector())[:-3] - theta)
     error = np.sqrt(np.diagonal(inverse @ fisher @ inverse))
@@ -779,7 +905,9 @@ def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
             trips = trip.as_trips()
             expected = gp._engine.expect(trips)
             away = float((trips.rewards - expected.mean).sum())
-            inside.append(abs(away) <= 1.96 * math.sqrt((expected.cov + expected.noise).sum()))
+            inside.append(
+                abs(away) <= 1.96 * math.sqrt((expected.cov + expected.noise).sum())
+            )
             trip.teach(gp)
     assert abs(np.mean(inside) - 0.95) < 5.0 * math.sqrt(0.95 * 0.05 / len(inside))
 
@@ -798,11 +926,15 @@ def test_an_outlier_among_readings_with_motion_is_named_alone() -> None:
             assert_follows(gp, Dense([*SOME, refused]))
 
 
-def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_shares() -> None:
+def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_shares() -> (
+    None
+):
     trip = moving(driven([0, 1, 2, 3, 4], 0, seed=1), 2)
     found = taught([])._engine.noise(trip.as_trips())
     unmoved = taught([])._engine.noise(trip._replace(borders=Borders.none()).as_trips())
-    crossed = SCALES.motion_trip * trip.as_trips().crossing(trip.borders.size)  # of all borders alike
+    crossed = SCALES.motion_trip * trip.as_trips().crossing(
+        trip.borders.size
+    )  # of all borders alike
     added = found - unmoved - np.outer(crossed, crossed)
     variance = np.square(SCALES.motion * trip.borders.size) + trip.borders.variance
     np.testing.assert_allclose(np.diagonal(added), variance[:-1] + variance[1:])
@@ -815,14 +947,18 @@ def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_sh
 def test_motion_may_grow_but_not_vanish() -> None:
     """Most speeds are told nearly: then the few that are not would outweigh what whole trips tell."""
     gp = learner(refit=24)
-    gp.observe_trips(joined(drawn_trips(replace(SCALES, motion=0.001), 24, seed=9, motion=True)))
+    gp.observe_trips(
+        joined(drawn_trips(replace(SCALES, motion=0.001), 24, seed=9, motion=True))
+    )
     assert gp.fitted.motion == pytest.approx(SCALES.motion, rel=1e-12)
 
 
 @pytest.mark.parametrize("gap", [0, 2])
 def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
     """Against S y and S R Sᵀ, with S the sums: motion within a section cancels out."""
-    trips = joined([moving(driven([0, 3, 4, 7, 9], seed=at), at, gap) for at in range(3)])
+    trips = joined(
+        [moving(driven([0, 3, 4, 7, 9], seed=at), at, gap) for at in range(3)]
+    )
     engine = RoadEngine(KERNEL, SIZES, SCALES)
     numbers = np.arange(15)
     for section in (numbers // 5, np.minimum(numbers, 3) + numbers // 5 * 2):
@@ -833,23 +969,41 @@ def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
         expected = S @ engine.noise(trips) @ S.T
         np.testing.assert_allclose(engine.noise(found), expected, atol=TOLERANCE)
         sums = engine.expect(trips)
-        np.testing.assert_allclose(engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE)
-        np.testing.assert_allclose(engine.expect(found).mean, S @ sums.mean, atol=TOLERANCE)
+        np.testing.assert_allclose(
+            engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE
+        )
+        np.testing.assert_allclose(
+            engine.expect(found).mean, S @ sums.mean, atol=TOLERANCE
+        )
     of_trips = trips.in_sections(numbers // 5)
     assert all(
         np.array_equal(one, other)
-        for one, other in zip(trips.totals().arrays().values(), of_trips.arrays().values(), strict=True)
+        for one, other in zip(
+            trips.totals().arrays().values(), of_trips.arrays().values(), strict=True
+        )
     )
 
 
 def test_totals_leave_out_what_has_noise_of_its_own() -> None:
-    trips = joined([driven([0, 1, 2], seed=1), driven([3, 4], stated=True), driven([5], stated=True)])
+    trips = joined(
+        [
+            driven([0, 1, 2], seed=1),
+            driven([3, 4], stated=True),
+            driven([5], stated=True),
+        ]
+    )
     noise = trips.noise.copy()
     noise[1] = 9.0  # an outlier
     totals = trips._replace(noise=noise).totals()
     assert totals.sound()
-    assert totals.keys[:, 0].tolist() == [0.0, 2.0, 5.0]  # the second trip has nothing else
-    np.testing.assert_allclose(totals.rewards, [trips.rewards[[0, 2]].sum(), trips.rewards[5]])
+    assert totals.keys[:, 0].tolist() == [
+        0.0,
+        2.0,
+        5.0,
+    ]  # the second trip has nothing else
+    np.testing.assert_allclose(
+        totals.rewards, [trips.rewards[[0, 2]].sum(), trips.rewards[5]]
+    )
     np.testing.assert_array_equal(totals.noise, [0.0, trips.noise[5]])
 
 
@@ -860,7 +1014,9 @@ def test_the_latest_trips_in_full_and_those_before_as_totals() -> None:
     np.testing.assert_allclose(some.rewards[:6], trips.between(1, 7).totals().rewards)
     np.testing.assert_array_equal(some.rewards[6:], trips.rewards[42:])
     assert trips.latest(60) is trips
-    assert trips.totals().latest(8).rewards.tolist() == trips.totals().rewards[2:].tolist()
+    assert (
+        trips.totals().latest(8).rewards.tolist() == trips.totals().rewards[2:].tolist()
+    )
 
 
 def test_scales_may_be_far_from_those_given() -> None:
@@ -893,8 +1049,13 @@ def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) ->
         return given
 
     monkeypatch.setattr("superarm.roads.posterior.posterior.fit_scales", fit)
-    taught(drawn_trips(SCALES, 8, 0), refit=64, most=17)  # six rewards each: two whole trips
-    assert seen == [(2 + 2, 12 + 2), (2 + 4, 12 + 4)]  # and a quarter of them totals of those before
+    taught(
+        drawn_trips(SCALES, 8, 0), refit=64, most=17
+    )  # six rewards each: two whole trips
+    assert seen == [
+        (2 + 2, 12 + 2),
+        (2 + 4, 12 + 4),
+    ]  # and a quarter of them totals of those before
     seen.clear()
     taught(drawn_trips(SCALES, 4, 0), refit=64, most=2)  # less than a trip: that trip
     assert seen == [(1, 6)]
@@ -929,7 +1090,10 @@ def test_outliers_are_flagged_and_treated_as_asked() -> None:
     odd = with_outlier(60.0)
     scores = standardised(odd, SOME)
     assert (scores > 6.0).sum() == 1
-    found = {what: taught([*SOME, odd], outliers=what) for what in ("keep", "weigh", "refuse")}
+    found = {
+        what: taught([*SOME, odd], outliers=what)
+        for what in ("keep", "weigh", "refuse")
+    }
     for gp in found.values():
         assert gp.outlying == len(gp.flagged) == 1
         assert gp.flagged[0].edges.tolist() == [6]
@@ -939,8 +1103,12 @@ def test_outliers_are_flagged_and_treated_as_asked() -> None:
     kept = np.array([True, True, False, True])
     refused = Driven(odd.keys[kept], (0, 1, 2), odd.rewards[kept], None)
     assert_follows(found["refuse"], Dense([*SOME, refused]))
-    weighed = Dense([*SOME, odd])  # its own noise grows with the square of how far it is
-    own = weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
+    weighed = Dense(
+        [*SOME, odd]
+    )  # its own noise grows with the square of how far it is
+    own = (
+        weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
+    )
     weighed.R[-2, -2] += own * ((scores[2] / 6.0) ** 2 - 1.0)
     assert_follows(found["weigh"], weighed)
 
@@ -961,11 +1129,16 @@ def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> Non
     odd = with_outlier(60.0)
     score = standardised(odd, SOME).max()
     for limit, count in ((score * 1.001, 0), (score * 0.999, 1)):
-        assert taught([*SOME, odd], outliers="refuse", outlier_limit=limit).outlying == count
+        assert (
+            taught([*SOME, odd], outliers="refuse", outlier_limit=limit).outlying
+            == count
+        )
 
 
 @pytest.mark.parametrize("limit", [6.0, 9.0])
-def test_a_slip_of_the_meter_widens_intervals_by_no_more_than_twice_the_limit(limit: float) -> None:
+def test_a_slip_of_the_meter_widens_intervals_by_no_more_than_twice_the_limit(
+    limit: float,
+) -> None:
     """It is a miss, but how far it is says nothing of trips to come; unless it is kept as any other."""
     far = with_outlier(4000.0)
     for outliers in ("weigh", "refuse"):
@@ -984,7 +1157,9 @@ def test_the_noise_of_an_outlier_grows_from_the_limit_on(limit: float) -> None:
     odd = with_outlier(60.0)
     score = standardised(odd, SOME)[2]
     weighed = Dense([*SOME, odd])
-    own = weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
+    own = (
+        weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
+    )
     weighed.R[-2, -2] += own * ((score / limit) ** 2 - 1.0)
     assert_follows(taught([*SOME, odd], outliers="weigh", outlier_limit=limit), weighed)
 
@@ -998,7 +1173,9 @@ def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
     assert gp.trips == len(SOME)
 
 
-def test_a_fit_that_fails_leaves_a_trip_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_that_fails_leaves_a_trip_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is told before the next trip, when nothing of that is learned yet."""
     gp, plain = taught(SOME[:3], refit=4), taught(SOME[:3], refit=0)
 
@@ -1010,7 +1187,9 @@ def test_a_fit_that_fails_leaves_a_trip_learned(monkeypatch: pytest.MonkeyPatch)
         for each in (gp, plain):
             SOME[3].teach(each)
     assert (gp.trips, gp.count, gp.fits) == (plain.trips, plain.count, 0)
-    np.testing.assert_array_equal(gp.predict(EVERYWHERE).mean, plain.predict(EVERYWHERE).mean)
+    np.testing.assert_array_equal(
+        gp.predict(EVERYWHERE).mean, plain.predict(EVERYWHERE).mean
+    )
     more = driven([10, 2, 7], 1, seed=13)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -1028,12 +1207,16 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
     inside = abs(more.rewards.sum() - mean) <= gp.widths()[1] * std
     before = gp.state().array("trips_inside")
     more.teach(gp)
-    np.testing.assert_array_equal(gp.state().array("trips_inside")[len(before) :], [inside])
+    np.testing.assert_array_equal(
+        gp.state().array("trips_inside")[len(before) :], [inside]
+    )
     score = abs(more.rewards.sum() - mean) / std
     assert math.isclose(gp.state().array("trips_scores")[-1], score, rel_tol=1e-9)
     assert gp.held.trips == len(SOME) + 1
     cov = Dense(SOME).posterior(more.keys)[1] + Dense([]).noise(more.keys)
-    scores = np.abs(more.rewards - Dense(SOME).posterior(more.keys)[0]) / np.sqrt(np.diagonal(cov))
+    scores = np.abs(more.rewards - Dense(SOME).posterior(more.keys)[0]) / np.sqrt(
+        np.diagonal(cov)
+    )
     np.testing.assert_allclose(gp.state().array("roads_scores")[-3:], scores, rtol=1e-9)
 
 
@@ -1050,20 +1233,27 @@ def test_a_state_holds_all_of_it(refit: int) -> None:
     assert (again.held, again.fits, again.outlying) == (gp.held, gp.fits, gp.outlying)
     for one, other in zip(again.widths(), gp.widths(), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(again.predict(EVERYWHERE).mean, gp.predict(EVERYWHERE).mean)
+    np.testing.assert_array_equal(
+        again.predict(EVERYWHERE).mean, gp.predict(EVERYWHERE).mean
+    )
     for step in range(3):  # it goes on alike, up to rounding: variances are made anew
         for what in ("mean", "cov"):
             one, other = (
-                getattr(each.predict(EVERYWHERE, return_cov=True), what) for each in (gp, again)
+                getattr(each.predict(EVERYWHERE, return_cov=True), what)
+                for each in (gp, again)
             )
             np.testing.assert_allclose(one, other, atol=TOLERANCE)
-        one, other = (each.sample(EVERYWHERE, np.random.default_rng(1)) for each in (gp, again))
+        one, other = (
+            each.sample(EVERYWHERE, np.random.default_rng(1)) for each in (gp, again)
+        )
         np.testing.assert_allclose(one, other, atol=TOLERANCE)
         for each in (gp, again):
             driven([step, 11 - step], 7, seed=step).teach(each)
     assert gp.trips == again.trips == len(SOME) + 4
     assert again.fits == gp.fits
-    np.testing.assert_allclose(again.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6)
+    np.testing.assert_allclose(
+        again.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -1071,12 +1261,18 @@ def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
     """Whatever was looked at before, in the one or in the other."""
     graph = generate_city(edges=200, seed=1).line_graph()
     model, rng = fleet_model(graph), np.random.default_rng(0)
-    fleet = [road_rows(graph, Vehicle(mass=1500.0 + 300.0 * who), who) for who in range(3)]
+    fleet = [
+        road_rows(graph, Vehicle(mass=1500.0 + 300.0 * who), who) for who in range(3)
+    ]
     offer, awaited = offer_of(fleet[1]), fleet[2][[3, 4, 5]]
 
-    def drive(gp: RoadGP, edges: Any, who: int, rewards: Floats, *, whole: bool) -> None:
+    def drive(
+        gp: RoadGP, edges: Any, who: int, rewards: Floats, *, whole: bool
+    ) -> None:
         if whole:
-            gp.observe_sums(fleet[who][edges], [0] * len(edges), rewards.sum(keepdims=True))
+            gp.observe_sums(
+                fleet[who][edges], [0] * len(edges), rewards.sum(keepdims=True)
+            )
         else:
             gp.observe(fleet[who][edges], rewards)
 
@@ -1099,7 +1295,9 @@ def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
         assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
         one, other = (each.belief(offer, awaited) for each in (gp, again))
         np.testing.assert_array_equal(one.mean, other.mean)
-        np.testing.assert_array_equal(one.std_at(np.arange(9)), other.std_at(np.arange(9)))
+        np.testing.assert_array_equal(
+            one.std_at(np.arange(9)), other.std_at(np.arange(9))
+        )
         drawn = [each.sample(np.random.default_rng(number)) for each in (one, other)]
         np.testing.assert_array_equal(*drawn)
     assert again.fits == gp.fits == 4
@@ -1116,7 +1314,8 @@ def test_a_state_with_another_kernel_is_computed_anew() -> None:
         trip.teach(expected)
     for what in ("mean", "cov"):
         one, two = (
-            getattr(each.predict(EVERYWHERE, return_cov=True), what) for each in (found, expected)
+            getattr(each.predict(EVERYWHERE, return_cov=True), what)
+            for each in (found, expected)
         )
         np.testing.assert_allclose(one, two, atol=TOLERANCE)
 
@@ -1129,7 +1328,9 @@ def test_a_state_of_nothing() -> None:
 
 def test_a_state_is_of_its_own_roads() -> None:
     state = taught(SOME).state()
-    other = RoadGP(GraphMatern(ring(N + 3), nu=2), np.ones(N + 3), scales=SCALES, refit=0)
+    other = RoadGP(
+        GraphMatern(ring(N + 3), nu=2), np.ones(N + 3), scales=SCALES, refit=0
+    )
     with pytest.raises(StateError):
         other.restored(state)
 
@@ -1148,10 +1349,16 @@ def _of_old_form(gp: RoadGP) -> Any:
     A = np.zeros((5 + many + v, M))
     A[:5], A[at] = core[:5], core[5:]
     for number, vehicle in enumerate(vehicles):
-        terms = trips.summed(trips.keys[:, 2:7] * (trips.keys[:, 8] == vehicle)[:, None])
+        terms = trips.summed(
+            trips.keys[:, 2:7] * (trips.keys[:, 8] == vehicle)[:, None]
+        )
         A[5 + 5 * number : 10 + 5 * number] = terms.T
     K = np.diag(
-        [*np.square(scales.fleet), *np.tile(np.square(scales.vehicle), len(vehicles)), *np.zeros(v)]
+        [
+            *np.square(scales.fleet),
+            *np.tile(np.square(scales.vehicle), len(vehicles)),
+            *np.zeros(v),
+        ]
     )
     root = engine._root()[5:, 5:]
     K[np.ix_(at, at)] = root @ root.T
@@ -1178,11 +1385,15 @@ def test_states_whose_vehicles_had_slots_load() -> None:
         learner.observe_sums(more.keys, more.sums, more.rewards)
     found, expected = again.predict(EVERYWHERE), gp.predict(EVERYWHERE)
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
-    np.testing.assert_allclose(np.asarray(found.std), np.asarray(expected.std), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(found.std), np.asarray(expected.std), rtol=1e-6
+    )
     assert math.isclose(again.information_gain, gp.information_gain, rel_tol=1e-9)
     arrays = old.arrays
     harmed = {
-        "one slot for two": _harmed(old, at=np.full_like(arrays["at"], arrays["at"][0])),
+        "one slot for two": _harmed(
+            old, at=np.full_like(arrays["at"], arrays["at"][0])
+        ),
         "fewer slots": _harmed(old, at=arrays["at"][1:]),
         "vehicles without slots": _harmed(old, first=arrays["first"][:1]),
         "one vehicle's slots for two": _harmed(old, first=arrays["first"] * 0),
@@ -1219,8 +1430,12 @@ def test_a_damaged_state_is_refused() -> None:
         "other roads": _harmed(state, edges=arrays["edges"][::-1].copy() * 0),
         "no vehicles": _harmed(state, vehicles=arrays["vehicles"][:0]),
         "vehicles in a column": _harmed(state, vehicles=arrays["vehicles"][:, None]),
-        "vehicles without a group": _harmed(state, group_vehicles=arrays["group_vehicles"][1:]),
-        "a group of nobody": _harmed(state, group_vehicles=arrays["group_vehicles"] * 0),
+        "vehicles without a group": _harmed(
+            state, group_vehicles=arrays["group_vehicles"][1:]
+        ),
+        "a group of nobody": _harmed(
+            state, group_vehicles=arrays["group_vehicles"] * 0
+        ),
         "groups without slots": _harmed(state, group_slots=arrays["group_slots"][:1]),
         "a vehicle on no road": _harmed(state, slots=arrays["slots"] + 10**6),
         "one slot for two": _harmed(state, slots=arrays["slots"] * 0),
@@ -1363,8 +1578,12 @@ def test_scales() -> None:
     assert RoadScales.of(values) == SCALES
     assert values.shape == (24,)
     default = RoadScales()
-    before = RoadScales.of(values[:-2], like=default)  # as states from before ``motion`` have them
-    assert before == replace(SCALES, motion=default.motion, motion_trip=default.motion_trip)
+    before = RoadScales.of(
+        values[:-2], like=default
+    )  # as states from before ``motion`` have them
+    assert before == replace(
+        SCALES, motion=default.motion, motion_trip=default.motion_trip
+    )
     assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9, 0.3]
     for bad in ({"near": 0.0}, {"own": -1.0}, {"noise": np.nan}, {"share": "a"}, {"trip": (1.0,) * 4},
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
@@ -1396,10 +1615,16 @@ def test_default_scales() -> None:
 def test_the_variance_of_a_trip_before_anything_is_learned() -> None:
     """That of a whole trip where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
     keys = rows([0, 3, 5, 8], 1)
-    alone = GraphMatern(csc_array((N, N)), nu=2, kappa=1.0, normalisation="raw", variance=16.0)
-    np.testing.assert_allclose(alone(np.arange(N)[:, None] * 1.0), np.eye(N), atol=1e-12)
+    alone = GraphMatern(
+        csc_array((N, N)), nu=2, kappa=1.0, normalisation="raw", variance=16.0
+    )
+    np.testing.assert_allclose(
+        alone(np.arange(N)[:, None] * 1.0), np.eye(N), atol=1e-12
+    )
     gp = RoadGP(alone, SIZES, scales=SCALES, refit=0)
-    found = SCALES.trip_variance(terms_of(keys), noise_parts(keys), SIZES[keys[:, 0].astype(int)])
+    found = SCALES.trip_variance(
+        terms_of(keys), noise_parts(keys), SIZES[keys[:, 0].astype(int)]
+    )
     assert math.isclose(found, gp.total(keys)[1] ** 2, rel_tol=1e-9)
 
 

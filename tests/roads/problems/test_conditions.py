@@ -25,12 +25,18 @@ def conditions(*names: str) -> Conditions:
 
 def test_features_are_of_about_unit_scale_in_the_order_named() -> None:
     now = conditions(*CONDITIONS).at(7)
-    scaled = [now["load"] / 400.0, now["congestion"] / 0.3, (now["temperature"] - 10.0) / 8.0]
+    scaled = [
+        now["load"] / 400.0,
+        now["congestion"] / 0.3,
+        (now["temperature"] - 10.0) / 8.0,
+    ]
     found = conditions("load", "congestion", "temperature").columns(7)
     np.testing.assert_allclose(found, np.stack(scaled, axis=1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("names", [CONDITIONS, ("congestion",), ("temperature",), ("load",), ()])
+@pytest.mark.parametrize(
+    "names", [CONDITIONS, ("congestion",), ("temperature",), ("load",), ()]
+)
 def test_what_conditions_add_by_hand(names: tuple[str, ...]) -> None:
     """Slower to 40 % of the limit, a stop every 200 m, 100 W per degree from 20 °C, up to 400 kg."""
     now = conditions(*CONDITIONS).at(7)
@@ -46,7 +52,9 @@ def test_what_conditions_add_by_hand(names: tuple[str, ...]) -> None:
     moving = Vehicle(mass=mass).energy(GRAPH.length, speed, GRAPH.rise)
     rest = Vehicle().energy(GRAPH.length, GRAPH.speed, GRAPH.rise)
     expected = moving - rest + (stopping + warming) / 3600.0
-    np.testing.assert_allclose(conditions(*names).extra(7), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        conditions(*names).extra(7), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("step", "wave"), [(6, 0.5), (8, 0.75), (12, 1.0), (24, 0.0)])
@@ -71,7 +79,9 @@ def test_unknown_or_repeated_conditions_are_refused(names: tuple[str, ...]) -> N
 
 
 def rush_city(**options: Any) -> Navigation:
-    return Navigation(seed=3, horizon=60, network="city", edges=300, **{"rush_hours": 2.0, **options})
+    return Navigation(
+        seed=3, horizon=60, network="city", edges=300, **{"rush_hours": 2.0, **options}
+    )
 
 
 def test_rush_hours_have_two_peaks_a_day() -> None:
@@ -122,13 +132,18 @@ def test_regret_is_against_the_best_route_of_the_hour() -> None:
         losses.append(world.value(offer, decision) - best)
     assert losses[0] == pytest.approx(0.0, abs=1e-9)
     assert losses[1] >= 0.0
-    assert "peaks at 8:00 and 17:00, with 24 trips a day" in world.settled["rush hours"]
+    assert (
+        "peaks at 8:00 and 17:00, with 24 trips a day"
+        in world.interpretations["rush hours"]
+    )
     drift = world.model.drift
     assert drift is not None
     assert drift([[0.0]], [[0.0]]).item() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("bad", [{"rush_hours": -1.0}, {"day_to_day": 1.5}, {"rush_hours": np.nan}])
+@pytest.mark.parametrize(
+    "bad", [{"rush_hours": -1.0}, {"day_to_day": 1.5}, {"rush_hours": np.nan}]
+)
 def test_impossible_rush_hours(bad: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(bad))):
         rush_city(**bad)

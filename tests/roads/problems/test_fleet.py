@@ -23,7 +23,13 @@ from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.models import FleetModel
 from superarm.roads.networks import generate_city
 from superarm.roads.networks.netconvert import write_sumo
-from superarm.roads.policies.navigation import informed, known_cost, prior, route_greedy, route_ts
+from superarm.roads.policies.navigation import (
+    informed,
+    known_cost,
+    prior,
+    route_greedy,
+    route_ts,
+)
 from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet import _Departures, road_rows
@@ -38,10 +44,14 @@ def world(**options: Any) -> Fleet:
 
 
 def along(offer: Offer, route: Any) -> Decision:
-    return Decision(step=offer.step, action=tuple(route), positions=np.array(route, dtype=np.intp))
+    return Decision(
+        step=offer.step, action=tuple(route), positions=np.array(route, dtype=np.intp)
+    )
 
 
-def seen_of(problem: Fleet, step: int, route: Any = None) -> tuple[Offer, Decision, Feedback]:
+def seen_of(
+    problem: Fleet, step: int, route: Any = None
+) -> tuple[Offer, Decision, Feedback]:
     """The informed route of a round, or another, driven."""
     offer = problem.offer(step)
     decision = along(offer, problem.informed_route(offer) if route is None else route)
@@ -51,7 +61,9 @@ def seen_of(problem: Fleet, step: int, route: Any = None) -> tuple[Offer, Decisi
 def other_route(problem: Fleet, offer: Offer, seed: int = 0) -> Any:
     """Some way or other from its start to its goal."""
     costs = -np.random.default_rng(seed).uniform(0.1, 1.0, len(offer.arms))
-    return problem.model.oracle.select(costs, offer.structure, np.random.default_rng(0)).positions
+    return problem.model.oracle.select(
+        costs, offer.structure, np.random.default_rng(0)
+    ).positions
 
 
 def trip_of(offer: Offer) -> Trip:
@@ -88,7 +100,7 @@ def test_it_is_a_world() -> None:
     assert isinstance(problem.model, FleetModel)
     assert problem.direction == problem.model.direction == "minimize"
     assert problem.model.horizon == 50
-    assert all(text.strip() for text in problem.settled.values())
+    assert all(text.strip() for text in problem.interpretations.values())
     assert problem.truth(problem.offer(1)) is None
     assert problem.road_map() is not None
     with pytest.raises(InputError, match="measured, not known"):
@@ -122,7 +134,9 @@ def test_offers_say_who_drives_where() -> None:
 def test_rows_are_the_energy_model_of_the_vehicle() -> None:
     graph, vehicle = world().graph, Vehicle(mass=2400.0, auxiliary_power=900.0)
     rows = road_rows(graph, vehicle, 7)
-    energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
+    energies = vehicle.energy(
+        graph.length, graph.speed, graph.rise
+    ) - vehicle.potential(graph.rise)
     np.testing.assert_allclose(rows[:, 1], energies)
     assert (energies >= 0.0).all()  # so that Dijkstra's algorithm is exact
     np.testing.assert_array_equal(rows[:, 0], np.arange(len(graph)))
@@ -146,7 +160,9 @@ def test_rows_are_the_energy_model_of_the_vehicle() -> None:
     )
     np.testing.assert_allclose(rows[:, 3], added, rtol=1e-9)
     np.testing.assert_allclose(
-        rows[:, 5] * vehicle.recuperation_efficiency, vehicle.potential(graph.rise), rtol=1e-12
+        rows[:, 5] * vehicle.recuperation_efficiency,
+        vehicle.potential(graph.rise),
+        rtol=1e-12,
     )
 
 
@@ -155,14 +171,18 @@ def test_another_horizon_begins_alike() -> None:
     for step in range(1, 11):
         one, other = short.offer(step), long.offer(step)
         assert one.time == other.time
-        assert (trip_of(one).start, trip_of(one).goal) == (trip_of(other).start, trip_of(other).goal)
+        assert (trip_of(one).start, trip_of(one).goal) == (
+            trip_of(other).start,
+            trip_of(other).goal,
+        )
         np.testing.assert_array_equal(one.arms.features, other.arms.features)
 
 
 def test_a_new_pair_for_every_trip() -> None:
     problem = world(trips=0, horizon=20)
     pairs = [
-        (trip_of(problem.offer(step)).start, trip_of(problem.offer(step)).goal) for step in range(1, 21)
+        (trip_of(problem.offer(step)).start, trip_of(problem.offer(step)).goal)
+        for step in range(1, 21)
     ]
     assert len(set(pairs)) == 20
 
@@ -217,13 +237,18 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
     for step in range(1, 11):
         for route in (None, other_route(problem, problem.offer(step), step)):
             offer, decision, feedback = seen_of(problem, step, route)
-            told, positions = problem.fleet[problem.journey(step).vehicle], decision.positions
+            told, positions = (
+                problem.fleet[problem.journey(step).vehicle],
+                decision.positions,
+            )
             turn_costs = trip_of(offer).turn_costs
             assert turn_costs is not None
             turns = turn_costs[problem.graph.turn_numbers(positions)].sum()
             height = told.potential(problem.graph.rise[positions].sum())
             energy = problem.value(offer, decision)
-            assert feedback.rewards.sum() + turns + height == pytest.approx(energy, abs=1e-9)
+            assert feedback.rewards.sum() + turns + height == pytest.approx(
+                energy, abs=1e-9
+            )
             assert problem.metrics(offer, decision, feedback)["true_energy"] == energy
             np.testing.assert_array_equal(feedback.positions, positions)
             if seen == "trips":
@@ -234,7 +259,9 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
 
 def test_edges_and_trips_tell_of_the_same_drive() -> None:
     for step in range(1, 6):
-        of_edges, of_trip = (seen_of(world(seen=seen), step)[2] for seen in ("edges", "trips"))
+        of_edges, of_trip = (
+            seen_of(world(seen=seen), step)[2] for seen in ("edges", "trips")
+        )
         assert of_trip.rewards[0] == pytest.approx(of_edges.rewards.sum(), abs=1e-9)
 
 
@@ -242,7 +269,10 @@ def test_what_is_stored_in_height_is_the_same_for_every_route() -> None:
     problem = world()
     for step in range(1, 6):
         offer = problem.offer(step)
-        rises = [problem.graph.rise[other_route(problem, offer, seed)].sum() for seed in range(4)]
+        rises = [
+            problem.graph.rise[other_route(problem, offer, seed)].sum()
+            for seed in range(4)
+        ]
         np.testing.assert_allclose(rises, rises[0], atol=1e-9)
 
 
@@ -258,14 +288,22 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
         forecast = policy.forecast(offer, decision.positions)
         each = offer.arms.features[decision.positions, 6]
         # Six standard deviations of near, own, share·size and noise, sizes up to some 100 Wh.
-        np.testing.assert_allclose(feedback.rewards, forecast.mean + each, atol=6e-4 * 100.0)
+        np.testing.assert_allclose(
+            feedback.rewards, forecast.mean + each, atol=6e-4 * 100.0
+        )
 
 
 @pytest.mark.slow
-def test_drawn_trips_have_the_noise_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawn_trips_have_the_noise_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The mean square of standardised noise lies within 5 · √(2/N) of 1: terms tell all but for it."""
-    problem = world(wear=0.0, payload=0.0, weather=0.0, vehicles=3, variety=0.5, horizon=400)
-    monkeypatch.setattr(type(problem), "_drawn_roads", np.zeros(len(problem.graph)), raising=False)
+    problem = world(
+        wear=0.0, payload=0.0, weather=0.0, vehicles=3, variety=0.5, horizon=400
+    )
+    monkeypatch.setattr(
+        type(problem), "_drawn_roads", np.zeros(len(problem.graph)), raising=False
+    )
     scores = []
     for step in range(1, 401):
         offer, decision, feedback = seen_of(problem, step)
@@ -282,7 +320,9 @@ def test_a_trip_takes_its_roads_and_turns() -> None:
     graph = problem.graph
     turns = graph.turn_numbers(decision.positions)
     metrics = problem.metrics(offer, decision, feedback)
-    expected = graph.travel_time[decision.positions].sum() + graph.turn_seconds[turns].sum()
+    expected = (
+        graph.travel_time[decision.positions].sum() + graph.turn_seconds[turns].sum()
+    )
     assert metrics["duration"] == pytest.approx(expected)
     assert metrics["stranded"] == 0.0
 
@@ -300,7 +340,11 @@ def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     times = [longer.offer(step).time or 0.0 for step in range(1, 201)]
     for step in range(1, 51):
         offer, decision, feedback = seen_of(problem, step)
-        known = times[step - 1] + problem.metrics(offer, decision, feedback)["duration"] + late
+        known = (
+            times[step - 1]
+            + problem.metrics(offer, decision, feedback)["duration"]
+            + late
+        )
         assert feedback.delays is not None
         assert len(set(feedback.delays.tolist())) == 1
         delay = int(feedback.delays[0])
@@ -329,13 +373,18 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
     assert isinstance(posterior, RoadGP)
     assert 10 < posterior.trips < 20  # the last ones come after the run
     assert max(waiting) > 1
-    assert problem.settled["feedback"] == "of whole trips, 200 s after arrival"
+    assert problem.interpretations["feedback"] == "of whole trips, 200 s after arrival"
 
 
 @pytest.mark.slow
 def test_whole_trips_come_whole() -> None:
     """Delays that a run adds must be one for the trip; of single edges each may have its own."""
-    for seen, together in (("trips", True), ("edges", True), ("edges", False), ("trips", False)):
+    for seen, together in (
+        ("trips", True),
+        ("edges", True),
+        ("edges", False),
+        ("trips", False),
+    ):
         problem = world(seen=seen, horizon=12)
         policy = route_greedy(problem.model, spread="none")
         lateness = Lateness(earliest=1, latest=4, lost=0.2, together=together)
@@ -375,7 +424,9 @@ def test_only_some_posteriors_learn_from_sums() -> None:
 
 def test_the_informed_prior_takes_the_route_that_regret_is_measured_against() -> None:
     problem = world()
-    trace = simulate(problem, {"informed": informed(problem.model)}, rounds=20, seed=3)["informed"]
+    trace = simulate(problem, {"informed": informed(problem.model)}, rounds=20, seed=3)[
+        "informed"
+    ]
     assert not trace.series["regret"].any()
     assert trace.series["true_energy"].shape == (20,)
 
@@ -393,16 +444,29 @@ def test_priors_and_known_costs_count_turns() -> None:
             "travel_time": (graph.travel_time, graph.turn_seconds),
         }
         for cost, (edges, turns) in totals.items():
-            best = known_cost(model, cost=cost).decide(offer, np.random.default_rng(0)).positions
-            sums = [edges[r].sum() + turns[graph.turn_numbers(r)].sum() for r in (best, *routes)]
-            assert sums[0] <= min(sums) + 1e-9
-        for policy, vehicle in ((prior(model, spread="none"), Vehicle()), (informed(model), told)):
-            best = policy.decide(offer, np.random.default_rng(0)).positions
-            edges = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(
-                graph.rise
+            best = (
+                known_cost(model, cost=cost)
+                .decide(offer, np.random.default_rng(0))
+                .positions
             )
+            sums = [
+                edges[r].sum() + turns[graph.turn_numbers(r)].sum()
+                for r in (best, *routes)
+            ]
+            assert sums[0] <= min(sums) + 1e-9
+        for policy, vehicle in (
+            (prior(model, spread="none"), Vehicle()),
+            (informed(model), told),
+        ):
+            best = policy.decide(offer, np.random.default_rng(0)).positions
+            edges = vehicle.energy(
+                graph.length, graph.speed, graph.rise
+            ) - vehicle.potential(graph.rise)
             turns = vehicle.turn_energy(graph)
-            sums = [edges[r].sum() + turns[graph.turn_numbers(r)].sum() for r in (best, *routes)]
+            sums = [
+                edges[r].sum() + turns[graph.turn_numbers(r)].sum()
+                for r in (best, *routes)
+            ]
             assert sums[0] <= min(sums) + 1e-9
 
 
@@ -411,7 +475,11 @@ def test_a_fleet_has_its_own_posterior() -> None:
     for make in (route_greedy, route_ts):
         policy = make(model)
         assert isinstance(policy.posterior, RoadGP)
-        for options in ({"posterior": "finite"}, {"penalty": 0.5}, {"routing": "potential"}):
+        for options in (
+            {"posterior": "finite"},
+            {"penalty": 0.5},
+            {"routing": "potential"},
+        ):
             with pytest.raises(InputError):
                 make(model, **options)
 
@@ -440,7 +508,9 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
         again = run(problem)
         assert again.choices is not None
         np.testing.assert_array_equal(again.choices, first.choices)
-        np.testing.assert_array_equal(again.series["true_energy"], first.series["true_energy"])
+        np.testing.assert_array_equal(
+            again.series["true_energy"], first.series["true_energy"]
+        )
 
 
 # --- parameters ----------------------------------------------------------------------------
@@ -499,21 +569,28 @@ def test_rounds_count_from_one() -> None:
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("libsumo", reason="libsumo is not installed")
     pytest.importorskip("sumo", reason="sumo is not installed")
-    return write_sumo(generate_city(edges=200, seed=1), tmp_path_factory.mktemp("net") / "own.net.xml")
+    return write_sumo(
+        generate_city(edges=200, seed=1), tmp_path_factory.mktemp("net") / "own.net.xml"
+    )
 
 
 def driving(net: Path, **options: Any) -> Fleet:
-    return world(network=str(net), **{"trips": 2, "moments": 2, "horizon": 10, **options})
+    return world(
+        network=str(net), **{"trips": 2, "moments": 2, "horizon": 10, **options}
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"flat": True}, {"traffic": 300.0}], ids=str)
 def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> None:
     problem = driving(net, **options)
-    assert "driven in SUMO" in problem.settled["energy"]
+    assert "driven in SUMO" in problem.interpretations["energy"]
     graph = problem.graph
     for step in (1, 2):
         offer, decision, feedback = seen_of(problem, step)
-        told, positions = problem.fleet[problem.journey(step).vehicle], decision.positions
+        told, positions = (
+            problem.fleet[problem.journey(step).vehicle],
+            decision.positions,
+        )
         turn_costs = trip_of(offer).turn_costs
         assert turn_costs is not None
         turns = turn_costs[graph.turn_numbers(positions)].sum()
@@ -545,14 +622,18 @@ def test_drives_are_kept_in_a_file(net: Path, tmp_path: Path) -> None:
     cache = str(tmp_path / "drives.sqlite")
     expected = seen_of(driving(net), 1)[2].rewards
     for _ in range(2):
-        np.testing.assert_array_equal(seen_of(driving(net, cache=cache), 1)[2].rewards, expected)
+        np.testing.assert_array_equal(
+            seen_of(driving(net, cache=cache), 1)[2].rewards, expected
+        )
     assert Path(cache).exists()
 
 
 def test_a_fleet_that_drives_can_be_copied(net: Path) -> None:
     problem = driving(net)
     for other in (copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):
-        np.testing.assert_array_equal(seen_of(other, 1)[2].rewards, seen_of(problem, 1)[2].rewards)
+        np.testing.assert_array_equal(
+            seen_of(other, 1)[2].rewards, seen_of(problem, 1)[2].rewards
+        )
 
 
 def test_learners_drive(net: Path) -> None:
@@ -565,12 +646,14 @@ def test_learners_drive(net: Path) -> None:
 
 def test_a_network_may_be_drawn_on_instead(net: Path) -> None:
     problem = driving(net, driven=False)
-    assert "drawn" in problem.settled["energy"]
+    assert "drawn" in problem.interpretations["energy"]
     assert np.isfinite(seen_of(problem, 1)[2].rewards).all()
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(InputError, match=r"there is no network '/nowhere/town\.net\.xml'; choose"):
+    with pytest.raises(
+        InputError, match=r"there is no network '/nowhere/town\.net\.xml'; choose"
+    ):
         world(network="/nowhere/town.net.xml")
 
 
@@ -599,7 +682,9 @@ def test_from_an_openstreetmap_extract_with_heights_of_tiles(
     route = hilly.informed_route(hilly.offer(1))
     assert route == flat.informed_route(flat.offer(1))
     own = hilly.journey(1).own
-    assert costs[0] - costs[1] >= own.potential(hilly.graph.rise[list(route)].sum()) - 1.0
+    assert (
+        costs[0] - costs[1] >= own.potential(hilly.graph.rise[list(route)].sum()) - 1.0
+    )
 
 
 def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
@@ -613,4 +698,6 @@ def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
         assert kept.of(graph, problem.fleet[0], 0) is first  # used last, so it stays
     assert len(kept._known) == 3
     assert kept._bytes == 3 * one.bytes
-    np.testing.assert_array_equal(first.arms.features, road_rows(graph, problem.fleet[0], 0))
+    np.testing.assert_array_equal(
+        first.arms.features, road_rows(graph, problem.fleet[0], 0)
+    )

@@ -20,7 +20,12 @@ from superarm.policies import benchmark
 from superarm.roads.energy import Vehicle
 from superarm.roads.policies import prior, route_ts
 from superarm.roads.problems import Navigation
-from superarm.roads.problems.road_models import ROUTES, FeatureKernels, load_roads, road_kernel
+from superarm.roads.problems.road_models import (
+    ROUTES,
+    FeatureKernels,
+    load_roads,
+    road_kernel,
+)
 from superarm.rules import Greedy
 
 ANY = np.random.default_rng(0)
@@ -55,7 +60,9 @@ def bellman_ford(graph, energies, start: int, goal: int) -> float:
     """The least energy of a route, by an algorithm that knows no potentials."""
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
     digraph = nx.DiGraph()
-    digraph.add_weighted_edges_from((i, j, energies[j]) for i, j in graph.turns.tolist())
+    digraph.add_weighted_edges_from(
+        (i, j, energies[j]) for i, j in graph.turns.tolist()
+    )
     return nx.bellman_ford_path_length(digraph, start, goal) + energies[start]
 
 
@@ -70,7 +77,9 @@ def test_potentials_find_the_least_energy_and_rectifying_does_not(route: str) ->
     assert reduced.min() >= 0.0
     trip = Trip(start=graph.number(start), goal=graph.number(goal))
     best = energies[cheapest(graph, reduced, trip)].sum()
-    rectified = energies[cheapest(graph, rectified_mean(energies, 0.1 * energies.std()), trip)].sum()
+    rectified = energies[
+        cheapest(graph, rectified_mean(energies, 0.1 * energies.std()), trip)
+    ].sum()
     assert rectified - best == pytest.approx(LOST[route], abs=0.5)
     if route == "monaco-b":
         assert rectified - best == pytest.approx(324.0, abs=0.05)
@@ -95,14 +104,17 @@ def test_potentials_equal_bellman_ford_in_a_city() -> None:
     graph, trip = world.roads.graph, world.trip
     energies = np.asarray(world.model.energies)
     ours = energies[cheapest(graph, energies - world.model.reduction, trip)].sum()
-    assert ours == pytest.approx(bellman_ford(graph, energies, trip.start, trip.goal), abs=1e-9)
+    assert ours == pytest.approx(
+        bellman_ford(graph, energies, trip.start, trip.goal), abs=1e-9
+    )
 
 
 def test_a_reduction_adds_up_to_the_same_on_every_route() -> None:
     world = city()
     rng = np.random.default_rng(3)
     routes = [
-        cheapest(world.roads.graph, rng.random(len(world.roads.graph)), world.trip) for _ in range(8)
+        cheapest(world.roads.graph, rng.random(len(world.roads.graph)), world.trip)
+        for _ in range(8)
     ]
     assert len({tuple(route) for route in routes}) > 1
     totals = [world.model.reduction[route].sum() for route in routes]
@@ -149,7 +161,10 @@ def test_metrics_are_what_they_say() -> None:
             assert trajectory.series["distinct_edges"][step] == len(tried) - before
             energy = world.energies[route].sum()
             assert trajectory.series["true_energy"][step] == pytest.approx(energy)
-            for name, energies in (("regret", world.energies), ("reduced_regret", reduced_energies)):
+            for name, energies in (
+                ("regret", world.energies),
+                ("reduced_regret", reduced_energies),
+            ):
                 weights = rectified_mean(energies, noise_std)
                 best = weights[cheapest(world.roads.graph, weights, world.trip)].sum()
                 assert trajectory.series[name][step] == pytest.approx(
@@ -204,7 +219,11 @@ def test_conditions_change_what_trips_cost() -> None:
     ("options", "error", "words"),
     [
         ({"route": "monaco-z"}, InputError, "route is 'monaco-z'"),
-        ({"route": "monaco-a", "start": "1", "goal": "2"}, InputError, "leave these out"),
+        (
+            {"route": "monaco-a", "start": "1", "goal": "2"},
+            InputError,
+            "leave these out",
+        ),
         ({"route": "monaco-a", "network": "city"}, InputError, "leave these out"),
         ({"network": "city", "elevation": "tiles"}, InputError, "nowhere on Earth"),
         ({"network": "atlantis"}, InputError, "no network 'atlantis'"),
@@ -232,7 +251,9 @@ def test_dividing_by_the_efficiency_has_no_potential() -> None:
 
 def test_a_round_without_a_route_can_be_waited_out() -> None:
     world = city(closed_roads=0.5, on_no_path="empty")
-    played = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=10, seed=0)["gp-ts"]
+    played = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=10, seed=0)[
+        "gp-ts"
+    ]
     empty = (played.choices >= 0).sum(axis=1) == 0
     assert empty.any()
     assert (played.series["regret"][empty] == 0.0).all()
@@ -243,9 +264,16 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
     ("lengthscale", "told", "normalisation"),
     [(0.5, None, "mean"), (0.5, 2.0, "unit"), (1.0, None, "unit"), (1.0, 2.0, "mean")],
 )
-def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told, normalisation) -> None:
+def test_the_truth_is_a_draw_with_its_own_lengthscale(
+    lengthscale: float, told, normalisation
+) -> None:
     """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
-    world = city(seed=3, lengthscale=lengthscale, model_lengthscale=told, normalisation=normalisation)
+    world = city(
+        seed=3,
+        lengthscale=lengthscale,
+        model_lengthscale=told,
+        normalisation=normalisation,
+    )
     graph, kind = world.roads.graph, {"normalisation": normalisation}
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
@@ -254,11 +282,17 @@ def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told, 
     K = road_kernel(graph, variance, lengthscale=lengthscale, **kind)(arms)
     assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
     known = road_kernel(graph, variance, lengthscale=told or lengthscale, **kind)
-    np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
+    np.testing.assert_allclose(
+        world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12
+    )
 
 
 def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
-    true = {"graph_lengthscales": (0.5, 1.0, 2.0), "feature_lengthscales": 3.0, "graph_share": 0.3}
+    true = {
+        "graph_lengthscales": (0.5, 1.0, 2.0),
+        "feature_lengthscales": 3.0,
+        "graph_share": 0.3,
+    }
     believed = {"model_graph_lengthscales": 0.7, "model_graph_share": 0.6}
     world = city(seed=3, **true, **believed)
     variance = (0.25 * np.std(world.model.energies)) ** 2
@@ -268,12 +302,22 @@ def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
     features = FeatureKernels(near=(0.5, 1.0, 2.0), alone=3.0, share=0.3)
     K = road_kernel(world.graph, variance, features=features)(arms)
     assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
-    known = road_kernel(world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6))
-    np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
+    known = road_kernel(
+        world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6)
+    )
+    np.testing.assert_allclose(
+        world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12
+    )
     near = "k_G·k_f with 30 % of the prior variance and lengthscales 0.5, 1, 2"
-    assert f"{near}; k′_f with the rest and lengthscales 3" in world.settled["kernel"]
-    assert "k_G·k_f with 60 % of the prior variance and lengthscales 0.7" in world.settled["model"]
-    assert "model" not in city(seed=3, **true).settled
+    assert (
+        f"{near}; k′_f with the rest and lengthscales 3"
+        in world.interpretations["kernel"]
+    )
+    assert (
+        "k_G·k_f with 60 % of the prior variance and lengthscales 0.7"
+        in world.interpretations["model"]
+    )
+    assert "model" not in city(seed=3, **true).interpretations
 
 
 @pytest.mark.parametrize("routing", ["rectified", "potential"])
@@ -283,7 +327,9 @@ def test_the_prior_routes_by_its_mean_energies(routing, spread) -> None:
     lifted = model.reduction if routing == "potential" else 0.0
     s = np.sqrt(model.noise_variance) if spread == "noise" else 0.0
     costs = prior(model, routing=routing, spread=spread).score.costs
-    np.testing.assert_allclose(costs, rectified_mean(model.energies - lifted, s), rtol=1e-12)
+    np.testing.assert_allclose(
+        costs, rectified_mean(model.energies - lifted, s), rtol=1e-12
+    )
 
 
 def test_other_vehicles_have_other_energies() -> None:
@@ -320,7 +366,9 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
     spread = world.model.energies.std()
     assert world.model.noise_variance == pytest.approx((0.1 * spread) ** 2, rel=1e-12)
     assert world.model.noise_bound == pytest.approx(0.1 * spread, rel=1e-12)
-    assert world.model.kernel.diag(world.model.arms).mean() == pytest.approx((0.25 * spread) ** 2)
+    assert world.model.kernel.diag(world.model.arms).mean() == pytest.approx(
+        (0.25 * spread) ** 2
+    )
     assert [kernel.lengthscale for kernel in (world.model.kernel.kernels[1],)] == [1.0]
     draws = world.noise(world.offer(1), np.random.default_rng(0))
     expected = np.random.default_rng(0).standard_normal(len(draws)) * 0.1 * spread
@@ -330,15 +378,19 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
 def test_the_truth_has_its_own_lengthscale() -> None:
     """A model that is told another one changes nothing about the world."""
     truth = city(lengthscale=3.0).energies
-    np.testing.assert_array_equal(city(lengthscale=3.0, model_lengthscale=0.3).energies, truth)
+    np.testing.assert_array_equal(
+        city(lengthscale=3.0, model_lengthscale=0.3).energies, truth
+    )
     assert np.abs(city(lengthscale=0.3).energies - truth).max() > 1.0
     # Longer lengthscales make roads that are alike deviate alike.
     world = city(lengthscale=3.0, model_lengthscale=0.3)
-    near, far = (road_kernel(world.roads.graph, 1.0, lengthscale=each) for each in (0.3, 3.0))
-    rows = world.model.arms[:2]
-    assert world.model.kernel(rows)[0, 1] / world.model.kernel(rows)[0, 0] == pytest.approx(
-        near(rows)[0, 1] / near(rows)[0, 0]
+    near, far = (
+        road_kernel(world.roads.graph, 1.0, lengthscale=each) for each in (0.3, 3.0)
     )
+    rows = world.model.arms[:2]
+    assert world.model.kernel(rows)[0, 1] / world.model.kernel(rows)[
+        0, 0
+    ] == pytest.approx(near(rows)[0, 1] / near(rows)[0, 0])
     assert far(rows)[0, 1] > near(rows)[0, 1]
 
 
@@ -358,7 +410,10 @@ def test_what_is_newly_entered_is_charged() -> None:
         name: Decision(step=2, action=tuple(route), positions=np.array(route))
         for name, route in (("stay", short), ("go", away))
     }
-    for world, cost in ((per_edge, 5.0 * len(new)), (per_metre, 0.25 * float(length[new].sum()))):
+    for world, cost in (
+        (per_edge, 5.0 * len(new)),
+        (per_metre, 0.25 * float(length[new].sum())),
+    ):
         offer = world.offer(2).after(tuple(short))
         first = world.offer(2)
         for name, charged in (("stay", 0.0), ("go", cost)):
@@ -378,14 +433,21 @@ def test_what_is_newly_entered_is_charged() -> None:
             assert world.metrics(first, decision, NOTHING)["route_changes"] == 0.0
         assert world.best(offer) == free.best(offer), "the benchmark pays nothing"
         assert set(told) <= set(world.measures)
-    assert "switching_cost" not in free.metrics(free.offer(2), decisions["stay"], NOTHING)
-    assert "not part of the previous one" in per_edge.settled["switching"]
-    assert "switching" not in free.settled
+    assert "switching_cost" not in free.metrics(
+        free.offer(2), decisions["stay"], NOTHING
+    )
+    assert "not part of the previous one" in per_edge.interpretations["switching"]
+    assert "switching" not in free.interpretations
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"switch_cost": -1.0}, {"switch_cost": np.nan}, {"switch_cost": "5 Wh"}, {"switch_per": "mile"}],
+    [
+        {"switch_cost": -1.0},
+        {"switch_cost": np.nan},
+        {"switch_cost": "5 Wh"},
+        {"switch_per": "mile"},
+    ],
 )
 def test_impossible_switching_costs(options) -> None:
     with pytest.raises(InputError):
@@ -404,15 +466,21 @@ def test_no_routes_cost_less_than_the_benchmark_where_changing_costs() -> None:
         runs = simulate(world, policies, rounds=30, seed=0)
         for run in runs.values():
             regret, paid = run.series["regret"], run.series["switching_cost"]
-            assert (regret >= paid - 1e-9).all(), "the benchmark's route is the best of every round"
-        regret, paid = (runs["benchmark"].series[name] for name in ("regret", "switching_cost"))
+            assert (regret >= paid - 1e-9).all(), (
+                "the benchmark's route is the best of every round"
+            )
+        regret, paid = (
+            runs["benchmark"].series[name] for name in ("regret", "switching_cost")
+        )
         np.testing.assert_allclose(regret, paid, atol=1e-9)
         assert (paid.sum() > 0.0) == loses
 
 
 @pytest.mark.parametrize("penalty", [0.5, 2.0])
 @pytest.mark.parametrize("per", ["edge", "metre"])
-def test_penalised_policies_count_the_cost_after_rectifying(per: str, penalty: float) -> None:
+def test_penalised_policies_count_the_cost_after_rectifying(
+    per: str, penalty: float
+) -> None:
     world = city(switch_cost=0.1 if per == "metre" else 5.0, switch_per=per)
     before = world.cheapest(world.graph.travel_time)
     offer = world.offer(2).after(tuple(before))
@@ -427,10 +495,15 @@ def test_penalised_policies_count_the_cost_after_rectifying(per: str, penalty: f
     }
     for name, options in makers.items():
         plain = build("policy", {"name": name, **options}, model=world.model)
-        policy = build("policy", {"name": name, "penalty": penalty, **options}, model=world.model)
+        policy = build(
+            "policy", {"name": name, "penalty": penalty, **options}, model=world.model
+        )
         assert plain.switching is None
         belief = policy.posterior.belief(offer).negated()
-        costs = -policy.rule.desirability(belief, offer.step, np.random.default_rng(1)) + charge
+        costs = (
+            -policy.rule.desirability(belief, offer.step, np.random.default_rng(1))
+            + charge
+        )
         decision = policy.decide(offer, np.random.default_rng(1))
         assert decision.positions.tolist() == world.cheapest(costs)
         assert decision.desirability is not None
@@ -450,7 +523,10 @@ def test_a_penalty_needs_a_cost_to_count() -> None:
 def test_a_penalty_keeps_routes() -> None:
     """What it must do: with a cost above any route's energy, the first route is kept for good."""
     world = city(switch_cost=1e6, horizon=20)
-    policies = {"plain": route_ts(world.model), "penalised": route_ts(world.model, penalty=1.0)}
+    policies = {
+        "plain": route_ts(world.model),
+        "penalised": route_ts(world.model, penalty=1.0),
+    }
     runs = simulate(world, policies, rounds=20, seed=0)
     assert runs["penalised"].series["route_changes"].sum() == 0.0
     changes = runs["plain"].series["route_changes"].sum()

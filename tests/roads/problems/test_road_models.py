@@ -33,7 +33,10 @@ def write_loop(folder: Path, edges: int) -> None:
             "id,from,to,length_m,speed_mps,passenger",
             *(f"e{k},j{k},j{(k + 1) % edges},{90 + k},10,1" for k in range(edges)),
         ],
-        "connections": ["from,to,passenger", *(f"e{k},e{(k + 1) % edges},1" for k in range(edges))],
+        "connections": [
+            "from,to,passenger",
+            *(f"e{k},e{(k + 1) % edges},1" for k in range(edges)),
+        ],
     }
     for name, lines in tables.items():
         (folder / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
@@ -52,7 +55,10 @@ def test_roads_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
     [
         ({"network": 3}, "network is 3"),
         ({"network": ""}, "network is ''"),
-        ({"network": "city", "uturns": "no"}, "uturns is 'no'; it must be true, false or 'dead-ends'"),
+        (
+            {"network": "city", "uturns": "no"},
+            "uturns is 'no'; it must be true, false or 'dead-ends'",
+        ),
         ({"network": "city", "edges": {"a": 1}}, "edges is"),
         ({"network": "city", "elevation": 4}, "elevation is 4"),
         ({"network": "no/such/place"}, "there is no network"),
@@ -72,7 +78,9 @@ def test_scales_that_can_not_be_squared_are_refused(name: str, value: float) -> 
 
 
 def test_a_spec_tells_models_apart() -> None:
-    def fingerprint(vehicle: Vehicle | None = None, graph: Any = GRAPH, **options: Any) -> str:
+    def fingerprint(
+        vehicle: Vehicle | None = None, graph: Any = GRAPH, **options: Any
+    ) -> str:
         model = road_model(graph, vehicle or Vehicle(), horizon=5, **options)
         parts = (model.kernel, model.mean, model.oracle)
         return repr([model.noise_variance, *(to_json(spec_of(part)) for part in parts)])
@@ -97,8 +105,16 @@ def test_conditions_add_a_kernel_over_features_and_every_condition() -> None:
     changing = with_conditions(plain, 2)
     values = np.random.default_rng(0).standard_normal((40, 2))
     rows = np.column_stack([road_arms(GRAPH).features[:40], values])
-    r = np.sqrt(5.0) * np.sqrt(((rows[:, None, 1:] - rows[None, :, 1:]) ** 2).sum(axis=2)) / 2.0
-    added = (1.0 + r + r**2 / 3.0) * np.exp(-r) * plain.kernel.diag(road_arms(GRAPH).features).mean()
+    r = (
+        np.sqrt(5.0)
+        * np.sqrt(((rows[:, None, 1:] - rows[None, :, 1:]) ** 2).sum(axis=2))
+        / 2.0
+    )
+    added = (
+        (1.0 + r + r**2 / 3.0)
+        * np.exp(-r)
+        * plain.kernel.diag(road_arms(GRAPH).features).mean()
+    )
     np.testing.assert_allclose(
         changing.kernel(rows), plain.kernel(rows[:, :4]) + added, rtol=1e-9, atol=1e-9
     )
@@ -111,7 +127,9 @@ def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None
     A = 4.0 * np.eye(len(GRAPH)) + GRAPH.laplacian().toarray()
     k_G = np.linalg.inv(A @ A)
     k_G = k_G[:40, :40] / np.diagonal(k_G).mean()
-    distance = np.sqrt(((features[:, None, 1:] - features[None, :, 1:]) ** 2).sum(axis=2))
+    distance = np.sqrt(
+        ((features[:, None, 1:] - features[None, :, 1:]) ** 2).sum(axis=2)
+    )
     r = np.sqrt(5.0) * distance
     k_f = (1.0 + r + r**2 / 3.0) * np.exp(-r)  # eq. 135 with ν = 5/2
     np.testing.assert_allclose(K, 2.0 * k_G * k_f + 2.0 * k_f, atol=1e-9)
@@ -125,7 +143,9 @@ def matern_by_equation_135(X: Any, Y: Any, lengthscales: Any) -> Any:
     from scipy.special import gamma, kv
 
     nu = 2.5
-    scaled = (X[:, None, :] - Y[None, :, :]) @ np.diag(np.asarray(lengthscales, dtype=float) ** -1.0)
+    scaled = (X[:, None, :] - Y[None, :, :]) @ np.diag(
+        np.asarray(lengthscales, dtype=float) ** -1.0
+    )
     D = np.sqrt(np.einsum("ijk,ijk->ij", scaled, scaled))
     z = np.sqrt(2.0 * nu) * D
     values = np.ones_like(z)  # the limit at D = 0
@@ -165,9 +185,16 @@ def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
     context, others = arms[:, 1:], some[:, 1:]
     near_features = matern_by_equation_135(context, others, lengthscales(near))
     alone_features = matern_by_equation_135(context, others, lengthscales(alone))
-    expected = share * variance * graph_matern_by_equation_134(GRAPH)[:, numbers] * near_features
+    expected = (
+        share
+        * variance
+        * graph_matern_by_equation_134(GRAPH)[:, numbers]
+        * near_features
+    )
     expected += (1.0 - share) * variance * alone_features
-    np.testing.assert_allclose(kernel(arms, some), expected, rtol=1e-9, atol=1e-9 * variance)
+    np.testing.assert_allclose(
+        kernel(arms, some), expected, rtol=1e-9, atol=1e-9 * variance
+    )
 
 
 def test_equal_feature_kernels_change_no_bit() -> None:
@@ -180,13 +207,20 @@ def test_equal_feature_kernels_change_no_bit() -> None:
 @pytest.mark.parametrize(
     ("near", "alone", "share", "words"),
     [
-        ([1.0, 2.0], None, 0.5, "graph_lengthscales has 2 entries; give one number, or three"),
+        (
+            [1.0, 2.0],
+            None,
+            0.5,
+            "graph_lengthscales has 2 entries; give one number, or three",
+        ),
         (None, [1.0, -2.0, 1.0], 0.5, r"feature_lengthscales\[1\]"),
         ("long", None, 0.5, "graph_lengthscales"),
         (None, None, 1.0, "graph_share must lie strictly between 0 and 1, got 1"),
         (None, None, -0.1, "graph_share"),
     ],
 )
-def test_feature_kernels_are_checked(near: Any, alone: Any, share: Any, words: str) -> None:
+def test_feature_kernels_are_checked(
+    near: Any, alone: Any, share: Any, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         as_feature_kernels(near, alone, share)

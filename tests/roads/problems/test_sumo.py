@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision
-from superarm.core.errors import FileError, InputError, MissingDataError, UnknownArmError
+from superarm.core.errors import (
+    FileError,
+    InputError,
+    MissingDataError,
+    UnknownArmError,
+)
 from superarm.models.worlds import World
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import read_network
@@ -33,7 +38,9 @@ def network(tmp_path_factory):
     nodes, edges = [], []
     for x in range(SIDE):
         for y in range(SIDE):
-            nodes.append(f'<node id="{x}.{y}" x="{200 * x}" y="{200 * y}" z="{heights[x, y]:.1f}"/>')
+            nodes.append(
+                f'<node id="{x}.{y}" x="{200 * x}" y="{200 * y}" z="{heights[x, y]:.1f}"/>'
+            )
             for u, v in ((x + 1, y), (x, y + 1)):
                 if u < SIDE and v < SIDE:
                     speed = rng.choice([8.3, 13.9])
@@ -54,14 +61,18 @@ def network(tmp_path_factory):
 
 def build(network, /, **given):
     ends = {"start": "0.0to1.0", "goal": "4.3to4.4"}
-    return SumoNavigation(**({"seed": 3, "horizon": 50, "network": network} | ends | given))
+    return SumoNavigation(
+        **({"seed": 3, "horizon": 50, "network": network} | ends | given)
+    )
 
 
 def along(offer, route):
     return Decision(step=offer.step, action=tuple(route), positions=np.array(route))
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
+@pytest.mark.parametrize(
+    "again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
+)
 def test_it_can_be_copied_and_pickled(network, again):
     world = build(network)
     other = again(world)
@@ -71,7 +82,7 @@ def test_it_can_be_copied_and_pickled(network, again):
         other.feedback(other.offer(2), decision, quiet).rewards,
         world.feedback(offer, decision, quiet).rewards,
     )
-    assert other.settled == world.settled
+    assert other.interpretations == world.interpretations
 
 
 class TestContract(ProblemContract):
@@ -88,14 +99,16 @@ class TestContract(ProblemContract):
         """There is no known best: regret is against the prior's route, which may be beaten."""
         problem = self.make_problem(3)
         offer = problem.offer(1)
-        assert problem.best(offer).value == problem.value(offer, along(offer, problem.reference))
+        assert problem.best(offer).value == problem.value(
+            offer, along(offer, problem.reference)
+        )
 
 
 def test_it_is_a_world(network):
     problem = build(network)
     assert isinstance(problem, World)
     assert problem.direction == problem.model.direction == "minimize"
-    assert all(text.strip() for text in problem.settled.values())
+    assert all(text.strip() for text in problem.interpretations.values())
     assert problem.road_map() is not None
     with pytest.raises(InputError, match="measured, not known"):
         problem.means(problem.offer(1))
@@ -106,16 +119,24 @@ def test_a_route_is_charged_what_it_cost(network):
     offer = problem.offer(1)
     route = np.array(problem.reference)
     decision = along(offer, route)
-    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    feedback = problem.feedback(
+        offer, decision, problem.noise(offer, np.random.default_rng(0))
+    )
     rewards = feedback.rewards
     metrics = problem.metrics(offer, decision, feedback)
-    assert metrics["true_energy"] == problem.value(offer, decision) == pytest.approx(rewards.sum())
+    assert (
+        metrics["true_energy"]
+        == problem.value(offer, decision)
+        == pytest.approx(rewards.sum())
+    )
     assert metrics["stranded"] == 0.0
     assert metrics["duration"] > problem.graph.travel_time[route].sum() * 0.9
     # The prior knows hills and speed limits, not corners. On so short a trip these matter less than
     # the speed that the car comes with and may leave without: ½mv² at most.
     kinetic = 0.5 * 1830.0 * 13.9**2 / 3600.0
-    assert rewards.sum() == pytest.approx(problem.model.energies[route].sum(), abs=kinetic)
+    assert rewards.sum() == pytest.approx(
+        problem.model.energies[route].sum(), abs=kinetic
+    )
 
 
 def test_feedback_leaves_out_what_is_stored_in_motion(network):
@@ -130,7 +151,7 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
     gross = spent.feedback(offer, decision, zeros).rewards - potential
     assert gross.min() < -10.0
     assert net.min() > -5.0  # heights of lanes and junctions differ a little
-    assert lost.settled["motion"] != spent.settled["motion"]
+    assert lost.interpretations["motion"] != spent.interpretations["motion"]
     # One definition: feedback, value, best and metric are the same energy, either way.
     kinetic = 0.5 * 1830.0 * 13.9**2 / 3600.0
     for problem, rewards in ((lost, net + potential), (spent, gross + potential)):
@@ -144,9 +165,13 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
 def test_heights_may_come_from_tiles_or_be_left_out(network, monkeypatch):
     """Level roads cost no more than rolling and air; the hills of a tile replace the file's own."""
     monkeypatch.setattr(road_models, "read_network", _raised)
-    hilly, flat, tiled = build(network), build(network, flat=True), build(network, elevation="tiles")
+    hilly, flat, tiled = (
+        build(network),
+        build(network, flat=True),
+        build(network, elevation="tiles"),
+    )
     assert not flat.graph.rise.any()
-    assert flat.settled["heights"] == "flat: heights are left out"
+    assert flat.interpretations["heights"] == "flat: heights are left out"
     np.testing.assert_allclose(tiled.graph.rise, 3.0 * hilly.graph.rise)
     decision, zeros = along(hilly.offer(1), hilly.reference), np.zeros(len(hilly.graph))
     costs = {}
@@ -215,7 +240,8 @@ def test_the_order_of_arms_is_that_of_the_road(network):
     zeros = np.zeros(len(offer.arms))
     shuffled = np.random.default_rng(1).permutation(len(route))
     turned, straight = (
-        problem.feedback(offer, along(offer, arms), zeros) for arms in (route[shuffled], route)
+        problem.feedback(offer, along(offer, arms), zeros)
+        for arms in (route[shuffled], route)
     )
     np.testing.assert_array_equal(turned.positions, route[shuffled])
     np.testing.assert_array_equal(turned.rewards, straight.rewards[shuffled])
@@ -227,22 +253,30 @@ def test_the_order_of_arms_is_that_of_the_road(network):
 
 
 def _elsewhere(problem):
-    return next(edge for edge in range(len(problem.graph)) if edge not in problem.reference)
+    return next(
+        edge for edge in range(len(problem.graph)) if edge not in problem.reference
+    )
 
 
 def test_a_heavier_vehicle_with_heating_costs_more(network):
     offer, empty = build(network).offer(1), build(network)
     base = empty.best(offer).value
-    for other in ({"mass": 2500.0}, {"auxiliary_power": 2000.0}, {"rolling_resistance": 0.02}):
+    for other in (
+        {"mass": 2500.0},
+        {"auxiliary_power": 2000.0},
+        {"rolling_resistance": 0.02},
+    ):
         problem = build(network, **other)
         assert problem.reference == empty.reference  # the prior does not know
         assert problem.best(problem.offer(1)).value > base
-        assert next(iter(other)) in problem.settled["vehicle"]
+        assert next(iter(other)) in problem.interpretations["vehicle"]
 
 
 def test_without_traffic_all_rounds_and_seeds_are_alike(network):
     one, other = build(network, seed=1), build(network, seed=2)
-    assert one.best(one.offer(1)) == one.best(one.offer(17)) == other.best(other.offer(4))
+    assert (
+        one.best(one.offer(1)) == one.best(one.offer(17)) == other.best(other.offer(4))
+    )
     assert one._drive is other._drive
 
 
@@ -277,7 +311,9 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
     )
     object.__setattr__(problem, "_drive", lambda route, moment: stuck)
     graph, rest = problem.graph, route[3:]
-    model = Vehicle(mass=2000.0).energy(graph.length[rest], graph.speed[rest], graph.rise[rest])
+    model = Vehicle(mass=2000.0).energy(
+        graph.length[rest], graph.speed[rest], graph.rise[rest]
+    )
     own = Vehicle(mass=2000.0)
     charged = (known.energies(own) - known.stored(own))[:3].sum() + model.sum()
     decision = along(offer, route)
@@ -327,12 +363,22 @@ def test_a_published_route_in_monaco():
     route = np.array(problem.reference)
     graph, car = problem.graph, Vehicle()
     by_eq_8 = float(problem.model.energies[route].sum())
-    without_drag = Vehicle(air_drag=0.0).energy(graph.length, graph.speed, graph.rise)[route].sum()
-    stops = 0.5 * car.mass * (graph.speed[route] ** 2).sum() / car.propulsion_efficiency / 3600.0
+    without_drag = (
+        Vehicle(air_drag=0.0).energy(graph.length, graph.speed, graph.rise)[route].sum()
+    )
+    stops = (
+        0.5
+        * car.mass
+        * (graph.speed[route] ** 2).sum()
+        / car.propulsion_efficiency
+        / 3600.0
+    )
     assert float(without_drag) < problem.best(offer).value < by_eq_8 + stops
     # A regression value, seen with SUMO 1.28 and not derived.
     assert problem.best(offer).value == pytest.approx(1206.0, abs=10.0)
     later, decision = problem.offer(2), along(offer, route)
     assert problem.value(later, along(later, route)) == problem.best(offer).value
-    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    feedback = problem.feedback(
+        offer, decision, problem.noise(offer, np.random.default_rng(0))
+    )
     assert problem.metrics(offer, decision, feedback)["stranded"] == 0.0

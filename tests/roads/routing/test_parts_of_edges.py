@@ -28,7 +28,7 @@ from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems.fleet import fleet_model, road_rows
 from superarm.roads.routing import Battery, Router
 from superarm.roads.routing.energy_beliefs import Parts
-from superarm.roads.routing.search import Ends, Search, Way
+from superarm.roads.routing.search import Ends, RoutePath, Search
 
 OFFSET = np.array([300_000.0, 5_400_000.0])
 
@@ -39,10 +39,16 @@ def on_earth(network: RoadNetwork) -> RoadNetwork:
 
 def with_bends(network: RoadNetwork) -> RoadNetwork:
     """A bend in every road, the same in both directions."""
-    begin, end = network.junctions[network.tail, :2], network.junctions[network.head, :2]
+    begin, end = (
+        network.junctions[network.tail, :2],
+        network.junctions[network.head, :2],
+    )
     to_the_right = np.where(network.tail < network.head, 0.1, -0.1)[:, None]
     across = (end - begin)[:, ::-1] * [1.0, -1.0] * to_the_right
-    return replace(network, shapes=tuple(np.stack([begin, 0.5 * (begin + end) + across, end], axis=1)))
+    return replace(
+        network,
+        shapes=tuple(np.stack([begin, 0.5 * (begin + end) + across, end], axis=1)),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,11 @@ def one_way(city: RoadNetwork) -> RoadNetwork:
     """A third of the streets lead in one direction only."""
     closed = np.zeros(len(city.edge_ids), dtype=bool)
     ends = list(zip(city.tail.tolist(), city.head.tolist(), strict=True))
-    pairs = [(edge, ends.index(pair[::-1])) for edge, pair in enumerate(ends) if pair[::-1] in ends]
+    pairs = [
+        (edge, ends.index(pair[::-1]))
+        for edge, pair in enumerate(ends)
+        if pair[::-1] in ends
+    ]
     for edge, back in pairs[::3]:
         closed[back] = not closed[edge]
     return replace(city, permits={"passenger": city.permits["passenger"] & ~closed})
@@ -90,7 +100,12 @@ class Split:
         self.arcs, self.turn = np.array(arcs), np.array(turn)
 
     def least(
-        self, costs: Floats, turn_costs: Floats, starts: Ends, goals: Ends, closed: Any = None
+        self,
+        costs: Floats,
+        turn_costs: Floats,
+        starts: Ends,
+        goals: Ends,
+        closed: Any = None,
     ) -> float:
         """The least cost between places, by Bellman and Ford; a part costs its share of ``costs``."""
         edge, part = np.array(self.edge), np.array(self.part)
@@ -128,16 +143,27 @@ class Split:
     def piece_from(self, edge: int) -> int:
         """The first piece of an edge."""
         return next(
-            number for (of, begin, _), number in self.piece.items() if (of, begin) == (edge, 0.0)
+            number
+            for (of, begin, _), number in self.piece.items()
+            if (of, begin) == (edge, 0.0)
         )
 
     def piece_up_to(self, edge: int, share: float) -> int:
         """The piece that ends at a place."""
-        return next(number for (of, _, end), number in self.piece.items() if (of, end) == (edge, share))
+        return next(
+            number
+            for (of, _, end), number in self.piece.items()
+            if (of, end) == (edge, share)
+        )
 
 
 def truth(
-    graph: LineGraph, costs: Floats, turn_costs: Floats, starts: Ends, goals: Ends, closed: Any = None
+    graph: LineGraph,
+    costs: Floats,
+    turn_costs: Floats,
+    starts: Ends,
+    goals: Ends,
+    closed: Any = None,
 ) -> float:
     places = [*zip(*starts, strict=True), *zip(*goals, strict=True)]
     return Split(graph, places).least(costs, turn_costs, starts, goals, closed)
@@ -156,9 +182,13 @@ def random_places(graph: LineGraph, rng: Any, count: int) -> list[tuple[float, f
     for edge, share in zip(edges, shares, strict=True):
         begin, bend, end = graph.course(int(edge))
         on_road = (
-            begin + 2 * share * (bend - begin) if share < 0.5 else bend + (2 * share - 1) * (end - bend)
+            begin + 2 * share * (bend - begin)
+            if share < 0.5
+            else bend + (2 * share - 1) * (end - bend)
         )
-        longitude, latitude = from_utm((on_road + rng.normal(0.0, 3.0, size=2) + OFFSET)[None], 32)[0]
+        longitude, latitude = from_utm(
+            (on_road + rng.normal(0.0, 3.0, size=2) + OFFSET)[None], 32
+        )[0]
         places.append((float(latitude), float(longitude)))
     return places
 
@@ -167,14 +197,18 @@ def random_places(graph: LineGraph, rng: Any, count: int) -> list[tuple[float, f
 
 
 @pytest.mark.parametrize("form", ["around", "towards", "compiled"])
-def test_the_search_finds_the_cheapest_between_places(city: RoadNetwork, form: str) -> None:
+def test_the_search_finds_the_cheapest_between_places(
+    city: RoadNetwork, form: str
+) -> None:
     """With several candidates, some edges closed, some that cost nothing; shares of 0 and 1 too."""
     if form == "compiled":
         pytest.importorskip("numba")
     graph, rng = city.line_graph(), np.random.default_rng(5)
     costs = rng.gamma(2.0, size=len(graph)) * (rng.random(len(graph)) < 0.9)
     turned = rng.random(len(graph.turns)) * (rng.random(len(graph.turns)) < 0.9)
-    search = Search(graph, costs, turned, backend="numba" if form == "compiled" else "numpy")
+    search = Search(
+        graph, costs, turned, backend="numba" if form == "compiled" else "numpy"
+    )
     if form != "around":
         search.prepare()
     none = one_edge = loops = 0
@@ -183,10 +217,12 @@ def test_the_search_finds_the_cheapest_between_places(city: RoadNetwork, form: s
             search = Search(graph, costs, turned, backend="numpy")
         many = 1 + trial % 3
         starts = Ends(
-            rng.choice(len(graph), size=many, replace=False), rng.random(many).round(trial % 4)
+            rng.choice(len(graph), size=many, replace=False),
+            rng.random(many).round(trial % 4),
         )
         goals = Ends(
-            rng.choice(len(graph), size=many, replace=False), rng.random(many).round(trial % 4)
+            rng.choice(len(graph), size=many, replace=False),
+            rng.random(many).round(trial % 4),
         )
         if trial % 5 == 0:  # on the same edges
             goals = Ends(starts.edges, goals.shares)
@@ -219,7 +255,9 @@ def test_the_search_finds_the_cheapest_between_places(city: RoadNetwork, form: s
     assert loops > 0
 
 
-def test_landmarks_are_made_after_some_routes_and_change_none(city: RoadNetwork) -> None:
+def test_landmarks_are_made_after_some_routes_and_change_none(
+    city: RoadNetwork,
+) -> None:
     graph, rng = city.line_graph(), np.random.default_rng(2)
     search = Search(graph, graph.length, graph.turn_length, backend="numpy")
     early = Search(graph, graph.length, graph.turn_length, backend="numpy")
@@ -237,9 +275,14 @@ def test_landmarks_are_made_after_some_routes_and_change_none(city: RoadNetwork)
 def test_the_compiled_search_finds_the_same_routes() -> None:
     """Costs to 1e-10 of each other, and the same edges where no two routes cost the same."""
     pytest.importorskip("numba")
-    graph, rng = generate_city(edges=3000, seed=3).line_graph(), np.random.default_rng(0)
+    graph, rng = (
+        generate_city(edges=3000, seed=3).line_graph(),
+        np.random.default_rng(0),
+    )
     costs, turned = rng.gamma(2.0, size=len(graph)), rng.random(len(graph.turns))
-    plain, fast = (Search(graph, costs, turned, backend=backend) for backend in ("numpy", "numba"))
+    plain, fast = (
+        Search(graph, costs, turned, backend=backend) for backend in ("numpy", "numba")
+    )
     plain.prepare()
     fast.prepare()
     for trial in range(100):
@@ -259,7 +302,9 @@ def test_the_compiled_search_finds_the_same_routes() -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_energies_between_places_are_the_least(one_way: RoadNetwork, backend: Any) -> None:
+def test_energies_between_places_are_the_least(
+    one_way: RoadNetwork, backend: Any
+) -> None:
     """On the energies as they are, negative ones among them, of the network as it is when split."""
     if backend == "numba":
         pytest.importorskip("numba")
@@ -268,7 +313,10 @@ def test_energies_between_places_are_the_least(one_way: RoadNetwork, backend: An
     graph, rng = router.graph, np.random.default_rng(1)
     if backend == "numba":
         router.prepare()
-    energies, turned = vehicle.energy(graph.length, graph.speed, graph.rise), vehicle.turn_energy(graph)
+    energies, turned = (
+        vehicle.energy(graph.length, graph.speed, graph.rise),
+        vehicle.turn_energy(graph),
+    )
     assert energies.min() < 0.0
     places = random_places(graph, rng, 50)
     for start, goal in zip(places[::2], places[1::2], strict=True):
@@ -307,7 +355,10 @@ def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
     for start, goal in zip(*[iter(random_places(graph, rng, 20))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         best = router.route(start, goal).best
-        found = best.shares @ costs[best.edges] + turned[graph.turn_numbers(best.edges)].sum()
+        found = (
+            best.shares @ costs[best.edges]
+            + turned[graph.turn_numbers(best.edges)].sum()
+        )
         assert found == pytest.approx(truth(graph, costs, turned, *ends), rel=1e-9)
 
 
@@ -324,7 +375,9 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
         assert plan.uncredited.cost(cautious) == pytest.approx(expected, rel=1e-9)
         free = router.route(start, goal, charge=10_000.0)
         assert free.charge is not None
-        np.testing.assert_allclose(free.charge.level[1:], 10_000.0 - np.cumsum(free.means), rtol=1e-12)
+        np.testing.assert_allclose(
+            free.charge.level[1:], 10_000.0 - np.cumsum(free.means), rtol=1e-12
+        )
         assert free.charge.spread == free.best.spread
         empty = router.route(start, goal, charge=1.0, anyway=True)
         assert empty.charge is not None
@@ -344,17 +397,25 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
     rows = road_rows(graph, van, number)
     for start, goal in rng.integers(len(graph), size=(12, 2)):
         edges = Router(city).route(graph.ids[start], graph.ids[goal]).best.edges
-        policy.posterior.observe(rows[edges], 1.3 * rows[edges, 1] + rng.normal(size=len(edges)))
+        policy.posterior.observe(
+            rows[edges], 1.3 * rows[edges, 1] + rng.normal(size=len(edges))
+        )
     router = Router(city, state=policy.state(), vehicle=van, vehicle_name="van")
     posterior = policy.posterior
     assert isinstance(posterior, RoadGP)
-    reduced, turned = np.maximum(posterior.predict(rows).mean, 0.0), van.turn_energy(graph)
+    reduced, turned = (
+        np.maximum(posterior.predict(rows).mean, 0.0),
+        van.turn_energy(graph),
+    )
     lifted = van.potential(graph.rise)
     for start, goal in zip(*[iter(random_places(graph, rng, 16))] * 2, strict=True):
         answer = router.route(start, goal)
         best, ends = answer.best, (ends_of(router, start), ends_of(router, goal))
         expected = truth(graph, reduced, turned, *ends)
-        found = best.shares @ reduced[best.edges] + turned[graph.turn_numbers(best.edges)].sum()
+        found = (
+            best.shares @ reduced[best.edges]
+            + turned[graph.turn_numbers(best.edges)].sum()
+        )
         assert found == pytest.approx(expected, rel=1e-9)
         believed = posterior.predict(rows[best.edges]).mean + lifted[best.edges]
         turns = turned[graph.turn_numbers(best.edges)].sum()
@@ -364,10 +425,14 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         if best.shares[-1] < 1.0:
             whole[-1, 7] = 0.0  # the signals behind the last road are not passed
         cov = posterior.predict(whole, return_cov=True).cov
-        own = best.shares @ (noise_parts(whole)[:, [0, 1, 3]] @ scales.of_noise[[0, 1, 3]] ** 2)
+        own = best.shares @ (
+            noise_parts(whole)[:, [0, 1, 3]] @ scales.of_noise[[0, 1, 3]] ** 2
+        )
         own += whole[:, 7].sum() * scales.of_noise[2] ** 2
         terms = best.shares @ whole[:, 2:7]
-        variance = best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)
+        variance = (
+            best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)
+        )
         width = float(posterior.widths()[1][-1])
         assert best.spread == pytest.approx(width * np.sqrt(variance), rel=1e-6)
 
@@ -379,19 +444,28 @@ def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
     policy = wrapped(greedy, {"name": "resetting", "block": 400})
     rows = road_rows(graph, Vehicle(), vehicle_number(""))
     arms = Arms(ids=graph.ids, features=rows)
-    for step, (start, goal) in enumerate(rng.integers(len(graph), size=(5, 2)).tolist(), start=1):
+    for step, (start, goal) in enumerate(
+        rng.integers(len(graph), size=(5, 2)).tolist(), start=1
+    ):
         offer = Offer(step=step, arms=arms, structure=Trip(start=start, goal=goal))
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         rewards = 1.3 * rows[decision.positions, 1]
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
     router = Router(city, state=policy.state())
     for start, goal in zip(*[iter(random_places(graph, rng, 10))] * 2, strict=True):
         best = router.route(start, goal).best
         forecast = policy.forecast(Offer(step=6, arms=arms), best.edges)
         cov = best.shares @ forecast.cov @ best.shares
         variance = cov + best.shares.sum() * forecast.noise_std**2
-        assert best.spread == pytest.approx(forecast.total_widths[-1] * np.sqrt(variance), rel=1e-9)
+        assert best.spread == pytest.approx(
+            forecast.total_widths[-1] * np.sqrt(variance), rel=1e-9
+        )
 
 
 def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:
@@ -401,11 +475,11 @@ def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) ->
     for share in (0.0, 1e-9, 0.25, 0.5, 0.75, 1.0):
         shares = np.ones(len(edges))
         shares[-1] = share
-        spreads.append(known.spread(Parts.of(Way(edges, shares))))
+        spreads.append(known.spread(Parts.of(RoutePath(edges, shares))))
     assert spreads[0] == spreads[1]  # next to nothing is left out
     assert (np.diff(spreads[1:]) > 0.0).all()
     assert spreads[-1] == router.route("r1", "r20").best.spread
-    nowhere = Way(edges[:1], np.zeros(1))
+    nowhere = RoutePath(edges[:1], np.zeros(1))
     assert known.spread(Parts.of(nowhere)) == 0.0
 
 
@@ -431,7 +505,13 @@ def street(*, one_way: bool) -> RoadNetwork:
     junctions = np.array(
         [[0.0, 0.0, 0.0], [1000.0, 0.0, 40.0], [1000.0, 500.0, 40.0], [0.0, 500.0, 0.0]]
     )
-    turns = [[0, 1], [1, 2], [2, 3], [3, 0], *([] if one_way else [[3, 0], [4, 0], [0, 4]])]
+    turns = [
+        [0, 1],
+        [1, 2],
+        [2, 3],
+        [3, 0],
+        *([] if one_way else [[3, 0], [4, 0], [0, 4]]),
+    ]
     return on_earth(
         RoadNetwork(
             name="street",
@@ -444,7 +524,9 @@ def street(*, one_way: bool) -> RoadNetwork:
             speed=np.full(len(ids), 14.0),
             permits={"passenger": np.ones(len(ids), dtype=bool)},
             connections=np.unique(turns, axis=0),
-            turn_permits={"passenger": np.ones(len(np.unique(turns, axis=0)), dtype=bool)},
+            turn_permits={
+                "passenger": np.ones(len(np.unique(turns, axis=0)), dtype=bool)
+            },
         )
     )
 
@@ -467,7 +549,9 @@ def test_a_goal_ahead_on_the_same_edge_is_just_that_part() -> None:
         assert (told["from_position_m"], told["to_position_m"]) == pytest.approx(
             (200.0, 700.0), abs=0.1
         )
-        assert told["first_edge_m"] == told["last_edge_m"] == pytest.approx(500.0, abs=0.1)
+        assert (
+            told["first_edge_m"] == told["last_edge_m"] == pytest.approx(500.0, abs=0.1)
+        )
         assert "edge street, 2 m away, at 200 of its 1000 m" in told["from_place"]
         line = answer.as_geojson()["features"][0]["geometry"]["coordinates"]
         expected = from_utm(np.array([[200.0, 0.0], [700.0, 0.0]]) + OFFSET, 32)
@@ -478,22 +562,35 @@ def test_a_goal_behind_is_reached_by_a_loop_or_by_the_other_direction() -> None:
     loop = Router(street(one_way=True)).route(at(700.0), at(200.0))
     assert loop.ids() == ["street", "there", "across", "back", "street"]
     assert loop.best.shares == pytest.approx([0.3, 1.0, 1.0, 1.0, 0.2], abs=1e-4)
-    assert loop.best.length == pytest.approx(300.0 + 500.0 + 1000.0 + 500.0 + 200.0, abs=0.1)
+    assert loop.best.length == pytest.approx(
+        300.0 + 500.0 + 1000.0 + 500.0 + 200.0, abs=0.1
+    )
     assert loop.as_json()["first_edge_m"] == pytest.approx(300.0, abs=0.1)
     assert loop.as_json()["last_edge_m"] == pytest.approx(200.0, abs=0.1)
     line = loop.as_geojson()["features"][0]["geometry"]["coordinates"]
-    corners = np.array([[700, 0], [1000, 0], [1000, 500], [0, 500], [0, 0], [200, 0]], dtype=float)
+    corners = np.array(
+        [[700, 0], [1000, 0], [1000, 500], [0, 500], [0, 0], [200, 0]], dtype=float
+    )
     np.testing.assert_allclose(line, from_utm(corners + OFFSET, 32), atol=1e-6)
     turned = Router(street(one_way=False)).route(at(700.0), at(200.0))
     assert turned.ids() == ["-street"]
     assert turned.best.length == pytest.approx(500.0, abs=0.1)
-    assert turned.best.energy == pytest.approx(float(Vehicle().energy(500.0, 14.0, -20.0)), rel=1e-3)
+    assert turned.best.energy == pytest.approx(
+        float(Vehicle().energy(500.0, 14.0, -20.0)), rel=1e-3
+    )
 
 
 def test_the_same_place_is_a_route_of_no_length() -> None:
     answer = Router(street(one_way=True)).route(at(400.0), at(400.0), charge=100.0)
     assert answer.ids() == ["street"]
-    numbers = ("energy_wh", "energy_low_wh", "energy_high_wh", "length_m", "travel_time_s", "climb_m")
+    numbers = (
+        "energy_wh",
+        "energy_low_wh",
+        "energy_high_wh",
+        "length_m",
+        "travel_time_s",
+        "climb_m",
+    )
     assert [answer.as_json()[name] for name in numbers] == [0.0] * 6
     assert len(answer.as_geojson()["features"][0]["geometry"]["coordinates"]) == 2
 
@@ -526,14 +623,22 @@ def test_a_place_has_one_height_however_its_other_ways_are_drawn() -> None:
     assert len(found.edges) == 2
     assert abs(sum(found.shares) - 1.0) > 1e-3  # type: ignore[arg-type]
     vehicle, graph = Vehicle(), router.graph
-    for start, goal in ((at(900.0), at(395.0)), (at(395.0), at(900.0)), (at(395.0), at(100.0))):
+    for start, goal in (
+        (at(900.0), at(395.0)),
+        (at(395.0), at(900.0)),
+        (at(395.0), at(100.0)),
+    ):
         answer = router.route(start, goal)
         best, heights = answer.best, []
         for place in (start, goal):
             near = router.places.find(place)
             tail = network.tail[graph.edges[near.edges[0]]]
-            heights.append(network.junctions[tail, 2] + near.shares[0] * graph.rise[near.edges[0]])
-        reduced = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
+            heights.append(
+                network.junctions[tail, 2] + near.shares[0] * graph.rise[near.edges[0]]
+            )
+        reduced = vehicle.energy(
+            graph.length, graph.speed, graph.rise
+        ) - vehicle.potential(graph.rise)
         turns = vehicle.turn_energy(graph)[graph.turn_numbers(best.edges)].sum()
         lifted = float(vehicle.potential(heights[1]) - vehicle.potential(heights[0]))
         assert best.energy == pytest.approx(
@@ -547,5 +652,7 @@ def test_a_drive_of_parts_takes_its_time() -> None:
     graph = network.line_graph()
     edges, shares = np.array([0, 1, 2, 3]), np.array([0.4, 1.0, 1.0, 0.3])
     cut = replace(network, length=network.length * shares).line_graph()
-    assert drive_time(graph, edges, shares=shares) == pytest.approx(drive_time(cut, edges), rel=1e-12)
+    assert drive_time(graph, edges, shares=shares) == pytest.approx(
+        drive_time(cut, edges), rel=1e-12
+    )
     assert drive_time(graph, edges, shares=np.ones(4)) == drive_time(graph, edges)

@@ -30,7 +30,14 @@ from superarm.roads.networks.geography import from_utm
 from superarm.roads.policies import known_cost, route_greedy
 from superarm.roads.problems.fleet import fleet_model, road_rows
 from superarm.roads.problems.road_models import road_arms, road_model, with_conditions
-from superarm.roads.routing import Battery, RouteAnswer, Router, find_route, read_vehicle, read_vehicles
+from superarm.roads.routing import (
+    Battery,
+    RouteAnswer,
+    Router,
+    find_route,
+    read_vehicle,
+    read_vehicles,
+)
 from superarm.roads.routing.energy_beliefs import Parts
 from superarm.roads.routing.search import Ends
 from superarm.rules import Greedy
@@ -50,13 +57,17 @@ def learned(network: RoadNetwork, energy: float, posterior: Any = "finite") -> A
     features = road_model(graph, Vehicle(), horizon=1).arms
     seen = np.arange(0, len(graph), 9)
     keys = features[seen] if posterior == "variational" else seen
-    policy.posterior.observe(keys, np.full(len(seen), energy), rng=np.random.default_rng(0))
+    policy.posterior.observe(
+        keys, np.full(len(seen), energy), rng=np.random.default_rng(0)
+    )
     return policy
 
 
 def cheapest(answer: RouteAnswer, costs: Floats, turn_costs: Any = 0.0) -> float:
     """By Bellman's and Ford's algorithm, first and last edge included."""
-    return float(least(answer.graph, costs, turn_costs, [answer.trip.start])[answer.trip.goal])
+    return float(
+        least(answer.graph, costs, turn_costs, [answer.trip.start])[answer.trip.goal]
+    )
 
 
 def least(graph: LineGraph, costs: Floats, turn_costs: Any, starts: Any) -> Floats:
@@ -81,7 +92,9 @@ def test_what_is_minimised(city: RoadNetwork, routing: Any, energy: float) -> No
     lifted = model.reduction if routing == "potential" else np.zeros(len(graph))
     noise_std = float(np.sqrt(model.noise_variance))
     costs = (
-        np.maximum(mean - lifted, 0.0) if routing == "potential" else rectified_mean(mean, noise_std)
+        np.maximum(mean - lifted, 0.0)
+        if routing == "potential"
+        else rectified_mean(mean, noise_std)
     )
     assert costs[answer.best.edges].sum() == pytest.approx(cheapest(answer, costs))
     assert answer.cut_edges == np.count_nonzero(mean < lifted)
@@ -100,7 +113,9 @@ def test_the_energy_model_is_never_cut(city: RoadNetwork) -> None:
     turned = Vehicle().turn_energy(graph)
     assert answer.best.energy == pytest.approx(cheapest(answer, energies, turned))
     turns = graph.turn_numbers(answer.best.edges)
-    assert answer.best.energy == pytest.approx(energies[answer.best.edges].sum() + turned[turns].sum())
+    assert answer.best.energy == pytest.approx(
+        energies[answer.best.edges].sum() + turned[turns].sum()
+    )
     assert turned[turns].sum() > 0.0
 
 
@@ -134,7 +149,9 @@ def test_a_state_that_forgets_is_asked_about_its_next_round(
 ) -> None:
     """As the policy itself would be; step 1 is long ago, or in a block that was forgotten."""
     model = road_model(city.line_graph(), Vehicle(), horizon=9)
-    policy = route_greedy(replace(model, drift=Temporal(epsilon=0.2)), posterior=posterior)
+    policy = route_greedy(
+        replace(model, drift=Temporal(epsilon=0.2)), posterior=posterior
+    )
     policy = wrapped(policy, wrapper) if wrapper else policy
     assert policy.last_step == 0
     arms, rng = road_arms(city.line_graph()), np.random.default_rng(0)
@@ -144,7 +161,12 @@ def test_a_state_that_forgets_is_asked_about_its_next_round(
         decision = policy.decide(offer, rng)
         rewards = np.full(len(decision.positions), 30.0)
         policy.commit(decision)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
     answer = find_route(city, *ENDS, state=policy.state())
     expected = policy.posterior.belief(Offer(step=7, arms=arms)).mean
     np.testing.assert_allclose(answer.means, expected[answer.best.edges])
@@ -160,11 +182,17 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
     answer = find_route(city, *ENDS, state=state)
     settings = {"uturns": False, "mass": 3000.0}
     alone = find_route(city, *ENDS, settings=settings)
-    energies = heavy.energy(graph.length, graph.speed, graph.rise)  # as learned: without the turns
+    energies = heavy.energy(
+        graph.length, graph.speed, graph.rise
+    )  # as learned: without the turns
     assert answer.best.energy == pytest.approx(cheapest(answer, energies))
-    assert alone.best.energy == pytest.approx(cheapest(alone, energies, heavy.turn_energy(graph)))
+    assert alone.best.energy == pytest.approx(
+        cheapest(alone, energies, heavy.turn_energy(graph))
+    )
     light = find_route(city, *ENDS, settings={"uturns": False})
-    assert light.best.spread < 0.9 * alone.best.spread  # roads and vehicles count by mass
+    assert (
+        light.best.spread < 0.9 * alone.best.spread
+    )  # roads and vehicles count by mass
     with pytest.raises(StateError, match="length is float64 of shape"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
@@ -172,7 +200,9 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
 def test_states_that_know_no_roads(city: RoadNetwork) -> None:
     model = road_model(city.line_graph(), Vehicle(), horizon=1)
     for state in (known_cost(model, cost="length").state(), of_other_arms()):
-        with pytest.raises(StateError, match="not the state of a policy that finds routes"):
+        with pytest.raises(
+            StateError, match="not the state of a policy that finds routes"
+        ):
             find_route(city, *ENDS, state=state)
     changing = with_conditions(model, 1)
     policy = route_greedy(changing)
@@ -235,7 +265,9 @@ def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -
     begin, end = city.junctions[city.tail, :2], city.junctions[city.head, :2]
     shapes = tuple(np.stack([begin, 0.5 * (begin + end) + 3.0, end], axis=1))
     answer = find_route(replace(city, lon_lat=lon_lat, shapes=shapes), *ENDS)
-    metres = np.concatenate([shapes[edge] for edge in answer.graph.edges[answer.best.edges]])
+    metres = np.concatenate(
+        [shapes[edge] for edge in answer.graph.edges[answer.best.edges]]
+    )
     whole = np.round(from_utm(metres + offset, zone, south=south), 7)
     kept = [0, *(1 + np.flatnonzero(np.diff(whole, axis=0).any(axis=1)))]
     np.testing.assert_allclose(line_of(answer), whole[kept], atol=2e-7)
@@ -247,12 +279,16 @@ def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None
     for network in (
         replace(city, lon_lat=stretched),
         replace(city, lon_lat=stretched, shapes=None),
-        replace(city, lon_lat=from_utm(city.junctions[:, :2] + [3e5, 54e5], 32), shapes=None),
+        replace(
+            city, lon_lat=from_utm(city.junctions[:, :2] + [3e5, 54e5], 32), shapes=None
+        ),
     ):
         answer = find_route(network, *ENDS)
         edges = answer.graph.edges[answer.best.edges]
         junctions = [network.tail[edges[0]], *network.head[edges]]
-        np.testing.assert_allclose(line_of(answer), np.round(network.lon_lat[junctions], 7))
+        np.testing.assert_allclose(
+            line_of(answer), np.round(network.lon_lat[junctions], 7)
+        )
     with pytest.raises(InputError, match="no geographic reference"):
         find_route(city, *ENDS).as_geojson()
 
@@ -280,7 +316,9 @@ def test_a_damaged_state_is_refused_and_not_a_crash(
     weight = {"weight": np.array([["x"]])}
     inner = replace(state.part("posterior"), arrays=weight)
     with pytest.raises(StateError, match="is damaged"):
-        find_route(city, *ENDS, state=replace(state, parts={**state.parts, "posterior": inner}))
+        find_route(
+            city, *ENDS, state=replace(state, parts={**state.parts, "posterior": inner})
+        )
 
 
 # --- a router, asked again and again -------------------------------------------------------
@@ -310,10 +348,14 @@ def test_spreads_are_those_of_the_forecast_and_grow(city: RoadNetwork) -> None:
         known = router.source.known(None)
         way = router.route(*ENDS).best.way
         edges, parts = way.edges, Parts.of(way)
-        spreads = [known.spread(parts.first(count)) for count in range(1, len(edges) + 1)]
+        spreads = [
+            known.spread(parts.first(count)) for count in range(1, len(edges) + 1)
+        ]
         assert (np.diff(spreads) > 0.0).all()
     offer = Offer(step=1, arms=road_arms(city.line_graph()))
-    assert spreads[-1] == pytest.approx(1.959963984540054 * policy.forecast(offer, edges).total()[1])
+    assert spreads[-1] == pytest.approx(
+        1.959963984540054 * policy.forecast(offer, edges).total()[1]
+    )
 
 
 def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> None:
@@ -321,20 +363,25 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
     graph, rng = router.graph, np.random.default_rng(0)
     turned_round = 0
     for start, goal in rng.integers(len(graph), size=(20, 2)):
-        lon_lat = placed.lon_lat[[placed.tail[graph.edges[start]], placed.head[graph.edges[start]]]]
+        lon_lat = placed.lon_lat[
+            [placed.tail[graph.edges[start]], placed.head[graph.edges[start]]]
+        ]
         place = tuple(lon_lat.mean(axis=0)[::-1])
         answer = router.route(place, graph.ids[goal])
         ways = router.places.find(place).edges
         search, found = router._plan(None).search, router.places.find(place)
         whole = Ends(np.array([goal]), np.ones(1))
         alone = [
-            Ends(np.array([way]), np.array([at])) for way, at in zip(ways, found.shares, strict=True)
+            Ends(np.array([way]), np.array([at]))
+            for way, at in zip(ways, found.shares, strict=True)
         ]
         costs = [search.cost(search.find(start, whole)) for start in alone]
         assert search.cost(answer.best.way) == pytest.approx(min(costs))
         assert answer.trip.start == ways[int(np.argmin(costs))]
         told = answer.as_json()["from_place"]
-        assert told.startswith(f"latitude {place[0]:.5f}, longitude {place[1]:.5f}: edge ")
+        assert told.startswith(
+            f"latitude {place[0]:.5f}, longitude {place[1]:.5f}: edge "
+        )
         turned_round += answer.trip.start != ways[0]
         assert f": edge {graph.ids[answer.trip.start]}, " in told
         assert answer.as_json()["to_place"] is None
@@ -354,7 +401,8 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
     assert around.closed == around.as_json()["closed_edges"] == 1
     assert around.best.energy > free.best.energy
     assert all(
-        gone not in map(router.graph.ids.__getitem__, leg.edges) for leg in around.others.values()
+        gone not in map(router.graph.ids.__getitem__, leg.edges)
+        for leg in around.others.values()
     )
     line = free.as_geojson()["features"][0]["geometry"]
     shut = router.closed_by(line)
@@ -362,13 +410,17 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
     assert len(shut) < 3 * len(free.ids()) + 10
     middle = free.ids()[1:-1]
     named = {"type": "Feature", "properties": {"edge": middle}, "geometry": None}
-    assert router.closed_by({"type": "FeatureCollection", "features": [named]}) == sorted(
-        middle, key=router.graph.number
-    )
+    assert router.closed_by(
+        {"type": "FeatureCollection", "features": [named]}
+    ) == sorted(middle, key=router.graph.number)
     assert not set(middle) & set(router.route(*ends, closed=middle).ids())
-    with pytest.raises(InfeasibleError, match=f"no open route leads .* edge {ends[0]} is closed"):
+    with pytest.raises(
+        InfeasibleError, match=f"no open route leads .* edge {ends[0]} is closed"
+    ):
         router.route(*ends, closed=[ends[0]])
-    around_goal = [router.graph.ids[edge] for edge, goal in router.graph.turns if goal == 400]
+    around_goal = [
+        router.graph.ids[edge] for edge, goal in router.graph.turns if goal == 400
+    ]
     with pytest.raises(InfeasibleError, match=f"{len(around_goal)} edges are closed"):
         router.route(*ends, closed=around_goal)
     with pytest.raises(UnknownArmError, match="no edge and no street 'nowhere'"):
@@ -381,15 +433,26 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
     [
         ([], "closures must be GeoJSON"),
         ({"type": "Point", "coordinates": [6.0, 49.0]}, "closures must be GeoJSON"),
-        ({"type": "Feature", "geometry": {"type": "Point"}}, "feature 1: its geometry is 'Point'"),
+        (
+            {"type": "Feature", "geometry": {"type": "Point"}},
+            "feature 1: its geometry is 'Point'",
+        ),
         ({"type": "LineString", "coordinates": [[6.0, 49.0]]}, "two or more places"),
-        ({"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]}, "longitude then latitude"),
+        (
+            {"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]},
+            "longitude then latitude",
+        ),
         ({"type": "Polygon", "coordinates": []}, "two or more places"),
         ({"type": "MultiPolygon", "coordinates": 3}, "two or more places"),
-        ({"type": "Feature", "properties": {"edge": "none"}}, "feature 1: .* no street 'none'"),
+        (
+            {"type": "Feature", "properties": {"edge": "none"}},
+            "feature 1: .* no street 'none'",
+        ),
     ],
 )
-def test_closures_that_are_refused(placed: RoadNetwork, geojson: Any, words: str) -> None:
+def test_closures_that_are_refused(
+    placed: RoadNetwork, geojson: Any, words: str
+) -> None:
     with pytest.raises(FileError, match=words):
         Router(placed).closed_by(geojson)
 
@@ -404,10 +467,17 @@ def test_areas_and_many_lines_close(placed: RoadNetwork) -> None:
     area = {"type": "Polygon", "coordinates": [[*box, box[0]]]}
     found = router.closed_by(area)
     assert router.graph.ids[30] in found
-    assert router.closed_by({"type": "MultiPolygon", "coordinates": [area["coordinates"]]}) == found
-    line = router.route("r1", "r200").as_geojson()["features"][0]["geometry"]["coordinates"]
+    assert (
+        router.closed_by({"type": "MultiPolygon", "coordinates": [area["coordinates"]]})
+        == found
+    )
+    line = router.route("r1", "r200").as_geojson()["features"][0]["geometry"][
+        "coordinates"
+    ]
     many = {"type": "MultiLineString", "coordinates": [line, line]}
-    assert router.closed_by(many) == router.closed_by({"type": "LineString", "coordinates": line})
+    assert router.closed_by(many) == router.closed_by(
+        {"type": "LineString", "coordinates": line}
+    )
 
 
 def test_the_class_of_a_vehicle(city: RoadNetwork) -> None:
@@ -415,7 +485,10 @@ def test_the_class_of_a_vehicle(city: RoadNetwork) -> None:
     gone = city.edge_ids.index(find_route(city, *ENDS).ids()[3])
     closed[gone] = False
     narrow = replace(city, permits={**city.permits, "delivery": closed})
-    assert city.edge_ids[gone] not in find_route(narrow, *ENDS, vehicle_class="delivery").ids()
+    assert (
+        city.edge_ids[gone]
+        not in find_route(narrow, *ENDS, vehicle_class="delivery").ids()
+    )
     assert city.edge_ids[gone] in find_route(narrow, *ENDS).ids()
     with pytest.raises(InputError, match="has no vehicle class 'tank'"):
         find_route(city, *ENDS, vehicle_class="tank")
@@ -430,17 +503,25 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
     for capacity in (45.0, 60.0, np.inf):
         for drift in (2.0, -1.0):
             battery = Battery(capacity=capacity, reserve=5.0)
-            energies, spreads = rng.normal(drift, 20.0, size=40), np.sqrt(np.arange(1, 41))
+            energies, spreads = (
+                rng.normal(drift, 20.0, size=40),
+                np.sqrt(np.arange(1, 41)),
+            )
             asked: list[int] = []
 
-            def spread(count: int, spreads: Floats = spreads, asked: list[int] = asked) -> float:
+            def spread(
+                count: int, spreads: Floats = spreads, asked: list[int] = asked
+            ) -> float:
                 asked.append(count)
                 return float(spreads[count - 1])
 
             course = battery.follow(40.0, energies, spread)
             held, lost, levels = 40.0, 0.0, [40.0]
             for energy in energies:
-                held, lost = min(held - energy, capacity), lost + max(0.0, held - energy - capacity)
+                held, lost = (
+                    min(held - energy, capacity),
+                    lost + max(0.0, held - energy - capacity),
+                )
                 levels.append(held)
             np.testing.assert_allclose(course.level, levels)
             assert course.lost == pytest.approx(lost)
@@ -453,11 +534,15 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
 
 
 @pytest.mark.parametrize("arrival", [100.0, 20.0])
-def test_the_lowest_charge_counts_what_a_climb_may_cost_though_it_is_won_back(arrival: float) -> None:
+def test_the_lowest_charge_counts_what_a_climb_may_cost_though_it_is_won_back(
+    arrival: float,
+) -> None:
     """Over a hill h is largest at the top, where the charge is least; at arrival it is less again."""
     energies = np.repeat([50.0, -30.0], 20)
     spreads = np.interp(np.arange(41), [0, 20, 40], [0.0, 60.0, arrival])
-    course = Battery(capacity=5000.0).follow(2000.0, energies, lambda count: float(spreads[count]))
+    course = Battery(capacity=5000.0).follow(
+        2000.0, energies, lambda count: float(spreads[count])
+    )
     low = 2000.0 - np.concatenate([[0.0], np.cumsum(energies)]) - spreads
     assert (course.worst, course.lowest) == (20, pytest.approx(low.min()))
     assert course.spread == arrival
@@ -469,17 +554,24 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
     assert full.charge is not None
     told = full.as_json()["battery"]
     assert told["charge_wh"] == 1000.0
-    assert told["arrival_wh"] == pytest.approx(1000.0 - full.best.energy - told["lost_wh"])
-    assert told["arrival_low_wh"] == pytest.approx(told["arrival_wh"] - full.best.spread)
-    assert told["arrival_high_wh"] == pytest.approx(min(1000.0, told["arrival_wh"] + full.best.spread))
+    assert told["arrival_wh"] == pytest.approx(
+        1000.0 - full.best.energy - told["lost_wh"]
+    )
+    assert told["arrival_low_wh"] == pytest.approx(
+        told["arrival_wh"] - full.best.spread
+    )
+    assert told["arrival_high_wh"] == pytest.approx(
+        min(1000.0, told["arrival_wh"] + full.best.spread)
+    )
     assert told["missing_wh"] == 0.0
     with pytest.raises(InfeasibleError, match="may run empty from edge") as caught:
         router.route(*ENDS, charge=60.0)
     anyway = router.route(*ENDS, charge="6%", anyway=True)
     assert anyway.charge is not None
     missing = anyway.charge.missing
-    assert f"{missing:.0f} Wh below the reserve of 50 Wh; start with {60.0 + missing:.0f} Wh" in str(
-        caught.value
+    assert (
+        f"{missing:.0f} Wh below the reserve of 50 Wh; start with {60.0 + missing:.0f} Wh"
+        in str(caught.value)
     )
     assert f"edge {anyway.as_json()['battery']['lowest_at']}," in str(caught.value)
     enough = router.route(*ENDS, charge=60.0 + missing + 1e-6)
@@ -492,12 +584,16 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
 def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
     """Over a hill: what is won back downhill comes too late."""
     hill = over_a_hill(100.0)
-    answer = find_route(hill, "up", "down", battery=Battery(capacity=5000.0), charge=300.0, anyway=True)
+    answer = find_route(
+        hill, "up", "down", battery=Battery(capacity=5000.0), charge=300.0, anyway=True
+    )
     assert answer.charge is not None
     assert answer.charge.worst == 1
     assert answer.as_json()["battery"]["arrival_low_wh"] > answer.charge.lowest
     assert answer.charge.missing > 0.0
-    with pytest.raises(InfeasibleError, match=r"after edge up, 1\.00 km from the start"):
+    with pytest.raises(
+        InfeasibleError, match=r"after edge up, 1\.00 km from the start"
+    ):
         find_route(hill, "up", "down", charge=300.0)
 
 
@@ -518,14 +614,20 @@ def test_what_is_told_of_a_charge() -> None:
         "lost_wh": 0.0,
         "missing_wh": 20.0,
     }
-    nearly = Battery(capacity=700.0).follow(690.0, np.array([-5.0]), lambda count: 10.0).as_json(["a"])
+    nearly = (
+        Battery(capacity=700.0)
+        .follow(690.0, np.array([-5.0]), lambda count: 10.0)
+        .as_json(["a"])
+    )
     assert (nearly["arrival_wh"], nearly["arrival_high_wh"]) == (695.0, 700.0)
 
 
 def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
     down = over_a_hill(-100.0)
     full = find_route(down, "up", "down", battery=Battery(capacity=5000.0))
-    half = find_route(down, "up", "down", battery=Battery(capacity=5000.0), charge="50%")
+    half = find_route(
+        down, "up", "down", battery=Battery(capacity=5000.0), charge="50%"
+    )
     assert full.charge is not None
     assert half.charge is not None
     assert full.means[0] < 0.0
@@ -554,7 +656,10 @@ def over_a_hill(height: float, around: float = 9000.0) -> RoadNetwork:
     return RoadNetwork(
         name="hill",
         junction_ids=tuple("abcde"),
-        junctions=[[x, 0.0, height if x == 1000.0 else 0.0] for x in (0.0, 50.0, 1000.0, 2e3, 2050.0)],
+        junctions=[
+            [x, 0.0, height if x == 1000.0 else 0.0]
+            for x in (0.0, 50.0, 1000.0, 2e3, 2050.0)
+        ],
         edge_ids=ids,
         tail=[0, 1, 2, 3, 1, 4],
         head=[1, 2, 3, 4, 3, 0],
@@ -570,12 +675,17 @@ def test_charges_and_batteries_that_are_refused(city: RoadNetwork) -> None:
     with pytest.raises(SpecError, match="capacity is unknown: set battery_wh"):
         find_route(city, *ENDS, charge="80%")
     for charge in ("much", -1.0, "120%", 2000.0, "nan"):
-        with pytest.raises(SpecError, match=r"must be Wh \(24000\) or a share .* at most 1000 Wh"):
+        with pytest.raises(
+            SpecError, match=r"must be Wh \(24000\) or a share .* at most 1000 Wh"
+        ):
             find_route(city, *ENDS, battery=Battery(capacity=1000.0), charge=charge)
     with pytest.raises(InputError, match="reserve_wh is 2000"):
         Battery(capacity=1000.0, reserve=2000.0)
     assert find_route(city, *ENDS).charge is None
-    assert find_route(city, *ENDS, charge=5000.0).as_json()["battery"]["capacity_wh"] == np.inf
+    assert (
+        find_route(city, *ENDS, charge=5000.0).as_json()["battery"]["capacity_wh"]
+        == np.inf
+    )
 
 
 def test_vehicles_as_files(tmp_path: Path) -> None:
@@ -590,7 +700,9 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
     assert read_vehicle(f"{path}#van-1") == van._replace(vehicle_name="van-1")
     assert list(read_vehicles(path)) == ["van-1", "old one"]
     assert read_vehicle(f"{path}#old one").vehicle is None
-    with pytest.raises(SpecError, match=r"describes several vehicles; choose one: .*van.toml#van-1 or"):
+    with pytest.raises(
+        SpecError, match=r"describes several vehicles; choose one: .*van.toml#van-1 or"
+    ):
         read_vehicle(path)
     with pytest.raises(SpecError, match=r"no vehicle 'van-2'; did you mean 'van-1'"):
         read_vehicle(f"{path}#van-2")
@@ -610,36 +722,58 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         with pytest.raises(kind, match=words):
             read_vehicle(path)
     for name in ("none.toml", "none.toml#van-1"):
-        with pytest.raises(SpecError, match=r"vehicle file .*none.toml does not exist$"):
+        with pytest.raises(
+            SpecError, match=r"vehicle file .*none.toml does not exist$"
+        ):
             read_vehicle(tmp_path / name)
 
 
 def test_another_vehicle_than_the_states_own_is_refused(city: RoadNetwork) -> None:
     state = learned(city, 40.0).state()
     assert find_route(city, *ENDS, state=state, vehicle=Vehicle()).observations > 0
-    with pytest.raises(StateError, match="has its own vehicle and model, so mass cannot be set"):
+    with pytest.raises(
+        StateError, match="has its own vehicle and model, so mass cannot be set"
+    ):
         find_route(city, *ENDS, state=state, vehicle=Vehicle(mass=2600.0))
 
 
 # --- times of departure --------------------------------------------------------------------
 
 
-def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(city: RoadNetwork) -> None:
+def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(
+    city: RoadNetwork,
+) -> None:
     """The next trip at that hour: the first was at 0 o'clock, and there are 24 a day."""
     graph = city.line_graph()
-    drift = Constant(variance=0.5) + Temporal(epsilon=0.002) * Periodic(period=24.0, variance=0.5)
+    drift = Constant(variance=0.5) + Temporal(epsilon=0.002) * Periodic(
+        period=24.0, variance=0.5
+    )
     model = replace(road_model(graph, Vehicle(), horizon=99), drift=drift)
     policy = route_greedy(model, posterior="drifting")
-    arms, rng, trip = road_arms(graph), np.random.default_rng(0), find_route(city, *ENDS).trip
+    arms, rng, trip = (
+        road_arms(graph),
+        np.random.default_rng(0),
+        find_route(city, *ENDS).trip,
+    )
     for step in range(1, 30):
         offer = Offer(step=step, arms=arms, structure=trip)
         decision = policy.decide(offer, rng)
         extra = 30.0 * ((step - 1) % 24 == 8)
         rewards = np.full(len(decision.positions), 20.0 + extra)
         policy.commit(decision)
-        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        policy.learn(
+            offer,
+            decision,
+            Feedback(positions=decision.positions, rewards=rewards),
+            rng,
+        )
     router = Router(city, state=policy.state())
-    for depart, step in (("08:00", 33), ("8:00:00", None), ("05:20", 30), ("2025-03-14T04:10", 53)):
+    for depart, step in (
+        ("08:00", 33),
+        ("8:00:00", None),
+        ("05:20", 30),
+        ("2025-03-14T04:10", 53),
+    ):
         if step is None:
             with pytest.raises(SpecError, match="write HH:MM"):
                 router.route(*ENDS, depart=depart)
@@ -668,7 +802,9 @@ def of_a_fleet(network: RoadNetwork) -> Any:
     router = Router(network)
     for start, goal in rng.integers(len(graph), size=(12, 2)):
         edges = router.route(graph.ids[start], graph.ids[goal]).best.edges
-        policy.posterior.observe(rows[edges], 1.3 * rows[edges, 1] + rng.normal(size=len(edges)))
+        policy.posterior.observe(
+            rows[edges], 1.3 * rows[edges, 1] + rng.normal(size=len(edges))
+        )
     return policy
 
 
@@ -681,26 +817,34 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         (Vehicle(mass=2000.0), "van"),
         (Vehicle(mass=2600.0), "bus"),
     ):
-        answer = find_route(city, *ENDS, state=policy.state(), vehicle=vehicle, vehicle_name=name)
+        answer = find_route(
+            city, *ENDS, state=policy.state(), vehicle=vehicle, vehicle_name=name
+        )
         edges = answer.best.edges
         every = road_rows(graph, vehicle, 77 if name is None else vehicle_number(name))
         rows = every[edges]
-        expected = policy.posterior.predict(rows).mean + vehicle.potential(graph.rise[edges])
+        expected = policy.posterior.predict(rows).mean + vehicle.potential(
+            graph.rise[edges]
+        )
         turned = vehicle.turn_energy(graph)
         expected[1:] += turned[graph.turn_numbers(edges)]
         np.testing.assert_allclose(answer.means, expected)
         std = policy.posterior.total(rows)[1]
-        assert answer.best.spread == pytest.approx(policy.posterior.widths()[1][-1] * std)
+        assert answer.best.spread == pytest.approx(
+            policy.posterior.widths()[1][-1] * std
+        )
         costs = np.maximum(policy.posterior.predict(every).mean, 0.0)
         found = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
         assert found == pytest.approx(cheapest(answer, costs, turned))
         assert answer.observations == policy.posterior.count
         assert answer.record == policy.posterior.held
     own, new = (
-        find_route(city, *ENDS, state=policy.state(), vehicle_name=name) for name in ("van", None)
+        find_route(city, *ENDS, state=policy.state(), vehicle_name=name)
+        for name in ("van", None)
     )
     assert own.best.spread < new.best.spread
     with pytest.raises(
-        StateError, match=r"another road network: this network has .* edges, the state's has"
+        StateError,
+        match=r"another road network: this network has .* edges, the state's has",
     ):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())

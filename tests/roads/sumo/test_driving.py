@@ -67,7 +67,9 @@ def test_a_level_straight_road_costs_what_eq_8_says(network):
     length = lanes(network)["fg_0"]
     assert drive.arrived
     assert drive.duration == pytest.approx(length / SPEED, abs=1e-6)
-    assert total(drive) == pytest.approx(float(Vehicle().energy(length, SPEED, 0.0)), abs=2e-3)
+    assert total(drive) == pytest.approx(
+        float(Vehicle().energy(length, SPEED, 0.0)), abs=2e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,12 @@ def test_a_level_straight_road_costs_what_eq_8_says(network):
         {"auxiliary_power": 1500.0},
         {"air_density": 1.35},
         {"rolling_resistance": 0.015},
-        {"gravity": 9.7, "front_area": 3.0, "air_drag": 0.5, "propulsion_efficiency": 0.8},
+        {
+            "gravity": 9.7,
+            "front_area": 3.0,
+            "air_drag": 0.5,
+            "propulsion_efficiency": 0.8,
+        },
     ],
     ids=str,
 )
@@ -85,7 +92,9 @@ def test_every_parameter_of_the_vehicle_counts(driver, network, other):
     vehicle = Vehicle(**other)
     measured = total(driver.drive(["fg"]), vehicle)
     length = lanes(network)["fg_0"]
-    assert measured == pytest.approx(float(vehicle.energy(length, SPEED, 0.0)), rel=1e-4)
+    assert measured == pytest.approx(
+        float(vehicle.energy(length, SPEED, 0.0)), rel=1e-4
+    )
     assert measured > Vehicle().energy(length, SPEED, 0.0)
 
 
@@ -106,7 +115,11 @@ def test_a_hill_costs_what_eq_8_says(driver, network):
     assert energies(drive)[2] == pytest.approx(float(down), abs=2.5)
     assert energies(drive)[2] < -100.0  # more is won back than spent
     whole = sum(
-        float(vehicle.energy(length[f"{edge}_0"], SPEED, {"bc": 50.0, "cd": -50.0}.get(edge, 0.0)))
+        float(
+            vehicle.energy(
+                length[f"{edge}_0"], SPEED, {"bc": 50.0, "cd": -50.0}.get(edge, 0.0)
+            )
+        )
         for edge in HILL
     )
     assert total(drive) == pytest.approx(whole, abs=2.5)
@@ -119,7 +132,11 @@ def test_a_corner_is_braked_for_and_most_of_it_won_back(driver):
     level = Vehicle().energy(900.0, SPEED, 0.0)
     assert energies(turning)[1] > level
     kinetic = 0.5 * 1830.0 * SPEED**2 / 3600.0
-    assert 0.0 < total(turning) - total(driver.drive(["ef"])) - total(straight) < 0.2 * kinetic
+    assert (
+        0.0
+        < total(turning) - total(driver.drive(["ef"])) - total(straight)
+        < 0.2 * kinetic
+    )
 
 
 def test_what_motion_stores_is_a_potential(network):
@@ -130,13 +147,20 @@ def test_what_motion_stores_is_a_potential(network):
     stored = drive.stored(vehicle)
     net = energies(drive) - stored
     rise = np.array(
-        [{"bc": 50.0, "cd": -50.0}.get(edge, 0.0) for edge in [*HILL, "ef", "fg", "gb", "ba"]]
+        [
+            {"bc": 50.0, "cd": -50.0}.get(edge, 0.0)
+            for edge in [*HILL, "ef", "fg", "gb", "ba"]
+        ]
     )
     # Up to 8.5 m at the foot and at the top of the hill may be booked to the neighbour.
-    assert (net - vehicle.potential(rise) > [0, -2.5, -2.5, -2.5, 0, 0, 0, 0, 0, 0, 0]).all()
+    assert (
+        net - vehicle.potential(rise) > [0, -2.5, -2.5, -2.5, 0, 0, 0, 0, 0, 0, 0]
+    ).all()
     full = vehicle.recuperation_efficiency * 0.5 * vehicle.mass * SPEED**2 / 3600.0
     assert stored.min() < -0.3 * full  # it brakes for the corners
-    assert stored.sum() == pytest.approx(0.0, abs=0.02 * full)  # and ends as fast as it began
+    assert stored.sum() == pytest.approx(
+        0.0, abs=0.02 * full
+    )  # and ends as fast as it began
 
 
 # --- against SUMO's own energy -------------------------------------------------------------------
@@ -154,7 +178,9 @@ def vehicle_type(vehicle):
         "recuperationEfficiency": vehicle.recuperation_efficiency,
         "constantPowerIntake": vehicle.auxiliary_power,
     }
-    told = "".join(f'<param key="{key}" value="{value!r}"/>' for key, value in parameters.items())
+    told = "".join(
+        f'<param key="{key}" value="{value!r}"/>' for key, value in parameters.items()
+    )
     steady = 'vClass="passenger" sigma="0" speedFactor="1" speedDev="0"'
     mass = vehicle.mass * vehicle.gravity / 9.80665
     return (
@@ -167,16 +193,28 @@ def counted_by_sumo(network, route, vehicle, folder):
     """Wh on each edge, and of these in motion: booked step by step, as SUMO states the rates."""
     (folder / "types.add.xml").write_text(vehicle_type(vehicle))
     files = ["-n", str(network), "-a", str(folder / "types.add.xml")]
-    libsumo.start(["sumo", *files, "--step-length", "0.25", "--no-step-log", "--no-warnings"])
+    libsumo.start(
+        ["sumo", *files, "--step-length", "0.25", "--no-step-log", "--no-warnings"]
+    )
     try:
         libsumo.route.add("r", route)
-        how = {"departPos": "0", "departSpeed": "max", "arrivalPos": "max", "arrivalSpeed": "current"}
+        how = {
+            "departPos": "0",
+            "departSpeed": "max",
+            "arrivalPos": "max",
+            "arrivalSpeed": "current",
+        }
         libsumo.vehicle.add("v", "r", typeID="driven", departLane="best", **how)
         libsumo.simulation.step()
         one = libsumo.vehicle
         booked = Booked([libsumo.lane.getLength(f"{edge}_0") for edge in route])
         inertia = (
-            vehicle.recuperation_efficiency * 0.5 * vehicle.mass * vehicle.gravity / 9.80665 / 3600.0
+            vehicle.recuperation_efficiency
+            * 0.5
+            * vehicle.mass
+            * vehicle.gravity
+            / 9.80665
+            / 3600.0
         )
         speed = one.getSpeed("v")
         while True:
@@ -185,10 +223,15 @@ def counted_by_sumo(network, route, vehicle, folder):
                 booked.arrive(0.25, speed)
                 return booked
             before, speed = speed, one.getSpeed("v")
-            rates = (one.getElectricityConsumption("v"), inertia * (speed**2 - before**2) / 0.25)
+            rates = (
+                one.getElectricityConsumption("v"),
+                inertia * (speed**2 - before**2) / 0.25,
+            )
             inside = one.getRoadID("v").startswith(":")
             place = None if inside else one.getLanePosition("v")
-            booked.book(rates, 0.25, one.getRouteIndex("v"), place, one.getDistance("v"))
+            booked.book(
+                rates, 0.25, one.getRouteIndex("v"), place, one.getDistance("v")
+            )
     finally:
         libsumo.close()
 
@@ -199,7 +242,9 @@ class Booked:
     def __init__(self, lengths):
         self.lengths, self.index, self.place, self.odometer = lengths, 0, 0.0, 0.0
         self.rates, self.steps = (0.0, 0.0), 0
-        self.seconds, self.energy, self.stored = (np.zeros(len(lengths)) for _ in range(3))
+        self.seconds, self.energy, self.stored = (
+            np.zeros(len(lengths)) for _ in range(3)
+        )
 
     def book(self, rates, seconds, index, place, odometer):
         self.rates, self.steps = rates, self.steps + 1
@@ -231,7 +276,12 @@ VEHICLES = [
     Vehicle(),
     Vehicle(mass=2600.0, auxiliary_power=2500.0),
     Vehicle(mass=900.0, air_density=1.35, rolling_resistance=0.015, front_area=3.1),
-    Vehicle(gravity=9.7, air_drag=0.6, propulsion_efficiency=0.8, recuperation_efficiency=0.5),
+    Vehicle(
+        gravity=9.7,
+        air_drag=0.6,
+        propulsion_efficiency=0.8,
+        recuperation_efficiency=0.5,
+    ),
 ]
 
 
@@ -242,19 +292,35 @@ def test_energies_are_those_that_sumo_states(build_network, tmp_path, signals):
     Every step adds and multiplies some twenty numbers no larger than the power of full braking, so
     that rounding may move its energy by 20·ε times the kinetic energy; and n of them are added up.
     """
-    network, route = build_network(tmp_path, signals=signals), [*HILL, "ef", "fg", "gb", "ba"]
+    network, route = (
+        build_network(tmp_path, signals=signals),
+        [*HILL, "ef", "fg", "gb", "ba"],
+    )
     with Driver(network) as driver:
         drive = driver.drive(route)
     network.write_bytes(plain_text(network))  # its signals run fixed programs
     for vehicle in VEHICLES:
-        counted = counted_by_sumo(network, route, vehicle, tmp_path)
-        assert len(drive.speeds) == counted.steps + 1
+        count_text = counted_by_sumo(network, route, vehicle, tmp_path)
+        assert len(drive.speeds) == count_text.steps + 1
         largest = vehicle.mass * SPEED**2 + vehicle.auxiliary_power
-        close = 20.0 * np.finfo(float).eps * counted.steps * largest / 3600.0 * counted.steps
+        close = (
+            20.0
+            * np.finfo(float).eps
+            * count_text.steps
+            * largest
+            / 3600.0
+            * count_text.steps
+        )
         assert close < 1e-4
-        np.testing.assert_allclose(drive.energies(vehicle), counted.energy, rtol=0.0, atol=close)
-        np.testing.assert_allclose(drive.stored(vehicle), counted.stored, rtol=0.0, atol=close)
-        np.testing.assert_allclose(drive.seconds, counted.seconds, rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(
+            drive.energies(vehicle), count_text.energy, rtol=0.0, atol=close
+        )
+        np.testing.assert_allclose(
+            drive.stored(vehicle), count_text.stored, rtol=0.0, atol=close
+        )
+        np.testing.assert_allclose(
+            drive.seconds, count_text.seconds, rtol=0.0, atol=1e-9
+        )
 
 
 def test_a_vehicle_that_divides_cannot_be_driven(driver):
@@ -270,15 +336,22 @@ AROUND = [*HILL, "ef", "fg", "gb", "ba"]
 def test_all_of_a_rise_is_climbed_on_its_own_edge(driver):
     """Without losses an edge costs what height and motion took, and nothing else."""
     ideal = Vehicle(
-        rolling_resistance=0.0, air_drag=0.0, propulsion_efficiency=1.0, recuperation_efficiency=1.0
+        rolling_resistance=0.0,
+        air_drag=0.0,
+        propulsion_efficiency=1.0,
+        recuperation_efficiency=1.0,
     )
     rise = np.random.default_rng(0).normal(0.0, 10.0, len(AROUND))
     drive = driver.drive(AROUND)
     expected = ideal.potential(rise) + drive.stored(ideal)
-    np.testing.assert_allclose(drive.energies(ideal, rise), expected, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(
+        drive.energies(ideal, rise), expected, rtol=0.0, atol=1e-7
+    )
     part = driver.drive(AROUND, longest=100.0)
     expected = ideal.potential(rise * part.driven) + part.stored(ideal)
-    np.testing.assert_allclose(part.energies(ideal, rise), expected, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(
+        part.energies(ideal, rise), expected, rtol=0.0, atol=1e-7
+    )
 
 
 def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
@@ -286,7 +359,11 @@ def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
     rng, drive = np.random.default_rng(1), driver.drive(AROUND)
     for vehicle in VEHICLES:
         rise = rng.normal(0.0, 20.0, len(AROUND))
-        net = drive.energies(vehicle, rise) - drive.stored(vehicle) - vehicle.potential(rise)
+        net = (
+            drive.energies(vehicle, rise)
+            - drive.stored(vehicle)
+            - vehicle.potential(rise)
+        )
         assert net.min() > -1e-9
 
 
@@ -294,7 +371,9 @@ def test_an_even_climb_costs_what_eq_8_says(driver, network):
     """At constant speed, but for cos α = 0.9998 and what a junction of 15 m takes at most."""
     length, vehicle = lanes(network)["fg_0"], Vehicle()
     climbed = driver.drive(["fg"]).energies(vehicle, np.array([60.0]))
-    assert climbed.sum() == pytest.approx(float(vehicle.energy(length, SPEED, 60.0)), rel=1e-4)
+    assert climbed.sum() == pytest.approx(
+        float(vehicle.energy(length, SPEED, 60.0)), rel=1e-4
+    )
     with pytest.raises(InputError, match="rise"):
         driver.drive(["fg"]).energies(vehicle, np.zeros(2))
 
@@ -313,14 +392,18 @@ def test_heights_given_replace_those_of_the_network(driver):
 def test_the_odometer_counts_junctions(driver, network):
     drive, length = driver.drive(AROUND), lanes(network)
     net = ElementTree.parse(network)
-    turns = {(each.get("from"), each.get("to")): each for each in net.iter("connection")}
+    turns = {
+        (each.get("from"), each.get("to")): each for each in net.iter("connection")
+    }
     inside = 0.0
     for pair in pairwise(AROUND):
         lane = turns[pair].get("via")
         while lane is not None:  # a turn may wait in the middle of a junction
             inside += length[lane]
             edge = lane.rpartition("_")[0]
-            behind = [each for each in net.iter("connection") if each.get("from") == edge]
+            behind = [
+                each for each in net.iter("connection") if each.get("from") == edge
+            ]
             lane = behind[0].get("via")
     # The file states lengths to a centimetre.
     expected = sum(length[f"{edge}_0"] for edge in AROUND) + inside
@@ -335,7 +418,9 @@ def test_positions_are_told_once_a_second(driver):
     seconds, x, y = drive.positions.T
     np.testing.assert_allclose(seconds, np.arange(len(seconds)))
     assert 0.0 <= drive.duration - seconds[-1] < 1.0 + driver.step
-    assert np.abs(y).max() < 5.0  # the road is straight, its lanes a few metres beside its middle
+    assert (
+        np.abs(y).max() < 5.0
+    )  # the road is straight, its lanes a few metres beside its middle
     np.testing.assert_allclose(np.hypot(np.diff(x), np.diff(y))[:20], SPEED, rtol=1e-3)
 
 
@@ -358,7 +443,11 @@ def test_drives_are_written_and_read_to_the_last_bit(driver):
     same(drive, again)
     assert (drive.step, drive.metres) == (again.step, again.metres)
     data = drive.to_bytes()
-    changed = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    changed = (
+        data[: len(data) // 2]
+        + bytes([data[len(data) // 2] ^ 1])
+        + data[len(data) // 2 + 1 :]
+    )
     for damaged in (b"", data[:-20], changed):
         with pytest.raises(InputError):
             Drive.from_bytes(damaged)
@@ -386,9 +475,11 @@ def test_the_edges_add_up_to_what_sumo_counted(driver, network, tmp_path):
          "--no-step-log", "--no-warnings"],
         cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
-    counted = next(ElementTree.parse(tmp_path / "out.xml").iter("emissions"))
+    count_text = next(ElementTree.parse(tmp_path / "out.xml").iter("emissions"))
     one_step = 0.25 * 1.2  # Wh: 1.13 Wh per second at the speed limit
-    assert total(drive) == pytest.approx(float(counted.get("electricity_abs")), abs=2 * one_step)
+    assert total(drive) == pytest.approx(
+        float(count_text.get("electricity_abs")), abs=2 * one_step
+    )
 
 
 def test_edges_too_short_to_be_seen_get_their_share(driver, network):
@@ -414,7 +505,9 @@ def test_the_seconds_of_edges_are_those_of_the_obvious_way():
         booked, rows = Booked(lengths.tolist()), [(0.0, 0, 0.0, False, 0.0)]
         odometer = 0.0
         while True:
-            odometer += rng.uniform(0.0, 8.0) * (rng.random() < 0.9)  # and at times it stands
+            odometer += rng.uniform(0.0, 8.0) * (
+                rng.random() < 0.9
+            )  # and at times it stands
             if odometer >= begins[-1] + lengths[-1]:
                 break
             index = int(np.searchsorted(begins, odometer, side="right")) - 1
@@ -422,7 +515,13 @@ def test_the_seconds_of_edges_are_those_of_the_obvious_way():
             inside = bool(place > lengths[index])
             booked.book((1.0, 0.0), 0.25, index, None if inside else place, odometer)
             rows.append(
-                (rows[-1][0] + 0.25, index, lengths[index] if inside else place, inside, odometer)
+                (
+                    rows[-1][0] + 0.25,
+                    index,
+                    lengths[index] if inside else place,
+                    inside,
+                    odometer,
+                )
             )
         last = rows[-1]
         seconds = booked.arrive(0.25, 8.0)
@@ -430,7 +529,9 @@ def test_the_seconds_of_edges_are_those_of_the_obvious_way():
         rows.append((last[0] + seconds, 11, lengths[-1], False, last[4] + rest))
         times, index, place, inside, meter = map(np.array, zip(*rows, strict=True))
         found = passing(lengths, times, index, place, inside, meter)
-        np.testing.assert_allclose(np.diff(found.left, prepend=0.0), booked.seconds, atol=1e-12)
+        np.testing.assert_allclose(
+            np.diff(found.left, prepend=0.0), booked.seconds, atol=1e-12
+        )
         assert booked.seconds.sum() == pytest.approx(times[-1])
         begun = np.concatenate([[0.0], found.left[:-1]])
         assert (begun <= found.reached + 1e-12).all()
@@ -442,9 +543,13 @@ def test_a_step_across_edges_is_divided_by_metres():
     lengths = np.array([10.0, 2.0, 10.0])
     times, odometer = np.array([0.0, 0.25, 0.5, 0.75]), np.array([0.0, 8.0, 16.0, 24.0])
     index, inside = np.array([0, 0, 2, 2]), np.array([False, False, False, True])
-    found = passing(lengths, times, index, np.array([0.0, 8.0, 4.0, 10.0]), inside, odometer)
+    found = passing(
+        lengths, times, index, np.array([0.0, 8.0, 4.0, 10.0]), inside, odometer
+    )
     np.testing.assert_allclose(found.left, [0.25 + 0.0625, 0.25 + 0.125, 0.75])
-    np.testing.assert_allclose(found.reached, [0.25 + 0.0625, 0.25 + 0.125, 0.5 + 0.25 * 6 / 8])
+    np.testing.assert_allclose(
+        found.reached, [0.25 + 0.0625, 0.25 + 0.125, 0.5 + 0.25 * 6 / 8]
+    )
 
 
 # --- what cannot be driven ----------------------------------------------------------------------
@@ -474,14 +579,27 @@ def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
     assert part.arrived
     assert part.metres == pytest.approx(0.5 * length, abs=1e-6)
     assert part.duration == pytest.approx(0.5 * length / SPEED, abs=1e-6)
-    assert total(part) == pytest.approx(float(Vehicle().energy(0.5 * length, SPEED, 0.0)), abs=2e-3)
+    assert total(part) == pytest.approx(
+        float(Vehicle().energy(0.5 * length, SPEED, 0.0)), abs=2e-3
+    )
     first, last = (lanes(network)[f"{edge}_0"] for edge in (HILL[0], HILL[-1]))
-    whole, ends = driver.drive(HILL), driver.drive(HILL, between=(0.6 * first, 0.3 * last))
-    assert ends.metres == pytest.approx(whole.metres - 0.6 * first - 0.7 * last, abs=1e-3)
-    np.testing.assert_allclose(ends.seconds[1:-1], whole.seconds[1:-1], atol=driver.step)
+    whole, ends = (
+        driver.drive(HILL),
+        driver.drive(HILL, between=(0.6 * first, 0.3 * last)),
+    )
+    assert ends.metres == pytest.approx(
+        whole.metres - 0.6 * first - 0.7 * last, abs=1e-3
+    )
+    np.testing.assert_allclose(
+        ends.seconds[1:-1], whole.seconds[1:-1], atol=driver.step
+    )
     same(driver.drive(HILL, between=(0.0, last)), whole)
     assert driver.drive(HILL, between=(first, 0.0)).arrived
-    for bad in ((2.0 * length, length), (0.0, 2.0 * length), (0.5 * length, 0.4 * length)):
+    for bad in (
+        (2.0 * length, length),
+        (0.0, 2.0 * length),
+        (0.5 * length, 0.4 * length),
+    ):
         with pytest.raises(InputError, match="must lie on the first edge"):
             driver.drive(["fg"], between=bad)
     with pytest.raises(InputError, match="between is -1"):
@@ -519,14 +637,20 @@ def test_bad_drivers(network, tmp_path):
         ("<net><edge", "line 1"),
         ("<net></net>", "states no version"),
         ("<nothing/>", "not <net>"),
-        (f'<net version="1.20"><edge id="ab" from="a" to="b">{lane}</edge></net>', "SUMO cannot load"),
+        (
+            f'<net version="1.20"><edge id="ab" from="a" to="b">{lane}</edge></net>',
+            "SUMO cannot load",
+        ),
     ]:
         broken.write_text(text)
         with Driver(broken) as driver, pytest.raises(InputError, match=says):
             driver.drive(["ab"])
     packed = tmp_path / "broken.net.xml.xz"
     packed.write_bytes(b"no such thing")
-    with Driver(packed) as driver, pytest.raises(InputError, match=r"broken\.net\.xml\.xz"):
+    with (
+        Driver(packed) as driver,
+        pytest.raises(InputError, match=r"broken\.net\.xml\.xz"),
+    ):
         driver.drive(["ab"])
     with Driver(network) as driver, pytest.raises(InputError, match="moment is 1"):
         driver.drive(["ab"], moment=1)

@@ -54,7 +54,9 @@ def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
     again = tmp_path / "moved.net.xml"
     again.write_bytes(network.read_bytes())  # what counts is what is in the file
     unmoved()
-    with Driver(again, cache=str(cache), seed=5) as driver:  # no traffic: nothing is drawn
+    with Driver(
+        again, cache=str(cache), seed=5
+    ) as driver:  # no traffic: nothing is drawn
         same(driver.drive(ROUTE), driven)
         same(driver.drive(tuple(ROUTE)), driven)
         with pytest.raises(InputError, match="list of at least one edge"):
@@ -94,7 +96,9 @@ def test_what_is_damaged_is_driven_anew(network, cache, harm, unmoved):
     with sqlite3.connect(cache) as file:
         good = file.execute("SELECT drive FROM drives").fetchone()[0]
         changed = good[:500] + bytes([good[500] ^ 1]) + good[501:]
-        file.execute("UPDATE drives SET drive = ?", (changed if harm is None else harm,))
+        file.execute(
+            "UPDATE drives SET drive = ?", (changed if harm is None else harm,)
+        )
     with Driver(network, cache=cache) as driver:
         with pytest.warns(UserWarning, match="damaged and driven anew"):
             same(driver.drive(ROUTE), driven)
@@ -161,7 +165,13 @@ def test_several_processes_write_at_once(network, cache):
 def crossing(tmp_path_factory):
     """A road that crosses a railway twice: a level crossing, and a signal beyond it."""
     folder = tmp_path_factory.mktemp("rail")
-    places = {"w": (0, 0), "x": (500, 0), "e": (1000, 0), "n": (500, 500), "s": (500, -500)}
+    places = {
+        "w": (0, 0),
+        "x": (500, 0),
+        "e": (1000, 0),
+        "n": (500, 500),
+        "s": (500, -500),
+    }
     places |= {"nn": (500, 900), "v": (1000, 500)}
     kinds = {"x": "rail_crossing", "n": "rail_signal"}
     nodes = "".join(
@@ -219,8 +229,12 @@ def test_traffic_crosses_rails(crossing):
         free = driver.drive(["wx", "xe", "ev"])
     assert free.arrived
     with Driver(crossing, traffic=busy) as driver:
-        drives = [driver.drive(["wx", "xe", "ev"], moment=moment) for moment in range(2)]
+        drives = [
+            driver.drive(["wx", "xe", "ev"], moment=moment) for moment in range(2)
+        ]
     assert all(drive.arrived for drive in drives)
     # The crossing does not slow anybody down: from far before it to far behind, at the limit.
-    there = free.positions[(free.positions[:, 1] > 100.0) & (free.positions[:, 1] < 900.0)]
+    there = free.positions[
+        (free.positions[:, 1] > 100.0) & (free.positions[:, 1] < 900.0)
+    ]
     np.testing.assert_allclose(np.diff(there[:, 1]), 13.9, rtol=1e-3)

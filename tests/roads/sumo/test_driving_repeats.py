@@ -12,7 +12,12 @@ import pytest
 
 from superarm.core import Floats, Ints
 from superarm.core.data_files import find
-from superarm.core.errors import ConflictError, InfeasibleError, MissingDataError, SuperarmError
+from superarm.core.errors import (
+    ConflictError,
+    InfeasibleError,
+    MissingDataError,
+    SuperarmError,
+)
 from superarm.oracles import ShortestPath, Trip
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph
@@ -68,7 +73,10 @@ def test_two_drivers_take_turns(network):
 def test_a_simulation_of_somebody_else_is_left_alone(network):
     libsumo.start(["sumo", "-n", str(network), "--no-step-log"])
     try:
-        with Driver(network) as driver, pytest.raises(ConflictError, match="another simulation"):
+        with (
+            Driver(network) as driver,
+            pytest.raises(ConflictError, match="another simulation"),
+        ):
             driver.drive(HILL)
         assert libsumo.simulation.isLoaded()
     finally:
@@ -137,7 +145,9 @@ def test_loading_anew_gives_what_copies_give(network, busy, with_traffic):
     for copies in (True, False):
         with Driver(network, traffic=traffic) as driver:
             driver._copies = copies and can_copy()
-            drives.append([driver.drive(route) for route in (HILL, ["ef", "fg", "gb"], HILL)])
+            drives.append(
+                [driver.drive(route) for route in (HILL, ["ef", "fg", "gb"], HILL)]
+            )
     for one, other in zip(*drives, strict=True):
         same(one, other)
 
@@ -148,10 +158,15 @@ def test_another_process_drives_the_same(network):
         "print(*Driver(sys.argv[1]).drive(sys.argv[2:]).speeds.tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, network, *HILL], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code, network, *HILL],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     with Driver(network) as driver:
-        assert list(map(float, done.stdout.split())) == driver.drive(HILL).speeds.tolist()
+        assert (
+            list(map(float, done.stdout.split())) == driver.drive(HILL).speeds.tolist()
+        )
 
 
 # --- Monaco, where its roads are at hand -----------------------------------------------------------
@@ -193,13 +208,17 @@ def test_trips_repeat_where_lanes_are_many(monaco):
     """A saved state forgets when lanes were last changed, which made trips differ by 0.6 Wh here."""
     rng = np.random.default_rng(0)
     perturbed = np.exp(0.5 * rng.standard_normal((3, len(monaco.graph))))
-    routes = [monaco.route("monaco-a", monaco.reduced * factors) for factors in perturbed]
+    routes = [
+        monaco.route("monaco-a", monaco.reduced * factors) for factors in perturbed
+    ]
     with Driver(monaco.file) as driver:
         forward = [monaco.drive(driver, route) for route in routes]
         backward = [monaco.drive(driver, route) for route in reversed(routes)][::-1]
     with Driver(monaco.file) as driver:
         last = [monaco.drive(driver, routes[number]) for number in (2, 0)]
-    for one, other in zip([*forward, forward[2], forward[0]], [*backward, *last], strict=True):
+    for one, other in zip(
+        [*forward, forward[2], forward[0]], [*backward, *last], strict=True
+    ):
         same(one, other)
 
 
@@ -220,7 +239,13 @@ def test_a_real_trip_in_monaco(monaco):
     for name, route in routes.items():
         assert drives[name].arrived
         speed = monaco.graph.speed[route]
-        stops = 0.5 * vehicle.mass * (speed**2).sum() / vehicle.propulsion_efficiency / 3600.0
+        stops = (
+            0.5
+            * vehicle.mass
+            * (speed**2).sum()
+            / vehicle.propulsion_efficiency
+            / 3600.0
+        )
         assert 0.0 < total(drives[name]) - monaco.energy[route].sum() < stops
     assert total(drives["potential"]) < total(drives["rectified"])
     # Regression values, seen with SUMO 1.28 and not derived: 10 to 20 Wh a kilometre for corners and
@@ -233,7 +258,9 @@ def test_a_real_trip_in_monaco(monaco):
 
 # --- copies of the process ------------------------------------------------------------------------
 
-needs_copies = pytest.mark.skipif(not can_copy(), reason="this system cannot copy processes")
+needs_copies = pytest.mark.skipif(
+    not can_copy(), reason="this system cannot copy processes"
+)
 
 
 @needs_copies
@@ -258,11 +285,15 @@ def test_what_goes_wrong_in_a_copy_is_raised_here():
         in_a_copy(refuse)
     with pytest.raises(SuperarmError, match="ZeroDivisionError: "):
         in_a_copy(lambda: 1 // 0)
-    with pytest.raises(SuperarmError, match="ended with exit code 3 before its work was done"):
+    with pytest.raises(
+        SuperarmError, match="ended with exit code 3 before its work was done"
+    ):
         in_a_copy(lambda: os._exit(3))
     with pytest.raises(SuperarmError, match=r"ended by signal 15 \(SIGTERM\) before"):
         in_a_copy(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with pytest.raises(SuperarmError, match=r"signal 9 \(SIGKILL\), perhaps because memory ran out"):
+    with pytest.raises(
+        SuperarmError, match=r"signal 9 \(SIGKILL\), perhaps because memory ran out"
+    ):
         in_a_copy(lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(SuperarmError, match="TypeError"):
         in_a_copy(lambda: lambda: 0)

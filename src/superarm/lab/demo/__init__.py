@@ -32,7 +32,14 @@ __all__ = ["ROUNDS", "run_demo"]
 
 EXPERIMENT = "demo/city"
 ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
-_FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
+_FILES = (
+    "run.json",
+    "cells.jsonl",
+    "summary.json",
+    "report.html",
+    "learning.svg",
+    "figures",
+)
 _OURS = frozenset((*FOLDERS_OF_CELLS, "maps", *_FILES))
 _WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting
 
@@ -64,7 +71,9 @@ def run_demo(
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
     picture = animated_svg(city, frames, seed, experiment.seeds)
     write_spec(out, plan.describe())
-    atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
+    atomic_write(
+        out / "learning.svg", picture.encode()
+    )  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
     others = f"{len(experiment.policies) - 1} other policies"
     words = f"Now comparing it with {others} over {experiment.seeds} seeds …"
@@ -80,15 +89,27 @@ def run_demo(
     )
     page, size = out / "report.html", (experiment.rounds, experiment.seeds)
     command = ("superarm", "run", EXPERIMENT)
-    write_report(run, summary["claims"], page, notes, picture=picture, command=command, full_size=size)
+    write_report(
+        run,
+        summary["claims"],
+        page,
+        notes,
+        picture=picture,
+        command=command,
+        full_size=size,
+    )
     print_outcome(results, outcome)
     where = f"\nThe report, with the animation: {page}"
-    results.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
+    results.print(
+        where, markup=False, soft_wrap=True
+    )  # a path that is broken cannot be followed
     return {**summary, "trips": outcome.as_json(), "conclusion": outcome.conclusion()}
 
 
 @contextmanager
-def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], None] | None]:
+def _progress(
+    console: Console, words: str
+) -> Iterator[Callable[[int, int], None] | None]:
     """A line; in a terminal, with how far it has come."""
     if not console.is_terminal or console.is_dumb_terminal:
         console.print(f"\n{words}", highlight=False)
@@ -118,7 +139,9 @@ def _require_room(out: Path) -> None:
         experiment = None
     # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
     if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:
-        raise ConflictError(f"{out} holds something other than an earlier demo; choose another --out")
+        raise ConflictError(
+            f"{out} holds something other than an earlier demo; choose another --out"
+        )
 
 
 def _make_room(out: Path) -> None:

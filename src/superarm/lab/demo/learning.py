@@ -15,7 +15,9 @@ from superarm.lab.simulation import simulate
 from superarm.models.worlds import RouteWorld
 
 LEARNER = "gp-ts"
-_HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
+_HALF_WIDTH = float(
+    QUANTILES[-1]
+)  # of the central 95 % interval, in standard deviations
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +39,9 @@ class City:
     """What stays the same from trip to trip."""
 
     roads: RoadMap
-    known: Mapping[str, float]  # expected energy of some routes that need no learning, Wh by name
+    known: Mapping[
+        str, float
+    ]  # expected energy of some routes that need no learning, Wh by name
 
 
 def make_world(experiment: Experiment, *, rounds: int, seed: int) -> RouteWorld:
@@ -56,7 +60,9 @@ def describe_city(problem: RouteWorld) -> City:
         "best": rectified_mean(problem.energies, problem.noise_std),
     }
     routes = {name: problem.cheapest(cost) for name, cost in costs.items()}
-    known = {name: float(problem.energies[route].sum()) for name, route in routes.items()}
+    known = {
+        name: float(problem.energies[route].sum()) for name, route in routes.items()
+    }
     return City(roads=problem.road_map(), known=known)
 
 
@@ -73,7 +79,11 @@ def learn(
     tried: set[int] = set()
 
     def watch(
-        name: str, offer: Offer, decision: Decision, feedback: Feedback, forecast: Forecast | None
+        name: str,
+        offer: Offer,
+        decision: Decision,
+        feedback: Feedback,
+        forecast: Forecast | None,
     ) -> None:
         assert forecast is not None  # the runner audits every learner on roads
         fresh = [edge for edge in decision.positions.tolist() if edge not in tried]

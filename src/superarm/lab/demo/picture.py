@@ -17,14 +17,23 @@ from superarm.lab.results.maps import window_around
 from .learning import City, Frame
 
 _FRAMES = 24
-_TURN, _REST = 0.35, 1.5  # seconds that a frame is shown, and for which the last one stays
+_TURN, _REST = (
+    0.35,
+    1.5,
+)  # seconds that a frame is shown, and for which the last one stays
 _WIDTH, _HEIGHT = 900, 520
 _MAP = (20, 44, 540, 456)  # left, top, width and height of the map
 _CHART = (630.0, 60.0, 180.0, 250.0)
 _HALVES = 2  # roads are written in half pixels: whole numbers are short
-_STYLE = "".join(files(__package__).joinpath("learning.css").read_text(encoding="utf-8").splitlines())
+_STYLE = "".join(
+    files(__package__).joinpath("learning.css").read_text(encoding="utf-8").splitlines()
+)
 _LEVELS = 5  # classes of height, from low to high: h0 … h4 in learning.css
-_WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))  # least speed limit in m/s, and how wide it is drawn
+_WIDTHS = (
+    (24.0, 2.4),
+    (13.0, 1.3),
+    (0.0, 0.7),
+)  # least speed limit in m/s, and how wide it is drawn
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 
@@ -33,7 +42,11 @@ def animated_svg(city: City, frames: Sequence[Frame], seed: int, seeds: int) -> 
 
     It says which of how many seeds it is about, because tables beside it have the mean of all.
     """
-    chosen, drawn, chart = _telling_frames(frames), _Map(city.roads), _Chart(city, frames)
+    chosen, drawn, chart = (
+        _telling_frames(frames),
+        _Map(city.roads),
+        _Chart(city, frames),
+    )
     tried, routes, trips, before = "", "", "", 0
     for index, frame in enumerate(chosen):
         since, before = frames[before : frame.step], frame.step
@@ -41,7 +54,9 @@ def animated_svg(city: City, frames: Sequence[Frame], seed: int, seeds: int) -> 
         tried += _timed(fresh, index, len(chosen), stays=True)
         routes += _timed(drawn.route(frame.route), index, len(chosen), stays=False)
         trips += _timed(chart.trips(since), index, len(chosen), stays=True)
-        trips += _timed(_captions(frame, city, frames[-1].step), index, len(chosen), stays=False)
+        trips += _timed(
+            _captions(frame, city, frames[-1].step), index, len(chosen), stays=False
+        )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'class="chart learning" role="img" font-family="system-ui,sans-serif" font-size="13">'
@@ -77,9 +92,14 @@ def _timed(body: str, index: int, count: int, *, stays: bool) -> str:
 def _telling_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Trips that went another way than the one before, some of them where there are many; the last."""
     pairs = pairwise(frames)
-    kept = [frames[0], *(now for before, now in pairs if not np.array_equal(before.route, now.route))]
+    kept = [
+        frames[0],
+        *(now for before, now in pairs if not np.array_equal(before.route, now.route)),
+    ]
     kept += [frames[-1]] if kept[-1] is not frames[-1] else []
-    places = np.unique(np.linspace(0, len(kept) - 1, min(_FRAMES, len(kept))).round().astype(int))
+    places = np.unique(
+        np.linspace(0, len(kept) - 1, min(_FRAMES, len(kept))).round().astype(int)
+    )
     return [kept[place] for place in places]
 
 
@@ -107,9 +127,13 @@ class _Map:
         roads = self._roads
         bounds = np.quantile(roads.height, np.linspace(0.0, 1.0, _LEVELS + 1)[1:-1])
         level = np.searchsorted(bounds, roads.height)
-        kind = np.array([next(wide for least, wide in _WIDTHS if v >= least) for v in roads.speed])
+        kind = np.array(
+            [next(wide for least, wide in _WIDTHS if v >= least) for v in roads.speed]
+        )
         return "".join(
-            self.path(np.flatnonzero((kind == wide) & (level == step)), f"h{step}", wide)
+            self.path(
+                np.flatnonzero((kind == wide) & (level == step)), f"h{step}", wide
+            )
             for _, wide in reversed(_WIDTHS)
             for step in range(_LEVELS)
         )
@@ -133,7 +157,11 @@ class _Chart:
 
     def __init__(self, city: City, frames: Sequence[Frame]) -> None:
         self._known, self._rounds = city.known, len(frames)
-        ends = [frame.forecast + sign * frame.spread for frame in frames for sign in (-1.0, 1.0)]
+        ends = [
+            frame.forecast + sign * frame.spread
+            for frame in frames
+            for sign in (-1.0, 1.0)
+        ]
         values = [*self._known.values(), *(frame.energy for frame in frames), *ends]
         margin = 0.04 * (max(values) - min(values)) or 1.0
         self._low, self._high = min(values) - margin, max(values) + margin
@@ -170,7 +198,9 @@ class _Chart:
         bars = dots = ""
         for frame in frames:
             x = _CHART[0] + _CHART[2] * (frame.step - 0.5) / self._rounds
-            low, high = (self._y(frame.forecast + sign * frame.spread) for sign in (-1.0, 1.0))
+            low, high = (
+                self._y(frame.forecast + sign * frame.spread) for sign in (-1.0, 1.0)
+            )
             bars += f"M{x:.1f} {low:.1f}V{high:.1f}"
             # A line of no length with round ends is a dot, and shorter to write.
             dots += f"M{x:.1f} {self._y(frame.energy):.1f}h0"
@@ -202,7 +232,10 @@ def _legend() -> str:
     )
     marks = (
         (f'<path class="route" d="M{x} {y - 4}h18" stroke-width="4"/>', "today's trip"),
-        (f'<path class="tried" d="M{x} {y + 15}h18" stroke-width="2"/>', "roads tried before"),
+        (
+            f'<path class="tried" d="M{x} {y + 15}h18" stroke-width="2"/>',
+            "roads tried before",
+        ),
         (heights, "roads, from low to high"),
         (
             f'<path class="band" d="M{x + 9} {y + 46}v14" stroke-width="4"/><path class="ink" '
@@ -210,7 +243,10 @@ def _legend() -> str:
             "a trip and its 95 % forecast",
         ),
     )
-    return "".join(mark + _text(x + 26.0, y + 19.0 * at, told) for at, (mark, told) in enumerate(marks))
+    return "".join(
+        mark + _text(x + 26.0, y + 19.0 * at, told)
+        for at, (mark, told) in enumerate(marks)
+    )
 
 
 def _heading(x: float, words: str) -> str:

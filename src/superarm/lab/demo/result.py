@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.lab.results.curves import average, counted, per_round, plus_minus
+from superarm.lab.results.curves import average, count_text, per_round, plus_minus
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.lab.simulation import Run
 
@@ -57,7 +57,11 @@ class Outcome(NamedTuple):
     def saved(self, policy: str) -> float | None:
         """Percent of the fastest route's energy that a policy saves; None where there is none."""
         base = float(self.row("fastest").energy.mean())
-        return 100.0 * (1.0 - float(self.row(policy).energy.mean()) / base) if base > 0.0 else None
+        return (
+            100.0 * (1.0 - float(self.row(policy).energy.mean()) / base)
+            if base > 0.0
+            else None
+        )
 
     def as_json(self) -> list[dict[str, Any]]:
         """One flat row per policy."""
@@ -87,7 +91,9 @@ class Outcome(NamedTuple):
         learner = self.row(LEARNER)
         others = {"fastest": "the fastest route", "prior": "the energy model's route"}
         others["bi-ts"] = "learning road by road"
-        parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
+        parts = [
+            _compared(learner, self.row(name), words) for name, words in others.items()
+        ]
         return (
             f"In its last {self.latest} trips, on average over {len(learner.energy)} seeds, {LEARNER} "
             f"needed {learner.energy.mean():.0f} Wh per trip: {parts[0]}, {parts[1]} and {parts[2]}; "
@@ -99,7 +105,7 @@ class Outcome(NamedTuple):
         rival = min(others, key=lambda row: float(row.regret.mean()))
         difference = float((learner.regret - rival.regret).mean())
         if len(learner.regret) < LEAST_SEEDS:
-            return f"{counted(len(learner.regret), 'seed')} cannot rank it by regret"
+            return f"{count_text(len(learner.regret), 'seed')} cannot rank it by regret"
         if within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
         if difference > 0.0:
@@ -112,7 +118,7 @@ def _compared(learner: Row, other: Row, words: str) -> str:
     difference = float((learner.energy - other.energy).mean())
     if len(learner.energy) < LEAST_SEEDS:
         sign = f"{difference:+.0f}".replace("-", "−")
-        return f"{sign} Wh against {words} ({counted(len(learner.energy), 'seed')}: too few to tell)"
+        return f"{sign} Wh against {words} ({count_text(len(learner.energy), 'seed')}: too few to tell)"
     if within_noise(learner.energy - other.energy):
         told = f"{difference:+.0f}".replace("-", "−")
         return f"about as much as {words} ({told} Wh, within noise)"

@@ -23,13 +23,21 @@ from .learning import City, Frame
 _SPARKS = "▁▂▃▄▅▆▇█"
 _BLANK = 0x2800
 # The bit of each dot of a braille letter: four rows of two.
-_BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8)
+_BITS = np.array(
+    [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8
+)
 _ROAD, _ROUTE = "rgb(105,110,118)", "bold rgb(30,160,255)"
-_TRIED = ("rgb(160,105,50)", "rgb(215,130,40)", "rgb(255,160,60)")  # used once, a few times, often
+_TRIED = (
+    "rgb(160,105,50)",
+    "rgb(215,130,40)",
+    "rgb(255,160,60)",
+)  # used once, a few times, often
 _OFTEN = (2, 6)
 _START, _GOAL = ("●", "bold rgb(0,190,90)"), ("◆", "bold rgb(235,60,70)")
 _PANEL = 27
-_LEAST_MAP = 30  # columns below which the numbers stand under the map instead of beside it
+_LEAST_MAP = (
+    30  # columns below which the numbers stand under the map instead of beside it
+)
 _CROWDED = 0.45  # share of dots from which on local streets are left out: all would show nothing
 _LOCAL = 9.0  # m/s: streets with a limit of 30 km/h
 
@@ -57,7 +65,10 @@ class Canvas:
         """The dots of these edges as bits of letters, (rows, columns)."""
         letters = np.zeros((self.rows, self.columns), dtype=np.uint8)
         if len(edges):
-            parts = [self._dots[self._offsets[edge] : self._offsets[edge + 1]] for edge in edges]
+            parts = [
+                self._dots[self._offsets[edge] : self._offsets[edge + 1]]
+                for edge in edges
+            ]
             x, y = np.concatenate(parts).T
             np.bitwise_or.at(letters, (y // 4, x // 2), _BITS[y % 4, x % 2])
         return letters
@@ -67,13 +78,18 @@ class Canvas:
         shown = self._background.copy()
         style = np.where(shown > 0, 1, 0)
         used = np.searchsorted(_OFTEN, visits, side="right")
-        tried = [np.flatnonzero((visits > 0) & (used == level)) for level in range(len(_TRIED))]
+        tried = [
+            np.flatnonzero((visits > 0) & (used == level))
+            for level in range(len(_TRIED))
+        ]
         for place, edges in enumerate((*tried, route)):
             letters = self.letters(edges)
             shown[letters > 0] = letters[letters > 0]
             style[letters > 0] = 2 + place
         styles = ("", _ROAD, *_TRIED, _ROUTE, _START[1], _GOAL[1])
-        signs = [[chr(_BLANK + int(bits)) if bits else " " for bits in row] for row in shown]
+        signs = [
+            [chr(_BLANK + int(bits)) if bits else " " for bits in row] for row in shown
+        ]
         for place, (row, column) in enumerate(self._ends):
             signs[row][column] = (_START, _GOAL)[place][0]
             style[row, column] = 6 + place
@@ -121,7 +137,9 @@ class Screen:
         drawn = self._canvas.draw(frame.route, self._visits)
         self._visits[frame.route] += 1
         if not self._beside:
-            return Text("\n", no_wrap=True).join([drawn, *self._numbers(frame, self._width)[:4]])
+            return Text("\n", no_wrap=True).join(
+                [drawn, *self._numbers(frame, self._width)[:4]]
+            )
         grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
         legend = (
             Text(""),
@@ -129,7 +147,10 @@ class Screen:
             Text.assemble(("━━", _ROUTE), " this trip"),
             Text.assemble(("━", _TRIED[0]), ("━", _TRIED[2]), " tried: once, often"),
         )
-        grid.add_row(drawn, Text("\n", no_wrap=True).join([*self._numbers(frame, _PANEL), *legend]))
+        grid.add_row(
+            drawn,
+            Text("\n", no_wrap=True).join([*self._numbers(frame, _PANEL), *legend]),
+        )
         return grid
 
     def _numbers(self, frame: Frame, width: int) -> list[Text]:
@@ -142,7 +163,10 @@ class Screen:
             Text(f"roads     {frame.tried:6d} of {len(self._city.roads)}"),
             Text(""),
             Text("expected without learning", style="bold"),
-            *(Text(f"{name:9} {known[name]:6.0f} Wh") for name in ("fastest", "shortest", "prior")),
+            *(
+                Text(f"{name:9} {known[name]:6.0f} Wh")
+                for name in ("fastest", "shortest", "prior")
+            ),
             Text("if everything were known", style="bold"),
             Text(f"best      {known['best']:6.0f} Wh"),
         ]
@@ -154,7 +178,9 @@ class Screen:
 def spark(regrets: list[float], length: int) -> str:
     """The regret of the last rounds as a small curve."""
     top = max(regrets, default=0.0) or 1.0
-    return "".join(_SPARKS[min(7, int(8 * max(0.0, each) / top))] for each in regrets[-length:])
+    return "".join(
+        _SPARKS[min(7, int(8 * max(0.0, each) / top))] for each in regrets[-length:]
+    )
 
 
 @contextmanager

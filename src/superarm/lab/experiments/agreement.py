@@ -32,7 +32,9 @@ def agree(before: Any, now: Any) -> bool:
     False
     """
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        return before.keys() == now.keys() and all(agree(before[key], now[key]) for key in now)
+        return before.keys() == now.keys() and all(
+            agree(before[key], now[key]) for key in now
+        )
     if isinstance(before, str) and isinstance(now, str):
         return before == now or _texts_agree(before, now)
     if isinstance(before, Sequence) and isinstance(now, Sequence):

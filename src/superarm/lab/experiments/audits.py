@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from superarm.lab.results.curves import counted, feedback_at_once, given_to, setting_prefix
+from superarm.lab.results.curves import (
+    count_text,
+    feedback_at_once,
+    given_to,
+    setting_prefix,
+)
 from superarm.lab.simulation.trace import Run
 from superarm.lab.theory import variance_sum_bound
 
@@ -40,11 +45,13 @@ def judge_variances(run: Run) -> list[Verdict]:
         tightest = max(shares, key=lambda cell: shares[cell])
         evidence = (
             f"at most {shares[tightest]:.3g} of what is allowed ({tightest}); "
-            f"{counted(len(shares), 'cell')}, T = {run.rounds}"
+            f"{count_text(len(shares), 'cell')}, T = {run.rounds}"
         )
         holds = shares[tightest] <= 1.0 + _ROUNDING
         word: Word = "holds" if holds else "does not hold"
-        if not holds or run.spec.get("paper"):  # it is no claim of an experiment of one's own
+        if not holds or run.spec.get(
+            "paper"
+        ):  # it is no claim of an experiment of one's own
             verdicts.append(Verdict(_LEMMA, word, setting_prefix(setting) + evidence))
     return verdicts
 
@@ -71,5 +78,7 @@ def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
     """Σσ² of a cell over what Lemma A.12 allows."""
     gained = float(np.nansum(audit["information"], dtype=float))
     largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
-    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
+    allowed = variance_sum_bound(
+        gained, largest_eigenvalue=largest, noise_variance=noise_variance
+    )
     return float(np.nansum(audit["variance"], dtype=float) / allowed)

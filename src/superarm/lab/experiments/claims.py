@@ -58,7 +58,7 @@ from superarm.core.registry import require_kind
 from superarm.lab.results.curves import (
     Curve,
     average,
-    counted,
+    count_text,
     growth_of,
     matches,
     noise_limit,
@@ -110,8 +110,10 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         for setting, settings in _places(run, claim):
             word, evidence = _judged(_Totals(run, claim, settings))
             evidence = setting_prefix(setting) + evidence
-            evidence += f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
-            evidence += ", on synthetic data" if synthetic_data(run, settings[0]) else ""
+            evidence += f" ({count_text(len(run.seeds), 'seed')}, T = {run.rounds})"
+            evidence += (
+                ", on synthetic data" if synthetic_data(run, settings[0]) else ""
+            )
             verdicts.append(Verdict(str(claim["text"]), word, evidence))
     return verdicts
 
@@ -119,17 +121,25 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
 def not_judged(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The other claims, each with what a run would need to speak to it."""
     silent = (claim for claim in claims if not any(_places(run, claim)))
-    return [{"text": str(claim["text"]), "needs": _needs(run, claim)} for claim in silent]
+    return [
+        {"text": str(claim["text"]), "needs": _needs(run, claim)} for claim in silent
+    ]
 
 
 def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
-    absent = [name for name in dict.fromkeys(policies_of(claim)) if name not in run.policies]
+    absent = [
+        name for name in dict.fromkeys(policies_of(claim)) if name not in run.policies
+    ]
     if absent:
         return absent
     if "key" in claim and not _panels(run, claim):
-        values = f" of {', '.join(map(str, claim['among']))}" if "among" in claim else ""
+        values = (
+            f" of {', '.join(map(str, claim['among']))}" if "among" in claim else ""
+        )
         return [f"a sweep over {claim['key']}{values}"]
-    if not any(matches(run, setting, claim.get("where", {})) for setting in run.settings):
+    if not any(
+        matches(run, setting, claim.get("where", {})) for setting in run.settings
+    ):
         where = {
             key: " or ".join(map(str, value)) if isinstance(value, list) else value
             for key, value in claim["where"].items()
@@ -144,7 +154,9 @@ def _metric(claim: Mapping[str, Any]) -> str:
     return str(claim.get("metric", "regret"))
 
 
-def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
+def _places(
+    run: Run, claim: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
     """What is judged as one: a setting, or those that differ in ``key`` alone, in its order."""
     if "key" in claim:
         places = _panels(run, claim)
@@ -155,10 +167,17 @@ def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, A
     long_enough = run.rounds >= _last_round(claim)
     for setting, settings in places:
         measured = all(
-            run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
+            run.is_timed(index)
+            if metric == _SECONDS
+            else metric in run.metrics_at(index)
             for index in settings
         )
-        if matches(run, setting, claim.get("where", {})) and measured and played and long_enough:
+        if (
+            matches(run, setting, claim.get("where", {}))
+            and measured
+            and played
+            and long_enough
+        ):
             yield setting, settings
 
 
@@ -167,7 +186,9 @@ def _last_round(claim: Mapping[str, Any]) -> int:
     return int(claim["rounds"][1]) if "rounds" in claim else 1
 
 
-def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[int]]]:
+def _panels(
+    run: Run, claim: Mapping[str, Any]
+) -> list[tuple[Mapping[str, Any], list[int]]]:
     """Settings that differ in the claim's ``key`` alone, where all values that it names are there."""
     panels = []
     for panel in sweeps(run, claim["key"]):
@@ -177,7 +198,9 @@ def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any],
             continue
         if set(named) <= set(panel.values):
             places = zip(panel.values, panel.settings, strict=True)
-            panels.append((panel.fixed, [index for value, index in places if value in named]))
+            panels.append(
+                (panel.fixed, [index for value, index in places if value in named])
+            )
     return panels
 
 
@@ -223,7 +246,9 @@ class _Totals:
         totals = self._plain(policy, place)
         if "relative_to" in self.claim:
             over = self._plain(self.claim["relative_to"], place)
-            totals = totals / np.where(over == 0.0, np.nan, over)  # over nothing, nothing is decided
+            totals = totals / np.where(
+                over == 0.0, np.nan, over
+            )  # over nothing, nothing is decided
         if self.claim.get("of") == "spread":
             middle = np.median(totals)
             totals = _beyond_rounding(np.abs(totals - middle), np.abs(middle))
@@ -241,7 +266,9 @@ class _Totals:
         """The total over the claim's rounds, or their mean where the metric is one, (seeds,)."""
         first, last = (int(number) for number in self.claim["rounds"])
         if self.metric == _SECONDS:
-            seconds = self.run.seconds(policy, index)[:, first - 1 : last].astype(np.float64)
+            seconds = self.run.seconds(policy, index)[:, first - 1 : last].astype(
+                np.float64
+            )
             return np.asarray(seconds.mean(axis=1))
         means = per_round(self.run, policy, index, self.metric, first - 1, last)
         is_mean = self.run.metric(self.metric, index).kind == "per round"
@@ -266,7 +293,11 @@ class _Totals:
             text = "time per round (s)"
         if "rounds" in self.claim:
             first, last = self.claim["rounds"]
-            text += f" in round {last}" if first == last else f" in rounds {first} to {last}"
+            text += (
+                f" in round {last}"
+                if first == last
+                else f" in rounds {first} to {last}"
+            )
         if "relative_to" in self.claim:
             text += f" relative to that of {self.claim['relative_to']}"
         if self.claim.get("of") == "swing":
@@ -291,13 +322,18 @@ def _beyond_rounding(values: Floats, sizes: Floats) -> Floats:
 def _judged(totals: _Totals) -> tuple[Word, str]:
     evidence, seeds = "; ".join(_told(totals)), len(totals.run.seeds)
     if seeds < LEAST_SEEDS:
-        few = f"{counted(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
+        few = f"{count_text(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
         return "undecided", f"{evidence}; undecided: {few}"
     margins = [*_CHECKS[totals.claim["check"]].margins(totals)]
     sharing = sharing_of(totals.run, totals.settings)
     if sharing.independent < LEAST_SEEDS:
-        worth = f"these {seeds} seeds are worth {sharing.independent:.1f} independent ones"
-        return "undecided", f"{evidence}; undecided: {worth}, {LEAST_SEEDS} or more can decide"
+        worth = (
+            f"these {seeds} seeds are worth {sharing.independent:.1f} independent ones"
+        )
+        return (
+            "undecided",
+            f"{evidence}; undecided: {worth}, {LEAST_SEEDS} or more can decide",
+        )
     strengths = [margin.strength(sharing, len(margins)) for margin in margins]
     strength = min(strengths)
     weakest = margins[strengths.index(strength)]
@@ -321,7 +357,9 @@ def _errors_text(lead: Lead, sharing: Sharing) -> str:
     if corrected != number:
         text += f", {corrected} corrected for skewness"
     if sharing.share:
-        text += f", corrected for the {100 * sharing.share:.0f} % of data that seeds share"
+        text += (
+            f", corrected for the {100 * sharing.share:.0f} % of data that seeds share"
+        )
     return text
 
 
@@ -345,13 +383,17 @@ def _told(totals: _Totals) -> Iterator[str]:
     if "key" in totals.claim:
         places = range(len(totals.settings))
         for name in names:
-            values = ", ".join(f"{totals.value(at)}: {totals.told(name, at)}" for at in places)
+            values = ", ".join(
+                f"{totals.value(at)}: {totals.told(name, at)}" for at in places
+            )
             yield f"{metric} of {name} at {totals.claim['key']} = {values}"
     else:
         names.sort(key=lambda name: float(totals.at(name).mean()))
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
     if totals.claim["check"] == "steadier":
-        ratios = ", ".join(f"{name} {significant(_largest_over_least(totals, name))}" for name in names)
+        ratios = ", ".join(
+            f"{name} {significant(_largest_over_least(totals, name))}" for name in names
+        )
         yield f"ratio of the largest to the smallest: {ratios}"
     if totals.claim["check"] == "widens":
         yield from (_gaps_text(totals, *pair) for pair in _pairs(totals))
@@ -401,10 +443,14 @@ def _similar(totals: _Totals) -> Iterator[Margin]:
     for policy, rival in _pairs(totals):
         pair = totals.at(policy), totals.at(rival)
         larger = max(pair, key=lambda each: abs(float(each.mean())))
-        yield from _near(totals, f"{policy} − {rival}", pair[0] - pair[1], "the larger", larger)
+        yield from _near(
+            totals, f"{policy} − {rival}", pair[0] - pair[1], "the larger", larger
+        )
 
 
-def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floats) -> Iterator[Margin]:
+def _near(
+    totals: _Totals, what: str, difference: Floats, unit: str, level: Floats
+) -> Iterator[Margin]:
     """``difference`` is less than ``tolerance`` × ``level``, both ways."""
     tolerance = float(totals.claim["tolerance"])
     room = tolerance * np.sign(level.mean()) * level
@@ -420,7 +466,9 @@ def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floa
 
 def _steps(totals: _Totals, sign: float) -> Iterator[Margin]:
     """The change of a total from each value of ``key`` to the next."""
-    for policy, place in product(_names(totals.claim["policy"]), range(len(totals.settings) - 1)):
+    for policy, place in product(
+        _names(totals.claim["policy"]), range(len(totals.settings) - 1)
+    ):
         before, after = totals.at(policy, place), totals.at(policy, place + 1)
         what = f"change of {policy} from {totals.value(place)} to {totals.value(place + 1)}"
         yield Margin(what, after - before, _larger(before, after), sign)
@@ -429,7 +477,9 @@ def _steps(totals: _Totals, sign: float) -> Iterator[Margin]:
 def _trend(totals: _Totals, sign: float) -> Iterator[Margin]:
     """The change of a total over all values of ``key``, by least squares over their ranks."""
     for policy in _names(totals.claim["policy"]):
-        every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+        every = np.stack(
+            [totals.at(policy, place) for place in range(len(totals.settings))]
+        )
         ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
         # From the first value: rounding would make a change of totals that are all the same.
         change = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
@@ -439,7 +489,9 @@ def _trend(totals: _Totals, sign: float) -> Iterator[Margin]:
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
     for policy in _names(totals.claim["policy"]):
-        every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+        every = np.stack(
+            [totals.at(policy, place) for place in range(len(totals.settings))]
+        )
         level: Floats = every.mean(axis=0)
         for place, values in enumerate(every):
             what = f"{policy} at {totals.value(place)} − the mean"
@@ -468,7 +520,9 @@ def _steadier(totals: _Totals) -> Iterator[Margin]:
 
 def _largest_over_least(totals: _Totals, policy: str) -> float:
     """Of the means over seeds at all values of ``key``."""
-    means = [float(totals.at(policy, place).mean()) for place in range(len(totals.settings))]
+    means = [
+        float(totals.at(policy, place).mean()) for place in range(len(totals.settings))
+    ]
     return max(means) / min(means) if min(means) > 0.0 else float("nan")
 
 
@@ -481,10 +535,14 @@ def _pseudo_variations(totals: _Totals, policy: str) -> Floats:
     means are equal, θ is noise alone, and of two such policies one is called steadier in up to a tenth
     of all runs of 30 seeds, not in 1 %.
     """
-    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+    every = np.stack(
+        [totals.at(policy, place) for place in range(len(totals.settings))]
+    )
     count = every.shape[1]
     sums = every.sum(axis=1, keepdims=True)
-    without = (sums - every) / (count - 1)  # means over the other seeds, (values, seeds)
+    without = (sums - every) / (
+        count - 1
+    )  # means over the other seeds, (values, seeds)
     if min(without.min(), sums.min()) <= 0.0:
         return np.full(count, np.nan)
     whole = float(np.log(sums.max() / sums.min()))
@@ -510,14 +568,16 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     log = values.min() > 0.0
     scale = np.log(values) if log else values
     found = []
-    lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
+    lead = np.stack(
+        [totals.at(policy, place) - totals.at(rival, place) for place in places]
+    )
     for seed in lead.T:
         changes = np.flatnonzero((seed[:-1] < 0.0) & (seed[1:] >= 0.0))
         if len(changes) == 1 and (seed < 0.0).sum() == changes[0] + 1:  # crosses once
             place = changes[0]
             share = seed[place] / (seed[place] - seed[place + 1])
             found.append(scale[place] + share * (scale[place + 1] - scale[place]))
-    seeds = f"{len(found)} of {counted(lead.shape[1], 'seed')}"
+    seeds = f"{len(found)} of {count_text(lead.shape[1], 'seed')}"
     count = f"{policy} and {rival} cross once in {seeds}"
     if len(found) < 2:
         return count
@@ -526,7 +586,9 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     reach = stderr * noise_limit(len(found))
     ends = np.array([mean, mean - reach, mean + reach])
     middle, low, high = map(significant, np.exp(ends) if log else ends)
-    return f"{count}, at {totals.claim['key']} = {middle} (95 % interval {low} to {high})"
+    return (
+        f"{count}, at {totals.claim['key']} = {middle} (95 % interval {low} to {high})"
+    )
 
 
 class _Gaps(NamedTuple):
@@ -555,7 +617,11 @@ def _widening(totals: _Totals) -> Iterator[Margin]:
         gaps = _gaps(totals, policy, rival)
         away = gaps.rounds - gaps.rounds.mean()
         span = float(gaps.rounds[-1] - gaps.rounds[0])
-        change = span * ((gaps.values - gaps.values[:, :1]) @ away) / max(1.0, float(away @ away))
+        change = (
+            span
+            * ((gaps.values - gaps.values[:, :1]) @ away)
+            / max(1.0, float(away @ away))
+        )
         scale = _larger(totals.at(policy), totals.at(rival))
         yield Margin(f"trend of the gap {rival} − {policy} over the run", change, scale)
 
@@ -563,7 +629,9 @@ def _widening(totals: _Totals) -> Iterator[Margin]:
 def _gaps_text(totals: _Totals, policy: str, rival: str) -> str:
     gaps = _gaps(totals, policy, rival)
     means = gaps.values.mean(axis=0)
-    shown = ", ".join(f"{t}: {significant(gap)}" for t, gap in zip(gaps.rounds, means, strict=True))
+    shown = ", ".join(
+        f"{t}: {significant(gap)}" for t, gap in zip(gaps.rounds, means, strict=True)
+    )
     return f"gap {rival} − {policy} after round {shown}"
 
 
@@ -579,7 +647,9 @@ class _Check(NamedTuple):
 _CHECKS = {
     "below": _Check(partial(_compared, ratio=-1.0), ("policy", "versus"), ("ratio",)),
     "above": _Check(partial(_compared, ratio=1.0), ("policy", "versus"), ("ratio",)),
-    "between": _Check(partial(_compared, least=1.0, most=-1.0), ("policy", "versus", "least", "most")),
+    "between": _Check(
+        partial(_compared, least=1.0, most=-1.0), ("policy", "versus", "least", "most")
+    ),
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
     "rises": _Check(partial(_steps, sign=1.0), ("policy", "key"), ("among",)),
     "falls": _Check(partial(_steps, sign=-1.0), ("policy", "key"), ("among",)),
@@ -629,30 +699,59 @@ def check_claim(claim: object, where: str) -> None:
     for key in sorted(set(claim) - {"text", "check"}):
         require_kind(claim[key], _KINDS[key], f"{where}: claim {text!r}: {key}")
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
-            raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
+            raise SpecError(
+                f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value"
+            )
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
     of = claim.get("of", "spread")
     apart = claim.get("metric") == _SECONDS or "relative_to" in claim
     whole = of in ("swing", "growth")
     rounds = [*claim.get("rounds", (1, 1))]
     ordered = len(rounds) == 2 and 1 <= rounds[0] <= rounds[1]
-    plain = not {"of", "rounds", "relative_to"} & set(claim) and claim.get("metric") != _SECONDS
+    plain = (
+        not {"of", "rounds", "relative_to"} & set(claim)
+        and claim.get("metric") != _SECONDS
+    )
     for wrong, message in (
-        (check == "widens" and not plain, "'widens' is about running totals of a metric alone"),
+        (
+            check == "widens" and not plain,
+            "'widens' is about running totals of a metric alone",
+        ),
         (of not in _OF, f"of is {of!r}; it can be {', '.join(map(repr, _OF))}"),
-        (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
-        (of == "growth" and "relative_to" in claim, "of = 'growth' cannot be used with relative_to"),
+        (
+            of == "swing" and apart,
+            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
+        ),
+        (
+            of == "growth" and "relative_to" in claim,
+            "of = 'growth' cannot be used with relative_to",
+        ),
         (whole and "rounds" in claim, f"of = {of!r} cannot be used with rounds"),
-        (not ordered, f"rounds must be [first, last] with 1 <= first <= last, got {rounds}"),
+        (
+            not ordered,
+            f"rounds must be [first, last] with 1 <= first <= last, got {rounds}",
+        ),
         *(
-            (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
+            (
+                not 0.0 < claim.get(key, 1.0) < np.inf,
+                f"{key} must be above 0 and finite",
+            )
             for key in ("ratio", "most", "tolerance")
         ),
         (claim.get("least", 0.0) < 0.0, "least must not be below 0"),
-        (len(set(claim.get("among", (0, 1)))) < 2, "among must name two values or more"),
-        (claim.get("least", 0.0) >= claim.get("most", np.inf), "least must be below most"),
+        (
+            len(set(claim.get("among", (0, 1)))) < 2,
+            "among must name two values or more",
+        ),
+        (
+            claim.get("least", 0.0) >= claim.get("most", np.inf),
+            "least must be below most",
+        ),
         (twice, f"{', '.join(sorted(twice))} is compared with itself"),
-        (claim.get("key") in claim.get("where", {}), "where holds the key that varies; leave it out"),
+        (
+            claim.get("key") in claim.get("where", {}),
+            "where holds the key that varies; leave it out",
+        ),
     ):
         if wrong:
             raise SpecError(f"{where}: claim {text!r}: {message}")
@@ -663,4 +762,9 @@ def policies_of(claim: Mapping[str, Any]) -> list[str]:
 
 
 def _compared_policies(claim: Mapping[str, Any]) -> list[str]:
-    return [name for key in ("policy", "versus") if key in claim for name in _names(claim[key])]
+    return [
+        name
+        for key in ("policy", "versus")
+        if key in claim
+        for name in _names(claim[key])
+    ]

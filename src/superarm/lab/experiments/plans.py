@@ -22,9 +22,9 @@ from superarm.core.capabilities import (
     OWN_METRICS,
     AdditiveProblem,
     Forecaster,
-    Measured,
+    HasMetrics,
     Metric,
-    Settled,
+    ReportsSettings,
 )
 from superarm.core.errors import (
     ConflictError,
@@ -57,14 +57,14 @@ from superarm.lab.simulation.files import (
 from superarm.lab.simulation.trace import (
     MOST_CELLS,
     TreeMasses,
-    Truth,
+    TruthRecord,
     read_spec,
     write_cells,
     write_masses,
     write_shown,
     write_spec,
 )
-from superarm.models.worlds import Mapped, SharedData, World
+from superarm.models.worlds import HasRoadMap, SharedData, World
 from superarm.movement import frt_tree
 from superarm.policies.movement import TreeWalker
 from superarm.rewards import Sum
@@ -72,7 +72,7 @@ from superarm.rewards import Sum
 from .agreement import agree
 from .spec import Experiment, expand_settings
 from .summaries import summarise
-from .warm_starts import Again, Begun, Cell, Start, begun, earlier, find_starts
+from .warm_starts import Begun, Cell, RestartReason, Start, begun, earlier, find_starts
 
 Settings = list[dict[str, Any]]
 _MOST_DRAWN = 500
@@ -100,13 +100,19 @@ class Task(NamedTuple):
 class Facts(NamedTuple):
     """What is kept of the world of one setting, which is made once before anything runs."""
 
-    audited: tuple[str, ...]  # policies whose forecasts and states are kept beside their traces
+    audited: tuple[
+        str, ...
+    ]  # policies whose forecasts and states are kept beside their traces
     noise_variance: float
-    settled: Mapping[str, str]
+    interpretations: Mapping[str, str]
     metrics: Mapping[str, Metric]
     mapped: bool  # whether its arms are roads
-    shared_data: float = 0.0  # of a seed's records, the share that another seed uses, too
-    independent_seeds: float | None = None  # how many all seeds are worth at most, where that is known
+    shared_data: float = (
+        0.0  # of a seed's records, the share that another seed uses, too
+    )
+    independent_seeds: float | None = (
+        None  # how many all seeds are worth at most, where that is known
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +128,15 @@ class Plan:
     fixed: Mapping[str, Any]  # parameters that were replaced, the same in all settings
     facts: Sequence[Facts]  # of each setting
     out: Path
-    starts: Mapping[str, Start] = field(default_factory=dict)  # of the policies that begin with a state
-    first: int = 1  # the number of the first round: after those that the states have seen
-    reruns: Sequence[Plan] = ()  # policies run again for each shorter horizon, as runs below ``out``
+    starts: Mapping[str, Start] = field(
+        default_factory=dict
+    )  # of the policies that begin with a state
+    first: int = (
+        1  # the number of the first round: after those that the states have seen
+    )
+    reruns: Sequence[
+        Plan
+    ] = ()  # policies run again for each shorter horizon, as runs below ``out``
 
     @classmethod
     def make(
@@ -149,7 +161,9 @@ class Plan:
         base, settings = _settle_sources(base, settings)
         variants = [base.with_setting(setting) for setting in settings]
         with _blaming(base.id):  # beyond these no run fits into memory or on a disk
-            rounds = as_count(base.rounds if rounds is None else rounds, "rounds", 1, 10**9)
+            rounds = as_count(
+                base.rounds if rounds is None else rounds, "rounds", 1, 10**9
+            )
             seeds = as_count(base.seeds if seeds is None else seeds, "seeds", 1, 10**6)
             as_count(first_seed, "seed", 0, 2**63)
         cells = len(settings) * seeds * len(base.policies)
@@ -175,7 +189,9 @@ class Plan:
             first=first,
         )
         plan._check_metrics()
-        again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
+        again = tuple(
+            name for name in base.policies if name in (base.rerun or base.policies)
+        )
         reruns = [
             replace(
                 plan,
@@ -213,13 +229,25 @@ class Plan:
         alone = replace(self, reruns=(), facts=())  # as much as a worker needs
         for index, facts in enumerate(self.facts):
             chart = self.experiment.chart
-            wanted = {"maps": facts.mapped, "truths": chart.get("truth"), "trees": chart.get("tree")}
-            files = [self.out / folder / f"s{index}.npz" for folder in wanted if wanted[folder]]
+            wanted = {
+                "maps": facts.mapped,
+                "truths": chart.get("truth"),
+                "trees": chart.get("tree"),
+            }
+            files = [
+                self.out / folder / f"s{index}.npz"
+                for folder in wanted
+                if wanted[folder]
+            ]
             hidden = not all(path.is_file() for path in files)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
-                missing = tuple(name for name in self.policies if not self._has(name, index, seed))
+                missing = tuple(
+                    name for name in self.policies if not self._has(name, index, seed)
+                )
                 shown = hidden and seed == self.first_seed
-                task = Task(alone, index, seed, missing, imports=tuple(imported()), shown=shown)
+                task = Task(
+                    alone, index, seed, missing, imports=tuple(imported()), shown=shown
+                )
                 tasks += [task] if missing or task.shown else []
         return tasks
 
@@ -250,8 +278,10 @@ class Plan:
             "derived": [dict(each) for each in self.experiment.derived],
             "chart": dict(self.experiment.chart),
             "overrides": dict(self.fixed),
-            "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
-            "settled": [facts.settled for facts in self.facts],
+            "parameters": {
+                key: plain[key] for key in ("problem", "policies", "feedback")
+            },
+            "settled": [facts.interpretations for facts in self.facts],
             "metrics": [
                 {name: metric._asdict() for name, metric in facts.metrics.items()}
                 for facts in self.facts
@@ -280,30 +310,35 @@ def _rehearse(
         experiment.build_lateness()
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
-        settled = {**_settled(world), **experiment.feedback_told()}
+        interpretations = {**_settled(world), **experiment.feedback_told()}
         if truth := experiment.chart.get("truth"):
             _check_drawn(world, truth)
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):
-            policy = begun(experiment.build_policy(name, world), start := starts.get(name))
+            policy = begun(
+                experiment.build_policy(name, world), start := starts.get(name)
+            )
         if start is not None:
-            settled[f"{name} begins"] = (
+            interpretations[f"{name} begins"] = (
                 f"with what {start.file.name} holds; rounds are numbered from {first} on"
             )
         if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
             audited.append(name)
-        if isinstance(policy, Settled) and policy.settled:
-            settled[name] = policy.settled
-    metrics = {**OWN_METRICS, **(world.measures if isinstance(world, Measured) else {})}
+        if isinstance(policy, ReportsSettings) and policy.interpretations:
+            interpretations[name] = policy.interpretations
+    metrics = {
+        **OWN_METRICS,
+        **(world.measures if isinstance(world, HasMetrics) else {}),
+    }
     noise_variance = float(world.model.noise_variance)
     independent = world.independent_seeds if isinstance(world, SharedData) else math.inf
     return Facts(
         tuple(audited),
         noise_variance,
-        settled,
+        interpretations,
         metrics,
-        mapped=isinstance(world, Mapped),
+        mapped=isinstance(world, HasRoadMap),
         shared_data=world.shared_data if isinstance(world, SharedData) else 0.0,
         independent_seeds=independent if math.isfinite(independent) else None,
     )
@@ -313,9 +348,13 @@ def _check_drawn(world: World, truth: str) -> None:
     """Refuse a picture of the truth that nobody could read."""
     arms, columns = world.offer(1).arms.features.shape
     if arms > _MOST_DRAWN:
-        raise SpecError(f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}")
+        raise SpecError(
+            f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}"
+        )
     if truth == "functions" and columns != 1:
-        raise SpecError("[chart]: truth = 'functions' needs arms with one feature; use 'series'")
+        raise SpecError(
+            "[chart]: truth = 'functions' needs arms with one feature; use 'series'"
+        )
 
 
 def _settled(world: World) -> dict[str, str]:
@@ -327,21 +366,25 @@ def _settled(world: World) -> dict[str, str]:
         _, name = family_of(reward) or ("", type(reward).__name__)
         told["reward"] = f"{name} of what its arms yield"
     # A problem that says it itself may have a benchmark that is dear to compute.
-    alpha = 1.0 if "regret" in world.settled else world.best(offer).guarantee.alpha
+    alpha = (
+        1.0 if "regret" in world.interpretations else world.best(offer).guarantee.alpha
+    )
     if alpha != 1.0:
         told["regret"] = (
             f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: below "
             "zero where a policy found something better; alpha_regret, where the optimum is known, is "
             "against that share of it"
         )
-    return {**told, **world.settled}
+    return {**told, **world.interpretations}
 
 
-def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, Settings]:
+def _settle_sources(
+    base: Experiment, settings: Settings
+) -> tuple[Experiment, Settings]:
     """Data that are "auto" named as what is at hand here, so that every worker uses the same."""
     if not any("problem.name" in setting for setting in settings):
         base = replace(base, problem=settle_source(base.problem))
-    settled: Settings = []
+    interpretations: Settings = []
     for setting in settings:
         before = base.with_setting(setting).problem
         after = settle_source(before)
@@ -349,11 +392,11 @@ def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, S
         for key in ("source", "edition"):
             if after.get(key) != before.get(key):
                 named[key if key in setting else f"problem.{key}"] = after[key]
-                if named in settings or named in settled:
+                if named in settings or named in interpretations:
                     message = f"{key} 'auto' is {after[key]!r} here, which the sweep already has"
                     raise SpecError(f"{message}; remove one of them")
-        settled.append(named)
-    return base, settled
+        interpretations.append(named)
+    return base, interpretations
 
 
 @contextmanager
@@ -368,28 +411,28 @@ def _blaming(part: str) -> Iterator[None]:
         raise SpecError(f"{part}: {told}") from error
 
 
-def play(task: Task) -> list[Again]:
+def play(task: Task) -> list[RestartReason]:
     """Run one task and write its cells; each appears whole or not at all."""
     for source in task.imports:  # what the user's own process has imported
         import_parts(source)
     plan, index, seed = task.plan, task.setting_index, task.seed
     experiment = plan.experiment.with_setting(plan.settings[index])
     world = experiment.build_problem(seed=seed, horizon=plan.horizon)
-    if task.shown and isinstance(world, Mapped):
+    if task.shown and isinstance(world, HasRoadMap):
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
         steps = thinned(plan.rounds)
         offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
         means = np.stack([world.means(offer) for offer in offers])
-        write_shown(plan.out, index, Truth(steps, means, offers[0].arms.features))
-    again: list[Again] = []
+        write_shown(plan.out, index, TruthRecord(steps, means, offers[0].arms.features))
+    again: list[RestartReason] = []
     # Those that have come equally far go on side by side.
     sides: defaultdict[int, dict[str, Begun]] = defaultdict(dict)
     for name in task.policies:
         policy = experiment.build_policy(name, world)
         cell = Cell(plan.out, name, index, seed)
         found = earlier(cell, policy, world, plan.rounds)
-        if isinstance(found, Again):
+        if isinstance(found, RestartReason):
             again.append(found)
         if not isinstance(found, Begun):
             found = Begun(begun(policy, plan.starts.get(name)), None)
@@ -403,24 +446,38 @@ def play(task: Task) -> list[Again]:
                 seed=seed,
                 lateness=experiment.build_lateness(),
                 first=plan.first,
-                earlier={name: found.trace for name, found in side.items() if found.trace is not None},
+                earlier={
+                    name: found.trace
+                    for name, found in side.items()
+                    if found.trace is not None
+                },
             )
         except Exception as error:
             error.add_note(setting_text({"seed": seed, **plan.settings[index]}))
             raise
-        if task.shown and experiment.chart.get("tree"):  # first: a task that stops here is run again
-            _write_masses(plan, index, {name: found.policy for name, found in side.items()})
+        if task.shown and experiment.chart.get(
+            "tree"
+        ):  # first: a task that stops here is run again
+            _write_masses(
+                plan, index, {name: found.policy for name, found in side.items()}
+            )
         for trace in traces.values():
             write_trace(plan.out, replace(trace, setting_index=index))
     if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
-        write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
+        write_shown(
+            plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0))
+        )
     return again
 
 
 def _write_masses(plan: Plan, index: int, policies: Mapping[str, Policy]) -> None:
     """The tree of the first policy that walks on one, with its probabilities after the last round."""
     for name, policy in policies.items():
-        if isinstance(policy, TreeWalker) and policy.forest is not None and policy.stand is not None:
+        if (
+            isinstance(policy, TreeWalker)
+            and policy.forest is not None
+            and policy.stand is not None
+        ):
             tree = policy.forest.trees[policy.stand.tree]
             masses = TreeMasses(tree, policy.stand.q, name)
             write_masses(plan.out, index, plan.policies, masses)
@@ -446,9 +503,9 @@ def execute(
         total, done = sum(task.work for task in tasks), 0
         report = progress or (lambda done, total: None)
 
-        again: set[Again] = set()
+        again: set[RestartReason] = set()
 
-        def finished(task: Task, found: list[Again]) -> None:
+        def finished(task: Task, found: list[RestartReason]) -> None:
             nonlocal done
             done += task.work
             again.update(found)
@@ -462,7 +519,9 @@ def execute(
         run = Run.load(plan.out)
         write_cells(run)
         summary = summarise(run, plan.experiment)
-        atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
+        atomic_write(
+            plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name})
+        )
         for each in (plan, *plan.reruns):
             rmtree(each.out / EARLIER, ignore_errors=True)
     return {**summary, "out": str(plan.out)}
@@ -477,14 +536,20 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
         raise ConflictError(f"{out} is a file; choose another --out")
     entries = {path.name for path in out.iterdir()} - {LOCK} if there else set()
     if entries and not resume:
-        raise ConflictError(f"{out} is not empty; continue it with --resume, or choose another --out")
+        raise ConflictError(
+            f"{out} is not empty; continue it with --resume, or choose another --out"
+        )
     begun = "run.json" in entries
     if begun:
         for each in (plan, *plan.reruns):
             _check_same(each)
     elif not all(is_temporary(name, ("run.json",)) for name in entries):
-        raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
-    taken = ConflictError(f"{out} has just been claimed by another run; choose another --out")
+        raise ConflictError(
+            f"{out} holds files but no run.json: it is not a run; choose another --out"
+        )
+    taken = ConflictError(
+        f"{out} has just been claimed by another run; choose another --out"
+    )
     try:
         out.mkdir(parents=True, exist_ok=there)
     except FileExistsError:
@@ -492,7 +557,10 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
     with run_lock(out):
         if not begun and (out / "run.json").exists():
             raise taken
-        for each in (plan, *plan.reruns):  # its own comes first: with it the run has begun
+        for each in (
+            plan,
+            *plan.reruns,
+        ):  # its own comes first: with it the run has begun
             remove_temporaries(each.out)
             new = not (each.out / "run.json").exists()
             if not new and read_spec(each.out)["rounds"] < each.rounds:

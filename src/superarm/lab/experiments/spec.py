@@ -38,7 +38,9 @@ from .summaries import check_derived
 
 Setting = Mapping[str, Any]
 _MOST_SETTINGS = 10_000  # every one is built before anything runs
-GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
+GIVEN = frozenset(
+    {"model", "problem", "seed", "horizon"}
+)  # parameters that the driver supplies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +92,15 @@ class Experiment:
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
-                    raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible name")
+                    raise SpecError(
+                        f"{where}: a policy has the name {name!r}; give it a visible name"
+                    )
                 place = f"{where}: {table}.{name}"
                 _check_parameters("policy", _policy_spec(name, options), place)
-                for key, check in (("told", checked_told), ("wrapped", checked_wrappers)):
+                for key, check in (
+                    ("told", checked_told),
+                    ("wrapped", checked_wrappers),
+                ):
                     try:
                         check(options.get(key, {} if key == "told" else []))
                     except InputError as error:
@@ -101,7 +108,9 @@ class Experiment:
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
-                raise SpecError(f"{where}: feedback has no {key!r}; {suggestion(key, known, 'it has')}")
+                raise SpecError(
+                    f"{where}: feedback has no {key!r}; {suggestion(key, known, 'it has')}"
+                )
         return experiment
 
     # --- variations ------------------------------------------------------------------------
@@ -118,7 +127,9 @@ class Experiment:
             else:
                 choices = sorted({*listed, *names("policy")})
                 told = suggestion(name, choices, command="superarm list policy")
-                raise SpecError(f"unknown policy {name!r}; {told} (--import FILE.py adds your own)")
+                raise SpecError(
+                    f"unknown policy {name!r}; {told} (--import FILE.py adds your own)"
+                )
         if not policies:
             raise SpecError("name at least one policy")
         return replace(self, policies=policies)
@@ -130,7 +141,9 @@ class Experiment:
         feedback = dict(self.feedback)
         owners = {**policies, "problem": problem, "feedback": feedback}
         # The problem's name comes first: it decides which other keys there are.
-        for key, value in sorted(setting.items(), key=lambda item: item[0] != "problem.name"):
+        for key, value in sorted(
+            setting.items(), key=lambda item: item[0] != "problem.name"
+        ):
             owner, dot, option = key.rpartition(".")
             own = _parameters("problem", problem["name"])
             accepted = {
@@ -144,7 +157,10 @@ class Experiment:
             else:
                 takers = [policies[name] for name in policies if key in accepted[name]]
             if not takers:
-                choices, takes = {*own, *itertools.chain(*accepted.values())}, "they take"
+                choices, takes = (
+                    {*own, *itertools.chain(*accepted.values())},
+                    "they take",
+                )
                 told = suggestion(key, choices, takes, command="superarm show NAME")
                 if key in _OF_ONE_POLICY:
                     told = f"name the policy that it is for, as in {next(iter(policies))}.{key}"
@@ -152,7 +168,12 @@ class Experiment:
                 raise SpecError(f"setting {key!r}: no such parameter {where}; {told}")
             for taker in takers:
                 taker[option] = value
-        changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
+        changed = {
+            **self.as_json(),
+            "problem": problem,
+            "policies": policies,
+            "feedback": feedback,
+        }
         return Experiment.from_mapping(changed, self.id)
 
     # --- building --------------------------------------------------------------------------
@@ -171,11 +192,20 @@ class Experiment:
         if late is None:
             return {}
         told = f"known {late.earliest} to {late.latest} rounds later, "
-        told += "one delay for all arms of a round" if late.together else "one delay for each arm"
-        return {"feedback": told + (f"; {late.lost:.1%} of it is lost" if late.lost else "")}
+        told += (
+            "one delay for all arms of a round"
+            if late.together
+            else "one delay for each arm"
+        )
+        return {
+            "feedback": told + (f"; {late.lost:.1%} of it is lost" if late.lost else "")
+        }
 
     def build_policy(self, name: str, world: World) -> Policy:
-        spec, told = _policy_spec(name, self.policies[name]), self.policies[name].get("told", {})
+        spec, told = (
+            _policy_spec(name, self.policies[name]),
+            self.policies[name].get("told", {}),
+        )
         if "scales" in told and not hasattr(world.model, "scales"):
             raise SpecError(f"{name}: told: only a fleet has scales; leave them out")
         model = replace(world.model, **checked_told(told)) if told else world.model
@@ -187,27 +217,35 @@ class Experiment:
         return wrapped(policy, *wrappers) if wrappers else policy
 
 
-def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def expand_settings(
+    overrides: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Split settings into fixed ones and the cross product of the swept ones.
 
     >>> expand_settings({"delta": 0.1, "xi": [0.01, 0.1]})
     ({'delta': 0.1}, [{'xi': 0.01}, {'xi': 0.1}])
     """
-    fixed = {key: value for key, value in overrides.items() if not isinstance(value, list)}
+    fixed = {
+        key: value for key, value in overrides.items() if not isinstance(value, list)
+    }
     swept = {key: value for key, value in overrides.items() if isinstance(value, list)}
     for key, values in swept.items():
         if not values:
             raise SpecError(f"setting {key!r} is []; a sweep needs at least one value")
     count = math.prod(len(values) for values in swept.values())
     if count > _MOST_SETTINGS:
-        sizes = " × ".join(f"{len(values):,} values of {key}" for key, values in swept.items())
+        sizes = " × ".join(
+            f"{len(values):,} values of {key}" for key, values in swept.items()
+        )
         raise SpecError(
             f"a run may have at most {_MOST_SETTINGS:,} settings, got {count:,} ({sizes}); sweep fewer "
             "values, or split it into several runs"
         )
     for key, values in swept.items():
         if any(value in values[:place] for place, value in enumerate(values)):
-            raise SpecError(f"setting {key!r} is {values!s:.200}: a value is repeated; give each once")
+            raise SpecError(
+                f"setting {key!r} is {values!s:.200}: a value is repeated; give each once"
+            )
     combinations = itertools.product(*swept.values())
     return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
 
@@ -222,14 +260,23 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value:
-            raise SpecError(f"--set {text!r}: write key=value, for example --set lengthscale=0.2")
+            raise SpecError(
+                f"--set {text!r}: write key=value, for example --set lengthscale=0.2"
+            )
         if key in overrides:
-            raise SpecError(f"--set {key} is given twice; a list sweeps: --set '{key}=[…, …]'")
+            raise SpecError(
+                f"--set {key} is given twice; a list sweeps: --set '{key}=[…, …]'"
+            )
         try:
             parsed = tomllib.loads(f"value = {value}")
-        except (ValueError, RecursionError):  # beside bad syntax: integers of thousands of digits
+        except (
+            ValueError,
+            RecursionError,
+        ):  # beside bad syntax: integers of thousands of digits
             if not value.replace("-", "").replace("_", "").isalnum() or value.isdigit():
-                raise SpecError(f"--set {key}: {value!r:.60} is not a TOML value") from None
+                raise SpecError(
+                    f"--set {key}: {value!r:.60} is not a TOML value"
+                ) from None
             parsed = {"value": value}
         if set(parsed) != {"value"}:
             raise SpecError(f"--set {key}: {value!r:.60} is more than one TOML value")
@@ -279,7 +326,10 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         data = tomllib.loads(text)
     except FileError:
         raise
-    except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
     if isinstance(source, Path):
         sources = data.pop("imports", [])
@@ -289,7 +339,10 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     base = data.pop("extends", None)
     if base is None:
         return data
-    bases = [*experiment_ids(), "navigation/_route"]  # which several share, and is none itself
+    bases = [
+        *experiment_ids(),
+        "navigation/_route",
+    ]  # which several share, and is none itself
     if base not in bases:
         told = suggestion(base, bases, command="superarm list experiments")
         raise SpecError(f"{where}: extends is {base!r}; {told}")
@@ -308,9 +361,13 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
     except RecursionError:
         raise SpecError(f"{where}: tables are nested too deeply") from None
     known = sorted({*experiment.policies, *experiment.on_request, *names("policy")})
-    named = {f"claim {claim['text']!r}": policies_of(claim) for claim in experiment.claims}
+    named = {
+        f"claim {claim['text']!r}": policies_of(claim) for claim in experiment.claims
+    }
     named["rerun"] = list(experiment.rerun)
-    named["derived"] = [each["versus"] for each in experiment.derived if "versus" in each]
+    named["derived"] = [
+        each["versus"] for each in experiment.derived if "versus" in each
+    ]
     for part, policies in named.items():
         for name in policies:
             if name not in known:
@@ -320,7 +377,9 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
                 )
     keys = _keys_of(experiment)
     about = [(f"claim {claim['text']!r}", claim) for claim in experiment.claims]
-    about += [("[chart]: curves", curve) for curve in experiment.chart.get("curves", ())]
+    about += [
+        ("[chart]: curves", curve) for curve in experiment.chart.get("curves", ())
+    ]
     for part, table in about:
         for key in (*table.get("where", ()), *filter(None, [table.get("key")])):
             if key not in keys:
@@ -336,14 +395,20 @@ def _keys_of(experiment: Experiment) -> set[str]:
         own[name] = _parameters("policy", _policy_spec(name, options)["name"])
     dotted = {f"{owner}.{key}" for owner, keys in own.items() for key in keys}
     late = {f"feedback.{each.name}" for each in fields(Lateness)}
-    return {*experiment.sweep, *itertools.chain(*own.values()), *dotted, *late} - {"name"}
+    return {*experiment.sweep, *itertools.chain(*own.values()), *dotted, *late} - {
+        "name"
+    }
 
 
 _KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}
 _NEEDED = ("id", "rounds", "seeds", "problem", "policies")
 _LISTS = ("figure", "claims", "derived", "horizons", "rerun")
 _ONLY_IN_FILES = ("extends", "imports")
-_TOLD = {"drift": "kernel", "kernel": "kernel", "scales": "scales"}  # what parts these are
+_TOLD = {
+    "drift": "kernel",
+    "kernel": "kernel",
+    "scales": "scales",
+}  # what parts these are
 _OF_ONE_POLICY = ("told", "wrapped")  # beside its parameters
 
 
@@ -361,7 +426,11 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
         if not data[key]:
             raise SpecError(f"{where}: {key} is {data[key]!r}; give at least one")
     horizons = [("a horizon", horizon) for horizon in data.get("horizons", ())]
-    for name, count in (("rounds", data["rounds"]), ("seeds", data["seeds"]), *horizons):
+    for name, count in (
+        ("rounds", data["rounds"]),
+        ("seeds", data["seeds"]),
+        *horizons,
+    ):
         if count < 1:
             raise SpecError(f"{where}: {name} is {count}; it must be at least 1")
 
@@ -379,7 +448,9 @@ def checked_told(given: Any) -> dict[str, Any]:
             'in {drift = {name = "temporal", epsilon = 0.1}}'
         )
     return {
-        key: as_positive(value, key) if key == "noise_variance" else build(_TOLD[key], value)
+        key: as_positive(value, key)
+        if key == "noise_variance"
+        else build(_TOLD[key], value)
         for key, value in given.items()
     }
 
@@ -391,7 +462,9 @@ def _parameters(family: str, name: str) -> list[str]:
 def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
     """Names and parameters before anything runs, so that a typo costs no computing time."""
     if "name" not in spec:
-        raise SpecError(f"{where}: the {family} needs a name; choose one of {names(family)}")
+        raise SpecError(
+            f"{where}: the {family} needs a name; choose one of {names(family)}"
+        )
     options = {key: value for key, value in spec.items() if key != "name"}
     try:
         check_parameters(family, spec["name"], options, besides=GIVEN)

@@ -31,7 +31,9 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     metrics: dict[str, Metric] = {}
 
-    def add(source: Run, policy: str, index: int, name: str, values: Floats, metric: Metric) -> None:
+    def add(
+        source: Run, policy: str, index: int, name: str, values: Floats, metric: Metric
+    ) -> None:
         horizon = {} if source is run else {"horizon": source.rounds}
         count = len(values)
         before = metrics.setdefault(name, metric)
@@ -44,7 +46,9 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
                 "metric": name,
                 "unit": metric.unit,
                 "mean": float(values.mean()),
-                "stderr": float(values.std(ddof=1) / np.sqrt(count)) if count > 1 else None,
+                "stderr": float(values.std(ddof=1) / np.sqrt(count))
+                if count > 1
+                else None,
                 "seconds_per_round": source.seconds_per_round(policy, index),
             }
         )
@@ -53,7 +57,14 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         for policy in run.policies:
             for metric in run.metrics_at(index):
                 totals = run.cumulative(policy, index, metric)[:, -1]
-                add(run, policy, index, row_name(metric), totals, run.metric(metric, index))
+                add(
+                    run,
+                    policy,
+                    index,
+                    row_name(metric),
+                    totals,
+                    run.metric(metric, index),
+                )
             for each in experiment.derived:
                 values = _derived(run, policy, index, each)
                 if values is not None:
@@ -61,13 +72,17 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
                         run.metric(each.get("metric", "regret"), index),
                         each["name"].replace("_", " "),
                     )
-                    told = Metric(label, "" if "versus" in each else of.unit, "ratio", of.better)
+                    told = Metric(
+                        label, "" if "versus" in each else of.unit, "ratio", of.better
+                    )
                     add(run, policy, index, each["name"], values, told)
     for horizon in run.horizons:
         part = run.at_horizon(horizon)
         for index in range(len(part.settings)):
             for policy in part.policies:
-                told = part.metric("regret", index)._replace(label="cumulative regret at horizon")
+                told = part.metric("regret", index)._replace(
+                    label="cumulative regret at horizon"
+                )
                 totals = part.cumulative(policy, index)[:, -1]
                 add(part, policy, index, "cumulative_regret_at_horizon", totals, told)
     return {
@@ -77,7 +92,8 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         "metrics": {name: metric._asdict() for name, metric in metrics.items()},
         "rows": rows,
         "claims": [
-            verdict.as_json() for verdict in (*judge(run, experiment.claims), *judge_variances(run))
+            verdict.as_json()
+            for verdict in (*judge(run, experiment.claims), *judge_variances(run))
         ],
         "not_judged": not_judged(run, experiment.claims),
     }
@@ -99,13 +115,19 @@ def check_derived(declared: Sequence[Mapping[str, Any]], where: str) -> None:
             require_kind(value, _KINDS[key], f"{where}: derived: {key}")
         name = each.get("name")
         if not name or name in taken:
-            raise SpecError(f"{where}: a derived row has the name {name!r}; give each its own")
+            raise SpecError(
+                f"{where}: a derived row has the name {name!r}; give each its own"
+            )
         if ("versus" in each) == bool(each.get("per_round")):
-            raise SpecError(f"{where}: derived {name!r}: give either versus or per_round = true")
+            raise SpecError(
+                f"{where}: derived {name!r}: give either versus or per_round = true"
+            )
         taken.add(name)
 
 
-def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floats | None:
+def _derived(
+    run: Run, policy: str, index: int, each: Mapping[str, Any]
+) -> Floats | None:
     """One number per seed, (seeds,); ``None`` where this run has not what it is made from."""
     metric, versus = each.get("metric", "regret"), each.get("versus")
     if metric not in run.metrics_at(index) or versus not in (None, *run.policies):
@@ -113,5 +135,7 @@ def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floa
     totals = run.cumulative(policy, index, metric)[:, -1]
     if versus is None:
         return totals / run.rounds
-    with np.errstate(divide="ignore", invalid="ignore"):  # over nothing no ratio is known: null
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # over nothing no ratio is known: null
         return totals / run.cumulative(versus, index, metric)[:, -1]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from superarm.core import Policy, State
-from superarm.core.capabilities import Resumable, Unending
+from superarm.core.capabilities import HorizonFree, Resumable
 from superarm.core.errors import ConflictError, InputError, SpecError, StateError
 from superarm.core.migrations import migrated
 from superarm.core.registry import contradiction, describe, suggestion
@@ -47,7 +47,9 @@ class Start(NamedTuple):
     def state(self) -> State:
         data = self.file.read_bytes()
         if sha256(data).hexdigest() != self.digest:
-            raise ConflictError(f"{self.file} has changed since the run was asked for; run it again")
+            raise ConflictError(
+                f"{self.file} has changed since the run was asked for; run it again"
+            )
         return state_from_bytes(data)
 
     @property
@@ -56,14 +58,16 @@ class Start(NamedTuple):
         return {"file": self.file.name, "sha256": self.digest}
 
 
-class Starts(NamedTuple):
+class WarmStarts(NamedTuple):
     """Which policies begin with which states, and the number of the first round."""
 
     by_policy: dict[str, Start]
     first: int
 
 
-def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, rounds: int) -> Starts:
+def find_starts(
+    experiment: Experiment, given: Sequence[str], *, seed: int, rounds: int
+) -> WarmStarts:
     """From ``FILE`` or ``POLICY=FILE``; a file alone is for the one policy that it is the state of."""
     starts: dict[str, Start] = {}
     alone: list[Start] = []
@@ -75,19 +79,27 @@ def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, roun
             told = suggestion(name, experiment.policies, "there are")
             raise SpecError(f"--state {text}: there is no policy {name!r}; {told}")
         elif name in starts:
-            raise SpecError(f"--state names {name!r} twice; a policy begins with one state")
+            raise SpecError(
+                f"--state names {name!r} twice; a policy begins with one state"
+            )
         else:
             starts[name] = Start.of(Path(file))
     states = [start.state() for start in (*starts.values(), *alone)]
     first = 1 + max(map(last_step, states), default=0)
     for start in alone:
         world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
-        made = {name: experiment.build_policy(name, world) for name in experiment.policies}
+        made = {
+            name: experiment.build_policy(name, world) for name in experiment.policies
+        }
         spec = migrated(start.state(), "policy").spec or {}
-        unlike = {name: contradiction(made[name], spec) for name in made if name not in starts}
+        unlike = {
+            name: contradiction(made[name], spec) for name in made if name not in starts
+        }
         owners = [name for name, found in unlike.items() if found is None]
         if not unlike:
-            raise SpecError(f"{start.file} is left over: every policy begins with another state")
+            raise SpecError(
+                f"{start.file} is left over: every policy begins with another state"
+            )
         if not owners:
             told = f"{start.file} is the state of none of {[*unlike]}"
             named = {name: describe(made[name]).get("name") for name in unlike}
@@ -98,7 +110,7 @@ def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, roun
             told = f"could be of any of {owners}; say whose it is: --state POLICY={start.file}"
             raise SpecError(f"{start.file} {told}")
         starts[owners[0]] = start
-    return Starts(starts, first)
+    return WarmStarts(starts, first)
 
 
 def begun(policy: Policy, start: Start | None) -> Policy:
@@ -131,31 +143,39 @@ class Begun(NamedTuple):
     trace: Trace | None
 
 
-class Again(NamedTuple):
+class RestartReason(NamedTuple):
     """A policy that plays all rounds again where a run is made longer, and why."""
 
     policy: str
     why: str
 
 
-def earlier(cell: Cell, policy: Policy, world: World, rounds: int) -> Begun | Again | None:
+def earlier(
+    cell: Cell, policy: Policy, world: World, rounds: int
+) -> Begun | RestartReason | None:
     """The policy as a shorter run has left it, or why it cannot go on; ``None`` if there was no run."""
     folder, name = cell.out / EARLIER, f"{cell_name(*cell[1:])}.npz"
     if not (folder / "cells" / name).is_file():
         return None
     needed = {
-        "the problem may depend on the number of rounds": isinstance(world, Unending),
+        "the problem may depend on the number of rounds": isinstance(
+            world, HorizonFree
+        ),
         "no state of it is kept": (folder / "states" / name).is_file(),
-        "what its state gives back may differ in the last digits": isinstance(policy, Resumable)
+        "what its state gives back may differ in the last digits": isinstance(
+            policy, Resumable
+        )
         and policy.same_bits,
-        "the shorter run did not keep what it takes to go on": (folder / "left" / name).is_file(),
+        "the shorter run did not keep what it takes to go on": (
+            folder / "left" / name
+        ).is_file(),
     }
     if missing := [why for why, there in needed.items() if not there]:
-        return Again(cell.policy, missing[0])
+        return RestartReason(cell.policy, missing[0])
     try:
         trace = read_trace(folder, *cell[1:], rounds)
         assert trace.state is not None
         restored = policy.restored(trace.state)
     except StateError as error:
-        return Again(cell.policy, str(error))
+        return RestartReason(cell.policy, str(error))
     return Begun(restored, trace) if trace.rounds < rounds else None

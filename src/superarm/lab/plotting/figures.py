@@ -21,11 +21,27 @@ _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 _INK, _MUTED, _GRID, _ROAD = "#1f2328", "#59636e", "#d8dee4", "#aab3bc"
 _STYLE: dict[str, Any] = {
     "text.color": _INK,
-    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _MUTED),
-    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _GRID),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
-    **{"font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold", "axes.titlelocation": "left"},
-    **{"axes.grid": True, "grid.linewidth": 0.7, "ytick.major.size": 0, "lines.linewidth": 1.9},
+    **dict.fromkeys(
+        ("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _MUTED
+    ),
+    **dict.fromkeys(
+        ("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _GRID
+    ),
+    **dict.fromkeys(
+        ("axes.spines.top", "axes.spines.right", "axes.spines.left"), False
+    ),
+    **{
+        "font.size": 11,
+        "axes.titlesize": 12,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+    },
+    **{
+        "axes.grid": True,
+        "grid.linewidth": 0.7,
+        "ytick.major.size": 0,
+        "lines.linewidth": 1.9,
+    },
     "svg.hashsalt": "superarm",
 }
 _LABEL = 0.27  # inches from one label to the next
@@ -43,8 +59,13 @@ def draw_picture(picture: Picture, title: str, origin: Sequence[str] = ()) -> Fi
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
     sizes = [_size(panel, single=len(picture.panels) == 1) for panel in picture.panels]
-    width, height = columns * max(wide for wide, _ in sizes), max(high for _, high in sizes)
-    told = " · ".join(part for part in (*origin, picture.heading, picture.caption) if part)
+    width, height = (
+        columns * max(wide for wide, _ in sizes),
+        max(high for _, high in sizes),
+    )
+    told = " · ".join(
+        part for part in (*origin, picture.heading, picture.caption) if part
+    )
     with look():
         # Figure itself, not pyplot: no global state, no window, and the Agg canvas on saving.
         figure: Figure = require_extra("matplotlib.figure", "plot").Figure(
@@ -62,7 +83,9 @@ def draw_picture(picture: Picture, title: str, origin: Sequence[str] = ()) -> Fi
             else:
                 _draw_map(axes, panel)
         if picture.key:
-            handles = [_stroke(PolicyStyle(colour), label=text) for colour, text in picture.key]
+            handles = [
+                _stroke(PolicyStyle(colour), label=text) for colour, text in picture.key
+            ]
             figure.legend(handles=handles, loc="outside right center", frameon=False)
     return figure
 
@@ -90,7 +113,10 @@ def _stroke(style: PolicyStyle, x: Any = (), y: Any = (), **more: Any) -> Any:
 
 def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     axes.set_title(plain_text(chart.title))
-    axes.set(xscale="log" if chart.log_x else "linear", yscale="log" if chart.log_y else "linear")
+    axes.set(
+        xscale="log" if chart.log_x else "linear",
+        yscale="log" if chart.log_y else "linear",
+    )
     axes.set(xlim=chart.x_range(), ylim=chart.y_range())
     axes.set(xlabel=plain_text(chart.x_label), ylabel=plain_text(chart.y_label))
     for axis, ticks in ((axes.xaxis, chart.x_ticks()), (axes.yaxis, chart.y_ticks())):
@@ -99,22 +125,39 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     for text, place in chart.marks.items():
         axes.axvline(place, color=_MUTED, linewidth=1.0, linestyle=_DASHES[2], zorder=1)
         at: Any = axes.get_xaxis_transform()  # data across, heights of the axes upwards
-        across, _ = (axes.transData + axes.transAxes.inverted()).transform((place, axes.get_ylim()[1]))
+        across, _ = (axes.transData + axes.transAxes.inverted()).transform(
+            (place, axes.get_ylim()[1])
+        )
         late = across > 0.5  # else it would run into the labels
         beside = (-4 if late else 4, -2)
-        told = axes.annotate(plain_text(text), (place, 1.0), beside, at, "offset points")
+        told = axes.annotate(
+            plain_text(text), (place, 1.0), beside, at, "offset points"
+        )
         told.set(va="top", ha="right" if late else "left", color=_MUTED, fontsize=10)
     ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
-        if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
-            axes.fill_between(shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, lw=0)
-        dots: dict[str, Any] = {"marker": "o", "markersize": 4.5} if chart.markers else {}
+        if (
+            each.half is not None and not each.style.thin
+        ):  # bands of baselines would lie over all
+            axes.fill_between(
+                shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, lw=0
+            )
+        dots: dict[str, Any] = (
+            {"marker": "o", "markersize": 4.5} if chart.markers else {}
+        )
         if each.marked:
-            dots = {"marker": "o", "markersize": 7.0, "markevery": [*each.marked], "clip_on": False}
+            dots = {
+                "marker": "o",
+                "markersize": 7.0,
+                "markevery": [*each.marked],
+                "clip_on": False,
+            }
         axes.add_line(_stroke(each.style, shape.x, shape.y, **dots))
         for number, note in each.notes:
             point = (float(shape.x[number]), float(shape.y[number]))
-            written = axes.annotate(note, point, (0, 6), textcoords="offset points", color=_MUTED)
+            written = axes.annotate(
+                note, point, (0, 6), textcoords="offset points", color=_MUTED
+            )
             written.set(ha="center", fontsize=9)
         if each.label and len(shape.y):
             ends.append((each, float(shape.y[-1])))
@@ -127,7 +170,9 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Series, float]], gap: float) ->
     wishes = [float(to_axes.transform((axes.get_xlim()[1], end))[1]) for _, end in ends]
     transforms = require_extra("matplotlib.transforms", "plot")
     # Inches right of the axes, whatever their width will be; heights of the axes upwards.
-    aside = axes.figure.dpi_scale_trans + transforms.ScaledTranslation(1.0, 0.0, axes.transAxes)
+    aside = axes.figure.dpi_scale_trans + transforms.ScaledTranslation(
+        1.0, 0.0, axes.transAxes
+    )
     beside = transforms.blended_transform_factory(aside, axes.transAxes)
     # Where there are dashes, leaders are long enough to show them.
     stop = 0.42 if any(series.style.dash for series, _ in ends) else 0.24
@@ -135,7 +180,9 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Series, float]], gap: float) ->
     for (series, _), wish, place in zip(ends, wishes, places, strict=True):
         leader = (PolicyStyle(series.style.colour), (0.03, 0.13), (wish, place))
         for stroke in (leader, (series.style, (0.13, stop), [place] * 2)):
-            axes.add_artist(_stroke(*stroke, transform=beside, clip_on=False, linewidth=1.6))
+            axes.add_artist(
+                _stroke(*stroke, transform=beside, clip_on=False, linewidth=1.6)
+            )
         text = plain_text(series.label)
         axes.text(stop + 0.06, place, text, transform=beside, va="center", fontsize=10)
 
@@ -152,8 +199,12 @@ def _draw_map(axes: Axes, shown: Map) -> None:
 
     def draw(edges: Ints, **given: Any) -> None:
         courses = [roads.course(edge) for edge in edges.tolist()]
-        lines = require_extra("matplotlib.collections", "plot").LineCollection(courses, **given)
-        lines.set_in_layout(False)  # inside its axes; to measure thousands of roads takes seconds
+        lines = require_extra("matplotlib.collections", "plot").LineCollection(
+            courses, **given
+        )
+        lines.set_in_layout(
+            False
+        )  # inside its axes; to measure thousands of roads takes seconds
         axes.add_collection(lines)
 
     seen = in_window(roads, window)
@@ -162,7 +213,11 @@ def _draw_map(axes: Axes, shown: Map) -> None:
     draw(seen, color=_ROAD, linewidth=0.35 + 0.9 * share**2, rasterized=True, zorder=1)
     for place, layer in enumerate(shown.layers):
         many = len(layer.edges) > 500
-        given = {"color": layer.colour, "linewidth": 0.8 * layer.width, "capstyle": "round"}
+        given = {
+            "color": layer.colour,
+            "linewidth": 0.8 * layer.width,
+            "capstyle": "round",
+        }
         draw(layer.edges, **given, zorder=2 + 0.01 * place, rasterized=many)
     for start, goal, colour in shown.ends:
         for edge, marker in ((start, "o"), (goal, "s")):
@@ -172,6 +227,15 @@ def _draw_map(axes: Axes, shown: Map) -> None:
             spot.set_gid("start" if marker == "o" else "goal")
     length = round_length(window.width / 4.0)
     x, y = right - 0.02 * window.width, window.bottom + 0.03 * window.height
-    axes.plot([x - length, x], [y, y], color=_INK, linewidth=2, solid_capstyle="butt", zorder=6)
-    told = axes.annotate(length_text(length), (x - length / 2, y), (0, 3), textcoords="offset points")
+    axes.plot(
+        [x - length, x],
+        [y, y],
+        color=_INK,
+        linewidth=2,
+        solid_capstyle="butt",
+        zorder=6,
+    )
+    told = axes.annotate(
+        length_text(length), (x - length / 2, y), (0, 3), textcoords="offset points"
+    )
     told.set(ha="center", va="bottom", fontsize=8.5, color=_INK, zorder=6)

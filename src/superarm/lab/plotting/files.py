@@ -28,18 +28,27 @@ def save_figure(figure: Figure, path_without_suffix: Path | str) -> tuple[Path, 
     base = Path(path_without_suffix)
     paths = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
     with look():
-        for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
+        for path, metadata in zip(
+            paths, ({"Software": None}, {"Date": None}), strict=True
+        ):
             buffer, kind = io.BytesIO(), path.suffix[1:]
-            figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=metadata)
+            figure.savefig(
+                buffer, format=kind, dpi=150, facecolor="white", metadata=metadata
+            )
             atomic_write(path, buffer.getvalue())
     return paths
 
 
 def save_run_figures(
-    run: Run, directory: Path | str, bounds: RegretBounds | None = None, band: Band | None = None
+    run: Run,
+    directory: Path | str,
+    bounds: RegretBounds | None = None,
+    band: Band | None = None,
 ) -> list[Path]:
     """Every picture of a run, as PNG and SVG."""
-    pictures = [picture for group in run_charts(run, bounds, band).values() for picture in group]
+    pictures = [
+        picture for group in run_charts(run, bounds, band).values() for picture in group
+    ]
     pictures += visit_pictures(run, run.policies) + doubt_pictures(run)
     pictures += filter(None, (networks_picture([run]), calibration_picture(run)))
     origin = [run.experiment, *(["synthetic data"] if synthetic_data(run) else [])]
@@ -47,7 +56,10 @@ def save_run_figures(
 
 
 def save_pictures(
-    pictures: Iterable[Picture], title: str, directory: Path | str, origin: Sequence[str] = ()
+    pictures: Iterable[Picture],
+    title: str,
+    directory: Path | str,
+    origin: Sequence[str] = (),
 ) -> list[Path]:
     """Pictures as PNG and SVG, one figure alive at a time.
 
@@ -58,5 +70,7 @@ def save_pictures(
     names = distinct_file_names(picture.name for picture in pictures)
     paths: list[Path] = []
     for picture, name in zip(pictures, names, strict=True):
-        paths += save_figure(draw_picture(picture, title, origin), Path(directory) / name)
+        paths += save_figure(
+            draw_picture(picture, title, origin), Path(directory) / name
+        )
     return paths

@@ -13,8 +13,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng
-from superarm.core.capabilities import Measured, Metric
+from superarm.core import (
+    Best,
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Rng,
+)
+from superarm.core.capabilities import HasMetrics, Metric
 from superarm.core.streams import Streams
 from superarm.kernels import Kernel, SquaredExponential
 from superarm.kernels.drawing import DenseRoot
@@ -22,7 +32,9 @@ from superarm.models import Model
 from superarm.models.worlds import GaussianNoise
 
 _MOST_FEATURES = 2000
-_NEGLIGIBLE = 1e-14  # of the largest eigenvalue of a covariance: below it there is only rounding
+_NEGLIGIBLE = (
+    1e-14  # of the largest eigenvalue of a covariance: below it there is only rounding
+)
 _LEFT_ALONE = np.random.default_rng(0)
 
 
@@ -48,7 +60,9 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     n × n covariance, which is unique as well and takes seconds for thousands of points.
     """
     columns, most = points.shape[1], min(_MOST_FEATURES, len(points))
-    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
+    features = kernel.features(
+        np.zeros(columns), np.ones(columns), 1e-13, max_rank=most
+    )
     if features is None:
         root = DenseRoot(kernel, points)
         return lambda normals: root.times(normals[None])[0]
@@ -61,17 +75,21 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChangingArms(GaussianNoise, Measured):
+class ChangingArms(GaussianNoise, HasMetrics):
     """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
 
     Regret is measured on expected outcomes, against the model's own oracle under the truth.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
     """
 
     direction: ClassVar[Direction] = "maximize"
     seed: int
     horizon: int
     model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
+    interpretations: Mapping[str, str] = field(init=False, repr=False)
 
     def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
         """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
@@ -87,7 +105,9 @@ class ChangingArms(GaussianNoise, Measured):
         )
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return self._worth(offer, self.means(offer)[decision.positions], decision.positions)
+        return self._worth(
+            offer, self.means(offer)[decision.positions], decision.positions
+        )
 
     def best(self, offer: Offer) -> Best:
         means = self.means(offer)
@@ -101,7 +121,9 @@ class ChangingArms(GaussianNoise, Measured):
     def measures(self) -> Mapping[str, Metric]:
         return {"reward": Metric("cumulative reward", better="up")}
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         return {"reward": self._worth(offer, feedback.rewards, feedback.positions)}
 
     def _worth(self, offer: Offer, outcomes: Floats, positions: Ints) -> float:

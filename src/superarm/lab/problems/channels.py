@@ -26,14 +26,18 @@ from .changing import ChangingArms, arrivals, most_arrivals
 @register("problem", "channels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Channels(ChangingArms):
-    """Each of a few channels serves one of the users who arrive; the reward is the sum."""
+    """Each of a few channels serves one of the users who arrive; the reward is the sum.
+
+    Args:
+        channels: How many channels there are, each for at most one user.
+        users: Mean of the Poisson number of users in a round.
+        barred: Share of channels that a user's device cannot use.
+        noise_std: Standard deviation of the noise.
+    """
 
     channels: int = 5
-    """How many channels there are, each for at most one user."""
     users: int = 20
-    """Mean of the Poisson number of users in a round."""
     barred: float = 0.3
-    """Share of channels that a user's device cannot use."""
     noise_std: float = 0.1
     _streams: Streams = field(init=False, repr=False)
 
@@ -42,16 +46,20 @@ class Channels(ChangingArms):
         store(self, channels=as_count(self.channels, "channels", 1, 1000))
         store(self, users=as_count(self.users, "users", self.channels + 1, 10**4))
         store(self, barred=as_number(self.barred, "barred", 0.0, 0.95))
-        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        store(
+            self,
+            noise_std=as_noise_std(self.noise_std),
+            _streams=Streams(self.seed, "offer"),
+        )
         most_arms = self.channels * most_arrivals(self.users)
         store(self, model=self._told(Matching(pairs=self.channels), most_arms))
-        settled = {
+        interpretations = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
             "users": f"a Poisson number, drawn again until it is above {self.channels}",
             "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
-        store(self, settled=settled)
+        store(self, interpretations=interpretations)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -63,7 +71,9 @@ class Channels(ChangingArms):
         open_pairs[0, 0] = True  # there is always something to choose
         user, channel = np.nonzero(open_pairs)
         features = np.stack([each[user, channel] for each in context], axis=1)
-        ids = [(step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)]
+        ids = [
+            (step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)
+        ]
         arms = Arms(ids=ids, features=features)
         return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
 

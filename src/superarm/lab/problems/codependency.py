@@ -14,7 +14,13 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_noise_std, as_positive, read_only, require_type
+from superarm.core.inputs import (
+    as_count,
+    as_noise_std,
+    as_positive,
+    read_only,
+    require_type,
+)
 from superarm.core.registry import register
 from superarm.core.streams import Streams, stream
 from superarm.kernels import Kernel, Matern, SquaredExponential
@@ -27,17 +33,22 @@ from .changing import ChangingArms, arrivals, draws_of, most_arrivals
 @register("problem", "codependency")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Codependency(ChangingArms):
-    """Contexts from a pool with one joint draw of a Gaussian process; the reward is the sum."""
+    """Contexts from a pool with one joint draw of a Gaussian process; the reward is the sum.
+
+    Args:
+        arrivals: Mean of the Poisson number of arms in a round.
+        k: How many are chosen.
+        pool: Contexts that arms are drawn from.
+        lengthscale: Lengthscale of the truth; the learner assumes 1.
+        squared: Whether the distance in the truth's kernel is squared; as printed, it is not.
+        noise_std: Standard deviation of the noise.
+    """
 
     arrivals: int = 100
-    """Mean of the Poisson number of arms in a round."""
     k: int = 5
     pool: int = 6000
-    """Contexts that arms are drawn from."""
     lengthscale: float = 0.1
-    """Lengthscale of the truth; the learner assumes 1."""
     squared: bool = True
-    """Whether the distance in the truth's kernel is squared; as printed, it is not."""
     noise_std: float = 0.1
     contexts: Floats = field(init=False, repr=False)
     """(pool, 3)"""
@@ -59,8 +70,12 @@ class Codependency(ChangingArms):
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
         store(self, noise_std=as_noise_std(self.noise_std), lengthscale=lengthscale)
-        told = "exp(−‖x − x′‖²/(2l²))" if self.squared else "exp(−‖x − x′‖/(2l²)), as printed"
-        settled = {
+        told = (
+            "exp(−‖x − x′‖²/(2l²))"
+            if self.squared
+            else "exp(−‖x − x′‖/(2l²)), as printed"
+        )
+        interpretations = {
             "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for "
             f"every seed; kernel {told}",
             "arms": f"a Poisson number of contexts, all different within a round; drawn again until it "
@@ -68,8 +83,14 @@ class Codependency(ChangingArms):
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
             "truth's",
         }
-        store(self, model=self._told(TopK(k=self.k), most), settled=settled)
-        store(self, contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer"))
+        store(
+            self,
+            model=self._told(TopK(k=self.k), most),
+            interpretations=interpretations,
+        )
+        store(
+            self, contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer")
+        )
 
     @property
     def is_known(self) -> bool:
@@ -78,8 +99,12 @@ class Codependency(ChangingArms):
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
-        numbers = rng.choice(self.pool, size=arrivals(rng, self.arrivals, self.k), replace=False)
-        return Offer(step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers]))
+        numbers = rng.choice(
+            self.pool, size=arrivals(rng, self.arrivals, self.k), replace=False
+        )
+        return Offer(
+            step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers])
+        )
 
     def means(self, offer: Offer) -> Floats:
         means: Floats = self.truth[np.array(offer.arms.ids)]
@@ -87,11 +112,15 @@ class Codependency(ChangingArms):
 
 
 @lru_cache(maxsize=32)
-def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Floats, Floats]:
+def _drawn(
+    seed: int, pool: int, lengthscale: float, squared: bool
+) -> tuple[Floats, Floats]:
     """Contexts and their means, (pool, 3) and (pool,). Runs of other lengths share them."""
     rng = stream(seed, "truth", 0)
     contexts = rng.random((pool, 3))
     kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
     if not squared:
         kernel = Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-    return read_only(contexts), read_only(draws_of(kernel, contexts)(rng.standard_normal(pool)))
+    return read_only(contexts), read_only(
+        draws_of(kernel, contexts)(rng.standard_normal(pool))
+    )

@@ -26,7 +26,9 @@ from superarm.rewards import LogSum
 from .changing import ChangingArms, most_arrivals
 from .sources import from_source
 
-REACH_SQUARED = 0.5  # square of how far a worker may be from the task, in a city of side 1
+REACH_SQUARED = (
+    0.5  # square of how far a worker may be from the task, in a city of side 1
+)
 DISTANCE_SCALE = 0.4
 
 _COUNTING = {
@@ -46,15 +48,20 @@ def expected_outcome(contexts: Floats) -> Floats:
 @register("problem", "crowdsourcing")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Crowdsourcing(ChangingArms):
-    """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
+    """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes).
+
+    Args:
+        workers: Mean of the Poisson number of workers.
+        k: How many workers a task needs.
+        noise_std: Standard deviation of the noise.
+        counting: Which workers the Poisson number counts: those "in reach" or those "in the city".
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+    """
 
     workers: int = 100
-    """Mean of the Poisson number of workers."""
     k: int = 5
-    """How many workers a task needs."""
     noise_std: float = 0.1
     counting: str = "in reach"
-    """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
     source: str = "auto"
     _places: Floats = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
@@ -64,7 +71,11 @@ class Crowdsourcing(ChangingArms):
         as_count(self.k, "k")
         as_count(self.workers, "workers", 1, 100_000)
         require_choice(self.counting, "counting", tuple(_COUNTING))
-        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        store(
+            self,
+            noise_std=as_noise_std(self.noise_std),
+            _streams=Streams(self.seed, "offer"),
+        )
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "
@@ -73,7 +84,7 @@ class Crowdsourcing(ChangingArms):
         places = from_source(self.source, _tokyo, _synthetic_city)
         most_arms = most_arrivals(self.workers)
         store(self, model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
-        settled = {
+        interpretations = {
             "data": places.origin,
             "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
             f"and at most M = {most_arms} workers are on offer",
@@ -81,7 +92,7 @@ class Crowdsourcing(ChangingArms):
             "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
-        store(self, settled=settled, _places=places.at)
+        store(self, interpretations=interpretations, _places=places.at)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -91,8 +102,13 @@ class Crowdsourcing(ChangingArms):
         contexts[:, 0] = np.minimum(np.sqrt(squares[chosen] / REACH_SQUARED), 1.0)
         contexts[:, 1] = rng.random()
         contexts[:, 2] = rng.random(len(chosen))
-        first = step * most_arrivals(self.workers)  # ids are never used again in another round
-        return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
+        first = step * most_arrivals(
+            self.workers
+        )  # ids are never used again in another round
+        return Offer(
+            step=step,
+            arms=Arms(ids=range(first, first + len(chosen)), features=contexts),
+        )
 
     def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
         """Squared distances of all places to a new task, and the places of the workers."""
@@ -122,7 +138,9 @@ class _Places(NamedTuple):
 
 def _tokyo() -> _Places:
     places = _to_unit_square(load_tokyo_checkins())
-    told = f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    told = (
+        f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    )
     return _Places(places, told)
 
 
@@ -134,7 +152,9 @@ def _synthetic_city() -> _Places:
     spreads = rng.uniform(0.03, 0.12, size=12)
     homes = rng.choice(12, size=8000, p=rng.dirichlet(np.ones(12)))
     places = centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2))
-    return _Places(_to_unit_square(places), "8000 places around twelve centres, synthetic data")
+    return _Places(
+        _to_unit_square(places), "8000 places around twelve centres, synthetic data"
+    )
 
 
 def _to_unit_square(places: Floats) -> Floats:

@@ -36,20 +36,27 @@ from .changing import ChangingArms, draws_of
 @register("problem", "drifting-function")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DriftingFunction(ChangingArms):
-    """A function on a grid, drawn from a Gaussian process, that drifts a little in every step."""
+    """A function on a grid, drawn from a Gaussian process, that drifts a little in every step.
+
+    Args:
+        side: Points of the grid along each side of [0, 1]ᵈ.
+        dimension: D, 1 or 2.
+        kernel: The kernel.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        nu: Smoothness of Matérn's kernel.
+        epsilon: By how much the function changes in a step: 0 or more, and below 1.
+        assumed_epsilon: The ε that learners are told; the true one where left out.
+        k: How many are chosen.
+        noise_std: Standard deviation of the noise.
+    """
 
     side: int = 50
-    """Points of the grid along each side of [0, 1]ᵈ."""
     dimension: int = 2
-    """d, 1 or 2."""
     kernel: Literal["squared-exponential", "matern"] = "squared-exponential"
     lengthscale: float = 0.2
     nu: float = 2.5
-    """Smoothness of Matérn's kernel."""
     epsilon: float = 0.01
-    """By how much the function changes in a step: 0 or more, and below 1."""
     assumed_epsilon: float | None = None
-    """The ε that learners are told; the true one where left out."""
     k: int = 1
     noise_std: float = 0.1
     _arms: Arms = field(init=False, repr=False)
@@ -66,7 +73,10 @@ class DriftingFunction(ChangingArms):
         side = as_count(self.side, "side", 1, 126)
         dimension = as_count(self.dimension, "dimension", 1, 2)
         arms = Arms.numbered(_grid(side, dimension))
-        noise_std, epsilon = as_noise_std(self.noise_std), as_number(self.epsilon, "epsilon", 0.0, 1.0)
+        noise_std, epsilon = (
+            as_noise_std(self.noise_std),
+            as_number(self.epsilon, "epsilon", 0.0, 1.0),
+        )
         assumed = epsilon if self.assumed_epsilon is None else self.assumed_epsilon
         assumed = as_number(assumed, "assumed_epsilon", 0.0, 1.0)
         model = Model(
@@ -81,9 +91,23 @@ class DriftingFunction(ChangingArms):
         )
         told = "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
         told += f"ε = {epsilon:g}"
-        settled = {"truth": told + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))}
-        store(self, model=model, settled=settled, noise_std=noise_std, _arms=arms, _truths=[])
-        store(self, _drawn=_draws(kernel, side, dimension), _streams=Streams(self.seed, "truth"))
+        interpretations = {
+            "truth": told
+            + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))
+        }
+        store(
+            self,
+            model=model,
+            interpretations=interpretations,
+            noise_std=noise_std,
+            _arms=arms,
+            _truths=[],
+        )
+        store(
+            self,
+            _drawn=_draws(kernel, side, dimension),
+            _streams=Streams(self.seed, "truth"),
+        )
 
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms)
@@ -91,8 +115,12 @@ class DriftingFunction(ChangingArms):
     def means(self, offer: Offer) -> Floats:
         truths, keep = self._truths, np.sqrt(1.0 - self.epsilon)
         while len(truths) < offer.step:
-            drawn = self._drawn(self._streams.at(len(truths) + 1).standard_normal(len(self._arms)))
-            fresh = keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn
+            drawn = self._drawn(
+                self._streams.at(len(truths) + 1).standard_normal(len(self._arms))
+            )
+            fresh = (
+                keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn
+            )
             truths.append(read_only(fresh))
         return truths[offer.step - 1]
 

@@ -31,7 +31,13 @@ from superarm.core import (
 )
 from superarm.core.capabilities import TableProblem
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_number, as_vector, read_only, require_choice
+from superarm.core.inputs import (
+    as_count,
+    as_number,
+    as_vector,
+    read_only,
+    require_choice,
+)
 from superarm.models import Model
 from superarm.models.worlds import NO_METRICS, GaussianNoise, SharedData
 from superarm.oracles import TopK
@@ -53,7 +59,7 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     structure: object = None  # what the oracle is told in every round
     optimum: float | None = None
     """The value of the best feasible super arm, where it is known and the oracle is not exact."""
-    settled: Mapping[str, str] = field(default_factory=dict)
+    interpretations: Mapping[str, str] = field(default_factory=dict)
     shared_data: float = 0.0
     """How much of its data a seed has in common with another one; 0 where seeds draw their own."""
     independent_seeds: float = inf
@@ -64,7 +70,9 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
         truth = read_only(as_vector(self.truth, "truth", length=len(self.arms)))
         as_number(self.noise_std, "noise_std", 0.0)
         if not 0.0 <= as_number(self.shared_data, "shared_data") < 1.0:
-            raise InputError(f"shared_data must be at least 0 and below 1, got {self.shared_data!r}")
+            raise InputError(
+                f"shared_data must be at least 0 and below 1, got {self.shared_data!r}"
+            )
         object.__setattr__(self, "truth", truth)
         # The benchmark is the oracle's choice under the truth, the best feasible super arm for
         # an exact oracle. It is the same in every round, so it is worked out once.
@@ -86,7 +94,9 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
 
     def value(self, offer: Offer, decision: Decision) -> float:
         positions, reward = decision.positions, self.model.reward
-        if len(positions) == 1 and type(reward) is Sum:  # the usual case, nine times as fast
+        if (
+            len(positions) == 1 and type(reward) is Sum
+        ):  # the usual case, nine times as fast
             return self.truth.item(positions[0])
         return reward.worth(self.truth[positions], positions, offer.structure)
 
@@ -106,7 +116,9 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     def best(self, offer: Offer) -> Best:
         return self._best
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         return NO_METRICS
 
 
@@ -118,18 +130,24 @@ def gaussian_draw(K: Floats, rng: Rng) -> Floats:
     the root of the machine's precision.
     """
     eigenvalues, U = np.linalg.eigh(K)
-    draw: Floats = U @ (np.sqrt(np.maximum(eigenvalues, 0.0)) * (U.T @ rng.standard_normal(len(K))))
+    draw: Floats = U @ (
+        np.sqrt(np.maximum(eigenvalues, 0.0)) * (U.T @ rng.standard_normal(len(K)))
+    )
     return draw
 
 
 def representer(K: Floats, ridge: float, values: Floats) -> Floats:
     """α = (K + ridge·I)⁻¹ values: weights of the smooth K α near ``values``, (n,) or columns (n, m)."""
-    return np.asarray(np.linalg.solve(K + ridge * np.eye(len(K)), values), dtype=np.float64)
+    return np.asarray(
+        np.linalg.solve(K + ridge * np.eye(len(K)), values), dtype=np.float64
+    )
 
 
 def hilbert_norm(K: Floats, alpha: Floats) -> Floats:
     """√(αᵀKα), the norm of K α in the kernel's Hilbert space; one number per column of α."""
-    norms: Floats = np.sqrt(np.maximum(np.einsum("i...,i...->...", alpha, K @ alpha), 0.0))
+    norms: Floats = np.sqrt(
+        np.maximum(np.einsum("i...,i...->...", alpha, K @ alpha), 0.0)
+    )
     return norms
 
 
@@ -143,7 +161,7 @@ def kernelized_problem(
     gain: Mapping[str, Any],
     regularisation: str,
     horizon: int,
-    settled: Mapping[str, str],
+    interpretations: Mapping[str, str],
     mean: float | Floats = 0.0,
     shared_data: float = 0.0,
     independent_seeds: float = inf,
@@ -171,5 +189,8 @@ def kernelized_problem(
         ),
         shared_data=shared_data,
         independent_seeds=independent_seeds,
-        settled={**settled, "regularisation": "λ = 1 + 2/T" if theory else "λ = R²"},
+        interpretations={
+            **interpretations,
+            "regularisation": "λ = 1 + 2/T" if theory else "λ = R²",
+        },
     )

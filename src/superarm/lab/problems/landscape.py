@@ -31,6 +31,15 @@ def landscape(
 
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right, although the heights were not drawn from it.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        side: The grid has side × side places.
+        k: How many places are tried in a round.
+        hills: How many bumps make up the landscape.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        noise_std: Standard deviation of the noise.
     """
     as_count(horizon, "horizon")
     as_count(k, "k")
@@ -38,7 +47,9 @@ def landscape(
     as_count(side, "side", 2, 300)
     noise_std = as_noise_std(noise_std)
     if k > side * side:
-        raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")
+        raise InputError(
+            f"k is {k}, but a {side} x {side} grid has only {side * side} places"
+        )
     axis = np.linspace(0.0, 1.0, side)
     points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     arms = Arms.numbered(points)
@@ -56,7 +67,9 @@ def landscape(
             gain={"name": "squared-exponential", "dimension": 2},
             most_arms=len(arms),
         ),
-        settled={"landscape": f"{hills} hills and hollows drawn from the seed, not from the model"},
+        interpretations={
+            "landscape": f"{hills} hills and hollows drawn from the seed, not from the model"
+        },
     )
 
 

@@ -20,19 +20,28 @@ import numpy as np
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, Rng
 from superarm.core.capabilities import REGRET, Metric
 from superarm.core.errors import InputError
-from superarm.core.inputs import LARGEST, as_count, as_noise_std, as_number, as_positive, require_choice
+from superarm.core.inputs import (
+    LARGEST,
+    as_count,
+    as_noise_std,
+    as_number,
+    as_positive,
+    require_choice,
+)
 from superarm.core.registry import register
 from superarm.core.streams import Streams, stream
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.models.worlds import MovementWorld, store
-from superarm.movement import ActionMetric, PointMetric, Way, offline_optimum
+from superarm.movement import ActionMetric, OfflinePath, PointMetric, offline_optimum
 from superarm.movement.carrying import Costs, expected_costs, start_of
 from superarm.oracles import TopK
 
 from .changing import ChangingArms
 
-_VISIBLE = 1e-12  # of the largest variance: what is below adds less than a millionth to a draw
+_VISIBLE = (
+    1e-12  # of the largest variance: what is below adds less than a millionth to a draw
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,15 +50,20 @@ class MovementProblem(ChangingArms, MovementWorld):
 
     Positions mean the same action in every round. The first of every ``span`` rounds has a start of its
     own, and the offline optimum is that of such a span.
+
+    Args:
+        alpha: Α of the approximate regret (eq. 3); "theorem-1" is 1 + ln² n, the order of Theorem
+            1.
+        beta: Β of the approximate regret (eq. 3), for every span.
     """
 
     direction: ClassVar[Direction] = "minimize"
     unit: ClassVar[str] = ""
     alpha: float | Literal["theorem-1"] = 1.0
-    """α of the approximate regret (eq. 3); "theorem-1" is 1 + ln² n, the order of Theorem 1."""
     beta: float = 0.0
-    """β of the approximate regret (eq. 3), for every span."""
-    _ways: dict[int, Way] = field(init=False, repr=False, default_factory=dict)  # found so far
+    _ways: dict[int, OfflinePath] = field(
+        init=False, repr=False, default_factory=dict
+    )  # found so far
 
     @property
     def metric(self) -> ActionMetric:
@@ -78,11 +92,13 @@ class MovementProblem(ChangingArms, MovementWorld):
     @abstractmethod
     def offer(self, step: int) -> Offer: ...
 
-    def way(self, step: int) -> tuple[Way, int]:
+    def way(self, step: int) -> tuple[OfflinePath, int]:
         """The cheapest way through the span of this round, and the round's place in it."""
         number, place = divmod(step - 1, self.span)
         if step > self.horizon:
-            raise InputError(f"step is {step}, but what is best is planned for {self.horizon} rounds")
+            raise InputError(
+                f"step is {step}, but what is best is planned for {self.horizon} rounds"
+            )
         if number not in self._ways:
             first = number * self.span + 1
             last = min(first + self.span, self.horizon + 1)
@@ -104,7 +120,9 @@ class MovementProblem(ChangingArms, MovementWorld):
     def _paid(self, offer: Offer, decision: Decision) -> Costs:
         """What the decision costs, without noise."""
         if len(decision.positions) != 1:
-            raise InputError(f"{len(decision.positions)} arms were chosen; take one action in a round")
+            raise InputError(
+                f"{len(decision.positions)} arms were chosen; take one action in a round"
+            )
         action, before = int(decision.positions[0]), start_of(offer)
         moved = 0.0 if before is None else float(self.metric.distances[before, action])
         return Costs(float(self.means(offer)[action]), moved)
@@ -113,32 +131,43 @@ class MovementProblem(ChangingArms, MovementWorld):
     def measures(self) -> Mapping[str, Metric]:
         down = Metric("total cost", self.unit, better="down", headline=True)
         named = ("service_cost", "movement_cost", "expected_total_cost")
-        others = {name: down._replace(label=name.replace("_", " "), headline=False) for name in named}
+        others = {
+            name: down._replace(label=name.replace("_", " "), headline=False)
+            for name in named
+        }
         if self._is_approximate:
             label = f"regret with α = {self.competitive_ratio:.3g}, β = {self.beta:g}"
             others["approximate_regret"] = down._replace(label=label, headline=False)
         return {"total_cost": down, **others, "regret": REGRET._replace(unit=self.unit)}
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18)."""
         paid = self._paid(offer, decision)
         measured = {
             "total_cost": sum(paid),
             "service_cost": paid.service,
             "movement_cost": paid.movement,
-            "expected_total_cost": sum(expected_costs(decision, self.means(offer)) or paid),
+            "expected_total_cost": sum(
+                expected_costs(decision, self.means(offer)) or paid
+            ),
         }
         if self._is_approximate:
             _, place = self.way(offer.step)
             allowed = self.competitive_ratio * self.best(offer).value
-            allowed += self.beta if place == 0 else 0.0  # eq. 3 has it once in an episode
+            allowed += (
+                self.beta if place == 0 else 0.0
+            )  # eq. 3 has it once in an episode
             measured["approximate_regret"] = sum(paid) - allowed
         return measured
 
     def _check_regret(self) -> None:
         """Refuse an α or β that is no number, before anything runs."""
         as_number(self.beta, "beta", 0.0, LARGEST)
-        _ = self.competitive_ratio  # which checks α; an assert would not under python -O
+        _ = (
+            self.competitive_ratio
+        )  # which checks α; an assert would not under python -O
 
 
 @register("problem", "movement-field")
@@ -147,21 +176,24 @@ class MovementField(MovementProblem):
     """A cost drawn from a Gaussian process over grid points and contexts; moving costs, too.
 
     Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
+
+    Args:
+        rho: Ρ: the weight of service, relative to moving.
+        side: Points of the grid along each side of the unit square.
+        contexts: How many contexts there are, in (0, 1); each round draws one of them.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        noise_std: Standard deviation of the noise before costs are scaled.
+        episode: How many rounds an episode has; its start is drawn.
+        scaled: Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0.
     """
 
     rho: float = 1.0
-    """ρ: the weight of service, relative to moving."""
     side: int = 20
-    """Points of the grid along each side of the unit square."""
     contexts: int = 40
-    """How many contexts there are, in (0, 1); each round draws one of them."""
     lengthscale: float = 0.2
     noise_std: float = 0.1
-    """Standard deviation of the noise before costs are scaled."""
     episode: int = 20
-    """How many rounds an episode has; its start is drawn."""
     scaled: bool = True
-    """Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0."""
     _arms: list[Arms] = field(init=False, repr=False)  # by context
     _costs: Floats = field(init=False, repr=False)  # (contexts, n)
     _noise_std: float = field(init=False, repr=False)
@@ -169,7 +201,10 @@ class MovementField(MovementProblem):
     _starts: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rho, side = as_number(self.rho, "rho", 1e-40, 1e40), as_count(self.side, "side", 2, 100)
+        rho, side = (
+            as_number(self.rho, "rho", 1e-40, 1e40),
+            as_count(self.side, "side", 2, 100),
+        )
         count = as_count(self.contexts, "contexts", 1, 1000)
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         as_count(self.episode, "episode")
@@ -181,13 +216,17 @@ class MovementField(MovementProblem):
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
         normals = drawn
         variances = np.ones((1, 1, 1))  # of each direction of the product
-        for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
+        for place, points in enumerate(
+            (contexts, axis, axis)
+        ):  # the kernel is a product of three
             root = _root(kernel, points)
             drawn = np.moveaxis(np.tensordot(root, drawn, axes=(1, place)), 0, place)
             others = [number for number in range(3) if number != place]
             variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
         if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
-            raise InputError(f"lengthscale is {lengthscale:g}, so long that costs do not differ")
+            raise InputError(
+                f"lengthscale is {lengthscale:g}, so long that costs do not differ"
+            )
         scale = rho / (1.0 + rho) / (range_ if self.scaled else 1.0)
         # ‖f − mean‖: the kernel has the same scale. Directions that nobody could see are left out.
         visible = variances > _VISIBLE * variances.max()
@@ -206,12 +245,15 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = "shifted to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
+        shape = (
+            "shifted to a minimum of 0"
+            + " and scaled to the range [0, 1]" * self.scaled
+        )
         store(
             self,
             model=model,
             _noise_std=noise_std * scale,
-            settled={
+            interpretations={
                 "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
                 "prior mean, the kernel and the noise that learners are told are changed to match",
                 "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
@@ -236,7 +278,10 @@ class MovementField(MovementProblem):
         return self.episode
 
     def offer(self, step: int) -> Offer:
-        arms, (number, place) = self._arms[self._context(step)], divmod(step - 1, self.episode)
+        arms, (number, place) = (
+            self._arms[self._context(step)],
+            divmod(step - 1, self.episode),
+        )
         if place:
             return Offer(step=step, arms=arms)
         start = np.array([self._starts.at(number).integers(len(self.metric))])

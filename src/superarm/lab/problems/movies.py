@@ -15,7 +15,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Best, Bools, Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
+from superarm.core import (
+    Arms,
+    Best,
+    Bools,
+    Decision,
+    Feedback,
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Rng,
+)
 from superarm.core.errors import InputError
 from superarm.core.graphs import Pairs, renumbered
 from superarm.core.inputs import as_count, as_number, require_choice
@@ -62,24 +73,31 @@ class _Catalogue(NamedTuple):
 @register("problem", "movies")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Movies(ChangingArms):
-    """Films and viewers change every round; a viewer counts once, however many films reach them."""
+    """Films and viewers change every round; a viewer counts once, however many films reach them.
+
+    Args:
+        films: Mean of the Poisson number of films in a round.
+        viewers: Mean of the Poisson number of viewers in a round.
+        k: How many films are shown.
+        oracle: Greedy coverage, or TIM+ with ε = 0.1 and ℓ = 1.
+        least_ratings: Ratings that a viewer must have given; 200 in the 25M edition, as in the
+            paper, else 20.
+        least_stars: Stars from which a rating joins a film and a viewer; 0.5, the fewest, keeps
+            them all.
+        edition: Which MovieLens data: ml-latest-small, or 25M; auto takes 25M where it is found.
+        first_year: First year whose ratings count, in the 25M edition; 2016, the paper's "after
+            2015".
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+    """
 
     films: int = 75
-    """Mean of the Poisson number of films in a round."""
     viewers: int = 200
-    """Mean of the Poisson number of viewers in a round."""
     k: int = 3
-    """How many films are shown."""
     oracle: Literal["greedy", "tim"] = "tim"
-    """Greedy coverage, or TIM+ with ε = 0.1 and ℓ = 1."""
     least_ratings: int | None = None
-    """Ratings that a viewer must have given; 200 in the 25M edition, as in the paper, else 20."""
     least_stars: float = 0.5
-    """Stars from which a rating joins a film and a viewer; 0.5, the fewest, keeps them all."""
     edition: Literal["auto", "small", "25m"] = "auto"
-    """Which MovieLens data: ml-latest-small, or 25M; auto takes 25M where it is found."""
     first_year: int | None = None
-    """First year whose ratings count, in the 25M edition; 2016, the paper's "after 2015"."""
     source: str = "auto"
     _catalogue: _Catalogue = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
@@ -99,15 +117,21 @@ class Movies(ChangingArms):
                 "drawn beforehand to tell the learner the most pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
-        catalogue = from_source(self.source, self._real_catalogue, self._synthetic_catalogue)
+        catalogue = from_source(
+            self.source, self._real_catalogue, self._synthetic_catalogue
+        )
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
                 f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
                 "in a round; lower films, least_ratings or least_stars"
             )
-        oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
+        oracle: Oracle = (
+            TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
+        )
         store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
-        most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
+        most_arms = max(
+            len(self._pairs(step)[0]) for step in range(1, self.horizon + 1)
+        )
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=0.01,
@@ -117,7 +141,7 @@ class Movies(ChangingArms):
             gain={"name": "squared-exponential", "dimension": 1},
             most_arms=most_arms,
         )
-        settled = {
+        interpretations = {
             "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
             f"{catalogue.selection} (the paper: the 25M set, ratings after 2015, viewers with at least "
             f"200){catalogue.ending}",
@@ -128,28 +152,40 @@ class Movies(ChangingArms):
             "regret": "of the expected number of viewers, against the oracle under the truth; "
             "alpha_regret against its promised share of the optimum, found by trying all sets",
         }
-        store(self, model=model, settled=settled)
+        store(self, model=model, interpretations=interpretations)
 
     def _real_catalogue(self) -> _Catalogue:
         edition = edition_of(self.edition)
-        least = _LEAST_RATINGS[edition] if self.least_ratings is None else self.least_ratings
+        least = (
+            _LEAST_RATINGS[edition]
+            if self.least_ratings is None
+            else self.least_ratings
+        )
         if edition == "25m":
             first_year = _FIRST_YEAR if self.first_year is None else self.first_year
             return _catalogue_25m(least, self.least_stars, first_year)
         if self.first_year is not None:
-            raise InputError("first_year needs edition 25m; the small edition is read for all years")
+            raise InputError(
+                "first_year needs edition 25m; the small edition is read for all years"
+            )
         return _small_catalogue(least, self.least_stars)
 
     def _synthetic_catalogue(self) -> _Catalogue:
         """Like the small edition, whatever edition is asked for."""
-        least = _LEAST_RATINGS["small"] if self.least_ratings is None else self.least_ratings
+        least = (
+            _LEAST_RATINGS["small"]
+            if self.least_ratings is None
+            else self.least_ratings
+        )
         return _synthetic_catalogue(least, self.least_stars)
 
     def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
         """Film, viewer and context of every arm."""
         rng, catalogue = self._streams.at(step), self._catalogue
         for _ in range(_MOST_DRAWS):
-            films = rng.choice(catalogue.size, size=arrivals(rng, self.films, self.k), replace=False)
+            films = rng.choice(
+                catalogue.size, size=arrivals(rng, self.films, self.k), replace=False
+            )
             starts, counts = catalogue.films[films], np.diff(catalogue.films)[films]
             ends = np.cumsum(counts)
             ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
@@ -185,7 +221,11 @@ class Movies(ChangingArms):
         return Feedback(positions=positions, rewards=watched.astype(np.float64))
 
     def best(self, offer: Offer) -> Best:
-        return super().best(offer)._replace(optimum=best_coverage(self.means(offer), offer, self.k))
+        return (
+            super()
+            .best(offer)
+            ._replace(optimum=best_coverage(self.means(offer), offer, self.k))
+        )
 
 
 def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
@@ -204,7 +244,10 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
         return float(len(viewers) - missed.sum(axis=1).min())
     if k == 2:
         together = missed @ missed.T
-        return float(len(viewers) - min(together[a, b] for a, b in combinations(range(len(films)), 2)))
+        return float(
+            len(viewers)
+            - min(together[a, b] for a, b in combinations(range(len(films)), 2))
+        )
     least = np.inf
     for first in range(len(films) - 2):
         together = (missed[first] * missed[first + 1 :]) @ missed[first + 1 :].T
@@ -222,13 +265,17 @@ def _small_catalogue(least: int, least_stars: float) -> _Catalogue:
 @lru_cache(maxsize=1)  # hundreds of MB
 def _catalogue_25m(least: int, least_stars: float, first_year: int) -> _Catalogue:
     ratings = load_movielens_25m(first_year)
-    return _of_ratings(ratings, least, least_stars, "MovieLens 25M", f"from {first_year} on")
+    return _of_ratings(
+        ratings, least, least_stars, "MovieLens 25M", f"from {first_year} on"
+    )
 
 
 @lru_cache(maxsize=4)
 def _synthetic_catalogue(least: int, least_stars: float) -> _Catalogue:
     ratings = _synthetic_ratings()
-    found = _of_ratings(ratings, least, least_stars, "a made-up catalogue", "from all years")
+    found = _of_ratings(
+        ratings, least, least_stars, "a made-up catalogue", "from all years"
+    )
     return found._replace(ending=", synthetic data")
 
 
@@ -246,13 +293,17 @@ def _of_ratings(
     taste = _tastes(film, viewer, stars, ratings.genres)
     joined = stars >= least_stars
     if not joined.any():
-        raise InputError(f"no rating has {least_stars:g} stars or more; lower least_stars")
+        raise InputError(
+            f"no rating has {least_stars:g} stars or more; lower least_stars"
+        )
     film, viewer = film[joined], viewer[joined]
     context = np.empty(len(film))
     for start in range(0, len(film), _BLOCK):
         block = slice(start, start + _BLOCK)
         genres = ratings.genres[film[block]]
-        context[block] = np.einsum("ij,ij->i", taste[viewer[block]], genres) / _MOST_GENRES
+        context[block] = (
+            np.einsum("ij,ij->i", taste[viewer[block]], genres) / _MOST_GENRES
+        )
     context = np.minimum(context, 1.0)
     order = np.lexsort((viewer, film))
     _, starts = np.unique(film[order], return_index=True)
@@ -278,7 +329,9 @@ def _synthetic_ratings() -> Ratings:
     eager = rng.lognormal(0.0, 1.1, viewers)
     counts = np.maximum(20, np.round(100_000 * eager / eager.sum())).astype(int)
     counts = np.minimum(counts, films // 3)
-    film = np.concatenate([rng.choice(films, size=count, replace=False, p=popular) for count in counts])
+    film = np.concatenate(
+        [rng.choice(films, size=count, replace=False, p=popular) for count in counts]
+    )
     viewer = np.repeat(np.arange(viewers), counts)
     common = rng.dirichlet(np.full(genres, 0.6))
     table = np.zeros((films, genres), dtype=np.bool_)

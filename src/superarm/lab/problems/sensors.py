@@ -21,7 +21,13 @@ from superarm.core.streams import stream
 from superarm.kernels import Empirical, SquaredExponential
 from superarm.lab.datasets import INTEL_MOTES, load_cmu_light, load_intel_temperature
 
-from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
+from .finite import (
+    FiniteProblem,
+    gaussian_draw,
+    hilbert_norm,
+    kernelized_problem,
+    representer,
+)
 from .sources import from_source
 
 # The Intel file has a row every 30 seconds, and no clock. Half-hour means of the same readings in
@@ -72,9 +78,31 @@ def temperature_sensors(
     gamma: float = 1.0,
     rows: str = "test",
 ) -> FiniteProblem:
-    """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
+    """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+        start_minute: Minutes after midnight at the first row of the real file, which has no clock:
+            50 fits best.
+        noise_fraction: The noise variance as a share of the range or variance of the truth.
+        prior_mean: The mean of the training rows (learned), or zero, as in On Kernelized
+            Multi-armed Bandits (2017).
+        norm: How B is chosen from the norms of the training rows less the prior mean: their mean,
+            the largest, or printed: the mean of √(fᵀKf), as section 6 has it.
+        units: Readings as they come (raw), or in units of the most variable sensor's standard
+            deviation (unit), so that k ≤ 1, which the widths need.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
+        gamma: The constant information gain γ_t; the paper found 1 by cross-validation.
+        rows: Which rows to test on: test (the later ones) or held-out (some of the learning rows,
+            for cross-validation).
+    """
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
-        raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
+        raise InputError(
+            f"start_minute is {start_minute}; the file must start by 8 am, minute 480"
+        )
     readings = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
     return _sensor_problem(
         readings,
@@ -107,6 +135,23 @@ def light_sensors(
     """The brightest of 41 light sensors in the CMU Intelligent Workplace.
 
     601 rows to learn from and 192 to test on, as the data come.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+        noise_fraction: The noise variance as a share of the range or variance of the truth.
+        prior_mean: The mean of the training rows (learned), or zero, as in On Kernelized
+            Multi-armed Bandits (2017).
+        norm: How B is chosen from the norms of the training rows less the prior mean: their mean,
+            the largest, or printed: the mean of √(fᵀKf), as section 6 has it.
+        units: Readings as they come (raw), or in units of the most variable sensor's standard
+            deviation (unit), so that k ≤ 1, which the widths need.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
+        gamma: The constant information gain γ_t; the paper found 1 by cross-validation.
+        rows: Which rows to test on: test (the later ones) or held-out (some of the learning rows,
+            for cross-validation).
     """
     readings = from_source(source, _cmu_rows, _lit_room)
     return _sensor_problem(
@@ -152,7 +197,11 @@ def effective_rows(readings: Floats) -> float:
     total = float(np.sum(centred**2))
     time = 1.0
     for lag in range(1, count):
-        correlation = float(np.sum(centred[:-lag] * centred[lag:])) / total if total > 0.0 else 0.0
+        correlation = (
+            float(np.sum(centred[:-lag] * centred[lag:])) / total
+            if total > 0.0
+            else 0.0
+        )
         if correlation <= 0.0:
             break
         time += 2.0 * correlation
@@ -165,7 +214,9 @@ def repair_glitches(readings: Floats, below: float) -> Floats:
     rows = np.arange(len(repaired))
     for column in np.flatnonzero((repaired < below).any(axis=0)):
         good = repaired[:, column] >= below
-        repaired[~good, column] = np.interp(rows[~good], rows[good], repaired[good, column])
+        repaired[~good, column] = np.interp(
+            rows[~good], rows[good], repaired[good, column]
+        )
     return repaired
 
 
@@ -198,7 +249,11 @@ def _sensor_problem(
         rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
     fraction = as_positive(noise_fraction, "noise_fraction")
     covariance = np.cov(rows.learn, rowvar=False)
-    mean = rows.learn.mean(axis=0) if prior_mean == "learned" else np.zeros(len(covariance))
+    mean = (
+        rows.learn.mean(axis=0)
+        if prior_mean == "learned"
+        else np.zeros(len(covariance))
+    )
     noise_variance = fraction * float(np.trace(covariance)) / len(covariance)
 
     def norms_of(readings: Floats) -> Floats:
@@ -212,7 +267,9 @@ def _sensor_problem(
     length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
     return kernelized_problem(
         # The kernel is a table: an arm's only feature is its row number in it.
-        arms=Arms(ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None]),
+        arms=Arms(
+            ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None]
+        ),
         truth=rows.test[row_of_seed(turn, len(rows.test))],
         kernel=Empirical(covariance=covariance, column=0),
         norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
@@ -223,13 +280,17 @@ def _sensor_problem(
         mean=mean,
         shared_data=alike,
         independent_seeds=1.0 / alike,
-        settled={
-            "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
+        interpretations={
+            "units": "readings as they come"
+            if units == "raw"
+            else "readings scaled so that k ≤ 1",
             "data": rows.origin,
             "function": f"one of {len(rows.test)} test rows, the readings themselves; "
             "each seed takes a different one",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows",
-            "prior mean": "zero, as printed" if prior_mean == "zero" else "that of the learning rows",
+            "prior mean": "zero, as printed"
+            if prior_mean == "zero"
+            else "that of the learning rows",
             "rkhs norm": (
                 f"B = {pick} over learning rows f, less the prior mean, of {length}; "
                 "the paper only says that parameters are learned. Test rows reach "
@@ -237,7 +298,9 @@ def _sensor_problem(
             ),
             "noise": f"Gaussian, variance R² = {fraction:g} of the sensors' average variance",
             "information gain": (
-                "γ = 1, as the paper found by cross-validation" if gamma == 1.0 else f"γ = {gamma:g}"
+                "γ = 1, as the paper found by cross-validation"
+                if gamma == 1.0
+                else f"γ = {gamma:g}"
             ),
             "seeds": (
                 "rows that follow each other are alike: in the readings there are about "
@@ -254,7 +317,9 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
 
     def mornings(days: range) -> Floats:
         starts = [day * _ROWS_A_DAY + eight for day in days]
-        return np.concatenate([readings[start : start + _ROWS_AN_HOUR] for start in starts])
+        return np.concatenate(
+            [readings[start : start + _ROWS_AN_HOUR] for start in starts]
+        )
 
     origin = (
         "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
@@ -262,18 +327,29 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
     learn, test = mornings(_LEARNING_DAYS), mornings(_TEST_DAYS)
-    return SensorRows(ids=INTEL_MOTES, learn=learn, test=test, origin=origin, folds=_MORNINGS)
+    return SensorRows(
+        ids=INTEL_MOTES, learn=learn, test=test, origin=origin, folds=_MORNINGS
+    )
 
 
 def _cmu_rows() -> SensorRows:
     data = load_cmu_light()
     origin = "CMU Intelligent Workplace, 41 sensors, 601 rows to learn, 192 to test, as supplied"
-    return SensorRows(ids=range(data.train.shape[1]), learn=data.train, test=data.test, origin=origin)
+    return SensorRows(
+        ids=range(data.train.shape[1]), learn=data.train, test=data.test, origin=origin
+    )
 
 
 @cache
 def made_room(
-    kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float, folds: int = 5
+    kind: str,
+    *,
+    sensors: int,
+    learn: int,
+    test: int,
+    level: float,
+    spread: float,
+    folds: int = 5,
 ) -> SensorRows:
     """Sensors in a room, alike when near, drifting smoothly from row to row.
 
@@ -287,10 +363,16 @@ def made_room(
     for row in readings:
         row[:] = level + spread * (0.6 * lasting + 0.8 * moving)
         moving = memory * moving + sqrt(1.0 - memory**2) * gaussian_draw(K, rng)
-    readings += 0.05 * spread * rng.standard_normal(readings.shape)  # each sensor's own jitter
+    readings += (
+        0.05 * spread * rng.standard_normal(readings.shape)
+    )  # each sensor's own jitter
     origin = f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data"
     return SensorRows(
-        ids=range(sensors), learn=readings[:learn], test=readings[learn:], origin=origin, folds=folds
+        ids=range(sensors),
+        learn=readings[:learn],
+        test=readings[learn:],
+        origin=origin,
+        folds=folds,
     )
 
 
@@ -304,4 +386,6 @@ _warm_room = partial(
     spread=2.0,
     folds=_MORNINGS,
 )
-_lit_room = partial(made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
+_lit_room = partial(
+    made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0
+)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.core import Arms, Bools, Floats, Offer
-from superarm.core.capabilities import REGRET, AdditiveProblem, Metric, Unending
+from superarm.core.capabilities import REGRET, AdditiveProblem, HorizonFree, Metric
 from superarm.core.data_files import find
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_positive, read_only
@@ -34,7 +34,7 @@ _STEPS_A_MORNING, _SENSORS = 60, 50  # of the traffic
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SensorSeries(ChangingArms, AdditiveProblem, Unending):
+class SensorSeries(ChangingArms, AdditiveProblem, HorizonFree):
     """Sensors whose readings come row by row from a table: round t yields row t, without noise.
 
     In round 1 only the sensors of ``start`` are available; seeds differ in them alone.
@@ -45,12 +45,14 @@ class SensorSeries(ChangingArms, AdditiveProblem, Unending):
     readings: Floats  # (T, n)
     start: Bools  # (n,)
     model: Model
-    settled: Mapping[str, str]
+    interpretations: Mapping[str, str]
     unit: str
     noise_std: float = 0.0
 
     def offer(self, step: int) -> Offer:
-        return Offer(step=step, arms=self.arms, available=self.start if step == 1 else None)
+        return Offer(
+            step=step, arms=self.arms, available=self.start if step == 1 else None
+        )
 
     def means(self, offer: Offer) -> Floats:
         if offer.step > len(self.readings):
@@ -66,17 +68,40 @@ class SensorSeries(ChangingArms, AdditiveProblem, Unending):
     def measures(self) -> Mapping[str, Metric]:
         return {
             "regret": REGRET._replace(unit=self.unit),
-            "reward": Metric("reading of the chosen sensor", self.unit, "per round", "up"),
+            "reward": Metric(
+                "reading of the chosen sensor", self.unit, "per round", "up"
+            ),
             self.distinct: Metric("distinct sensors"),
         }
 
 
 @register("problem", "temperature-series")
 def temperature_series(
-    *, seed: int, horizon: int, source: str = "auto", k: int = 1, noise_fraction: float = 0.05
+    *,
+    seed: int,
+    horizon: int,
+    source: str = "auto",
+    k: int = 1,
+    noise_fraction: float = 0.05,
 ) -> SensorSeries:
-    """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes for two days."""
-    made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
+    """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes for two days.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+        k: How many are chosen.
+        noise_fraction: The model's noise variance, as a share of the sensors' average variance.
+    """
+    made = partial(
+        made_room,
+        "temperature",
+        sensors=52,
+        learn=432,
+        test=288,
+        level=22.0,
+        spread=2.0,
+    )
     rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
     model, noise, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
     drift += " the 3 days as one series; the paper found 0.03 on its own data"
@@ -96,19 +121,44 @@ def traffic_series(
     """The fastest traffic at 50 motorway sensors in Los Angeles, on one morning from 6 to 11.
 
     ``day`` is 6 or 7; learners are told what days 1 to 5 show.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        source: Real data, synthetic data of the same shape, or auto: real where available.
+        day: Which day's morning is played, 6 or 7; days 1 to 5 are learned from.
+        k: How many are chosen.
+        noise_fraction: The model's noise variance, as a share of the sensors' average variance.
     """
-    made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
+    made = partial(
+        made_room,
+        "speed",
+        sensors=_SENSORS,
+        learn=300,
+        test=120,
+        level=55.0,
+        spread=8.0,
+    )
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
     model, noise, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
     drift += " 5 mornings, taken as independent; the paper found 0.04 on its own data"
     told = {"noise": noise, "day": f"the morning of day {day} of 7", "drift": drift}
-    return _series(rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed)
+    return _series(
+        rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed
+    )
 
 
-@lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
+@lru_cache(
+    maxsize=8
+)  # one model for all seeds, so that what policies learn from its past is shared
 def _learned(
-    rows: SensorRows, days: int, blocks: int, noise_fraction: float, horizon: int, k: int
+    rows: SensorRows,
+    days: int,
+    blocks: int,
+    noise_fraction: float,
+    horizon: int,
+    k: int,
 ) -> tuple[Model, str, str]:
     """What the learning days tell: a model, and words about its noise and its drift."""
     fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
@@ -135,7 +185,12 @@ def _learned(
 
 
 def _series(
-    rows: SensorRows, readings: Floats, model: Model, told: Mapping[str, str], unit: str, seed: int
+    rows: SensorRows,
+    readings: Floats,
+    model: Model,
+    told: Mapping[str, str],
+    unit: str,
+    seed: int,
 ) -> SensorSeries:
     if model.horizon > len(readings):
         raise InputError(
@@ -154,7 +209,7 @@ def _series(
         start=np.isin(np.arange(n), np.arange(first, first + k) % n),
         model=model,
         unit=unit,
-        settled={
+        interpretations={
             "data": rows.origin,
             "truth": "each round has one row of readings, observed without added noise",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
@@ -178,15 +233,21 @@ def _intel_days(path: Path) -> SensorRows:
         "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
         f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
-    return SensorRows(ids=INTEL_MOTES, learn=readings[:432], test=readings[432:], origin=origin)
+    return SensorRows(
+        ids=INTEL_MOTES, learn=readings[:432], test=readings[432:], origin=origin
+    )
 
 
 @lru_cache(maxsize=1)
 def _traffic_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
     ids, speeds = load_metr_la()
-    chosen = np.sort(stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False))
-    mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(7 * _STEPS_A_MORNING, -1)
+    chosen = np.sort(
+        stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False)
+    )
+    mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(
+        7 * _STEPS_A_MORNING, -1
+    )
     origin = (
         f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
         "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "

@@ -23,7 +23,9 @@ _EDITIONS = {"25m": "movielens-25m", "small": "movielens"}
 Data = TypeVar("Data")
 
 
-def from_source(source: str, real: Callable[[], Data], synthetic: Callable[[], Data]) -> Data:
+def from_source(
+    source: str, real: Callable[[], Data], synthetic: Callable[[], Data]
+) -> Data:
     """ "real" data or an error where they are missing, "synthetic" ones, or "auto": either."""
     require_choice(source, "source", ("auto", "real", "synthetic"))
     if source != "synthetic":
@@ -49,14 +51,18 @@ def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if "edition" in default:
         edition = edition_of(spec.get("edition", default["edition"]))
         data = _EDITIONS[edition]
-    settled = dict(spec)
+    interpretations = dict(spec)
     source = spec.get("source", default["source"])
     if source == "auto":
         source = "real" if _is_found(data) else "synthetic"
-        settled["source"] = source
-    if "edition" in default and source == "real" and spec.get("edition", "auto") == "auto":
-        settled["edition"] = edition
-    return settled
+        interpretations["source"] = source
+    if (
+        "edition" in default
+        and source == "real"
+        and spec.get("edition", "auto") == "auto"
+    ):
+        interpretations["edition"] = edition
+    return interpretations
 
 
 def edition_of(edition: str) -> str:

@@ -16,15 +16,25 @@ from superarm.core.inputs import as_count, as_positive, require_choice
 from superarm.core.registry import build, register
 from superarm.core.streams import stream
 
-from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
+from .finite import (
+    FiniteProblem,
+    gaussian_draw,
+    hilbert_norm,
+    kernelized_problem,
+    representer,
+)
 
 
 class Benchmark(NamedTuple):
     """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
 
     formula: str  # what exactly is maximised, in words
-    function: Callable[[Floats], Floats]  # values at points of the original domain, (n, d) → (n,)
-    box: tuple[tuple[float, float], ...]  # the least and the greatest value of each coordinate
+    function: Callable[
+        [Floats], Floats
+    ]  # values at points of the original domain, (n, d) → (n,)
+    box: tuple[
+        tuple[float, float], ...
+    ]  # the least and the greatest value of each coordinate
 
     def __call__(self, points: Floats) -> Floats:
         """Values at points of the unit cube, (n, d) → (n,)."""
@@ -37,14 +47,21 @@ def _rosenbrock(x: Floats) -> Floats:
 
 
 def _branin(x: Floats) -> Floats:
-    curve = x[:, 1] - 5.1 / (4.0 * np.pi**2) * x[:, 0] ** 2 + 5.0 / np.pi * x[:, 0] - 6.0
+    curve = (
+        x[:, 1] - 5.1 / (4.0 * np.pi**2) * x[:, 0] ** 2 + 5.0 / np.pi * x[:, 0] - 6.0
+    )
     return -(curve**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x[:, 0]) + 10.0)
 
 
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 _HARTMANN_3 = (
-    np.array([[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]),
-    1e-4 * np.array([[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]),
+    np.array(
+        [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]
+    ),
+    1e-4
+    * np.array(
+        [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
+    ),
 )
 _HARTMANN_6 = (
     np.array(
@@ -68,7 +85,10 @@ _HARTMANN_6 = (
 
 
 def _hartmann(x: Floats, A: Floats, P: Floats) -> Floats:
-    values: Floats = np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)) @ _HARTMANN_WEIGHTS
+    values: Floats = (
+        np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2))
+        @ _HARTMANN_WEIGHTS
+    )
     return values
 
 
@@ -113,13 +133,27 @@ def rkhs_function(
 
     A draw y ~ N(0, K) is smoothed: α = (K + λ₀I)⁻¹y with λ₀ = ``noise_fraction``·range(y),
     and f = Kα, whose norm is exactly B = √(αᵀKα).
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        arms: How many points, uniform on [0, 1]^dimension.
+        dimension: Number of features.
+        kernel: Squared-exponential or matern.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
+        noise_fraction: The noise variance as a share of the range or variance of the truth.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
     """
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     fraction = as_positive(noise_fraction, "noise_fraction")
     drawn = gaussian_draw(domain.K, domain.rng)
     alpha = representer(domain.K, fraction * float(np.ptp(drawn)), drawn)
     told = f"posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, λ₀ = {fraction:g}·range(y)"
-    return _problem(domain, domain.K @ alpha, told, fraction, regularisation, horizon, alpha)
+    return _problem(
+        domain, domain.K @ alpha, told, fraction, regularisation, horizon, alpha
+    )
 
 
 @register("problem", "gp-function")
@@ -139,10 +173,24 @@ def gp_function(
 
     Such an f lies outside the Hilbert space of an infinite set; B is the norm of its smoothed
     version, α = (K + R²I)⁻¹f.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        arms: How many points, uniform on [0, 1]^dimension.
+        dimension: Number of features.
+        kernel: Squared-exponential or matern.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
+        noise_fraction: The noise variance as a share of the range or variance of the truth.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
     """
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     truth = gaussian_draw(domain.K, domain.rng)
-    return _problem(domain, truth, "a draw f ~ N(0, K)", noise_fraction, regularisation, horizon)
+    return _problem(
+        domain, truth, "a draw f ~ N(0, K)", noise_fraction, regularisation, horizon
+    )
 
 
 @register("problem", "benchmark-function")
@@ -163,6 +211,19 @@ def benchmark_function(
     Arms are uniform points of its domain, scaled to the unit cube, where the learner's kernel lives;
     the function does not depend on the kernel. ``arms`` is 100 per dimension unless given;
     ``function`` is one of ``BENCHMARKS``.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        function: Rosenbrock, hartmann3, ….
+        arms: How many points; 100 per dimension where left out.
+        kernel: The learner's kernel, squared-exponential or matern; the function does not depend on
+            it.
+        lengthscale: How far apart arms are still similar: one number, or one for each column.
+        nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
+        noise_fraction: The noise variance as a share of the range or variance of the truth.
+        regularisation: The λ that learners use: noise is the true noise variance, theory is 1 +
+            2/T.
     """
     require_choice(function, "function", tuple(BENCHMARKS))
     benchmark, dimension = BENCHMARKS[function], len(BENCHMARKS[function].box)
@@ -183,13 +244,21 @@ class _Domain(NamedTuple):
 
     @classmethod
     def draw(
-        cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float
+        cls,
+        seed: int,
+        arms: int,
+        dimension: int,
+        kernel: str,
+        lengthscale: float,
+        nu: float,
     ) -> _Domain:
         as_count(arms, "arms", 2, 16_000)  # their covariances are dense: 2 GB
         as_count(dimension, "dimension", 1, 1000)
         require_choice(kernel, "kernel", ("squared-exponential", "matern"))
         more = {"nu": nu} if kernel == "matern" else {}
-        covariance: Covariance = build("kernel", {"name": kernel, "lengthscale": lengthscale, **more})
+        covariance: Covariance = build(
+            "kernel", {"name": kernel, "lengthscale": lengthscale, **more}
+        )
         gain = {"name": kernel, **more, "dimension": dimension}
         rng = stream(seed, "truth", 0)
         points = rng.random((arms, dimension))
@@ -206,7 +275,9 @@ def _problem(
     alpha: Floats | None = None,
 ) -> FiniteProblem:
     """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
-    noise_variance = as_positive(noise_fraction, "noise_fraction") * float(np.ptp(truth))
+    noise_variance = as_positive(noise_fraction, "noise_fraction") * float(
+        np.ptp(truth)
+    )
     norm = "exact for f = Kα"
     if alpha is None:
         norm = "with α = (K + R²I)⁻¹f"
@@ -220,7 +291,7 @@ def _problem(
         gain=domain.gain,
         regularisation=regularisation,
         horizon=horizon,
-        settled={
+        interpretations={
             "function": function,
             "rkhs norm": f"B² = αᵀKα, {norm} (fᵀKf, as printed, is a misprint)",
             "noise": f"Gaussian, variance R² = {noise_fraction:g} of the function's range",

@@ -45,7 +45,9 @@ class WindDays:
     origin: str
 
 
-def power(speeds: Floats, cut_in: float = 3.0, rated: float = 12.0, cut_out: float = 25.0) -> Floats:
+def power(
+    speeds: Floats, cut_in: float = 3.0, rated: float = 12.0, cut_out: float = 25.0
+) -> Floats:
     """The share of its rated power that a turbine yields at these wind speeds, in m/s.
 
     Energy rises with the cube of the speed, from none at ``cut_in`` to all at ``rated``; above
@@ -65,6 +67,21 @@ class Wind(MovementProblem, SharedData):
 
     A day is an episode, which begins at the altitude where the previous day ended. Seeds draw their
     days from the same few weeks of one site, so that two seeds have many days in common.
+
+    Args:
+        profile: 25 levels up to 1600 m (era5), or the nine heights that a lidar measured (lidar).
+        rho: Ρ: the weight of the energy that the wind yields, relative to the energy that moving
+            takes.
+        readings: Whether costs depend on the hour of the day alone, and differences between days
+            are noise (daily), or every single hour has costs of its own (hourly).
+        move_cost: What it costs to move from the lowest altitude to the highest, in rated hours:
+            hours at the rated power.
+        cut_in: Wind speed below which nothing is generated, in m/s.
+        rated: Wind speed from which the rated power is generated, in m/s.
+        cut_out: Wind speed above which nothing is generated, in m/s.
+        days: How many days a run has, drawn from the complete ones; what learners are told comes
+            from the others.
+        source: Real data, synthetic data of the same shape, or auto: real where available.
     """
 
     unit: ClassVar[str] = "rated h"
@@ -77,7 +94,9 @@ class Wind(MovementProblem, SharedData):
     cut_out: float = 25.0
     days: int = 40
     source: str = "auto"
-    _complete_days: int = field(init=False, repr=False)  # from which the run's are drawn
+    _complete_days: int = field(
+        init=False, repr=False
+    )  # from which the run's are drawn
     _arms: list[Arms] = field(init=False, repr=False)  # by hour
     _energies: Floats = field(init=False, repr=False)  # (T, n), ρE
     _costs: Floats = field(init=False, repr=False)  # (T, n), f
@@ -85,7 +104,9 @@ class Wind(MovementProblem, SharedData):
 
     def __post_init__(self) -> None:
         named = ("rho", "move_cost", "cut_in", "rated", "cut_out")
-        rho, move_cost, *speeds = (as_number(getattr(self, key), key, 1e-40, 1e40) for key in named)
+        rho, move_cost, *speeds = (
+            as_number(getattr(self, key), key, 1e-40, 1e40) for key in named
+        )
         require_choice(self.readings, "readings", ("daily", "hourly"))
         require_choice(self.profile, "profile", ("era5", "lidar"))
         if sorted(set(speeds)) != speeds:
@@ -96,10 +117,16 @@ class Wind(MovementProblem, SharedData):
             lambda: _real_days(self.profile, find("wind-profiles")),
             lambda: _made_days(self.profile),
         )
-        days = as_count(self.days, "days", 1, len(wind.speeds) - 2)  # two are left to learn from
+        days = as_count(
+            self.days, "days", 1, len(wind.speeds) - 2
+        )  # two are left to learn from
         if as_count(self.horizon, "horizon") > _HOURS * days:
-            raise InputError(f"horizon is {self.horizon}, but {days} days have {_HOURS * days} hours")
-        chosen = np.sort(stream(self.seed, "truth", 0).permutation(len(wind.speeds))[:days])
+            raise InputError(
+                f"horizon is {self.horizon}, but {days} days have {_HOURS * days} hours"
+            )
+        chosen = np.sort(
+            stream(self.seed, "truth", 0).permutation(len(wind.speeds))[:days]
+        )
         E = power(wind.speeds, *speeds)[chosen]
         loss = E.max(axis=2, keepdims=True) - E
         noise, daily = np.zeros_like(E), self.readings == "daily"
@@ -107,10 +134,19 @@ class Wind(MovementProblem, SharedData):
             noise = loss - loss.mean(axis=0)
             E = np.broadcast_to(E.mean(axis=0), E.shape)
             loss = E.max(axis=2, keepdims=True) - E
-        n, altitudes, others = len(wind.altitudes), wind.altitudes, len(wind.speeds) - days
-        rows, fit = _rows(altitudes), _fitted(wind, tuple(chosen.tolist()), tuple(speeds))
+        n, altitudes, others = (
+            len(wind.altitudes),
+            wind.altitudes,
+            len(wind.speeds) - days,
+        )
+        rows, fit = (
+            _rows(altitudes),
+            _fitted(wind, tuple(chosen.tolist()), tuple(speeds)),
+        )
         noise_variance = rho**2 * fit.noise_variance
-        metric = PointMetric(points=altitudes[:, None], scale=move_cost / float(np.ptp(altitudes)))
+        metric = PointMetric(
+            points=altitudes[:, None], scale=move_cost / float(np.ptp(altitudes))
+        )
         store(
             self,
             model=Model(
@@ -124,14 +160,18 @@ class Wind(MovementProblem, SharedData):
                 most_arms=n,
                 metric=metric,
             ),
-            settled={
+            interpretations={
                 "data": wind.origin,
                 "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order; "
                 f"two seeds have {100 * days / len(wind.speeds):.0f} % of them in common, on average",
                 "power": f"share of the rated power: 0 below {speeds[0]:g} m/s, rising with the cube "
                 f"of the speed up to {speeds[1]:g} m/s, 1 up to {speeds[2]:g} m/s, 0 above",
                 "truth": f"f = ρ (max E − E) with ρ = {rho:g}, the maximum over altitudes; E is "
-                + ("the mean of the run's days at that hour" if daily else "that of every single hour"),
+                + (
+                    "the mean of the run's days at that hour"
+                    if daily
+                    else "that of every single hour"
+                ),
                 "readings": "ρ (max E − E) of the day itself, less its mean at the hour's best "
                 "altitude: the noise is the day's own deviation"
                 if daily
@@ -151,12 +191,19 @@ class Wind(MovementProblem, SharedData):
             },
             _complete_days=len(wind.speeds),
             _arms=[
-                Arms(ids=[f"{each:g} m" for each in altitudes], features=rows[first : first + n])
+                Arms(
+                    ids=[f"{each:g} m" for each in altitudes],
+                    features=rows[first : first + n],
+                )
                 for first in range(0, _HOURS * n, n)
             ],
             **{
                 name: read_only(rho * table.reshape(-1, n))
-                for name, table in (("_energies", E), ("_costs", loss), ("_noise", noise))
+                for name, table in (
+                    ("_energies", E),
+                    ("_costs", loss),
+                    ("_noise", noise),
+                )
             },
         )
         self._check_regret()
@@ -183,16 +230,23 @@ class Wind(MovementProblem, SharedData):
 
     def _of(self, table: Floats, offer: Offer) -> Floats:
         if offer.step > len(table):
-            raise InputError(f"step is {offer.step}, but {self.days} days have {len(table)} hours")
+            raise InputError(
+                f"step is {offer.step}, but {self.days} days have {len(table)} hours"
+            )
         return np.asarray(table[offer.step - 1])
 
     @property
     def measures(self) -> Mapping[str, Metric]:
         costs = super().measures
         costs = {**costs, "total_cost": costs["total_cost"]._replace(headline=False)}
-        return {"energy": Metric("energy", self.unit, better="up", headline=True), **costs}
+        return {
+            "energy": Metric("energy", self.unit, better="up", headline=True),
+            **costs,
+        }
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         """Beside the costs ``energy``: what was generated, times ρ, less what moving took."""
         costs = super().metrics(offer, decision, feedback)
         generated = float(self._of(self._energies, offer)[decision.positions[0]])
@@ -227,7 +281,9 @@ def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> 
     E = power(np.delete(wind.speeds, used, axis=0), *curve)
     loss = E.max(axis=2, keepdims=True) - E
     if not loss.any():
-        raise InputError(f"with cut_in, rated and cut_out {curve} no altitude is better than another")
+        raise InputError(
+            f"with cut_in, rated and cut_out {curve} no altitude is better than another"
+        )
     Y, noise_variance = loss.mean(axis=0), float(loss.var(axis=0, ddof=1).mean())
     rows, n = _rows(wind.altitudes), len(wind.altitudes)
 
@@ -236,7 +292,10 @@ def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> 
         along, round_the_clock, variance = np.exp(theta)
         space = SquaredExponential(lengthscale=along, variance=variance, columns=(0,))
         time = Periodic(period=float(_HOURS), lengthscale=round_the_clock, columns=(1,))
-        (A, U), (B, V) = np.linalg.eigh(time(rows[::n])), np.linalg.eigh(space(rows[:n]))
+        (A, U), (B, V) = (
+            np.linalg.eigh(time(rows[::n])),
+            np.linalg.eigh(space(rows[:n])),
+        )
         spectrum = np.maximum(np.outer(A, B), 0.0) + noise_variance / len(E)
         ones, turned = np.outer(U.sum(axis=0), V.sum(axis=0)), U.T @ Y @ V
         mean = float((ones * turned / spectrum).sum() / (ones**2 / spectrum).sum())
@@ -248,7 +307,9 @@ def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> 
 
     ends = [(-3.0, 3.0), (-3.0, 3.0), (-12.0, 3.0)]
     start = np.log([1.0, 1.0, 0.05])
-    best = minimize(misfit, start, method="Nelder-Mead", bounds=ends, options={"xatol": 1e-6})
+    best = minimize(
+        misfit, start, method="Nelder-Mead", bounds=ends, options={"xatol": 1e-6}
+    )
     return fit(best.x)
 
 
@@ -267,17 +328,22 @@ def _real_days(profile: str, path: Path) -> WindDays:
     origin = f"a lidar, January to March 2020, {len(speeds)} days of {len(dates)} with every hour once"
     if profile == "lidar":
         origin += ": the nine heights from 40 to 200 m as they were measured"
-        return WindDays(altitudes=np.array(LIDAR_HEIGHTS, float), speeds=speeds, origin=origin)
+        return WindDays(
+            altitudes=np.array(LIDAR_HEIGHTS, float), speeds=speeds, origin=origin
+        )
     at_100, at_200 = (speeds[..., LIDAR_HEIGHTS.index(height)] for height in (100, 200))
     shares = shapes.shares.sum(axis=2)
     known = np.flatnonzero(shares.sum(axis=0))
     middles = 0.5 * (shapes.bins[1:] + shapes.bins[:-1])[known]
     nearest = np.abs(at_200[..., None] - middles).argmin(axis=2)
-    chances = np.cumsum(shares[:, known], axis=0) / shares[:, known].sum(axis=0)  # (8, bins)
+    chances = np.cumsum(shares[:, known], axis=0) / shares[:, known].sum(
+        axis=0
+    )  # (8, bins)
     drawn = stream(0, "wind-shapes", 0).random((len(speeds), 1))
     shape = (drawn > chances[:, nearest]).sum(axis=0)
     relative = [
-        np.interp(shapes.levels, shapes.heights, each) / np.interp(100.0, shapes.heights, each)
+        np.interp(shapes.levels, shapes.heights, each)
+        / np.interp(100.0, shapes.heights, each)
         for each in shapes.speeds
     ]
     return WindDays(
@@ -299,11 +365,23 @@ def _made_days(profile: str) -> WindDays:
     """
     from scipy.signal import lfilter
 
-    altitudes = np.geomspace(10.0, 1600.0, 25) if profile == "era5" else np.linspace(40.0, 200.0, 9)
-    count, memory, early = 72, 0.98, 10  # early days are left out: there the weather has settled
+    altitudes = (
+        np.geomspace(10.0, 1600.0, 25)
+        if profile == "era5"
+        else np.linspace(40.0, 200.0, 9)
+    )
+    count, memory, early = (
+        72,
+        0.98,
+        10,
+    )  # early days are left out: there the weather has settled
     normals = stream(0, "made-wind", 0).standard_normal((early + count) * _HOURS)
-    weather = lfilter([np.sqrt(1.0 - memory**2)], [1.0, -memory], normals)[early * _HOURS :]
-    night = 0.5 + 0.5 * np.cos(2.0 * np.pi * (np.arange(_HOURS)[:, None] - 3.0) / _HOURS)  # 1 at 3 am
+    weather = lfilter([np.sqrt(1.0 - memory**2)], [1.0, -memory], normals)[
+        early * _HOURS :
+    ]
+    night = 0.5 + 0.5 * np.cos(
+        2.0 * np.pi * (np.arange(_HOURS)[:, None] - 3.0) / _HOURS
+    )  # 1 at 3 am
     top = 1200.0 * 0.25**night
     below = (np.minimum(altitudes, top) / top) ** (0.1 + 0.2 * night)
     jet = 0.25 * night * np.exp(-2.0 * np.log(altitudes / top) ** 2)

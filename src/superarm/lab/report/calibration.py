@@ -22,8 +22,16 @@ def calibration_parts(run: Run) -> Iterable[str]:
     count = len(results.judged_shares(found))
     limit = results.chance_limit(count)
     arm, choice, reward, first = words
-    judged = {kind for calibration in found.values() for kind, levels in calibration.items() if levels}
-    several, noisy = f"{arm}s" in judged, not judged.isdisjoint(words.true)  # no truth: no noise added
+    judged = {
+        kind
+        for calibration in found.values()
+        for kind, levels in calibration.items()
+        if levels
+    }
+    several, noisy = (
+        f"{arm}s" in judged,
+        not judged.isdisjoint(words.true),
+    )  # no truth: no noise added
     apart = (
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
         "roads are correlated, which makes their forecasts of trips too narrow."
@@ -45,7 +53,11 @@ def calibration_parts(run: Run) -> Iterable[str]:
         "errors account for the correlation within a seed, and a single seed has none. "
     )
     at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
-    unlikely = f", so the standard error for {choice}s is binomial. " if at_once else f". {late}"
+    unlikely = (
+        f", so the standard error for {choice}s is binomial. "
+        if at_once
+        else f". {late}"
+    )
     fresh = f"{arm}s that were met for the first time" if several else first
     noise = (
         " All policies share the same noise, so chance affects them alike. Most of what is measured is "
@@ -62,11 +74,27 @@ def calibration_parts(run: Run) -> Iterable[str]:
         f"{correlated * several}{compared * (len(run.settings) > 1)}{apart}{noise * noisy}</p>"
     )
     yield figure(picture)
-    for caption, every in (("What was measured", words.measured), ("The truth behind it", words.true)):
-        kinds = [kind for kind in every if any(calibration[kind] for calibration in found.values())]
-        titles = [f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
+    for caption, every in (
+        ("What was measured", words.measured),
+        ("The truth behind it", words.true),
+    ):
+        kinds = [
+            kind
+            for kind in every
+            if any(calibration[kind] for calibration in found.values())
+        ]
+        titles = [
+            f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS
+        ]
         shares = [
-            (policy, [cell for kind in kinds for cell in _percents(calibration[kind], limit)])
+            (
+                policy,
+                [
+                    cell
+                    for kind in kinds
+                    for cell in _percents(calibration[kind], limit)
+                ],
+            )
             for policy, calibration in found.items()
         ]
         if kinds:
@@ -78,9 +106,11 @@ def calibration_parts(run: Run) -> Iterable[str]:
     )
 
 
-def _percents(levels: Sequence[results.Coverage], limit: float) -> list[str]:
+def _percents(levels: Sequence[results.IntervalCoverage], limit: float) -> list[str]:
     cells = []
     for each in levels:
-        text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
+        text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (
+            each.seeds != 1
+        )
         cells.append(f"<b>{text}</b>" if abs(each.away) > limit else text)
     return cells or ["–"] * len(LEVELS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from superarm.core.states import atomic_write
-from superarm.lab.results.curves import counted, readable_duration
+from superarm.lab.results.curves import count_text, readable_duration
 from superarm.lab.results.pictures import Picture
 
 from .pages import (
@@ -69,13 +69,15 @@ def write_index(
     times = seconds or {}
     papers = dict.fromkeys(report.paper for report in reports)
     groups = [
-        _Group(paper=paper, reports=[report for report in reports if report.paper == paper])
+        _Group(
+            paper=paper, reports=[report for report in reports if report.paper == paper]
+        )
         for paper in papers
     ]
     claims = [claim for group in groups for claim in group.claims]
     statements = [statement for group in groups for statement in group.statements]
     total = sum(times.get(report.experiment, 0.0) for report in reports)
-    lead = counted(len(reports), "experiment")
+    lead = count_text(len(reports), "experiment")
     lead += claim_count(claims, "; ") + claim_count(statements, "; ", _STATEMENT)
     lead += f". Took {readable_duration(total)}." if total else "."
     body = (
@@ -83,7 +85,10 @@ def write_index(
         f"{banner(_missing_text(missing))}</header><main>"
         + (_summary(groups, times) if len(groups) > 1 else "")
         + section("Together", *map(figure, pictures))
-        + "".join(_paper_sections(group, path.parent, times, many=len(groups) > 1) for group in groups)
+        + "".join(
+            _paper_sections(group, path.parent, times, many=len(groups) > 1)
+            for group in groups
+        )
         + "</main>"
     )
     atomic_write(path, page(title, body).encode())
@@ -93,7 +98,7 @@ def write_index(
 def _missing_text(missing: Sequence[str]) -> str:
     if not missing:
         return ""
-    return f"Unfinished: {counted(len(missing), 'experiment')} still to run: {', '.join(missing)}."
+    return f"Unfinished: {count_text(len(missing), 'experiment')} still to run: {', '.join(missing)}."
 
 
 def _summary(groups: Sequence[_Group], times: Mapping[str, float]) -> str:
@@ -101,13 +106,22 @@ def _summary(groups: Sequence[_Group], times: Mapping[str, float]) -> str:
     rows = []
     for group in groups:
         took = sum(times.get(report.experiment, 0.0) for report in group.reports)
-        counts = [*verdict_counts(group.claims).values(), *verdict_counts(group.statements).values()]
-        cells = [str(len(group.reports)), *map(str, counts), readable_duration(took) if took else "–"]
+        counts = [
+            *verdict_counts(group.claims).values(),
+            *verdict_counts(group.statements).values(),
+        ]
+        cells = [
+            str(len(group.reports)),
+            *map(str, counts),
+            readable_duration(took) if took else "–",
+        ]
         link = f'<a href="#{_anchor(group)}">{escape(group.paper)}</a>'
         rows.append((link, cells))
     words = [f"{kind} {word}" for kind in ("claims:", "theory:") for word in VERDICTS]
     titles = ["paper", "experiments", *words, "time"]
-    return section("Papers", table(titles, rows, numbers=len(titles) - 1, style="papers"))
+    return section(
+        "Papers", table(titles, rows, numbers=len(titles) - 1, style="papers")
+    )
 
 
 def _anchor(group: _Group) -> str:
@@ -115,8 +129,12 @@ def _anchor(group: _Group) -> str:
     return quote(group.reports[0].experiment.partition("/")[0])
 
 
-def _paper_sections(group: _Group, folder: Path, times: Mapping[str, float], *, many: bool) -> str:
-    cards = "".join(_card(report, _link(report, folder), times) for report in group.reports)
+def _paper_sections(
+    group: _Group, folder: Path, times: Mapping[str, float], *, many: bool
+) -> str:
+    cards = "".join(
+        _card(report, _link(report, folder), times) for report in group.reports
+    )
     heading = group.paper if many and group.paper else "Reports"
     parts = (
         section(heading, f'<ul class="cards">{cards}</ul>')
@@ -132,7 +150,9 @@ def _link(report: Report, folder: Path) -> str:
 
 def _card(report: Report, link: str, times: Mapping[str, float]) -> str:
     took = times.get(report.experiment)
-    facts = claim_count(report.claims, " · ") + claim_count(report.statements, " · ", _STATEMENT)
+    facts = claim_count(report.claims, " · ") + claim_count(
+        report.statements, " · ", _STATEMENT
+    )
     facts += f" · {readable_duration(took)}" if took else ""
     return (
         f'<li class="card">{report.thumbnail}<h3><a href="{link}">{escape(report.title)}</a></h3>'
@@ -147,4 +167,6 @@ def _verdicts(reports: Sequence[Report], folder: Path, noun: str) -> str:
         for report in reports
         for verdict in (report.claims if noun == "claim" else report.statements)
     ]
-    return claims_table([verdict for _, verdict in rows], [link for link, _ in rows], noun=noun)
+    return claims_table(
+        [verdict for _, verdict in rows], [link for link, _ in rows], noun=noun
+    )

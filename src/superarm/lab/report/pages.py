@@ -8,7 +8,13 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from superarm.lab.results.curves import PALETTE, PolicyStyle, counted, policy_styles, significant
+from superarm.lab.results.curves import (
+    PALETTE,
+    PolicyStyle,
+    count_text,
+    policy_styles,
+    significant,
+)
 from superarm.lab.results.pictures import Chart, Map, Picture
 from superarm.lab.simulation.trace import Run
 
@@ -17,8 +23,12 @@ from .svg import SMALL, colour_of, svg_chart, svg_maps
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
 VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
-_COLOURS = "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))  # on dark screens: page.css
-STYLE = f":root{{{_COLOURS}}}\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+_COLOURS = "".join(
+    f"--c{i}:{colour};" for i, colour in enumerate(PALETTE)
+)  # on dark screens: page.css
+STYLE = f":root{{{_COLOURS}}}\n" + files(__package__).joinpath("page.css").read_text(
+    encoding="utf-8"
+)
 # Nothing may be loaded and no script may run, whatever slips into a page.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -36,7 +46,11 @@ def page(title: str, body: str) -> str:
 
 def section(title: str, *parts: str) -> str:
     """A headed section of ready-made parts; nothing without any."""
-    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>" if any(parts) else ""
+    return (
+        f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+        if any(parts)
+        else ""
+    )
 
 
 def banner(warning: str) -> str:
@@ -85,14 +99,25 @@ def policy_table(
     style: str = "",
 ) -> str:
     """Numbers of policies (all columns, or so many), each with a stroke as its line in charts."""
-    styles, count = policy_styles(run.policies), len(titles) if numbers is None else numbers
-    named = ((f"{swatch(styles[policy])}{escape(policy)}", cells) for policy, cells in rows)
-    return table(["policy", *titles], named, caption=caption, numbers=count, style=style)
+    styles, count = (
+        policy_styles(run.policies),
+        len(titles) if numbers is None else numbers,
+    )
+    named = (
+        (f"{swatch(styles[policy])}{escape(policy)}", cells) for policy, cells in rows
+    )
+    return table(
+        ["policy", *titles], named, caption=caption, numbers=count, style=style
+    )
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Names and values, those that are None left out; nothing without any."""
-    rows = [(escape(str(k)), [escape(readable_value(v))]) for k, v in facts.items() if v is not None]
+    rows = [
+        (escape(str(k)), [escape(readable_value(v))])
+        for k, v in facts.items()
+        if v is not None
+    ]
     return table([], rows, caption=caption, style="facts") if rows else ""
 
 
@@ -100,7 +125,13 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
     """Rows by name against every key that one of them has."""
     keys = list(dict.fromkeys(key for given in rows.values() for key in given))
     cells = (
-        (escape(row), [escape(readable_value(given[key])) if key in given else "–" for key in keys])
+        (
+            escape(row),
+            [
+                escape(readable_value(given[key])) if key in given else "–"
+                for key in keys
+            ],
+        )
         for row, given in rows.items()
     )
     return table([name, *map(str, keys)], cells, caption=caption)
@@ -124,7 +155,9 @@ def claims_table(
     titles = ("experiment",) * bool(origins) + (noun, "verdict", "evidence")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    silent = f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""
+    silent = (
+        f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""
+    )
     return (table if claims else "") + silent
 
 
@@ -142,17 +175,23 @@ def claim_count(claims: Sequence[Claim], separator: str, noun: str = "claim") ->
         return f"{separator}{'the' if separator else 'The'} {noun} {word}"
     plural = {"holds": "hold", "does not hold": "do not hold"}
     counts = verdict_counts(claims)
-    parts = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
+    parts = (
+        f"{n} {word if n == 1 else plural.get(word, word)}"
+        for word, n in counts.items()
+        if n
+    )
     first, *rest = noun.split(" ", 1)  # "3 statements of theory"
-    named = " ".join([counted(len(claims), first), *rest])
+    named = " ".join([count_text(len(claims), first), *rest])
     return f"{separator}{named}: {', '.join(parts)}" if found else ""
 
 
 def silent_text(not_judged: Sequence[Claim]) -> str:
     """How many claims a run could not judge, and what it lacks for them."""
-    needs = ", ".join(dict.fromkeys(str(need) for each in not_judged for need in each["needs"]))
+    needs = ", ".join(
+        dict.fromkeys(str(need) for each in not_judged for need in each["needs"])
+    )
     who = "they need" if len(not_judged) > 1 else "it needs"
-    return f"{counted(len(not_judged), 'claim')} not judged: {who} {needs}."
+    return f"{count_text(len(not_judged), 'claim')} not judged: {who} {needs}."
 
 
 def figure(picture: Picture) -> str:
@@ -178,7 +217,9 @@ def figure(picture: Picture) -> str:
 def _legend(chart: Chart) -> str:
     """The labels of a chart, for screens that are too narrow to show its right end."""
     named = [each for each in chart.series if each.label]
-    items = "".join(f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in named)
+    items = "".join(
+        f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in named
+    )
     return f'<ul class="legend">{items}</ul>'
 
 
@@ -203,6 +244,12 @@ def readable_value(value: Any) -> str:
     if isinstance(value, float):
         return significant(value, 6)
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        rest = ", ".join(f"{k} = {readable_value(v)}" for k, v in value.items() if k != "name")
+        rest = ", ".join(
+            f"{k} = {readable_value(v)}" for k, v in value.items() if k != "name"
+        )
         return f"{value['name']} ({rest})" if rest else str(value["name"])
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, default=str)
+    )

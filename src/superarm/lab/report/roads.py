@@ -21,7 +21,10 @@ _OF_ONE_TRIP = (
 def road_sections(run: Run) -> list[str]:
     """What only runs on roads have: energy per trip, and maps."""
     maps = map(figure, visit_pictures(run, main_policies(run)))
-    return [section("Energy per trip", *_energy_parts(run)), section("Where they drove", *maps)]
+    return [
+        section("Energy per trip", *_energy_parts(run)),
+        section("Where they drove", *maps),
+    ]
 
 
 def _energy_parts(run: Run) -> Iterable[str]:
@@ -29,9 +32,14 @@ def _energy_parts(run: Run) -> Iterable[str]:
     tables = []
     for index in trip_settings(run):
         if found := trip_energies(run, index):
-            rows = [(name, [plus_minus(*each) for each in row.values()]) for name, row in found.items()]
+            rows = [
+                (name, [plus_minus(*each) for each in row.values()])
+                for name, row in found.items()
+            ]
             titles = [*next(iter(found.values()))]
-            tables.append(policy_table(run, titles, rows, setting_text(run.settings[index])))
+            tables.append(
+                policy_table(run, titles, rows, setting_text(run.settings[index]))
+            )
     if tables:
         roads = run.road_map(trip_settings(run)[0])
         yield (

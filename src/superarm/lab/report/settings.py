@@ -34,22 +34,36 @@ def settings_section(run: Run) -> str:
     problem = {k: v for k, v in given.items() if not {k, f"problem.{k}"} & set(swept)}
     # A swept key that the problem has is set there, and not in policies that have it too.
     known = given.get("name") in names("problem")
-    of_policies = set(swept) - {*(parameters_of("problem", given["name"]) if known else given)}
+    of_policies = set(swept) - {
+        *(parameters_of("problem", given["name"]) if known else given)
+    }
     options = {
         name: {k: v for k, v in each.items() if not {k, f"{name}.{k}"} & of_policies}
         for name, each in parameters.pop("policies", {}).items()
         if name in run.policies
     }
-    seeds: Any = f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0]
+    seeds: Any = (
+        f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0]
+    )
     facts = {"rounds": run.rounds, "seeds": seeds, "superarm": run.spec.get("version")}
-    facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
-    told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
-    parts = [fact_table("", facts), fact_table("Swept", told), fact_table("Problem", problem)]
+    facts |= {
+        key: value for key, value in parameters.items() if value not in ({}, [], "")
+    }
+    told = {
+        key: ", ".join(map(readable_value, values)) for key, values in swept.items()
+    }
+    parts = [
+        fact_table("", facts),
+        fact_table("Swept", told),
+        fact_table("Problem", problem),
+    ]
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
     title = "What was settled" if run.spec.get("paper") else "How it was set up"
-    every = [run.settled(index) for index in range(len(run.settings))]
-    shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
+    every = [run.interpretations(index) for index in range(len(run.settings))]
+    shared = {
+        k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)
+    }
     parts.append(fact_table(title, shared))
     apart = {
         setting_text(setting): {k: v for k, v in each.items() if k not in shared}
@@ -81,4 +95,8 @@ def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     promise = "The same seeds give the same traces, byte for byte; timings differ."
     if "FILE.toml" in command:
         promise += f" FILE.toml stands for the file that describes {run.experiment}."
-    return section("Reproduce", f"<p>{escape(promise)}</p>", f"<pre><code>{escape(line)}</code></pre>")
+    return section(
+        "Reproduce",
+        f"<p>{escape(promise)}</p>",
+        f"<pre><code>{escape(line)}</code></pre>",
+    )

@@ -25,7 +25,7 @@ _LETTER = 7.0  # the width of a letter, on average
 _HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
 
-class Frame(NamedTuple):
+class PlotArea(NamedTuple):
     """How large a chart is drawn, and whether with names and numbers."""
 
     width: int
@@ -33,10 +33,14 @@ class Frame(NamedTuple):
     bare: bool = False
 
 
-LARGE, SMALL, THUMBNAIL = Frame(640, 360), Frame(440, 290), Frame(320, 170, bare=True)
+LARGE, SMALL, THUMBNAIL = (
+    PlotArea(640, 360),
+    PlotArea(440, 290),
+    PlotArea(320, 170, bare=True),
+)
 
 
-def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
+def svg_chart(chart: Chart, frame: PlotArea = LARGE) -> str:
     """Curves with bands, ticks and labels at the line ends."""
     width, height, bare = frame
     lengths = [len(each.label) for each in chart.series]
@@ -59,11 +63,16 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
         x, y, low, high = (
-            axis.place(part) for axis, part in zip((x_axis, *[y_axis] * 3), shape, strict=True)
+            axis.place(part)
+            for axis, part in zip((x_axis, *[y_axis] * 3), shape, strict=True)
         )
         colour = colour_of(each.style)
-        if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
-            band = _path(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+        if (
+            each.half is not None and not each.style.thin
+        ):  # bands of baselines would lie over all
+            band = _path(
+                np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+            )
             parts.append(f'<path d="{band}Z" style="fill:{colour}" opacity=".17"/>')
         parts.append(
             f'<path d="{_path(x, y)}" fill="none" style="stroke:{colour}" '
@@ -72,7 +81,10 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
         )
         if dotted := range(len(x)) if chart.markers else each.marked:
             size = 3.2 if chart.markers else 4.5
-            dots = (f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="{size}"/>' for at in dotted)
+            dots = (
+                f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="{size}"/>'
+                for at in dotted
+            )
             parts.append(f'<g style="fill:{colour}">{"".join(dots)}</g>')
         for at, note in each.notes:
             parts.append(_text(float(x[at]), float(y[at]) - 8, note, "middle"))
@@ -101,12 +113,16 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}V{top:g}", 0.55)
         late = x > (left + right) / 2.0  # else it would run into the labels
-        yield _text(x - 4 if late else x + 4, top + 10, told, "end" if late else "start")
+        yield _text(
+            x - 4 if late else x + 4, top + 10, told, "end" if late else "start"
+        )
     yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
     yield _text(4, top - 16, chart.y_label, "start")
 
 
-def _end_label(series: Series, right: float, end: float, place: float, stub: float) -> str:
+def _end_label(
+    series: Series, right: float, end: float, place: float, stub: float
+) -> str:
     look = f'fill="none" style="stroke:{colour_of(series.style)}" stroke-width="2"'
     return (
         f'<path d="M{right + 3:g} {end:.1f}L{right + 13:g} {place:.1f}" {look}/>'
@@ -143,7 +159,10 @@ class Plane:
 
     def place(self, points: Floats) -> Floats:
         left, bottom, _, height = self._window
-        return np.stack([points[:, 0] - left, bottom + height - points[:, 1]], axis=1) * self.scale
+        return (
+            np.stack([points[:, 0] - left, bottom + height - points[:, 1]], axis=1)
+            * self.scale
+        )
 
     def path(self, courses: Iterable[Floats]) -> str:
         """Courses as one path, without what is too short to be seen or drawn already."""
@@ -151,11 +170,15 @@ class Plane:
         parts = []
         for course in courses:
             points = np.rint(self._units * self.place(course)).astype(int)
-            moved = np.concatenate([[True], np.any(np.diff(points, axis=0) != 0, axis=1)])
+            moved = np.concatenate(
+                [[True], np.any(np.diff(points, axis=0) != 0, axis=1)]
+            )
             corners = [(int(x), int(y)) for x, y in points[moved]]
             if len(corners) > 1 and frozenset(corners) not in drawn:
                 drawn.add(frozenset(corners))
-                steps = " ".join(f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners))
+                steps = " ".join(
+                    f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners)
+                )
                 parts.append(f"M{corners[0][0]} {corners[0][1]}l{steps}")
         return "".join(parts).replace(" -", "-") or "M0 0"
 
@@ -190,7 +213,9 @@ def _svg_map(shown: Map, base: str, *, again: bool) -> str:
         parts.append(f'<use href="#{base}"/>')
     else:
         grey = path(in_window(shown.roads, shown.window))
-        parts.append(f'<g id="{base}"><path d="{grey}" stroke="currentColor" opacity=".3"/></g>')
+        parts.append(
+            f'<g id="{base}"><path d="{grey}" stroke="currentColor" opacity=".3"/></g>'
+        )
     for layer in shown.layers:
         look = f'stroke="{layer.colour}" stroke-width="{_HALVES * layer.width:.1f}"'
         parts.append(f'<path d="{path(layer.edges)}" {look} stroke-linejoin="round"/>')
@@ -199,12 +224,18 @@ def _svg_map(shown: Map, base: str, *, again: bool) -> str:
         ends = [middle(shown.roads.course(edge)) for edge in (start, goal)]
         (a, b), (x, y) = _HALVES * plane.place(np.array(ends))
         parts.append(f'<circle cx="{a:.0f}" cy="{b:.0f}" r="9" {look}/>')
-        parts.append(f'<rect x="{x - 8:.0f}" y="{y - 8:.0f}" width="16" height="16" {look}/>')
+        parts.append(
+            f'<rect x="{x - 8:.0f}" y="{y - 8:.0f}" width="16" height="16" {look}/>'
+        )
     length = round_length(shown.window.width / 4.0)
     right, y, wide = _MAP_WIDTH - 6, height + head - 6, length * plane.scale
     bar = f'<path d="M{right - wide:.1f} {y}H{right}" stroke="currentColor" stroke-width="2"/>'
-    place = f'x="{right - wide / 2:.1f}" y="{y - 5}" text-anchor="middle" font-size="17"'
-    return "".join(parts) + f"</svg>{bar}<text {place}>{length_text(length)}</text></svg>"
+    place = (
+        f'x="{right - wide / 2:.1f}" y="{y - 5}" text-anchor="middle" font-size="17"'
+    )
+    return (
+        "".join(parts) + f"</svg>{bar}<text {place}>{length_text(length)}</text></svg>"
+    )
 
 
 # --- parts -------------------------------------------------------------------------------
@@ -220,7 +251,11 @@ def svg_open(width: int, height: int, description: str, more: str = "") -> str:
 
 def colour_of(style: PolicyStyle) -> str:
     """What the page calls it, or else what it is."""
-    return f"var(--c{style.colour},{style.hex})" if isinstance(style.colour, int) else style.hex
+    return (
+        f"var(--c{style.colour},{style.hex})"
+        if isinstance(style.colour, int)
+        else style.hex
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
@@ -233,4 +268,8 @@ def _rule(path: str, opacity: float) -> str:
 
 
 def _path(x: Floats, y: Floats) -> str:
-    return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)) if len(x) else "M0 0"
+    return (
+        "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+        if len(x)
+        else "M0 0"
+    )

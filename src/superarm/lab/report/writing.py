@@ -20,7 +20,7 @@ from superarm.lab.results.curves import (
     Average,
     Band,
     average,
-    counted,
+    count_text,
     given_to,
     growth_exponent,
     outcomes,
@@ -37,12 +37,24 @@ from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.lab.simulation.trace import Run
 
 from .calibration import calibration_parts
-from .pages import Claim, banner, claim_count, claims_table, figure, page, policy_table, section, table
+from .pages import (
+    Claim,
+    banner,
+    claim_count,
+    claims_table,
+    figure,
+    page,
+    policy_table,
+    section,
+    table,
+)
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
 
-_MOST_IN_HEADLINE = 4  # policies that are named where seeds do not separate more of them
+_MOST_IN_HEADLINE = (
+    4  # policies that are named where seeds do not separate more of them
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +69,9 @@ class Report:
     claims: tuple[Claim, ...]
     statements: tuple[Claim, ...] = ()  # of theory, where they were judged
     thumbnail: str  # a small chart as SVG
-    warning: str = ""  # what must be seen beside the headline: that the data are synthetic
+    warning: str = (
+        ""  # what must be seen beside the headline: that the data are synthetic
+    )
 
 
 def write_report(
@@ -88,7 +102,10 @@ def write_report(
     headline = _first_asked(run) + _headline(run, rankings) + _smaller(run, full_size)
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
-    charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
+    charts = {
+        about: [*map(figure, group)]
+        for about, group in run_charts(run, bounds, band).items()
+    }
     others = [*charts["derived"], _further_table(run, further)] if further else []
     panels = sweeps(run)
     body = "".join(
@@ -101,20 +118,31 @@ def write_report(
             section("A tree over the actions", *charts["tree"]),
             section("Over the rounds", *charts["totals"]),
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
-            section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
+            section(
+                "Result",
+                *(_result_table(run, i, each) for i, each in enumerate(rankings)),
+            ),
             section("Further results", *others),
             section("Claims", claims_table(claims, not_judged=not_judged)),
-            *road_sections(run),  # first what trips took: rectified regret charges for hills
+            *road_sections(
+                run
+            ),  # first what trips took: rectified regret charges for hills
             section("Did the forecasts hold?", *calibration_parts(run)),
             section("How wide the bounds are", *charts["widths"]),
             section("Regret", *charts["regret"], *charts["horizons"]),
             section(
-                "How regret grows", *charts["growth"], *(_bound_tables(run, bounds) if bounds else ())
+                "How regret grows",
+                *charts["growth"],
+                *(_bound_tables(run, bounds) if bounds else ()),
             ),
             section(
-                "Statements of theory, checked on this run", claims_table(statements, noun="statement")
+                "Statements of theory, checked on this run",
+                claims_table(statements, noun="statement"),
             ),
-            section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
+            section(
+                "Time per round",
+                *charts["seconds"] or ["<p>This run has no timings.</p>"],
+            ),
             settings_section(run),
             reproduce_section(run, command),
             "</main>",
@@ -136,7 +164,9 @@ def write_report(
 
 def _ranked(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
-    found = {policy: average(run.cumulative(policy, index)[:, -1]) for policy in run.policies}
+    found = {
+        policy: average(run.cumulative(policy, index)[:, -1]) for policy in run.policies
+    }
     return dict(sorted(found.items(), key=lambda row: row[1].mean))
 
 
@@ -150,34 +180,57 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         most = max(map(wins.count, wins))
         best = [policy for policy in run.policies if wins.count(policy) == most]
         each = " each" if len(best) > 1 else ""
-        ties = sum(_tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings))
+        ties = sum(
+            _tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings)
+        )
         told = f"{' and '.join(best)}, in {most} of {len(rankings)} settings{each}"
         if len(run.seeds) < LEAST_SEEDS:
             return f"{_too_few(run)} Lowest mean regret: {told}."
-        unclear = f"; in {ties} of them the seeds do not separate the best" if ties else ""
+        unclear = (
+            f"; in {ties} of them the seeds do not separate the best" if ties else ""
+        )
         return f"Lowest regret: {told}{unclear}."
     unit = run.metric("regret", 0).unit
-    parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
+    parts = [
+        f"{policy}, {plus_minus(*each)} {unit}".rstrip()
+        for policy, each in rankings[0].items()
+    ]
     if len(run.seeds) < LEAST_SEEDS:
         return f"{_too_few(run)} Mean regret: {'; '.join(parts)}."
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
-        seeds = counted(len(run.seeds), "seed")
+        seeds = count_text(len(run.seeds), "seed")
         shown = parts[: min(ties, _MOST_IN_HEADLINE)]
-        more = f"; and {counted(ties - len(shown), 'other')}" if ties > len(shown) else ""
-        return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}{more}."
+        more = (
+            f"; and {count_text(ties - len(shown), 'other')}"
+            if ties > len(shown)
+            else ""
+        )
+        return (
+            f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}{more}."
+        )
     return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 
 def _too_few(run: Run) -> str:
-    seeds = counted(len(run.seeds), "seed")
+    seeds = count_text(len(run.seeds), "seed")
     return f"{seeds} cannot rank policies; {LEAST_SEEDS} or more can."
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
-    known = ("benchmark", "genie", "minc-known", "md-known", "offline")  # who know the truth
-    parts = {policy: given_to(run, policy, 0).get("policy", policy) for policy in ranking}
-    return {policy: each for policy, each in ranking.items() if parts[policy] not in known}
+    known = (
+        "benchmark",
+        "genie",
+        "minc-known",
+        "md-known",
+        "offline",
+    )  # who know the truth
+    parts = {
+        policy: given_to(run, policy, 0).get("policy", policy) for policy in ranking
+    }
+    return {
+        policy: each for policy, each in ranking.items() if parts[policy] not in known
+    }
 
 
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
@@ -187,7 +240,9 @@ def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
 
     def may_be_chance(other: Floats) -> bool:
         scale = abs(float(other.mean()))
-        return within_noise(other - best, comparisons=len(others), scale=scale, sharing=sharing)
+        return within_noise(
+            other - best, comparisons=len(others), scale=scale, sharing=sharing
+        )
 
     return 1 + len(list(takewhile(may_be_chance, others)))
 
@@ -198,8 +253,13 @@ def _first_asked(run: Run) -> str:
     for name in run.metrics if len(run.settings) == 1 else ():
         metric = run.metric(name, 0)
         if metric.headline and metric.better:
-            means = {each: float(outcomes(run, each, 0, name).mean()) for each in run.policies}
-            choose, word = (min, "Lowest") if metric.better == "down" else (max, "Highest")
+            means = {
+                each: float(outcomes(run, each, 0, name).mean())
+                for each in run.policies
+            }
+            choose, word = (
+                (min, "Lowest") if metric.better == "down" else (max, "Highest")
+            )
             best = choose(means, key=lambda policy: means[policy])
             told = f"{best}, {significant(means[best])} {metric.unit}".rstrip()
             how = "sum" if metric.kind == "total" else "mean"
@@ -211,8 +271,15 @@ def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
     """How much smaller than the experiment a run is."""
     if full_size is None:
         return ""
-    sizes = ((run.rounds, full_size[0], "round"), (len(run.seeds), full_size[1], "seed"))
-    parts = [f"{now:,} of {counted(full, noun)}" for now, full, noun in sizes if now < full]
+    sizes = (
+        (run.rounds, full_size[0], "round"),
+        (len(run.seeds), full_size[1], "seed"),
+    )
+    parts = [
+        f"{now:,} of {count_text(full, noun)}"
+        for now, full, noun in sizes
+        if now < full
+    ]
     return f" Smaller than the full experiment: {', '.join(parts)}." if parts else ""
 
 
@@ -221,7 +288,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
     named = (str(run.spec.get("paper") or ""), f"Figure {figure}" if figure else "")
     origin = [run.experiment, *filter(None, named)]
     size = f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
-    size += f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
+    size += f"{count_text(run.rounds, 'round')}, {count_text(len(run.seeds), 'seed')}"
     size += f", {len(run.settings)} settings" * (len(run.settings) > 1)
     return (
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
@@ -233,20 +300,35 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
 
 def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
     best = next(iter((_rivals(run, ranking) or ranking).values())).mean
-    regret, *others = (run.metric(metric, index).text for metric in run.metrics_at(index))
+    regret, *others = (
+        run.metric(metric, index).text for metric in run.metrics_at(index)
+    )
     titles = [regret, "relative to best", "growth", "time per round", *others]
     rows = []
     for policy, total in ranking.items():
         try:
             seconds = readable_seconds(run.seconds_per_round(policy, index))
-        except StateError:  # timings are no part of a trace; a run may have been copied without them
+        except (
+            StateError
+        ):  # timings are no part of a trace; a run may have been copied without them
             seconds = "–"
         ratio = f"{significant(total.mean / best)}×" if best > 0.0 else "–"
         growth = power_text(growth_exponent(run, policy, index))
-        rest = (average(outcomes(run, policy, index, metric)) for metric in run.metrics_at(index)[1:])
-        cells = [plus_minus(*total), ratio, growth, seconds, *(plus_minus(*each) for each in rest)]
+        rest = (
+            average(outcomes(run, policy, index, metric))
+            for metric in run.metrics_at(index)[1:]
+        )
+        cells = [
+            plus_minus(*total),
+            ratio,
+            growth,
+            seconds,
+            *(plus_minus(*each) for each in rest),
+        ]
         rows.append((policy, cells))
-    return policy_table(run, titles, rows, setting_text(run.settings[index]), style="best")
+    return policy_table(
+        run, titles, rows, setting_text(run.settings[index]), style="best"
+    )
 
 
 def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -257,16 +339,27 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
         if row["policy"] not in run.policies:
             continue  # the file may have been edited
         mean = nan if row["mean"] is None else float(row["mean"])
-        value = significant(mean) if row["stderr"] is None else plus_minus(mean, float(row["stderr"]))
-        found.setdefault((row["policy"], setting_text(row["setting"])), {})[str(row["metric"])] = value
+        value = (
+            significant(mean)
+            if row["stderr"] is None
+            else plus_minus(mean, float(row["stderr"]))
+        )
+        found.setdefault((row["policy"], setting_text(row["setting"])), {})[
+            str(row["metric"])
+        ] = value
     settings = any(setting for _, setting in found)
     cells = [
-        (policy, [*(told.get(name, "–") for name in names), *[escape(setting)] * settings])
+        (
+            policy,
+            [*(told.get(name, "–") for name in names), *[escape(setting)] * settings],
+        )
         for (policy, setting), told in found.items()
     ]
     units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
     titles = [Metric(name.replace("_", " "), units[name]).text for name in names]
-    return policy_table(run, [*titles, *["setting"] * settings], cells, "", numbers=len(names))
+    return policy_table(
+        run, [*titles, *["setting"] * settings], cells, "", numbers=len(names)
+    )
 
 
 def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:
@@ -292,8 +385,15 @@ def _rate_table(run: Run, rates: RateTable) -> str:
     for rate in rates.rows:
         corollary = "–" if rate.corollary is None else significant(rate.corollary)
         measured = "–" if rate.measured is None else power_text(rate.measured)
-        numbers = [significant(rate.value), corollary, power_text(rate.exponent), measured]
-        rows.append((escape(rate.algorithm), [*numbers, escape(rate.order), escape(rate.work)]))
+        numbers = [
+            significant(rate.value),
+            corollary,
+            power_text(rate.exponent),
+            measured,
+        ]
+        rows.append(
+            (escape(rate.algorithm), [*numbers, escape(rate.order), escape(rate.work)])
+        )
     setting = setting_text(run.settings[0])
     caption = f"Table 1: orders of the regret{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(rates.note)}</p>'
@@ -302,12 +402,23 @@ def _rate_table(run: Run, rates: RateTable) -> str:
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
     """For each policy, the bound after the last round and what it is based on, or why there is none."""
-    titles = (f"after {run.rounds:,} rounds", "what it is based on, or why there is none")
+    titles = (
+        f"after {run.rounds:,} rounds",
+        "what it is based on, or why there is none",
+    )
     rows = []
     for policy in run.policies:
         bound = bounds.drawn.get(policy)
         value = significant(float(bound.values[-1])) if bound else "–"
-        rows.append((policy, [value, f"{escape(bound.assumes if bound else bounds.missing[policy])}."]))
+        rows.append(
+            (
+                policy,
+                [
+                    value,
+                    f"{escape(bound.assumes if bound else bounds.missing[policy])}.",
+                ],
+            )
+        )
     setting = setting_text(run.settings[0])
     caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else ""

@@ -25,9 +25,13 @@ class Rate(NamedTuple):
     work: str  # whose order it is: a paper, or a case of the algorithm
     order: str  # the formula as printed
     value: float  # of it after the last round
-    corollary: float | None  # the same by the paper's own corollary, where the order is its own
+    corollary: (
+        float | None
+    )  # the same by the paper's own corollary, where the order is its own
     exponent: float  # p where the order grows like T^p over the last half of the rounds
-    measured: float | None  # the same of the run's regret, where the run has the algorithm
+    measured: (
+        float | None
+    )  # the same of the run's regret, where the run has the algorithm
 
 
 class RateTable(NamedTuple):
@@ -41,7 +45,11 @@ class RegretBounds(NamedTuple):
     """What theory says of a run's first setting, policy by policy."""
 
     drawn: Mapping[str, Bound]  # by policy
-    missing: Mapping[str, str]  # why other policies have none, as sentences without their full stops
+    missing: Mapping[
+        str, str
+    ]  # why other policies have none, as sentences without their full stops
     note: str = ""  # what all of them take for granted, as whole sentences
     rates: RateTable | None = None  # orders of regret, where the paper compares several
-    orders: Mapping[str, Bound] = MappingProxyType({})  # by policy: growth alone, scaled to the regret
+    orders: Mapping[str, Bound] = MappingProxyType(
+        {}
+    )  # by policy: growth alone, scaled to the regret

@@ -45,13 +45,15 @@ import numpy as np
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
 from superarm.lab.simulation.trace import Run
 
-from .curves import PolicyStyle, counted, feedback_at_once, policy_styles
+from .curves import PolicyStyle, count_text, feedback_at_once, policy_styles
 from .pictures import Chart, Picture, Series
 
-_FALSE_ALARMS = 0.05  # at most so many runs with a right model have a share that is called wrong
+_FALSE_ALARMS = (
+    0.05  # at most so many runs with a right model have a share that is called wrong
+)
 
 
-class Coverage(NamedTuple):
+class IntervalCoverage(NamedTuple):
     """How many of the intervals of one level held what they were made for."""
 
     level: float
@@ -59,7 +61,9 @@ class Coverage(NamedTuple):
     judged: int  # how many arms or choices were forecast
     effective: float  # how many independent ones would say as much
     groups: int = 0  # from how many ``effective`` was estimated; 0 where it is known
-    seeds: int = 0  # how many seeds were judged as one observation each; 0 where rounds were
+    seeds: int = (
+        0  # how many seeds were judged as one observation each; 0 where rounds were
+    )
 
     @property
     def stderr(self) -> float:
@@ -74,12 +78,19 @@ class Coverage(NamedTuple):
 
         if self.seeds == 1:
             return float("nan")
-        inside, outside = self.observed * self.effective, (1.0 - self.observed) * self.effective
+        inside, outside = (
+            self.observed * self.effective,
+            (1.0 - self.observed) * self.effective,
+        )
         # Exact binomial tails, P(X ≥ x) = I_p(x, N − x + 1), also where x and N are no whole numbers.
         if self.observed >= self.level:
             tail = betainc(inside, outside + 1.0, self.level) if inside > 0.0 else 1.0
         else:
-            tail = betainc(outside, inside + 1.0, 1.0 - self.level) if outside > 0.0 else 1.0
+            tail = (
+                betainc(outside, inside + 1.0, 1.0 - self.level)
+                if outside > 0.0
+                else 1.0
+            )
         errors = max(0.0, -float(ndtri(min(1.0, tail))))
         if self.groups:
             errors = -float(ndtri(stdtr(self.groups - 1, -errors))) if errors else 0.0
@@ -97,7 +108,9 @@ def chance_limit(shares: int) -> float:
     return -float(ndtri(_FALSE_ALARMS / (2.0 * max(shares, 1))))
 
 
-def judged_shares(found: Mapping[str, Calibration]) -> list[tuple[str, str, Coverage]]:
+def judged_shares(
+    found: Mapping[str, Calibration],
+) -> list[tuple[str, str, IntervalCoverage]]:
     """Policy, what it is about, and share: all that can be judged."""
     return [
         (policy, what, coverage)
@@ -133,7 +146,7 @@ def words_of(run: Run) -> Words:
     return Words() if run.road_map() is None else ON_ROADS
 
 
-Calibration = Mapping[str, tuple[Coverage, ...]]
+Calibration = Mapping[str, tuple[IntervalCoverage, ...]]
 """One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
 _AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
 _FAR = 0.05  # a share so far from its level matters to whoever relies on it
@@ -150,18 +163,27 @@ def calibrations(run: Run) -> dict[str, Calibration]:
             audit = run.audit(policy, index, seed)
             if audit is not None and (judged := np.isfinite(audit["score"])).any():
                 sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
-                told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
-                rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
+                told = {
+                    name: audit[name][judged].astype(np.float64) for name in _AUDITED
+                }
+                rounds = seed * run.rounds + np.flatnonzero(
+                    judged
+                )  # of all seeds, each its own
                 cells.append({**told, "sizes": sizes, "rounds": rounds})
                 seeds.append(seed)
         if cells:
-            joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
+            joined = {
+                name: np.concatenate([cell[name] for cell in cells])
+                for name in cells[0]
+            }
             owners = np.repeat(seeds, [len(cell["rounds"]) for cell in cells])
             found[policy] = _calibration(joined, owners, words, at_once)
     return found
 
 
-def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: bool) -> Calibration:
+def _calibration(
+    cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: bool
+) -> Calibration:
     """Of the judged rounds of all seeds and settings.
 
     Args:
@@ -176,7 +198,12 @@ def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: b
     ones = np.ones(len(sizes))
     every = (
         () if single else _shares(cells["within"], sizes, groups, of_seeds=not at_once),
-        _shares(cells["first"][fresh], cells["firsts"][fresh], groups[fresh], of_seeds=not at_once),
+        _shares(
+            cells["first"][fresh],
+            cells["firsts"][fresh],
+            groups[fresh],
+            of_seeds=not at_once,
+        ),
         _shares(_within(cells["score"]), ones, groups, of_seeds=not at_once),
         () if single else _shares(cells["true_within"], sizes, seeds, of_seeds=True),
         _shares(_within(cells["true_score"]), ones, seeds, of_seeds=True),
@@ -186,7 +213,7 @@ def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: b
 
 def _shares(
     inside: Floats, sizes: Floats, groups: Ints, *, of_seeds: bool = False
-) -> tuple[Coverage, ...]:
+) -> tuple[IntervalCoverage, ...]:
     """Coverage at every level.
 
     Args:
@@ -200,7 +227,9 @@ def _shares(
         return ()
     observed = sizes @ inside / count  # (levels,)
     sums = sizes[:, None] * (inside - observed)  # Σ d of each row
-    squares = count * observed * (1.0 - observed)  # Σ d² of all, as each is 1 or 0 before
+    squares = (
+        count * observed * (1.0 - observed)
+    )  # Σ d² of all, as each is 1 or 0 before
     different, places = np.unique(groups, return_inverse=True)
     members = np.zeros(len(different))
     np.add.at(members, places, sizes)
@@ -210,7 +239,9 @@ def _shares(
     design = 1.0 if known else _design_effect(totals, squares, members)
     seeds = len(different) if of_seeds else 0
     return tuple(
-        Coverage(level, share, count, count / design, 0 if known else len(different), seeds)
+        IntervalCoverage(
+            level, share, count, count / design, 0 if known else len(different), seeds
+        )
         for level, share in zip(LEVELS, observed.tolist(), strict=True)
     )
 
@@ -227,12 +258,16 @@ def _design_effect(totals: Floats, squares: Floats, members: Floats) -> float:
         return max(1.0, most)
     # As for any variance about the mean of so many groups.
     corrected = groups / (groups - 1.0) * np.sum(totals**2, axis=0)
-    return float(np.clip((corrected[varied] / squares[varied]).max(), 1.0, max(1.0, most)))
+    return float(
+        np.clip((corrected[varied] / squares[varied]).max(), 1.0, max(1.0, most))
+    )
 
 
 def _within(scores: Floats) -> Floats:
     """Whether each lies inside its interval of every level, NaN where nobody knows, (n, levels)."""
-    return np.where(np.isnan(scores)[:, None], np.nan, np.abs(scores)[:, None] <= QUANTILES)
+    return np.where(
+        np.isnan(scores)[:, None], np.nan, np.abs(scores)[:, None] <= QUANTILES
+    )
 
 
 def calibration_verdict(found: Mapping[str, Calibration]) -> str:
@@ -244,7 +279,7 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [share for share in every if abs(share[2].away) > limit]
     text = (
-        f"{near} of {counted(len(every), 'share')} lie within two standard errors of their nominal "
+        f"{near} of {count_text(len(every), 'share')} lie within two standard errors of their nominal "
         f"level; among so many, chance puts the farthest up to {limit:.2g} away in 19 of 20 runs"
     )
     if not far:
@@ -270,7 +305,9 @@ def calibration_picture(run: Run) -> Picture | None:
         for policy, calibration in found.items():
             if levels := calibration[what]:
                 label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
-                away = np.array([100.0 * (each.observed - each.level) for each in levels])
+                away = np.array(
+                    [100.0 * (each.observed - each.level) for each in levels]
+                )
                 half = np.array([200.0 * each.stderr for each in levels])
                 series.append(Series(label, nominal, away, styles[policy], half))
         if series[1:]:
@@ -279,18 +316,23 @@ def calibration_picture(run: Run) -> Picture | None:
         "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
         "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."
     )
-    picture = Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
+    picture = Picture(
+        name="calibration", panels=tuple(panels), caption=caption, columns=3
+    )
     return picture if panels else None
 
 
 def forecast_warnings(run: Run) -> list[str]:
     """One line for each policy whose 95 % intervals held far fewer choices than they should."""
     words, found = words_of(run), calibrations(run)
-    shares = {policy: calibration[words.measured[-1]][-1:] for policy, calibration in found.items()}
+    shares = {
+        policy: calibration[words.measured[-1]][-1:]
+        for policy, calibration in found.items()
+    }
     limit = chance_limit(sum(map(len, shares.values())))
     return [
         f"forecasts of {policy} are too narrow: {100 * share.observed:.0f} % of "
-        f"{counted(share.judged, words.choice)} fell inside the 95 % interval; do not rely on them"
+        f"{count_text(share.judged, words.choice)} fell inside the 95 % interval; do not rely on them"
         for policy, every in shares.items()
         for share in every
         if share.away < -limit and share.observed < share.level - _FAR

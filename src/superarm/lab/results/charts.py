@@ -10,7 +10,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.errors import StateError
-from superarm.lab.simulation.trace import Run, TreeMasses, Truth
+from superarm.lab.simulation.trace import Run, TreeMasses, TruthRecord
 from superarm.movement import Tree
 from superarm.rules import BayesianGPUCB
 
@@ -39,7 +39,14 @@ from .curves import (
 )
 from .maps import networks_picture
 from .pictures import Chart, Picture, Series
-from .roads import METHODS, Schedule, compares_schedules, schedule_of, trip_name, trip_settings
+from .roads import (
+    METHODS,
+    Schedule,
+    compares_schedules,
+    schedule_of,
+    trip_name,
+    trip_settings,
+)
 
 _MANY_SETTINGS = 4
 _POINTS = 200
@@ -47,7 +54,9 @@ _FINE = 500  # points of a running mean, which shows where a policy starts anew
 _TIMES = 5  # rounds in which a function that drifts is drawn
 _LEAST_MASS = 0.015  # from which a probability is written on a tree
 _WIDE = 20.0  # ratio of swept numbers from which on their axis is logarithmic
-_FAR_APART = 10.0  # ratio of totals from which on it is: on a linear axis some would lie on it
+_FAR_APART = (
+    10.0  # ratio of totals from which on it is: on a linear axis some would lie on it
+)
 _LEAST_GROWTH = 0.1  # exponent of t from which the time of a round is said to grow: below it is noise
 
 
@@ -68,10 +77,16 @@ def run_charts(
         "tree": _tree(run),
         "totals": _totals(run, band),
         # Means of many settings are told by the sweep.
-        "derived": [_derived(run, each, band) for each in run.derived if "versus" in each or not many],
+        "derived": [
+            _derived(run, each, band)
+            for each in run.derived
+            if "versus" in each or not many
+        ],
         "horizons": [_horizons(run, band)] if run.horizons else [],
         "sweep": [_sweep_totals(run, panels, band)] if panels else [],
-        "widths": [_schedules(run, band)] if trip_settings(run) and compares_schedules(run) else [],
+        "widths": [_schedules(run, band)]
+        if trip_settings(run) and compares_schedules(run)
+        else [],
         "regret": regret,
         "growth": [_growth(run, index, None if index else bounds) for index in first],
         "seconds": [each for each in timed if each is not None],
@@ -81,16 +96,25 @@ def run_charts(
 def group_pictures(runs: Sequence[Run]) -> list[Picture]:
     """Pictures over several runs: on roads the networks, and the methods on every trip."""
     # A trip's route is best taken from a run that made no other trip.
-    mapped = sorted((run for run in runs if trip_settings(run)), key=lambda run: len(run.settings))
+    mapped = sorted(
+        (run for run in runs if trip_settings(run)), key=lambda run: len(run.settings)
+    )
     networks = networks_picture(mapped)
     pictures = [networks] if networks else []
-    single = [run for run in mapped if len(run.settings) == 1 and set(METHODS) & set(run.policies)]
+    single = [
+        run
+        for run in mapped
+        if len(run.settings) == 1 and set(METHODS) & set(run.policies)
+    ]
     if single:
         panels = tuple(
-            regret_chart(run, 0, policies=METHODS, title=trip_name(run, 0)) for run in single
+            regret_chart(run, 0, policies=METHODS, title=trip_name(run, 0))
+            for run in single
         )
         caption = _sentence(band_text(single[0], "stderr"))
-        pictures.append(Picture(name="methods", panels=panels, caption=caption, columns=3))
+        pictures.append(
+            Picture(name="methods", panels=panels, caption=caption, columns=3)
+        )
     return pictures
 
 
@@ -107,7 +131,9 @@ def regret_chart(
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
-    log = log and all(each.y[-1] >= 0.0 for each in series)  # better than what is compared with
+    log = log and all(
+        each.y[-1] >= 0.0 for each in series
+    )  # better than what is compared with
     label = _regret_text(run, index) + ", log scale" * log
     return Chart(series=series, title=title, y_label=label, log_y=log, totals=True)
 
@@ -126,12 +152,23 @@ def _curve(
     points: int = _POINTS,
     metric: str = "regret",
 ) -> Series:
-    style, rounds = style or policy_styles(run.policies)[policy], thinned(run.rounds, points)
-    line = _line(policy, style, rounds, run.cumulative(policy, index, metric)[:, rounds - 1], band)
+    style, rounds = (
+        style or policy_styles(run.policies)[policy],
+        thinned(run.rounds, points),
+    )
+    line = _line(
+        policy,
+        style,
+        rounds,
+        run.cumulative(policy, index, metric)[:, rounds - 1],
+        band,
+    )
     return line._replace(label=label or line.label)
 
 
-def _line(policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, band: Band) -> Series:
+def _line(
+    policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, band: Band
+) -> Series:
     """Of values (seeds, places), with the last of their means as a label."""
     mean, half = mean_band(values, band)
     return Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half)
@@ -139,7 +176,9 @@ def _line(policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, ban
 
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
-    return _single(run, index, "regret", chart, _sentence(band_text(run, band)) + _thin([chart]))
+    return _single(
+        run, index, "regret", chart, _sentence(band_text(run, band)) + _thin([chart])
+    )
 
 
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
@@ -156,7 +195,9 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
         caption += " Dashed: orders from theory, scaled to end where the regret does."
         series += _of_theory(run, bounds.orders, dash=1)
     across, up = "round, log scale", _regret_text(run, index) + ", log scale"
-    chart = Chart(series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True)
+    chart = Chart(
+        series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True
+    )
     return _single(run, index, "growth", chart, caption)
 
 
@@ -164,7 +205,12 @@ def _of_theory(run: Run, curves: Mapping[str, Bound], dash: int) -> list[Series]
     """A curve for each policy, in its colour."""
     styles = policy_styles(run.policies)
     return [
-        Series(curve.label, curve.rounds, curve.values, PolicyStyle(styles[policy].colour, dash))
+        Series(
+            curve.label,
+            curve.rounds,
+            curve.values,
+            PolicyStyle(styles[policy].colour, dash),
+        )
         for policy, curve in curves.items()
     ]
 
@@ -177,10 +223,16 @@ def _truths(run: Run) -> list[Picture]:
         if (truth := run.truth(index)) is not None:
             label = run.metric("regret", index)._replace(label="expected reward").text
             series = _functions(truth) if functions else _expected(truth)
-            charts.append(_panel(run, index, series, label, x_label=across, from_zero=False))
+            charts.append(
+                _panel(run, index, series, label, x_label=across, from_zero=False)
+            )
     dots, lines = "A dot marks the best arm", "One line for each arm, and the best"
     caption = f"{dots if functions else lines} of each round. Seed {run.seeds[0]}."
-    return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
+    return (
+        [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)]
+        if charts
+        else []
+    )
 
 
 def _tree(run: Run) -> list[Picture]:
@@ -221,7 +273,11 @@ def _tree_masses(run: Run, masses: TreeMasses) -> Picture:
 
 
 def _tree_chart(
-    tree: Tree, notes: Mapping[int, str] | None = None, *, toward_parent: float = 0.0, title: str = ""
+    tree: Tree,
+    notes: Mapping[int, str] | None = None,
+    *,
+    toward_parent: float = 0.0,
+    title: str = "",
 ) -> Chart:
     """A tree, drawn by walking around it.
 
@@ -242,7 +298,9 @@ def _tree_chart(
         depth[level] = depth[tree.parent[level]] + 1.0
     x = tree.first + (tree.sizes - 1) / 2.0
     leaves = tuple(at for at, u in enumerate(walk) if tree.sizes[u] == 1)
-    series = [Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)]
+    series = [
+        Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
+    ]
     if notes:
         own = np.array(list(notes), dtype=np.intp)
         above = np.maximum(tree.parent[own], 0)
@@ -251,7 +309,13 @@ def _tree_chart(
         for place, text in enumerate(notes.values()):
             here = slice(place, place + 1)
             series.append(
-                Series("", across[here], up[here], PolicyStyle(1, thin=True), notes=((0, text),))
+                Series(
+                    "",
+                    across[here],
+                    up[here],
+                    PolicyStyle(1, thin=True),
+                    notes=((0, text),),
+                )
             )
     return Chart(
         series=tuple(series),
@@ -268,19 +332,28 @@ def _totals(run: Run, band: Band) -> list[Picture]:
     for curve, (index, setting) in product(run.chart.curves, enumerate(run.settings)):
         metric, where = curve["metric"], curve.get("where", {})
         if matches(run, setting, where) and metric in run.metrics_at(index):
-            series = [_curve(run, policy, index, band, metric=metric) for policy in run.policies]
+            series = [
+                _curve(run, policy, index, band, metric=metric)
+                for policy in run.policies
+            ]
             charts.append(_panel(run, index, series, run.metric(metric, index).text))
     caption = f"Running totals; {band_text(run, band)}.{_thin(charts)}"
-    return [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)] if charts else []
+    return (
+        [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)]
+        if charts
+        else []
+    )
 
 
-def _panel(run: Run, index: int, series: Iterable[Series], label: str, **look: Any) -> Chart:
+def _panel(
+    run: Run, index: int, series: Iterable[Series], label: str, **look: Any
+) -> Chart:
     """The curves of one setting."""
     title = setting_text(run.settings[index])
     return Chart(series=tuple(series), title=title, y_label=label, **look)
 
 
-def _functions(truth: Truth) -> list[Series]:
+def _functions(truth: TruthRecord) -> list[Series]:
     """Over the arms, in a few rounds, from light to dark."""
     wanted = np.maximum(np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES)), 1)
     rows = np.unique(np.searchsorted(truth.rounds, wanted))
@@ -292,14 +365,22 @@ def _functions(truth: Truth) -> list[Series]:
     return series
 
 
-def _expected(truth: Truth) -> list[Series]:
+def _expected(truth: TruthRecord) -> list[Series]:
     """Every arm over the rounds, lower ones lighter, and the largest of them."""
     arms = truth.values.mean(axis=0).argsort()
     lines = [
-        Series("", truth.rounds, truth.values[:, arm], PolicyStyle(shade(at, len(arms)), 0, thin=True))
+        Series(
+            "",
+            truth.rounds,
+            truth.values[:, arm],
+            PolicyStyle(shade(at, len(arms)), 0, thin=True),
+        )
         for at, arm in enumerate(arms.tolist())
     ]
-    return [*lines, Series("best", truth.rounds, truth.values.max(axis=1), PolicyStyle(1))]
+    return [
+        *lines,
+        Series("best", truth.rounds, truth.values.max(axis=1), PolicyStyle(1)),
+    ]
 
 
 def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
@@ -312,7 +393,9 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
         other = rounds[None].astype(np.float64)
         if versus:
             other = run.cumulative(versus, index, metric)[:, rounds - 1]
-            negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
+            negative += (
+                [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
+            )
             other = np.where(other == 0.0, np.nan, other)
         series = []
         for policy, style in policy_styles(run.policies).items():
@@ -329,7 +412,9 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
         caption += f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it "
         caption += "means nothing: see the regret instead."
     columns = 3 if len(charts) in (3, 5, 6) else 2
-    return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=columns)
+    return Picture(
+        name=declared["name"], panels=tuple(charts), caption=caption, columns=columns
+    )
 
 
 def _horizons(run: Run, band: Band) -> Picture:
@@ -342,9 +427,16 @@ def _horizons(run: Run, band: Band) -> Picture:
         for policy, style in policy_styles(run.policies).items():
             told = parts if policy in parts[0].policies else [run] * len(parts)
             ends = zip(told, lengths, strict=True)
-            totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
-            series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
-        across, label = "number of rounds T", f"{_regret_text(run, index)} after T rounds"
+            totals = [
+                part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends
+            ]
+            series.append(
+                _line(policy, style, np.array(lengths), np.stack(totals, axis=1), band)
+            )
+        across, label = (
+            "number of rounds T",
+            f"{_regret_text(run, index)} after T rounds",
+        )
         charts.append(_panel(run, index, series, label, x_label=across, markers=True))
     names = ", ".join(parts[0].policies)
     caption = (
@@ -360,7 +452,9 @@ def _seconds(run: Run, index: int) -> Picture | None:
     for policy, style in policy_styles(run.policies).items():
         try:
             curve = seconds_curve(run, policy, index)
-        except StateError:  # timings are no part of a trace; a run may have been copied without them
+        except (
+            StateError
+        ):  # timings are no part of a trace; a run may have been copied without them
             return None
         label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
         growth = growth_of(curve)
@@ -379,7 +473,9 @@ def _seconds(run: Run, index: int) -> Picture | None:
 def _single(run: Run, index: int, name: str, chart: Chart, caption: str) -> Picture:
     suffix = f"-{index}" if len(run.settings) > 1 else ""
     heading = setting_text(run.settings[index])
-    return Picture(name=name + suffix, panels=(chart,), heading=heading, caption=caption)
+    return Picture(
+        name=name + suffix, panels=(chart,), heading=heading, caption=caption
+    )
 
 
 # --- what was swept ----------------------------------------------------------------------
@@ -388,12 +484,18 @@ def _single(run: Run, index: int, name: str, chart: Chart, caption: str) -> Pict
 def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     """Totals against a swept number, a panel for every metric and for what else was swept."""
     charts = []
-    means = {each["metric"]: each["name"] for each in run.derived if "versus" not in each}
+    means = {
+        each["metric"]: each["name"] for each in run.derived if "versus" not in each
+    }
     for panel in panels:
         x = np.asarray(panel.values, dtype=np.float64)
         positive = x[x > 0.0]
-        log = bool(x[0] >= 0.0 and len(positive) > 1 and positive[-1] / positive[0] >= _WIDE)
-        marks = {text: at for text, at in run.chart.marks.items() if x[0] <= at <= x[-1]}
+        log = bool(
+            x[0] >= 0.0 and len(positive) > 1 and positive[-1] / positive[0] >= _WIDE
+        )
+        marks = {
+            text: at for text, at in run.chart.marks.items() if x[0] <= at <= x[-1]
+        }
         for metric in run.metrics:
             told = run.metric(metric, panel.settings[0])
             if metric in means:
@@ -430,13 +532,17 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
             curves = []
             for place, (value, index) in enumerate(pairs):
                 style = PolicyStyle(shade(place, len(pairs)))
-                curves.append(_curve(run, policy, index, band, f"{value:g}", style, points=80))
+                curves.append(
+                    _curve(run, policy, index, band, f"{value:g}", style, points=80)
+                )
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
             label = _regret_text(run, panel.settings[0])
             charts.append(Chart(series=tuple(curves), title=title, y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
-    return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))
+    return Picture(
+        name=name, panels=tuple(charts), caption=caption, columns=len(run.policies)
+    )
 
 
 # --- schedules ---------------------------------------------------------------------------
@@ -456,14 +562,18 @@ def _schedules(run: Run, band: Band) -> Picture:
             assert schedule is not None  # ``compares_schedules``
             kind, text = _schedule_text(schedule)
             regrets[kind].append(_curve(run, policy, index, band, text, points=80))
-            beta = np.array([schedule.width(int(step), lambda count: 0.0) ** 2 for step in rounds])
+            beta = np.array(
+                [schedule.width(int(step), lambda count: 0.0) ** 2 for step in rounds]
+            )
             widths.append(Series(f"{kind} {text}", rounds, beta, style))
         where = f"{trip_name(run, index)}, {len(roads):,} edges"
         for kind, curves in regrets.items():
             title, label = f"GP-{kind}: {where}", _regret_text(run, index)
             charts.append(Chart(series=tuple(curves), title=title, y_label=label))
         charts.append(Chart(series=tuple(widths), title=f"β: {where}", y_label="β"))
-    caption = f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."
+    caption = (
+        f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."
+    )
     return Picture(name="betas", panels=tuple(charts), caption=caption, columns=3)
 
 

@@ -24,10 +24,14 @@ PALETTE = (
 _DASHES = 3
 _RAISED = str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Viridis between the ends that vanish on white and on black.
-_SHADES = np.array([[0x3A, 0x54, 0x8C], [0x26, 0x82, 0x8E], [0x35, 0xB7, 0x79], [0x8E, 0xD0, 0x48]])
+_SHADES = np.array(
+    [[0x3A, 0x54, 0x8C], [0x26, 0x82, 0x8E], [0x35, 0xB7, 0x79], [0x8E, 0xD0, 0x48]]
+)
 Band = Literal["stderr", "std"]
 """Half the height of a band: the standard error of the mean, or the deviation between seeds."""
-_SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they generated
+_SYNTHETIC = (
+    ", synthetic data"  # how problems end the origin of data that they generated
+)
 
 
 class Curve(NamedTuple):
@@ -65,13 +69,42 @@ _KNOWN = {
         (
             *(0, False),
             {
-                **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5},
-                **{"random": 7, "gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0},
-                **{"acc-ucb": 1, "cc-mab": 4, "tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
+                **{
+                    "igp-ucb": 0,
+                    "gp-ucb": 1,
+                    "gp-ts": 2,
+                    "gp-ei": 3,
+                    "gp-pi": 4,
+                    "kernel-ucb": 5,
+                },
+                **{
+                    "random": 7,
+                    "gp-bucb": 0,
+                    "bayes-ucb": 1,
+                    "bayes-gp-ucb": 1,
+                    "oclok-ucb": 0,
+                },
+                **{
+                    "acc-ucb": 1,
+                    "cc-mab": 4,
+                    "tv-gp-ucb": 0,
+                    "r-gp-ucb": 2,
+                    "gp-md": 0,
+                },
                 **{"gp-ts-joint": 10, "gp-ts-potential": 8},
             },
         ),
-        (1, False, {"bi-ucb": 4, "bi-bucb": 5, "bi-ts": 3, "gp-ucb-half": 4, "gp-bucb-half": 5}),
+        (
+            1,
+            False,
+            {
+                "bi-ucb": 4,
+                "bi-bucb": 5,
+                "bi-ts": 3,
+                "gp-ucb-half": 4,
+                "gp-bucb-half": 5,
+            },
+        ),
         (2, False, {"svgp-ucb": 9, "svgp-bucb": 8, "svgp-ts": 10}),
         (0, True, {"fastest": 7, "shortest": 6, "gp-greedy": 9}),
         (2, True, {"prior": 11, "prior-potential": 8, "genie": 6}),
@@ -96,7 +129,9 @@ def policy_styles(policies: Sequence[str]) -> dict[str, PolicyStyle]:
                 styles[policy] = wanted
             elif not known and policy not in styles:
                 free = [style for style in every if style[:2] not in taken] or every
-                styles[policy] = min(free, key=lambda style: style.colour in {c for c, _ in taken})
+                styles[policy] = min(
+                    free, key=lambda style: style.colour in {c for c, _ in taken}
+                )
     return {policy: styles[policy] for policy in policies}
 
 
@@ -118,12 +153,19 @@ def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
 
 
 def per_round(
-    run: Run, policy: str, setting_index: int, metric: str, start: int = 0, stop: int | None = None
+    run: Run,
+    policy: str,
+    setting_index: int,
+    metric: str,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Floats:
     """A metric's mean over rounds, as a slice of them: after ``start`` of them, up to ``stop``."""
     stop = run.rounds if stop is None else stop
     totals = run.cumulative(policy, setting_index, metric)
-    return (totals[:, stop - 1] - (totals[:, start - 1] if start else 0.0)) / (stop - start)
+    return (totals[:, stop - 1] - (totals[:, start - 1] if start else 0.0)) / (
+        stop - start
+    )
 
 
 def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
@@ -135,7 +177,11 @@ def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.int
 def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
     """Mean over the first axis and its standard error."""
     count = len(values)
-    spread = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(values.shape[1:])
+    spread = (
+        values.std(axis=0, ddof=1) / np.sqrt(count)
+        if count > 1
+        else np.zeros(values.shape[1:])
+    )
     return values.mean(axis=0), spread
 
 
@@ -147,7 +193,11 @@ def mean_band(values: Floats, band: Band) -> tuple[Floats, Floats]:
 
 def band_text(run: Run, band: Band) -> str:
     half = {"stderr": "standard error", "std": "standard deviation"}[band]
-    return f"mean ± 1 {half} over {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
+    return (
+        f"mean ± 1 {half} over {len(run.seeds)} seeds"
+        if len(run.seeds) > 1
+        else "one seed"
+    )
 
 
 def average(values: Floats) -> Average:
@@ -181,18 +231,24 @@ def sharing_of(run: Run, settings: Sequence[int]) -> Sharing:
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:
     """What the data of a setting (by default: of any) are, if they are synthetic; else empty."""
     if setting_index is not None:
-        told = run.settled(setting_index).get("data", "")
+        told = run.interpretations(setting_index).get("data", "")
         return told.removesuffix(_SYNTHETIC) if told.endswith(_SYNTHETIC) else ""
     every = [synthetic_data(run, index) for index in range(len(run.settings))]
     made = [*filter(None, every)]
-    some = f" (in {len(made)} of {len(every)} settings)" if len(made) < len(every) else ""
+    some = (
+        f" (in {len(made)} of {len(every)} settings)" if len(made) < len(every) else ""
+    )
     return "; ".join(dict.fromkeys(made)) + some if made else ""
 
 
-def regret_curve(run: Run, policy: str, setting_index: int = 0, points: int = 600) -> Curve:
+def regret_curve(
+    run: Run, policy: str, setting_index: int = 0, points: int = 600
+) -> Curve:
     """Cumulative regret, averaged over seeds, in rounds that are evenly spaced on a log axis."""
     rounds = thinned(run.rounds, points, log=True)
-    return Curve(rounds, run.cumulative(policy, setting_index)[:, rounds - 1].mean(axis=0))
+    return Curve(
+        rounds, run.cumulative(policy, setting_index)[:, rounds - 1].mean(axis=0)
+    )
 
 
 def power_text(exponent: float) -> str:
@@ -218,7 +274,9 @@ def growth_of(curve: Curve) -> float:
     return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
 
 
-def seconds_curve(run: Run, policy: str, setting_index: int = 0, points: int = 120) -> Curve:
+def seconds_curve(
+    run: Run, policy: str, setting_index: int = 0, points: int = 120
+) -> Curve:
     """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
     seconds = run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
     count = seconds.shape[1]
@@ -227,7 +285,9 @@ def seconds_curve(run: Run, policy: str, setting_index: int = 0, points: int = 1
     return Curve(edges[1:] + run.rounds - count, means)
 
 
-def seconds_by_seed(run: Run, policy: str, setting_index: int = 0, points: int = 30) -> list[Curve]:
+def seconds_by_seed(
+    run: Run, policy: str, setting_index: int = 0, points: int = 30
+) -> list[Curve]:
     """For each seed, the median seconds of a round in consecutive stretches that end at ``rounds``.
 
     Medians, because a busy machine or a collection of garbage makes single rounds long.
@@ -236,7 +296,9 @@ def seconds_by_seed(run: Run, policy: str, setting_index: int = 0, points: int =
     count = seconds.shape[1]
     edges = np.unique(np.linspace(0, count, min(points, count) + 1).astype(np.intp))
     ends = edges[1:] + run.rounds - count
-    medians = np.stack([np.median(seconds[:, a:b], axis=1) for a, b in pairwise(edges)], axis=1)
+    medians = np.stack(
+        [np.median(seconds[:, a:b], axis=1) for a, b in pairwise(edges)], axis=1
+    )
     return [Curve(ends, each.astype(np.float64)) for each in medians]
 
 
@@ -268,14 +330,18 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
         settings.sort(key=lambda each: each[1].get(key, 0))
     for index, setting in settings:
         fixed = {name: value for name, value in setting.items() if name != key}
-        panel = panels.setdefault(repr(sorted(fixed.items())), Sweep(key, fixed, [], []))
+        panel = panels.setdefault(
+            repr(sorted(fixed.items())), Sweep(key, fixed, [], [])
+        )
         if key in setting:
             panel.values.append(setting[key])
             panel.settings.append(index)
     return [panel for panel in panels.values() if len(panel.values) > 1]
 
 
-def spread_labels(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(
+    positions: Sequence[float], gap: float, low: float, high: float
+) -> list[float]:
     """Move positions as little as possible so that they lie ``gap`` apart within [low, high].
 
     >>> spread_labels([5.0, 5.0, 40.0], 10.0, 0.0, 100.0)
@@ -283,9 +349,14 @@ def spread_labels(positions: Sequence[float], gap: float, low: float, high: floa
     """
     from scipy.optimize import isotonic_regression
 
-    wishes, room = np.asarray(positions, dtype=np.float64), gap * np.arange(len(positions))
+    wishes, room = (
+        np.asarray(positions, dtype=np.float64),
+        gap * np.arange(len(positions)),
+    )
     order = np.argsort(wishes, kind="stable")
-    moved = isotonic_regression(wishes[order] - room).x  # least squares among what keeps its order
+    moved = isotonic_regression(
+        wishes[order] - room
+    ).x  # least squares among what keeps its order
     placed = np.empty(len(wishes))
     placed[order] = np.clip(moved, low, max(low, high - (len(wishes) - 1) * gap)) + room
     return [float(each) for each in placed]
@@ -304,8 +375,14 @@ def significant(value: float, digits: int = 3) -> str:
     rounded = float(f"{value:.{digits}g}")
     if rounded != 0.0 and not 1e-4 <= abs(rounded) < 1e9:
         digit, power = f"{rounded:.{digits}g}".split("e")
-        return (f"{digit}·" if digit != "1" else "") + "10" + str(int(power)).translate(_RAISED)
-    decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(rounded))))) if rounded else 0
+        return (
+            (f"{digit}·" if digit != "1" else "")
+            + "10"
+            + str(int(power)).translate(_RAISED)
+        )
+    decimals = (
+        max(0, digits - 1 - int(np.floor(np.log10(abs(rounded))))) if rounded else 0
+    )
     text = f"{rounded:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -344,12 +421,15 @@ def ticks(low: float, high: float, log: bool = False) -> list[float]:
         return [value for value in every if low * 0.999 <= value <= high * 1.001]
     least = (high - low) / 7.0
     power = 10.0 ** np.floor(np.log10(least))
-    step = float(power * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= least * 0.999))
+    step = float(
+        power
+        * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= least * 0.999)
+    )
     first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
     return [round(number * step, 12) for number in range(first, last + 1)]
 
 
-def counted(count: int, noun: str) -> str:
+def count_text(count: int, noun: str) -> str:
     """``1 seed``, ``2 seeds``."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
@@ -389,13 +469,20 @@ def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> b
     """
     given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
     found = ((given.get(key), value) for key, value in where.items())
-    return all(has == value or (isinstance(value, list) and has in value) for has, value in found)
+    return all(
+        has == value or (isinstance(value, list) and has in value)
+        for has, value in found
+    )
 
 
 def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
     """What "problem", "feedback" or a policy was given in a setting, whose keys may name its owner."""
     parameters = run.spec.get("parameters") or {}
-    own = parameters if owner in ("problem", "feedback") else parameters.get("policies") or {}
+    own = (
+        parameters
+        if owner in ("problem", "feedback")
+        else parameters.get("policies") or {}
+    )
     setting = run.settings[setting_index]
     named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
     given = own.get(owner) or {}
@@ -408,7 +495,9 @@ def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
 
 def feedback_at_once(run: Run, setting_index: int) -> bool:
     """Whether all rewards of a round were known before the next, and none was lost."""
-    feedback, problem = (given_to(run, owner, setting_index) for owner in ("feedback", "problem"))
+    feedback, problem = (
+        given_to(run, owner, setting_index) for owner in ("feedback", "problem")
+    )
     late = feedback.get("latest") or problem.get("late") is not None
     return not late and not feedback.get("lost")
 

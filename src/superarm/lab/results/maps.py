@@ -11,12 +11,27 @@ from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
 from superarm.lab.simulation.trace import Run
 
-from .curves import counted, shade, significant, ticks
+from .curves import count_text, shade, significant, ticks
 from .pictures import Layer, Map, Picture, Window
 from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
 
-_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # least visits of classes told apart by colour
-_ROUTES = ("#0060c8", "#d62728", "#009e73", "#b0409f")  # A and B blue and red, as in the paper
+_CLASSES = (
+    1,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+)  # least visits of classes told apart by colour
+_ROUTES = (
+    "#0060c8",
+    "#d62728",
+    "#009e73",
+    "#b0409f",
+)  # A and B blue and red, as in the paper
 _ENDS = "#d55e00"
 
 
@@ -27,7 +42,9 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
     regret there. A trip that several runs make is drawn with the route of the first of them.
     """
     networks: dict[bytes, dict[tuple[int, int], tuple[str, RoadMap, Ints]]] = {}
-    trips = [(run, at) for run in runs for at in trip_settings(run) if _roads(run, at).ends]
+    trips = [
+        (run, at) for run in runs for at in trip_settings(run) if _roads(run, at).ends
+    ]
     for run, index in sorted(trips, key=lambda trip: trip_name(*trip)):
         roads = _roads(run, index)
         network, start, goal = trip_key(roads)
@@ -43,13 +60,17 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
         colours = [_ROUTES[place % len(_ROUTES)] for place in range(len(names))]
         key |= dict(zip(names, colours, strict=True))
         window = window_around(maps[0], np.arange(len(maps[0])), margin=0.02)
-        layers = tuple(Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True))
+        layers = tuple(
+            Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True)
+        )
         ends = tuple((*trip, each) for trip, each in zip(found, colours, strict=True))
-        note = counted(len(maps[0]), "edge")
+        note = count_text(len(maps[0]), "edge")
         panels.append(Map(", ".join(names), note, maps[0], window, layers, ends))
     caption = "The best routes that were found; a disc is a start, a square a goal."
     told = tuple((colour, name) for name, colour in key.items())
-    return Picture(name="networks", panels=tuple(panels), caption=caption, columns=2, key=told)
+    return Picture(
+        name="networks", panels=tuple(panels), caption=caption, columns=2, key=told
+    )
 
 
 def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
@@ -61,9 +82,15 @@ def doubt_pictures(run: Run) -> list[Picture]:
     """For every trip, what learners are still unsure of after the first seed."""
     pictures = []
     for index in trip_settings(run):
-        audits = {policy: run.audit(policy, index, run.seeds[0]) for policy in run.policies}
-        known = {policy: each for policy, each in audits.items() if each and "std" in each}
-        if doubts := {policy: each["std"].astype(np.float64) for policy, each in known.items()}:
+        audits = {
+            policy: run.audit(policy, index, run.seeds[0]) for policy in run.policies
+        }
+        known = {
+            policy: each for policy, each in audits.items() if each and "std" in each
+        }
+        if doubts := {
+            policy: each["std"].astype(np.float64) for policy, each in known.items()
+        }:
             pictures.append(_doubts(run, index, doubts))
     return pictures
 
@@ -75,13 +102,19 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
     limits = [float(least) for least in _CLASSES if least <= max(most, 1)]
     window = window_around(roads, np.flatnonzero(sum(counts.values())))
     panels = {
-        (policy, f"distinct edges: {np.count_nonzero(count):,}"): _layers(count, limits, (1.25, 4.0))
+        (policy, f"distinct edges: {np.count_nonzero(count):,}"): _layers(
+            count, limits, (1.25, 4.0)
+        )
         for policy, count in counts.items()
     }
     key = []
     for least, limit in zip(limits, [*limits[1:], np.inf], strict=True):
         last = limit - 1.0
-        key.append(f"{least:g}+" if np.isinf(limit) else f"{least:g}" + f"–{last:g}" * (last > least))
+        key.append(
+            f"{least:g}+"
+            if np.isinf(limit)
+            else f"{least:g}" + f"–{last:g}" * (last > least)
+        )
     ends = "; the disc is the start, the square the goal" * bool(roads.ends)
     caption = f"Visits in {run.rounds:,} rounds of seed {seed}{ends}. Grey roads were never used."
     return _trip_picture(run, index, "exploration", window, panels, key, caption)
@@ -90,7 +123,9 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
 def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
     roads = _roads(run, index)
     # A few edges are far more uncertain than all others; they take the last colour.
-    highest = max(float(np.quantile(np.concatenate(list(doubts.values())), 0.98)), 1e-12)
+    highest = max(
+        float(np.quantile(np.concatenate(list(doubts.values())), 0.98)), 1e-12
+    )
     limits = [0.0, *(tick for tick in ticks(0.0, highest)[1:] if tick < highest)]
     window = window_around(roads, np.arange(len(roads)), margin=0.02)
     panels = {}
@@ -98,9 +133,7 @@ def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
         layers = _layers(std, limits, (1.2, 1.2))[::-1]  # what is known lies on top
         panels[policy, f"median {significant(float(np.median(std)))} Wh"] = layers
     key = [f"from {significant(limit)} Wh" for limit in limits]
-    caption = (
-        f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}."
-    )
+    caption = f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}."
     return _trip_picture(run, index, "uncertainty", window, panels, key, caption)
 
 
@@ -130,9 +163,13 @@ def _trip_picture(
     name += f"-{index}" if len(run.settings) > 1 else ""
     roads, heading = _roads(run, index), trip_name(run, index)
     ends = ((roads.start, roads.goal, _ENDS),) if roads.ends else ()
-    maps = tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items())
+    maps = tuple(
+        Map(*told, roads, window, layers, ends) for told, layers in panels.items()
+    )
     shades = tuple((shade(place, len(key)), text) for place, text in enumerate(key))
-    return Picture(name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades)
+    return Picture(
+        name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades
+    )
 
 
 def _roads(run: Run, index: int) -> RoadMap:
@@ -147,8 +184,12 @@ def _roads(run: Run, index: int) -> RoadMap:
 def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
     """Around the edges driven on and the trip's ends, at most three times as wide as high or
     the reverse, so that panels keep a useful shape."""
-    edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])).astype(np.intp)
-    shown = edges if len(edges) else np.arange(len(roads))  # nothing was driven: all roads
+    edges = np.unique(
+        np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])
+    ).astype(np.intp)
+    shown = (
+        edges if len(edges) else np.arange(len(roads))
+    )  # nothing was driven: all roads
     points = np.concatenate([roads.course(edge) for edge in shown])
     low, high = points.min(axis=0), points.max(axis=0)
     size = np.maximum(high - low, 1.0)
@@ -159,7 +200,9 @@ def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
 
 def in_window(roads: RoadMap, window: Window) -> Ints:
     """Edges whose bounding box meets the window."""
-    low, high = (of.reduceat(roads.points, roads.offsets[:-1]) for of in (np.minimum, np.maximum))
+    low, high = (
+        of.reduceat(roads.points, roads.offsets[:-1]) for of in (np.minimum, np.maximum)
+    )
     corner = np.array([window.left, window.bottom])
     reach = corner + np.array([window.width, window.height])
     return np.flatnonzero((high >= corner).all(axis=1) & (low <= reach).all(axis=1))
@@ -169,7 +212,9 @@ def middle(course: Floats) -> tuple[float, float]:
     """The point half-way along a course."""
     along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(course, axis=0).T))])
     half = along[-1] / 2.0
-    return float(np.interp(half, along, course[:, 0])), float(np.interp(half, along, course[:, 1]))
+    return float(np.interp(half, along, course[:, 0])), float(
+        np.interp(half, along, course[:, 1])
+    )
 
 
 def round_length(longest: float) -> float:
@@ -179,7 +224,10 @@ def round_length(longest: float) -> float:
     500.0
     """
     power = 10.0 ** np.floor(np.log10(longest))
-    return float(power * next(step for step in (5.0, 2.0, 1.0) if step * power <= longest * (1 + 1e-9)))
+    return float(
+        power
+        * next(step for step in (5.0, 2.0, 1.0) if step * power <= longest * (1 + 1e-9))
+    )
 
 
 def length_text(metres: float) -> str:

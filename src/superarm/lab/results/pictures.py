@@ -50,7 +50,9 @@ class Chart:
     log_y: bool = False
     totals: bool = False  # whether a logarithmic axis may leave out first rounds, far below every end
     seconds: bool = False  # whether heights are written as times
-    from_zero: bool = True  # whether heights count from 0; else only their differences matter
+    from_zero: bool = (
+        True  # whether heights count from 0; else only their differences matter
+    )
     markers: bool = False  # whether every point gets a dot
     marks: Mapping[str, float] = field(default_factory=dict)
     """Places on the x-axis to be pointed out, by what is said of them."""
@@ -58,8 +60,12 @@ class Chart:
     @property
     def description(self) -> str:
         """In words, for those who cannot see it."""
-        told = ", ".join(" ".join(series.label.split()) for series in self.series if series.label)
-        return " ".join(f"{self.title} {self.y_label} against {self.x_label}: {told}".split())
+        told = ", ".join(
+            " ".join(series.label.split()) for series in self.series if series.label
+        )
+        return " ".join(
+            f"{self.title} {self.y_label} against {self.x_label}: {told}".split()
+        )
 
     def shapes(self) -> list[Shape]:
         floor = 0.0
@@ -75,23 +81,33 @@ class Chart:
         x, y, half = x[shown], y[shown], half[shown]
         x = np.where((x == 0.0) & self.log_x, self._zero()[0], x)
         # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
-        low = np.maximum(y - half, np.maximum(y / 10.0, floor)) if self.log_y else y - half
+        low = (
+            np.maximum(y - half, np.maximum(y / 10.0, floor))
+            if self.log_y
+            else y - half
+        )
         return Shape(x, y, low, y + half)
 
     def _zero(self) -> tuple[float, float]:
         """Where 0 stands on a logarithmic axis, which has no place for it: a step below the least of
         the others, which is told too. NaN where no 0 is drawn."""
-        every = np.unique(np.concatenate([*(each.x for each in self.series), np.empty(0)]))
+        every = np.unique(
+            np.concatenate([*(each.x for each in self.series), np.empty(0)])
+        )
         positive = every[every > 0.0]
         if not self.log_x or 0.0 not in every or len(positive) < 2:
             return np.nan, np.nan
-        return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(positive[0])
+        return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(
+            positive[0]
+        )
 
     def x_ticks(self) -> dict[float, str]:
         zero, least = self._zero()
         low, high = self.x_range()
         if np.isnan(zero):
-            whole = all(np.all(np.mod(each.x, 1.0) == 0.0) for each in self.series)  # rounds, days
+            whole = all(
+                np.all(np.mod(each.x, 1.0) == 0.0) for each in self.series
+            )  # rounds, days
             every = ticks(low, high, self.log_x)
             return {at: significant(at) for at in every if at % 1.0 == 0.0 or not whole}
         every = ticks(low / 10.0, high, log=True)  # fewer than usual: 0 takes room
@@ -105,7 +121,9 @@ class Chart:
         return _range((shape.x for shape in self.shapes()), self.log_x, tight=True)
 
     def y_range(self) -> tuple[float, float]:
-        edges = (edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high))
+        edges = (
+            edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high)
+        )
         low, high = _range(edges, self.log_y, tight=not self.from_zero)
         room = 0.0 if self.from_zero else 0.04 * (high - low)
         return low - room, high + room
@@ -114,12 +132,16 @@ class Chart:
 def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
     values = np.concatenate([*parts, np.empty(0)])
     values = values[(np.abs(values) <= LARGEST) & ((values > 0.0) | (not log))]
-    low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
+    low, high = (
+        (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
+    )
     if log:
         return (low, high) if high > low else (low / 2.0, high * 2.0)
     if not tight:
         low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
-    return low, high if high > low else low + max(1.0, 1e-6 * abs(low))  # 1 is nothing beside 1e17
+    return low, high if high > low else low + max(
+        1.0, 1e-6 * abs(low)
+    )  # 1 is nothing beside 1e17
 
 
 class Window(NamedTuple):
@@ -151,7 +173,9 @@ class Map(NamedTuple):
     roads: RoadMap
     window: Window
     layers: tuple[Layer, ...]
-    ends: tuple[tuple[int, int, str], ...]  # first and last edge of each trip, and its colour
+    ends: tuple[
+        tuple[int, int, str], ...
+    ]  # first and last edge of each trip, and its colour
 
     @property
     def description(self) -> str:
@@ -167,4 +191,6 @@ class Picture:
     heading: str = ""  # which of the run's settings it shows
     caption: str
     columns: int = 1
-    key: tuple[tuple[str, str], ...] = ()  # colours that all panels share, and what they mean
+    key: tuple[
+        tuple[str, str], ...
+    ] = ()  # colours that all panels share, and what they mean

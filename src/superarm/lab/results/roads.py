@@ -19,7 +19,7 @@ from superarm.core.road_map import RoadMap
 from superarm.lab.simulation.trace import Run
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 
-from .curves import Average, average, counted, given_to, per_round
+from .curves import Average, average, count_text, given_to, per_round
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
@@ -56,15 +56,22 @@ def visits(run: Run, policy: str, setting_index: int, seed: int, edges: int) -> 
 
 def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
     """The route driven most often in the last tenth of the rounds; of several, the latest."""
-    late = run.choices(policy, setting_index, seed)[: -max(1, run.rounds // 10) - 1 : -1]
-    routes = Counter(tuple(row[row >= 0].tolist()) for row in late)  # ties keep their order
+    late = run.choices(policy, setting_index, seed)[
+        : -max(1, run.rounds // 10) - 1 : -1
+    ]
+    routes = Counter(
+        tuple(row[row >= 0].tolist()) for row in late
+    )  # ties keep their order
     return np.array(routes.most_common(1)[0][0], dtype=np.intp)
 
 
 def best_policy(run: Run, setting_index: int) -> str:
     """The policy of least regret over the last tenth of the rounds; of several, the first."""
     start = run.rounds - max(1, run.rounds // 10)
-    late = {each: per_round(run, each, setting_index, "regret", start) for each in run.policies}
+    late = {
+        each: per_round(run, each, setting_index, "regret", start)
+        for each in run.policies
+    }
     return min(late, key=lambda policy: float(late[policy].mean()))
 
 
@@ -73,9 +80,11 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
     if "true_energy" not in run.metrics_at(setting_index):
         return {}
     tenth = max(1, run.rounds // 10)
-    span = counted(tenth, "round") if tenth > 1 else "round"
+    span = count_text(tenth, "round") if tenth > 1 else "round"
     known = ("fastest", "prior", "shortest")
-    reference = next((policy for policy in known if policy in run.policies), run.policies[0])
+    reference = next(
+        (policy for policy in known if policy in run.policies), run.policies[0]
+    )
 
     def energy(policy: str, start: int = 0, stop: int | None = None) -> Floats:
         return per_round(run, policy, setting_index, "true_energy", start, stop)
@@ -107,7 +116,9 @@ _OPTIONS: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
 }
 
 
-def schedule_of(run: Run, policy: str, setting_index: int, arms: int) -> Schedule | None:
+def schedule_of(
+    run: Run, policy: str, setting_index: int, arms: int
+) -> Schedule | None:
     """The very schedule that a route policy has on ``arms`` edges; ``None`` for other policies."""
     options = given_to(run, policy, setting_index)
     kind, names = _OPTIONS.get(str(options.get("policy", policy)), (None, ()))

@@ -52,7 +52,9 @@ from superarm.core import Floats
 
 LEAST_SEEDS = 4
 _CHANCE = 0.01  # of a wrong verdict, on one side
-_UNSEEN = 0.05  # with which probability n seeds may miss what happens in a share q_n of them
+_UNSEEN = (
+    0.05  # with which probability n seeds may miss what happens in a share q_n of them
+)
 _RARE = 0.1  # what happens in fewer seeds is left out of account
 ROUNDING = 1e-9
 """Of the numbers that are compared: a difference below it is none."""
@@ -94,7 +96,9 @@ class Lead(NamedTuple):
         """
         if self.seeds < LEAST_SEEDS or self.tied:
             return 0.0
-        by_chance = abs(self.corrected) / needed_errors(self.seeds, self.comparisons(comparisons))
+        by_chance = abs(self.corrected) / needed_errors(
+            self.seeds, self.comparisons(comparisons)
+        )
         unlike = self.outweighed
         by_unlike_seeds = abs(self.mean) / unlike if unlike > 0.0 else math.inf
         weaker = min(by_chance, by_unlike_seeds)
@@ -131,7 +135,11 @@ def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> 
     True
     """
     count = len(values)
-    tied = bool(np.all(np.abs(values) <= ROUNDING * scale)) if scale else not np.any(values)
+    tied = (
+        bool(np.all(np.abs(values) <= ROUNDING * scale))
+        if scale
+        else not np.any(values)
+    )
     mean = 0.0 if tied else float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 and not tied else 0.0
     stderr = spread * math.sqrt(1.0 / count + sharing.share / (1.0 - sharing.share))
@@ -176,7 +184,11 @@ def needed_errors(seeds: int, comparisons: int = 1) -> float:
     """
     from scipy.special import stdtrit
 
-    return float(stdtrit(seeds - 1, 1.0 - _CHANCE / comparisons)) if seeds > 1 else math.inf
+    return (
+        float(stdtrit(seeds - 1, 1.0 - _CHANCE / comparisons))
+        if seeds > 1
+        else math.inf
+    )
 
 
 def unlike_share(seeds: int) -> float:
@@ -189,7 +201,11 @@ def unlike_share(seeds: int) -> float:
 
 
 def within_noise(
-    differences: Floats, *, comparisons: int = 1, scale: float = 0.0, sharing: Sharing = ALONE
+    differences: Floats,
+    *,
+    comparisons: int = 1,
+    scale: float = 0.0,
+    sharing: Sharing = ALONE,
 ) -> bool:
     """Whether the mean of one difference per seed may be chance; few seeds cannot say.
 

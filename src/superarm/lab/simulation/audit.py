@@ -32,7 +32,14 @@ from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecas
 from superarm.core.capabilities import Forecaster
 
 _SHARES = ("within", "first", "true_within")
-_SERIES = ("firsts", "score", "true_score", "variance", "largest_eigenvalue", "information")
+_SERIES = (
+    "firsts",
+    "score",
+    "true_score",
+    "variance",
+    "largest_eigenvalue",
+    "information",
+)
 
 
 def audit_shapes(rounds: int) -> dict[str, tuple[int, ...]]:
@@ -46,7 +53,9 @@ class Audit:
 
     def __init__(self, policy: Forecaster, rounds: int, first: int = 1) -> None:
         self.policy, self._first = policy, first
-        self._series = {name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()}
+        self._series = {
+            name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()
+        }
         self._chosen: set[int] = set()
         self._known = policy.information_gain
 
@@ -57,7 +66,11 @@ class Audit:
         self._chosen.update(chosen)
 
     def record(
-        self, forecast: Forecast, decision: Decision, feedback: Feedback, truth: Floats | None
+        self,
+        forecast: Forecast,
+        decision: Decision,
+        feedback: Feedback,
+        truth: Floats | None,
     ) -> None:
         """Take note of a round: what was learned in it, and how its forecast fared."""
         at = decision.step - self._first
@@ -69,25 +82,34 @@ class Audit:
         self._known = known
         rewards = feedback.rewards
         # A forecast is of all chosen arms, so that it is judged where all were seen.
-        if len(rewards) == 0 or not np.array_equal(feedback.positions, decision.positions):
+        if len(rewards) == 0 or not np.array_equal(
+            feedback.positions, decision.positions
+        ):
             return
         series, latent = self._series, np.maximum(np.diagonal(forecast.cov), 0.0)
         series["firsts"][at] = fresh.sum()
         if feedback.sums is None:
             std = forecast.stds()
-            inside = np.abs(rewards - forecast.mean)[:, None] <= forecast.widths * std[:, None]
+            inside = (
+                np.abs(rewards - forecast.mean)[:, None]
+                <= forecast.widths * std[:, None]
+            )
             series["within"][at] = inside.mean(axis=0)
             if fresh.any():
                 series["first"][at] = inside[fresh].mean(axis=0)
         mean, total_std = forecast.total()
-        series["score"][at] = _judged((rewards.sum() - mean) / total_std, forecast.total_widths)
+        series["score"][at] = _judged(
+            (rewards.sum() - mean) / total_std, forecast.total_widths
+        )
         if truth is not None:
             away = truth[decision.positions] - forecast.mean
             limits = QUANTILES * np.sqrt(latent)[:, None]
             series["true_within"][at] = (np.abs(away)[:, None] <= limits).mean(axis=0)
             spread = np.sqrt(max(float(forecast.cov.sum()), 0.0))
             total = float(away.sum())
-            series["true_score"][at] = total / spread if spread else np.inf * total if total else 0.0
+            series["true_score"][at] = (
+                total / spread if spread else np.inf * total if total else 0.0
+            )
         series["variance"][at] = latent.sum()
         self._series["largest_eigenvalue"][at] = np.linalg.eigvalsh(forecast.cov)[-1]
 

@@ -50,9 +50,13 @@ def spread(
     with (
         _broken_pools_quiet(),
         # The caller shuts its own executor down.
-        process_pool(min(jobs, len(tasks))) if executor is None else nullcontext(executor) as pool,
+        process_pool(min(jobs, len(tasks)))
+        if executor is None
+        else nullcontext(executor) as pool,
     ):
-        with _interrupts_held():  # Ctrl-C amid the start of workers would leave half a pool
+        with (
+            _interrupts_held()
+        ):  # Ctrl-C amid the start of workers would leave half a pool
             sent = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
             for future in futures.as_completed(sent):
@@ -96,7 +100,9 @@ def _interrupts_held() -> Iterator[None]:
     # The mask is this thread's and its processes'. Another thread, as that of a progress bar, may
     # still be told of Ctrl-C and pass it on to the main one: so the handler waits as well.
     before = signal.getsignal(signal.SIGINT)
-    replaced = callable(before) and threading.current_thread() is threading.main_thread()
+    replaced = (
+        callable(before) and threading.current_thread() is threading.main_thread()
+    )
     noted: list[int] = []
     if replaced:
         signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
@@ -120,7 +126,9 @@ def process_pool(jobs: int) -> futures.ProcessPoolExecutor:
     """Worker processes; keep one pool over several runs to start them only once."""
     # "spawn": a forked child would inherit the parent's BLAS threads and locks.
     context = multiprocessing.get_context("spawn")
-    return futures.ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_begin_work)
+    return futures.ProcessPoolExecutor(
+        max_workers=jobs, mp_context=context, initializer=_begin_work
+    )
 
 
 def _begin_work() -> None:

@@ -45,7 +45,9 @@ def run_lock(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # Windows removes no open file: there the empty file remains
+            with suppress(
+                OSError
+            ):  # Windows removes no open file: there the empty file remains
                 path.unlink()
 
 
@@ -63,7 +65,10 @@ def set_aside(directory: Path) -> None:
         (directory / EARLIER / folder).mkdir(parents=True, exist_ok=True)
         for path in (directory / folder).glob("*.npz"):
             path.replace(directory / EARLIER / folder / path.name)
-    for folder in ("truths", "trees"):  # of some of the rounds, and with the probabilities of the last
+    for folder in (
+        "truths",
+        "trees",
+    ):  # of some of the rounds, and with the probabilities of the last
         for path in (directory / folder).glob("*.npz"):
             path.unlink()
 
@@ -76,7 +81,10 @@ def is_temporary(name: str, of: Collection[str]) -> bool:
 
 def json_bytes(value: object) -> bytes:
     """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
-    return json.dumps(as_plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return (
+        json.dumps(as_plain(value), ensure_ascii=False, allow_nan=False).encode()
+        + b"\n"
+    )
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -86,7 +94,9 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return buffer.getvalue()
 
 
-def read_arrays(path: Path, *, only: str | None = None, rounds: int = 0) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, *, only: str | None = None, rounds: int = 0
+) -> dict[str, NDArray[Any]]:
     """The arrays of one file of a run of so many rounds, or just one of them."""
     most = _MOST + _MOST_PER_ROUND * rounds
     with _opened(path) as file:
@@ -116,7 +126,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def damaged(path: Path, what: str) -> StateError:
     """The error for a file of a run that is not as it was written."""
-    return StateError(f"{path} is damaged: {what}; delete it and run again with --resume")
+    return StateError(
+        f"{path} is damaged: {what}; delete it and run again with --resume"
+    )
 
 
 def read_json(path: Path) -> Any:
@@ -130,4 +142,6 @@ def read_json(path: Path) -> Any:
     except FileError as error:
         raise StateError(f"{error}; run again into a new directory") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error
+        raise StateError(
+            f"{path} cannot be read ({error}); run again into a new directory"
+        ) from error

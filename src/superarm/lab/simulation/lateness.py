@@ -38,7 +38,9 @@ class Lateness:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "earliest", as_count(self.earliest, "earliest", 0))
-        object.__setattr__(self, "latest", as_count(self.latest, "latest", self.earliest, _LONGEST))
+        object.__setattr__(
+            self, "latest", as_count(self.latest, "latest", self.earliest, _LONGEST)
+        )
         as_number(self.lost, "lost", 0.0, 1.0)
         require_type(self.together, bool, "together")
 
@@ -90,25 +92,34 @@ class Mail:
             self._send(offer, decision, feedback, delays)
         return self._arrived(offer.step)
 
-    def _send(self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None) -> None:
+    def _send(
+        self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
+    ) -> None:
         prompt = np.zeros(len(feedback.positions), np.intp)
         late = prompt if feedback.delays is None else feedback.delays
         if delays is not None:
             if not set(feedback.positions.tolist()) <= set(decision.positions.tolist()):
-                raise InputError("the problem's feedback names arms that were not chosen")
+                raise InputError(
+                    "the problem's feedback names arms that were not chosen"
+                )
             more = delays[feedback.positions]
             late = np.where(more == _NEVER, _NEVER, late + more)
         for delay in np.unique(late[late != _NEVER]).tolist():
             self._put(offer.step + delay, offer, decision, feedback.part(late == delay))
 
-    def _put(self, due: int, offer: Offer, decision: Decision, feedback: Feedback) -> None:
+    def _put(
+        self, due: int, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> None:
         if self._in_order:
             due = self._last_due = max(due, self._last_due)
         self._later += due > self._last
         if due > self._last and self._later > _MOST_LATER:
             return
         self._sent += 1
-        heappush(self._queue, (due, offer.step, self._sent, Delivery(offer, decision, feedback)))
+        heappush(
+            self._queue,
+            (due, offer.step, self._sent, Delivery(offer, decision, feedback)),
+        )
 
     def left(self) -> Mapping[str, Any] | None:
         """What is on its way after the last round; ``None`` where not all of it was kept."""
@@ -123,7 +134,9 @@ class Mail:
     def go_on(self, left: State, offer_of: Callable[[int], Offer]) -> None:
         """Take in what :meth:`left` gave, in a run whose last round is a later one."""
         for due, sent, previous, decision, feedback in left.scalar("queue"):
-            delivery = Delivery(offer_of(decision.step).after(previous), decision, feedback)
+            delivery = Delivery(
+                offer_of(decision.step).after(previous), decision, feedback
+            )
             self._queue.append((due, decision.step, sent, delivery))
         heapify(self._queue)
         self._later = sum(due > self._last for due, *_ in self._queue)

@@ -30,7 +30,13 @@ from superarm.core import (
     Problem,
     State,
 )
-from superarm.core.capabilities import AdditiveProblem, Forecaster, Resumable, TablePlayer, TableProblem
+from superarm.core.capabilities import (
+    AdditiveProblem,
+    Forecaster,
+    Resumable,
+    TablePlayer,
+    TableProblem,
+)
 from superarm.core.errors import InputError, SpecError
 from superarm.core.inputs import as_count
 from superarm.core.serialization import to_json
@@ -40,7 +46,9 @@ from .audit import Audit
 from .lateness import Lateness, Mail
 from .trace import Trace
 
-_BLOCK_NUMBERS = 1 << 18  # noise values that a block may hold: a few MB, whatever the number of arms
+_BLOCK_NUMBERS = (
+    1 << 18
+)  # noise values that a block may hold: a few MB, whatever the number of arms
 _NEEDED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
 """Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
@@ -67,7 +75,13 @@ class _Block:
         """Rewards of all arms in all rounds, (T, n); ``None`` if rounds differ by more than noise."""
         first = self.rounds[0].offer.arms
         for _, offer, _, _, delays in self.rounds:
-            own = (offer.available, offer.structure, offer.time, offer.previous_action, delays)
+            own = (
+                offer.available,
+                offer.structure,
+                offer.time,
+                offer.previous_action,
+                delays,
+            )
             if offer.arms is not first or any(each is not None for each in own):
                 return None
         if not isinstance(self.problem, TableProblem):
@@ -103,7 +117,9 @@ class _Recorder:
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
         self._series: dict[str, Floats] = defaultdict(lambda: np.zeros(rounds))
-        self._choices: list[NDArray[Any]] = []  # of a round (k,), or of a block of them (T, 1)
+        self._choices: list[
+            NDArray[Any]
+        ] = []  # of a round (k,), or of a block of them (T, 1)
         self._propensities = np.ones(rounds)
         self._seconds = np.zeros(rounds, dtype=np.float32)
         if earlier is not None:
@@ -121,7 +137,9 @@ class _Recorder:
         if self._additive is not None:
             self._tried |= chosen
         known = earlier.propensities
-        self._propensities[:done] = left.scalar("propensity") if known is None else known
+        self._propensities[:done] = (
+            left.scalar("propensity") if known is None else known
+        )
         self._seconds[:done] = 0.0 if earlier.seconds is None else earlier.seconds
         if self._audit is not None and earlier.audit is not None:
             self._audit.go_on(earlier.audit, chosen)
@@ -133,7 +151,11 @@ class _Recorder:
         policy, mail = self.policy, self._mail.left()
         if self._audit is None or mail is None or not isinstance(policy, Resumable):
             return None
-        scalars = {**mail, "action": self._action, "propensity": float(self._propensities[0])}
+        scalars = {
+            **mail,
+            "action": self._action,
+            "propensity": float(self._propensities[0]),
+        }
         left = State(kind="left", schema=1, scalars=scalars)
         try:
             to_json(left)
@@ -199,10 +221,18 @@ class _Recorder:
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback, forecast)
             self._measure(step, problem.metrics(offer, decision, feedback))
-            if self._audit is not None and self._additive is not None and forecast is not None:
-                self._audit.record(forecast, decision, feedback, self._additive.truth(offer))
+            if (
+                self._audit is not None
+                and self._additive is not None
+                and forecast is not None
+            ):
+                self._audit.record(
+                    forecast, decision, feedback, self._additive.truth(offer)
+                )
 
-    def _record(self, offer: Offer, decision: Decision, value: float, sign: float, best: Best) -> None:
+    def _record(
+        self, offer: Offer, decision: Decision, value: float, sign: float, best: Best
+    ) -> None:
         step, positions = offer.step, decision.positions
         at = step - self._first
         self._series["regret"][at] = sign * (best.value - value)
@@ -210,7 +240,9 @@ class _Recorder:
         known = decision.propensity
         if known != 1.0:
             self._propensities[at] = np.nan if known is None else known
-        if best.optimum is not None and best.optimum >= 0.0:  # of a loss no share is promised
+        if (
+            best.optimum is not None and best.optimum >= 0.0
+        ):  # of a loss no share is promised
             # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
             alpha = best.guarantee.alpha
             promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
@@ -239,7 +271,9 @@ class _Recorder:
             seed=self._seed,
             series=dict(self._series),
             choices=choices,
-            propensities=None if (known == 1.0).all() or np.isnan(known).all() else known,
+            propensities=None
+            if (known == 1.0).all() or np.isnan(known).all()
+            else known,
             seconds=self._seconds,
             audit=None if self._audit is None else self._audit.arrays(last),
             state=None if self._audit is None else self.policy.state(),
@@ -270,8 +304,12 @@ def simulate(
     for name, policy in policies.items():
         missing = [each for each in _NEEDED if getattr(policy, each, None) is None]
         if missing:
-            told = f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
-            raise InputError(f"{told}; give an object with all that superarm.core.Policy has")
+            told = (
+                f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
+            )
+            raise InputError(
+                f"{told}; give an object with all that superarm.core.Policy has"
+            )
     recorders = [
         _Recorder(name, policy, problem, seed, steps, watch, earlier.get(name))
         for name, policy in policies.items()
@@ -284,7 +322,11 @@ def simulate(
         while step in steps and (not met or numbers < _BLOCK_NUMBERS):
             offer = problem.offer(step)
             noise = problem.noise(offer, noise_streams.at(step))
-            late = None if lateness is None else lateness.delays(offer, delay_streams.at(step))
+            late = (
+                None
+                if lateness is None
+                else lateness.delays(offer, delay_streams.at(step))
+            )
             met.append(_Round(step, offer, noise, problem.best(offer), late))
             numbers += math.prod(offer.arms.features.shape) + len(noise)
             step += 1
@@ -293,6 +335,8 @@ def simulate(
             try:
                 recorder.play(block)
             except Exception as error:
-                error.add_note(f"policy {recorder.name!r}, rounds {met[0].step} to {met[-1].step}")
+                error.add_note(
+                    f"policy {recorder.name!r}, rounds {met[0].step} to {met[-1].step}"
+                )
                 raise
     return {recorder.name: recorder.trace(offer) for recorder in recorders}

@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.core.capabilities import OWN_METRICS, Metric
-from superarm.core.display import Shown
-from superarm.core.errors import InputError, ShapeError, SpecError, StateError, require_extra
+from superarm.core.display import Displayable
+from superarm.core.errors import (
+    InputError,
+    ShapeError,
+    SpecError,
+    StateError,
+    require_extra,
+)
 from superarm.core.inputs import as_plain, as_vector
 from superarm.core.registry import require_kind, suggestion
 from superarm.core.road_map import RoadMap
@@ -79,7 +85,7 @@ class Drawing(NamedTuple):
 _CHART_KINDS = get_type_hints(Drawing)
 
 
-class Truth(NamedTuple):
+class TruthRecord(NamedTuple):
     """Expected rewards of fixed arms as they change: m rounds, n arms of d columns."""
 
     rounds: Ints  # (m,)
@@ -125,27 +131,45 @@ class Trace:
     """Time that the policy took to decide and learn in each round, (T,)."""
     audit: Mapping[str, NDArray[Any]] | None = None
     """Arrays that :mod:`superarm.lab.simulation.audit` describes, for an additive problem."""
-    state: State | None = None  # what the policy had learned at the end, for an additive problem
+    state: State | None = (
+        None  # what the policy had learned at the end, for an additive problem
+    )
     left: State | None = None
     """What a longer run needs beside it to go on: feedback on its way, and the last action."""
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
-            raise InputError(f"the series {sorted(self.series)} lack 'regret', which every trace has")
+            raise InputError(
+                f"the series {sorted(self.series)} lack 'regret', which every trace has"
+            )
         if reserved := (_RESERVED | _FIELDS).intersection(self.series):
-            raise InputError(f"{sorted(reserved)} cannot be the name of a metric; rename it")
+            raise InputError(
+                f"{sorted(reserved)} cannot be the name of a metric; rename it"
+            )
         rounds = len(np.atleast_1d(self.series["regret"]))
         for name, values in self.series.items():
             as_vector(values, name, rounds)
-        width = 1 if self.choices is None or self.choices.ndim != 2 else self.choices.shape[1]
-        shapes = {"choices": (rounds, width), "propensities": (rounds,), "seconds": (rounds,)}
-        found = {name: array for name in shapes if (array := getattr(self, name)) is not None}
+        width = (
+            1
+            if self.choices is None or self.choices.ndim != 2
+            else self.choices.shape[1]
+        )
+        shapes = {
+            "choices": (rounds, width),
+            "propensities": (rounds,),
+            "seconds": (rounds,),
+        }
+        found = {
+            name: array for name in shapes if (array := getattr(self, name)) is not None
+        }
         if self.audit is not None:
             shapes |= audit_shapes(rounds)
             found |= {name: self.audit.get(name) for name in audit_shapes(rounds)}
         for name, array in found.items():
             if np.shape(array) != shapes[name]:
-                raise ShapeError(f"{name} has shape {np.shape(array)}; it must be {shapes[name]}")
+                raise ShapeError(
+                    f"{name} has shape {np.shape(array)}; it must be {shapes[name]}"
+                )
 
     @property
     def rounds(self) -> int:
@@ -181,7 +205,9 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     """Write one cell, its timing first; equal traces give equal bytes."""
     directory, name = Path(directory), f"{trace.name}.npz"
     if trace.seconds is not None:
-        atomic_write(directory / "timings" / name, npz_bytes({"seconds": trace.seconds}))
+        atomic_write(
+            directory / "timings" / name, npz_bytes({"seconds": trace.seconds})
+        )
     if trace.audit is not None:
         atomic_write(directory / "audits" / name, npz_bytes(trace.audit))
     if trace.state is not None:
@@ -190,10 +216,12 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
         if trace.left is not None:  # it names the state that it belongs to
             scalars = {**trace.left.scalars, "state": sha256(state).hexdigest()}
             atomic_write(
-                directory / "left" / name, state_to_bytes(replace(trace.left, scalars=scalars))
+                directory / "left" / name,
+                state_to_bytes(replace(trace.left, scalars=scalars)),
             )
     arrays: dict[str, NDArray[Any]] = {
-        key: np.asarray(trace.series[key], dtype=np.float64) for key in sorted(trace.series)
+        key: np.asarray(trace.series[key], dtype=np.float64)
+        for key in sorted(trace.series)
     }
     beside = {"choices": trace.choices, "propensities": trace.propensities}
     arrays |= {key: array for key, array in beside.items() if array is not None}
@@ -202,10 +230,14 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     return path
 
 
-def read_trace(directory: Path, policy: str, setting_index: int, seed: int, rounds: int) -> Trace:
+def read_trace(
+    directory: Path, policy: str, setting_index: int, seed: int, rounds: int
+) -> Trace:
     """A cell with all that it takes to go on in a run of so many rounds, or :class:`StateError`."""
     file = f"{cell_name(policy, setting_index, seed)}.npz"
-    cells, *beside = (directory / folder / file for folder in ("cells", "timings", "audits"))
+    cells, *beside = (
+        directory / folder / file for folder in ("cells", "timings", "audits")
+    )
     arrays = read_arrays(cells, rounds=rounds)
     seconds, audit = (read_arrays(path, rounds=rounds) for path in beside)
     left = load_state(directory / "left" / file)
@@ -229,11 +261,13 @@ def read_trace(directory: Path, policy: str, setting_index: int, seed: int, roun
         raise damaged(cells, str(error)) from None
 
 
-def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth | Tree) -> None:
+def write_shown(
+    directory: Path | str, setting_index: int, shown: RoadMap | TruthRecord | Tree
+) -> None:
     """Write the roads of a setting, the first seed's truth, or a tree over the actions."""
     if isinstance(shown, RoadMap):
         name, arrays = "maps", shown.as_arrays()
-    elif isinstance(shown, Truth):
+    elif isinstance(shown, TruthRecord):
         name, arrays = "truths", shown._asdict()
     else:
         name, arrays = "trees", {key: getattr(shown, key) for key in TREE_ARRAYS}
@@ -242,7 +276,10 @@ def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Trut
 
 
 def write_masses(
-    directory: Path | str, setting_index: int, policies: Sequence[str], masses: TreeMasses
+    directory: Path | str,
+    setting_index: int,
+    policies: Sequence[str],
+    masses: TreeMasses,
 ) -> None:
     """Write the tree that a policy walks on, with its probabilities."""
     arrays = {key: getattr(masses.tree, key) for key in TREE_ARRAYS}
@@ -253,16 +290,28 @@ def write_masses(
 def write_cells(run: Run) -> None:
     """Write ``cells.jsonl``: each cell's totals in one row, sorted by setting, policy and seed."""
     rows = []
-    for index, policy, seed in product(range(len(run.settings)), sorted(run.policies), run.seeds):
+    for index, policy, seed in product(
+        range(len(run.settings)), sorted(run.policies), run.seeds
+    ):
         name = cell_name(policy, index, seed)
-        kept = sorted(set(array_names(run.directory / "cells" / f"{name}.npz")) - _RESERVED)
-        totals = {key: float(run._array(key, policy, index, seed).sum()) for key in kept}
-        row = {"cell": name, "policy": policy, "seed": seed, "setting": run.settings[index], **totals}
+        kept = sorted(
+            set(array_names(run.directory / "cells" / f"{name}.npz")) - _RESERVED
+        )
+        totals = {
+            key: float(run._array(key, policy, index, seed).sum()) for key in kept
+        }
+        row = {
+            "cell": name,
+            "policy": policy,
+            "seed": seed,
+            "setting": run.settings[index],
+            **totals,
+        }
         rows.append(json_bytes(row))
     atomic_write(run.directory / "cells.jsonl", b"".join(rows))
 
 
-class Run(Shown):
+class Run(Displayable):
     """A finished run: its spec, and its cells stacked over seeds. Arrays are read when first used."""
 
     def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
@@ -291,9 +340,13 @@ class Run(Shown):
             )
         return run
 
-    def _shown(self) -> Mapping[str, Any]:
+    def _display_fields(self) -> Mapping[str, Any]:
         """Sizes, and whom it is about."""
-        sizes = {"settings": len(self.settings), "seeds": len(self.seeds), "rounds": self.rounds}
+        sizes = {
+            "settings": len(self.settings),
+            "seeds": len(self.seeds),
+            "rounds": self.rounds,
+        }
         return {"experiment": self.experiment, "policies": list(self.policies), **sizes}
 
     @property
@@ -310,10 +363,12 @@ class Run(Shown):
 
     def metrics_at(self, setting_index: int) -> tuple[str, ...]:
         """What the rounds of one setting were measured by: problems differ where they are swept."""
-        names = array_names(self._path("cells", self.policies[0], setting_index, self.seeds[0]))
+        names = array_names(
+            self._path("cells", self.policies[0], setting_index, self.seeds[0])
+        )
         return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
-    def settled(self, setting_index: int) -> Mapping[str, str]:
+    def interpretations(self, setting_index: int) -> Mapping[str, str]:
         """What the problem of a setting says of itself, and how unclear points were read."""
         told: Sequence[Mapping[str, str]] = self.spec.get("settled", ())
         return told[setting_index] if told else {}
@@ -342,7 +397,11 @@ class Run(Shown):
         are ratios to a policy that was run, not means over rounds."""
         found = []
         for each in self.spec.get("derived", ()):
-            name, metric, versus = each.get("name"), each.get("metric", "regret"), each.get("versus")
+            name, metric, versus = (
+                each.get("name"),
+                each.get("metric", "regret"),
+                each.get("versus"),
+            )
             if isinstance(name, str) and metric in self.metrics:
                 if versus in self.policies:
                     found.append({"name": name, "metric": metric, "versus": versus})
@@ -379,20 +438,32 @@ class Run(Shown):
         pandas = require_extra("pandas", "frame")
         return pandas.DataFrame(
             [
-                {**setting, "policy": policy, "seed": seed, "metric": metric, "total": float(total)}
+                {
+                    **setting,
+                    "policy": policy,
+                    "seed": seed,
+                    "metric": metric,
+                    "total": float(total),
+                }
                 for index, setting in enumerate(self.settings)
                 for policy in self.policies
                 for metric in self.metrics_at(index)
                 for seed, total in zip(
-                    self.seeds, self.cumulative(policy, index, metric)[:, -1], strict=True
+                    self.seeds,
+                    self.cumulative(policy, index, metric)[:, -1],
+                    strict=True,
                 )
             ]
         )
 
-    def cumulative(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
+    def cumulative(
+        self, policy: str, setting_index: int = 0, metric: str = "regret"
+    ) -> Floats:
         """Running totals of a metric, (seeds, T)."""
         if metric in _RESERVED:
-            raise InputError(f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}")
+            raise InputError(
+                f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}"
+            )
         return self._stack(metric, policy, setting_index)
 
     def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
@@ -402,7 +473,10 @@ class Run(Shown):
     def is_timed(self, setting_index: int = 0) -> bool:
         """Whether the times of a setting are there: a run may have been copied without them."""
         cells = product(self.policies, self.seeds)
-        return all(self._path("timings", name, setting_index, seed).exists() for name, seed in cells)
+        return all(
+            self._path("timings", name, setting_index, seed).exists()
+            for name, seed in cells
+        )
 
     def seconds_per_round(self, policy: str, setting_index: int = 0) -> float:
         """Mean over seeds and rounds, without those in which code is compiled and caches are filled.
@@ -418,10 +492,15 @@ class Run(Shown):
         later = np.logical_or.accumulate(seconds != seconds[:, :1], axis=1)
         later[~later.any(axis=1)] = True
         return np.array(
-            [each[kept].mean(dtype=float) for each, kept in zip(seconds, later, strict=True)]
+            [
+                each[kept].mean(dtype=float)
+                for each, kept in zip(seconds, later, strict=True)
+            ]
         )
 
-    def audit(self, policy: str, setting_index: int, seed: int) -> dict[str, NDArray[Any]] | None:
+    def audit(
+        self, policy: str, setting_index: int, seed: int
+    ) -> dict[str, NDArray[Any]] | None:
         """What :mod:`superarm.lab.simulation.audit` describes; ``None`` where it was not recorded."""
         path = self._path("audits", policy, setting_index, seed)
         if not path.exists():
@@ -438,7 +517,9 @@ class Run(Shown):
 
     def propensities(self, policy: str, setting_index: int, seed: int) -> Floats | None:
         """Probability of each round's action, (T,), NaN where it is not known; see :class:`Trace`."""
-        if "propensities" not in array_names(self._path("cells", policy, setting_index, seed)):
+        if "propensities" not in array_names(
+            self._path("cells", policy, setting_index, seed)
+        ):
             return None
         return self._array("propensities", policy, setting_index, seed)
 
@@ -458,7 +539,9 @@ class Run(Shown):
             return None
         arrays = read_arrays(path)
         try:
-            return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS})
+            return Tree(
+                **{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS}
+            )
         except InputError as error:
             raise damaged(path, str(error)) from None
 
@@ -469,7 +552,9 @@ class Run(Shown):
             return None
         arrays = read_arrays(path)
         try:
-            tree = Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS})
+            tree = Tree(
+                **{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS}
+            )
             q = as_vector(arrays.get("q", np.nan), "q", len(tree.parent))
         except (InputError, ShapeError) as error:
             raise damaged(path, str(error)) from None
@@ -480,16 +565,18 @@ class Run(Shown):
             raise damaged(path, "q has values outside [0, 1]")
         return TreeMasses(tree, q, self.policies[int(number)])
 
-    def truth(self, setting_index: int = 0) -> Truth | None:
+    def truth(self, setting_index: int = 0) -> TruthRecord | None:
         """What there was to be found with the first seed; ``None`` where it was not recorded."""
         path = self.directory / "truths" / f"s{setting_index}.npz"
         if not path.exists():
             return None
         arrays = read_arrays(path, rounds=self.rounds)
-        truth = Truth(*(np.atleast_1d(arrays.get(name, np.nan)) for name in Truth._fields))
+        truth = TruthRecord(
+            *(np.atleast_1d(arrays.get(name, np.nan)) for name in TruthRecord._fields)
+        )
         m, n = (max(1, len(each)) for each in (truth.rounds, truth.places))
         shapes = (m,), (m, n), (n, max(1, truth.places.size // n))
-        for name, array, shape in zip(Truth._fields, truth, shapes, strict=True):
+        for name, array, shape in zip(TruthRecord._fields, truth, shapes, strict=True):
             _checked(array, shape, path, name, "fi")
         if (np.diff(truth.rounds, prepend=0) <= 0).any():
             raise damaged(path, "'rounds' must rise from 1 on")
@@ -497,20 +584,26 @@ class Run(Shown):
 
     def _path(self, folder: str, policy: str, setting_index: int, seed: int) -> Path:
         if policy not in self.policies:
-            raise InputError(f"policy {policy!r} is not in this run; it has {list(self.policies)}")
+            raise InputError(
+                f"policy {policy!r} is not in this run; it has {list(self.policies)}"
+            )
         if not 0 <= setting_index < len(self.settings):
             raise InputError(
                 f"setting {setting_index} is not in this run of {len(self.settings)} settings"
             )
         return self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
 
-    def _array(self, name: str, policy: str, setting_index: int, seed: int) -> NDArray[Any]:
+    def _array(
+        self, name: str, policy: str, setting_index: int, seed: int
+    ) -> NDArray[Any]:
         folder = "timings" if name == "seconds" else "cells"
         path = self._path(folder, policy, setting_index, seed)
         array = read_arrays(path, only=name, rounds=self.rounds)[name]
         columns = (array.size // self.rounds,) if name == "choices" else ()
         kinds = "i" if name == "choices" else "fiu"
-        refused = (np.isinf,) if name == "propensities" else _NOT_FINITE  # one that is not known is NaN
+        refused = (
+            (np.isinf,) if name == "propensities" else _NOT_FINITE
+        )  # one that is not known is NaN
         return _checked(array, (self.rounds, *columns), path, name, kinds, refused)
 
     def _stack(self, name: str, policy: str, setting_index: int) -> NDArray[Any]:
@@ -543,14 +636,18 @@ def check_chart(told: Mapping[str, Any], where: str) -> None:
     """Refuse a table ``[chart]`` that is no :class:`Drawing`."""
     for key, value in told.items():
         if key not in _CHART_KINDS:
-            raise SpecError(f"{where} has no {key!r}; {suggestion(key, [*_CHART_KINDS], 'it has')}")
+            raise SpecError(
+                f"{where} has no {key!r}; {suggestion(key, [*_CHART_KINDS], 'it has')}"
+            )
         require_kind(value, kind := _CHART_KINDS[key], f"{where}: {key}")
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = " or ".join(map(repr, filter(None, get_args(kind))))
             raise SpecError(f"{where}: {key} is {value!r}; choose {choices}")
     for curve in told.get("curves", ()):
         if not {"metric"} <= set(curve) <= {"metric", "where"}:
-            raise SpecError(f"{where}: a curve has a metric and may have where; this has {[*curve]}")
+            raise SpecError(
+                f"{where}: a curve has a metric and may have where; this has {[*curve]}"
+            )
         require_kind(curve["metric"], str, f"{where}: the metric of a curve")
         require_kind(curve.get("where", {}), Mapping[str, Any], f"{where}: where")
 
@@ -565,38 +662,59 @@ def _check_sharing(spec: Mapping[str, Any]) -> None:
     """What seeds have in common must make sense."""
     if not all(0.0 <= share < 1.0 for share in spec.get("shared_data", ())):
         raise SpecError("'shared_data' must have shares from 0 to below 1")
-    if not all(count is None or count >= 0.0 for count in spec.get("independent_seeds", ())):
+    if not all(
+        count is None or count >= 0.0 for count in spec.get("independent_seeds", ())
+    ):
         raise SpecError("'independent_seeds' must have numbers of at least 0, or null")
 
 
 def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(spec, dict) or spec.get("schema") != SCHEMA:
         found = spec.get("schema") if isinstance(spec, dict) else None
-        raise StateError(f"{path} has schema {found!r}; this version of superarm reads schema {SCHEMA}")
+        raise StateError(
+            f"{path} has schema {found!r}; this version of superarm reads schema {SCHEMA}"
+        )
     try:
         for key, kind in {**_REQUIRED, **_OPTIONAL, **_OF_SETTINGS}.items():
             if key in spec or key in _REQUIRED:
                 require_kind(spec.get(key), kind, repr(key))
-            if key in spec and key in _OF_SETTINGS and len(spec[key]) != len(spec["settings"]):
+            if (
+                key in spec
+                and key in _OF_SETTINGS
+                and len(spec[key]) != len(spec["settings"])
+            ):
                 raise SpecError(f"{key!r} must have one entry for each setting")
         _check_sharing(spec)
         check_chart(spec.get("chart", {}), "'chart'")
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
-        require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
-        for metrics, (key, kind) in product(spec.get("metrics", ()), _METRIC_KINDS.items()):
+        require_kind(
+            parameters.get("policies", {}),
+            Mapping[str, Mapping[str, Any]],
+            "'policies'",
+        )
+        for metrics, (key, kind) in product(
+            spec.get("metrics", ()), _METRIC_KINDS.items()
+        ):
             for name, told in metrics.items():
                 require_kind(told.get(key), kind, f"{key!r} of metric {name!r}")
     except SpecError as error:
         raise StateError(f"{path}: {error}; undo the change, or run again") from None
-    sizes = (spec["rounds"], spec["seeds"], len(spec["policies"]), len(spec["settings"]))
+    sizes = (
+        spec["rounds"],
+        spec["seeds"],
+        len(spec["policies"]),
+        len(spec["settings"]),
+    )
     if min(*sizes, spec["first_seed"] + 1) < 1:
         raise StateError(
             f"{path}: it has {sizes} rounds, seeds, policies and settings, from seed "
             f"{spec['first_seed']}; there must be one of each, and no seed below 0"
         )
     if prod(sizes[1:]) > MOST_CELLS:
-        raise StateError(f"{path}: a run may have at most {MOST_CELLS:,} cells, and this has more")
+        raise StateError(
+            f"{path}: a run may have at most {MOST_CELLS:,} cells, and this has more"
+        )
     owners: dict[str, str] = {}
     for policy in spec["policies"]:
         other = owners.setdefault(cell_name(policy, 0, 0), policy)
@@ -614,7 +732,10 @@ def trip_scores(state: Path) -> Floats | None:
         state: A file in the folder ``states`` of a run. ``None`` is returned for any other file.
     """
     directory = state.absolute().parents[1]
-    if state.absolute().parent.name != "states" or not (directory / "run.json").is_file():
+    if (
+        state.absolute().parent.name != "states"
+        or not (directory / "run.json").is_file()
+    ):
         return None
     run = Run(directory, read_spec(directory))  # it may still be under way
     for policy in run.policies:
@@ -622,6 +743,8 @@ def trip_scores(state: Path) -> Floats | None:
             if state.stem not in {cell_name(policy, index, seed) for seed in run.seeds}:
                 continue
             audits = [run.audit(policy, index, seed) for seed in run.seeds]
-            scores = np.concatenate([[], *(audit["score"] for audit in audits if audit is not None)])
+            scores = np.concatenate(
+                [[], *(audit["score"] for audit in audits if audit is not None)]
+            )
             return np.asarray(scores[np.isfinite(scores)])
     return None

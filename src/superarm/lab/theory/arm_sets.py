@@ -28,12 +28,19 @@ from superarm.core.inputs import as_count, as_features, as_positive
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.rules.information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-DENSE_LARGEST = 1500  # arms up to which the whole covariance is decomposed (a second or two)
+DENSE_LARGEST = (
+    1500  # arms up to which the whole covariance is decomposed (a second or two)
+)
 _BLOCK = 256
-_MATRIX_WORK, _COLUMNS_WORK = 5e8, 8e9  # multiplications a greedy run may cost, in either form
+_MATRIX_WORK, _COLUMNS_WORK = (
+    5e8,
+    8e9,
+)  # multiplications a greedy run may cost, in either form
 _MOST_STEPS = 4096
 _JITTER = 1e-8
-_SMALLEST_RATE = 1e-100  # below it a rate is 0: its share of any bound is below rounding
+_SMALLEST_RATE = (
+    1e-100  # below it a rate is 0: its share of any bound is below rounding
+)
 
 
 class NamedBound(NamedTuple):
@@ -46,7 +53,9 @@ class NamedBound(NamedTuple):
 # --- λ*_K ---------------------------------------------------------------------------------
 
 
-def prior_eigenvalue_bounds(kernel: Covariance, features: Any, budget: int) -> list[NamedBound]:
+def prior_eigenvalue_bounds(
+    kernel: Covariance, features: Any, budget: int
+) -> list[NamedBound]:
     """Upper bounds on λ*_K, each valid for every history and every choice of ``budget`` arms.
 
     A posterior covariance is the prior's minus a positive semi-definite matrix (eq. 3), so its
@@ -70,7 +79,9 @@ def prior_eigenvalue_bounds(kernel: Covariance, features: Any, budget: int) -> l
     return bounds
 
 
-def prior_eigenvalue_bound(kernel: Covariance, features: Any, budget: int) -> NamedBound:
+def prior_eigenvalue_bound(
+    kernel: Covariance, features: Any, budget: int
+) -> NamedBound:
     """The smallest of :func:`prior_eigenvalue_bounds`.
 
     >>> from superarm.kernels import SquaredExponential
@@ -82,13 +93,19 @@ def prior_eigenvalue_bound(kernel: Covariance, features: Any, budget: int) -> Na
     return min(prior_eigenvalue_bounds(kernel, features, budget))
 
 
-def _row_sums(kernel: Covariance, rows: Floats, diagonal: Floats, size: int) -> Iterator[float]:
+def _row_sums(
+    kernel: Covariance, rows: Floats, diagonal: Floats, size: int
+) -> Iterator[float]:
     for start in range(0, len(rows), _BLOCK):
         block = np.abs(kernel(rows[start : start + _BLOCK], rows))  # (block, n)
         within = np.arange(len(block))
         block[within, start + within] = 0.0
         others = len(rows) - (size - 1)
-        largest = np.partition(block, others, axis=1)[:, others:] if size > 1 else block[:, :0]
+        largest = (
+            np.partition(block, others, axis=1)[:, others:]
+            if size > 1
+            else block[:, :0]
+        )
         yield float((diagonal[start : start + len(block)] + largest.sum(axis=1)).max())
 
 
@@ -135,14 +152,23 @@ class ArmSetGrowth:
     def bounds(self, count: int) -> list[NamedBound]:
         """Every bound that can be had for ``count`` observations."""
         if not 0 <= count <= self.horizon:
-            raise InputError(f"count is {count}; this growth was asked for 0 … {self.horizon}")
+            raise InputError(
+                f"count is {count}; this growth was asked for 0 … {self.horizon}"
+            )
         found = [NamedBound(self._hadamard(count), "hadamard")]
         if self._spectrum is not None:
             found.append(NamedBound(self._spectrum(count), "spectral"))
         if count < len(self._greedy.gains):
-            found.append(NamedBound(float(self._greedy.gains[count]) / GREEDY_SHARE, "greedy"))
-        found += [NamedBound(gain + rest(count), "prefix") for gain, rest in self._prefixes]
-        found += [NamedBound(low(count) + rest(count), "nystrom") for low, rest in self._nystrom]
+            found.append(
+                NamedBound(float(self._greedy.gains[count]) / GREEDY_SHARE, "greedy")
+            )
+        found += [
+            NamedBound(gain + rest(count), "prefix") for gain, rest in self._prefixes
+        ]
+        found += [
+            NamedBound(low(count) + rest(count), "nystrom")
+            for low, rest in self._nystrom
+        ]
         return found
 
     @cached_property
@@ -159,24 +185,35 @@ class ArmSetGrowth:
             return None
         values, vectors = np.linalg.eigh(self.kernel(self.features))
         # rounding moves eigenvalues by about n·eps·λ_max: added, so that the bound stays one
-        values = np.maximum(0.0, values) + len(values) * np.finfo(np.float64).eps * values[-1]
+        values = (
+            np.maximum(0.0, values)
+            + len(values) * np.finfo(np.float64).eps * values[-1]
+        )
         return _CappedWater(values / self.noise_variance, (vectors**2).max(axis=0))
 
     @cached_property
     def _greedy(self) -> GreedyGain:
         n = len(self.features)
-        affordable = max(_MATRIX_WORK / n**2, min(n - 1.0, math.sqrt(_COLUMNS_WORK / n)), 1.0)
+        affordable = max(
+            _MATRIX_WORK / n**2, min(n - 1.0, math.sqrt(_COLUMNS_WORK / n)), 1.0
+        )
         steps = min(self.horizon, int(affordable), _MOST_STEPS)
-        return greedy_information_gain(self.kernel, self.features, steps, self.noise_variance)
+        return greedy_information_gain(
+            self.kernel, self.features, steps, self.noise_variance
+        )
 
     @cached_property
     def _prefixes(self) -> list[tuple[float, _Water]]:
         found = []
         for steps in _halves(len(self._greedy.positions)):
-            pivots, counts = np.unique(self._greedy.positions[:steps], return_counts=True)
+            pivots, counts = np.unique(
+                self._greedy.positions[:steps], return_counts=True
+            )
             root = self._root(pivots, self.noise_variance / counts)
             rest = np.maximum(0.0, self._variances - np.einsum("ij,ij->j", root, root))
-            found.append((float(self._greedy.gains[steps]), _Water(rest / self.noise_variance)))
+            found.append(
+                (float(self._greedy.gains[steps]), _Water(rest / self.noise_variance))
+            )
         return found
 
     @cached_property
@@ -201,7 +238,9 @@ class ArmSetGrowth:
 
     def _root(self, pivots: Ints, noise: Floats) -> Floats:
         """L⁻¹k(pivots, all) with LLᵀ = k(pivots, pivots) + diag(noise), (pivots, n)."""
-        cross = np.asarray(self.kernel(self.features[pivots], self.features), dtype=np.float64)
+        cross = np.asarray(
+            self.kernel(self.features[pivots], self.features), dtype=np.float64
+        )
         L = cholesky(cross[:, pivots] + np.diag(noise))
         return solve_lower(L, cross)
 

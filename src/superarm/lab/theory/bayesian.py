@@ -33,7 +33,13 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_number, as_positive, as_vector, require_choice
+from superarm.core.inputs import (
+    as_count,
+    as_number,
+    as_positive,
+    as_vector,
+    require_choice,
+)
 
 from .compact_sets import CompactSet, confidence_parameter, log_whole
 from .high_probability import as_rounds, evaluate
@@ -82,14 +88,19 @@ def bayesian_regret_bound(
     """
     require_choice(algorithm, "algorithm", get_args(BayesianAlgorithm))
     if algorithm != "gp-bucb" and not (omega is None and xi is None):
-        raise InputError(f"omega and xi belong to gp-bucb; leave them out for {algorithm}")
+        raise InputError(
+            f"omega and xi belong to gp-bucb; leave them out for {algorithm}"
+        )
     if algorithm == "gp-bucb" and (omega is None or xi is None):
         raise InputError("gp-bucb needs both omega and xi")
     T = as_rounds(rounds)
     K = as_count(budget, "budget")
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     if isinstance(arms, CompactSet):
-        variances = {"noise_variance": noise_variance, "largest_variance": largest_variance}
+        variances = {
+            "noise_variance": noise_variance,
+            "largest_variance": largest_variance,
+        }
         s = arms.log_size(T, budget=K, omega=omega, xi=xi, **variances)
         log_points, constant = arms.dimension * log_whole(s), math.pi**2 / 3.0
     else:
@@ -143,7 +154,9 @@ def bayesian_regret_bound_of_widths(
 
     w = as_vector(widths, "widths")
     if (w < 0.0).any():
-        raise InputError("widths has negative entries; a width multiplies a standard deviation")
+        raise InputError(
+            "widths has negative entries; a width multiplies a standard deviation"
+        )
     density = np.exp(-0.5 * w**2) / math.sqrt(2.0 * math.pi)
     # φ(w) − wΦ(−w) cancels for large w, where rounding may not turn it negative
     missed = np.maximum(0.0, density - w * ndtr(-w))
@@ -166,7 +179,9 @@ def bucb_constant(omega: float) -> float:
     value = as_positive(omega, "omega")
     if value <= 1.0:
         return math.inf
-    log_theta = 0.5 * (math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)) - math.log(value)
+    log_theta = 0.5 * (
+        math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)
+    ) - math.log(value)
     return math.exp(-log_theta / value)
 
 

@@ -45,7 +45,9 @@ def confidence_parameter(
         raise InputError("gp-bucb needs both omega and xi")
     from scipy.special import ndtri_exp
 
-    log_tail = bayesian_log_tail(points, log_t, as_positive(omega, "omega"), as_positive(xi, "xi"))
+    log_tail = bayesian_log_tail(
+        points, log_t, as_positive(omega, "omega"), as_positive(xi, "xi")
+    )
     width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
     return np.asarray(np.maximum(0.0, width) ** 2)
 
@@ -85,7 +87,12 @@ class CompactSet:
             as_positive(value, f"derivative_constants[{place}]")
 
     def conditions(
-        self, t: Any, *, budget: int, noise_variance: float, largest_variance: float = 1.0
+        self,
+        t: Any,
+        *,
+        budget: int,
+        noise_variance: float,
+        largest_variance: float = 1.0,
     ) -> DiscretisationConditions:
         """Eqs 6a–6d, for the g = f/√v of kernel at most 1.
 
@@ -101,14 +108,29 @@ class CompactSet:
         slope = second / math.sqrt(v)
         spread = math.sqrt(max(0.0, math.log(first * d)))
         log_reach = math.log(d) + math.log(self.side)  # d·C₁
-        log_change = math.log(self.lipschitz) - math.log(min(v, math.sqrt(v))) + log_reach  # L·d·C₁
+        log_change = (
+            math.log(self.lipschitz) - math.log(min(v, math.sqrt(v))) + log_reach
+        )  # L·d·C₁
         log_K, log_t = math.log(K), np.log(rounds)
-        mean = math.log(2.0) + log_K + log_change + 2.0 * log_t + np.log1p(rounds * K / noise)  # 6a
+        mean = (
+            math.log(2.0)
+            + log_K
+            + log_change
+            + 2.0 * log_t
+            + np.log1p(rounds * K / noise)
+        )  # 6a
         ratio = math.log(8.0) + 2.0 * log_K + log_change + 4.0 * log_t  # 6b
-        square = math.log(8.0) + 3.0 * log_K + 2.0 * (log_change - math.log(noise)) + 5.0 * log_t  # 6c
+        square = (
+            math.log(8.0)
+            + 3.0 * log_K
+            + 2.0 * (log_change - math.log(noise))
+            + 5.0 * log_t
+        )  # 6c
         steepest = math.log(slope) + math.log(spread + 0.5 * math.sqrt(math.pi))
         path = log_K + log_reach + steepest + 2.0 * log_t  # 6d
-        return DiscretisationConditions(np.maximum(mean, path), np.asarray(ratio), np.asarray(square))
+        return DiscretisationConditions(
+            np.maximum(mean, path), np.asarray(ratio), np.asarray(square)
+        )
 
     def log_size(
         self,
@@ -131,7 +153,10 @@ class CompactSet:
         stopping early is safe.
         """
         conditions = self.conditions(
-            t, budget=budget, noise_variance=noise_variance, largest_variance=largest_variance
+            t,
+            budget=budget,
+            noise_variance=noise_variance,
+            largest_variance=largest_variance,
         )
         s = self.log_closed_size(t, conditions, omega=omega, xi=xi)
         for _ in range(_STEPS):
@@ -174,5 +199,7 @@ def log_whole(s: Floats) -> Floats:
     real = np.exp(np.minimum(s, math.log(_LARGEST_EXACT)))
     near = np.round(real)
     # e^s has about 15 digits: a whole number that it misses by less is meant.
-    whole = np.where(np.abs(real - near) <= 1e-14 * np.maximum(s, 1.0) * real, near, np.ceil(real))
+    whole = np.where(
+        np.abs(real - near) <= 1e-14 * np.maximum(s, 1.0) * real, near, np.ceil(real)
+    )
     return np.where(s < math.log(_LARGEST_EXACT), np.log(np.maximum(1.0, whole)), s)

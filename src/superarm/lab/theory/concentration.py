@@ -30,7 +30,9 @@ from superarm.rules.base import as_probability
 from .high_probability import self_normalised_norm
 
 
-def linear_self_normalised_norm(noise: Any, features: Any, *, ridge: float = 1.0) -> float:
+def linear_self_normalised_norm(
+    noise: Any, features: Any, *, ridge: float = 1.0
+) -> float:
     """‖S_t‖ in the norm of V_t⁻¹, S_t = Σ ε_s φ(x_s): abbasiyadkori2011improved, Theorem 1, left.
 
     With ridge 1 it is ‖ε‖ in the norm of (K⁻¹ + I)⁻¹: chowdhury2017kernelized, Lemma 1. Not squared.
@@ -72,10 +74,14 @@ def linear_self_normalised_bound(
 
 def _design(rows: Floats, ridge: float) -> Floats:
     """V_t, (d, d)."""
-    return np.asarray(as_positive(ridge, "ridge") * np.eye(rows.shape[1]) + rows.T @ rows)
+    return np.asarray(
+        as_positive(ridge, "ridge") * np.eye(rows.shape[1]) + rows.T @ rows
+    )
 
 
-def mixture_martingale(noise: Any, K: Any, eta: float, noise_bound: float = 1.0) -> float:
+def mixture_martingale(
+    noise: Any, K: Any, eta: float, noise_bound: float = 1.0
+) -> float:
     """M_t = exp(½‖ε/R‖²)/√det((1+η)I + K), ‖·‖ as in Theorem 1: chowdhury2017kernelized, appendix A.
 
     A super-martingale with E[M_t] ≤ 1. Theorem 1 fails at δ where M_t > 1/δ.

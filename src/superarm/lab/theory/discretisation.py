@@ -100,7 +100,9 @@ def discretisation_errors(
     return DiscretisationErrors(
         path=np.asarray(K * path_error_bound(arms, s)),  # eqs. 62–64
         mean=np.asarray(K * change * (1.0 + t * K / noise)),  # eq. 94
-        std=np.asarray(K * np.sqrt(beta) * np.sqrt(2.0 * change)),  # in place of eq. 103
+        std=np.asarray(
+            K * np.sqrt(beta) * np.sqrt(2.0 * change)
+        ),  # in place of eq. 103
     )
 
 
@@ -121,7 +123,12 @@ def path_error_bound(arms: CompactSet, log_size: Any) -> Floats:
 
 
 def mean_error_bound(
-    arms: CompactSet, log_size: Any, *, observations: int, noise_variance: float, residual_norm: float
+    arms: CompactSet,
+    log_size: Any,
+    *,
+    observations: int,
+    noise_variance: float,
+    residual_norm: float,
 ) -> Floats:
     """μ([a]) − μ(a) ≤ L·D·(1 + √N·‖L⁻¹(y − μ)‖/ς): Lemma A.9, eqs. 66 and 79.
 
@@ -146,7 +153,9 @@ def std_error_bound(arms: CompactSet, log_size: Any) -> Floats:
         arms: the compact set.
         log_size: ln τ, one or several, at least 0.
     """
-    return np.asarray(np.sqrt(2.0 * arms.lipschitz * _reach(arms, _as_log_size(log_size))))
+    return np.asarray(
+        np.sqrt(2.0 * arms.lipschitz * _reach(arms, _as_log_size(log_size)))
+    )
 
 
 def printed_std_error_bound(
@@ -165,7 +174,9 @@ def printed_std_error_bound(
     count = as_count(observations, "observations", least=0)
     change = arms.lipschitz * _reach(arms, _as_log_size(log_size))
     return np.asarray(
-        np.sqrt(change + count * change**2 / as_positive(noise_variance, "noise_variance"))
+        np.sqrt(
+            change + count * change**2 / as_positive(noise_variance, "noise_variance")
+        )
     )
 
 

@@ -27,7 +27,14 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Gamma, Schedule
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_features, as_number, as_positive, as_scale, require_choice
+from superarm.core.inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positive,
+    as_scale,
+    require_choice,
+)
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import Matern, SquaredExponential
 from superarm.kernels.lipschitz import lipschitz_of_kernel
@@ -57,15 +64,24 @@ def drifting_information_gain(
     rows, noise = as_features(arms, "arms"), as_scale(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("arms has no rows; give at least one arm")
-    count, keep = as_count(rounds, "rounds", 0, 10**9), math.sqrt(1.0 - _as_drift(epsilon))
+    count, keep = (
+        as_count(rounds, "rounds", 0, 10**9),
+        math.sqrt(1.0 - _as_drift(epsilon)),
+    )
     W, left, lost = np.empty((count, len(rows))), np.ones(count), np.zeros(len(rows))
-    variances, gains = np.asarray(kernel.diag(rows), dtype=np.float64), np.zeros(count + 1)
+    variances, gains = (
+        np.asarray(kernel.diag(rows), dtype=np.float64),
+        np.zeros(count + 1),
+    )
     for step in range(count):
         left[:step] *= keep
         lost *= keep**2
         best = int(np.argmax(variances - lost))
         variance = max(0.0, float(variances[best] - lost[best]))
-        column = kernel(rows[best : best + 1], rows)[0] - (left[:step] ** 2 * W[:step, best]) @ W[:step]
+        column = (
+            kernel(rows[best : best + 1], rows)[0]
+            - (left[:step] ** 2 * W[:step, best]) @ W[:step]
+        )
         W[step] = column / math.sqrt(noise + variance)
         lost += W[step] ** 2
         gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
@@ -125,7 +141,9 @@ class DriftingGrowth:
     def _blocks(self) -> Floats:
         """What γ̃ of 0, 1, …, horizon rounds can be at most, (horizon + 1,)."""
         N = np.arange(1.0, self.horizon + 1.0)
-        most = evaluate(self.gamma, N) + drift_excess(N, self.epsilon, self.noise_variance, self.form)
+        most = evaluate(self.gamma, N) + drift_excess(
+            N, self.epsilon, self.noise_variance, self.form
+        )
         return np.concatenate([[0.0], most])
 
 
@@ -161,7 +179,9 @@ class SmoothDomain:
             as_positive(self.b2, "b2")
 
     @classmethod
-    def of_kernel(cls, kernel: Covariance, dimension: int, side: float = 1.0) -> SmoothDomain:
+    def of_kernel(
+        cls, kernel: Covariance, dimension: int, side: float = 1.0
+    ) -> SmoothDomain:
         """Constants that hold for a squared exponential or a Matérn kernel with ν > 2: ours.
 
         Let X be f or one of its derivatives, s² its variance and m = E sup X. Borell's inequality gives
@@ -181,7 +201,9 @@ class SmoothDomain:
         std = math.sqrt(float(kernel.diag(np.zeros((1, d)))[0]))
         nu = kernel.nu if isinstance(kernel, Matern) else math.inf
         if nu <= 2.0:
-            raise InputError(f"nu is {nu:g}; slopes of a Matérn kernel's draws are smooth for nu > 2")
+            raise InputError(
+                f"nu is {nu:g}; slopes of a Matérn kernel's draws are smooth for nu > 2"
+            )
         heavy = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
         mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
         reach = length / math.sqrt(2.0 * math.pi)
@@ -212,7 +234,9 @@ def _tail(m: float, s: float) -> _Tail:
     return _Tail(2.0 * math.exp(m / s), math.sqrt(s * (m + 2.0 * s)))
 
 
-def _curvature_tails(slope: float, std: float, nu: float, d: int, side: float) -> list[_Tail]:
+def _curvature_tails(
+    slope: float, std: float, nu: float, d: int, side: float
+) -> list[_Tail]:
     """Of ∂²f/∂x_i², and of ∂²f/∂x_i∂x_j where d > 1; none where ν gives none.
 
     Spectral moments are those of a multivariate t distribution with 2ν degrees of freedom, or of a
@@ -258,7 +282,12 @@ def _rough_tails(slope: float, std: float, d: int, side: float) -> list[_Tail]:
 
 
 def regret_bound_tv_gp_ucb(
-    rounds: Any, gamma: Gamma, *, arms: int | SmoothDomain, noise_variance: float, delta: float
+    rounds: Any,
+    gamma: Gamma,
+    *,
+    arms: int | SmoothDomain,
+    noise_variance: float,
+    delta: float,
 ) -> Floats:
     """R_T ≤ √(C₁ T β_T γ̃_T) + 2 with probability 1 − δ, C₁ = 8/ln(1 + σ⁻²): Theorem 4.3.
 
@@ -267,7 +296,13 @@ def regret_bound_tv_gp_ucb(
     contains eq. 28): β_T = 2 ln(|D|π²T²/(6δ)), and no 2. Holds for all T at once if β_t grows with t.
     """
     T = as_rounds(rounds)
-    return _explored(T, arms, noise_variance, _widths(T, arms, delta, resets=False), evaluate(gamma, T))
+    return _explored(
+        T,
+        arms,
+        noise_variance,
+        _widths(T, arms, delta, resets=False),
+        evaluate(gamma, T),
+    )
 
 
 class Mismatch(NamedTuple):
@@ -277,7 +312,9 @@ class Mismatch(NamedTuple):
     std: Any
 
 
-def mismatch_bounds(block: Any, epsilon: float, noise_variance: float, largest_reward: Any) -> Mismatch:
+def mismatch_bounds(
+    block: Any, epsilon: float, noise_variance: float, largest_reward: Any
+) -> Mismatch:
     """Lemma D.1: how wrong R-GP-UCB can be, which forgets none of the N observations since a reset.
 
     |μ̃ − μ| ≤ (σ⁻² + σ⁻⁴)N³ε·max|y|, eq. 87, and |σ̃ − σ| ≤ √((3σ⁻² + σ⁻⁴)N³ε), eq. 82; the lemma is
@@ -322,17 +359,25 @@ def regret_bound_r_gp_ucb(
         times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:
         times, rows = 2.0, np.minimum(N, T)
-        information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(gamma, T % N)
+        information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(
+            gamma, T % N
+        )
     off = mismatch_bounds(rows, epsilon, noise_variance, reward)
     explored = _explored(T, arms, noise_variance, width, information)
     return np.asarray(explored + times * T * (off.mean + width * off.std))
 
 
-def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) -> Floats:
+def _widths(
+    T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool
+) -> Floats:
     """√β_T at every T."""
     schedule: Schedule
     if isinstance(arms, SmoothDomain):
-        kind, d, r = ResettingGPUCB if resets else TimeVaryingGPUCB, arms.dimension, arms.side
+        kind, d, r = (
+            ResettingGPUCB if resets else TimeVaryingGPUCB,
+            arms.dimension,
+            arms.side,
+        )
         schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
     else:
         share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
@@ -341,11 +386,17 @@ def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) 
 
 
 def _explored(
-    T: Floats, arms: int | SmoothDomain, noise_variance: float, width: Floats, information: Floats
+    T: Floats,
+    arms: int | SmoothDomain,
+    noise_variance: float,
+    width: Floats,
+    information: Floats,
 ) -> Floats:
     """√(C₁ T β_T γ), and 2 for a domain that is discretised."""
     c1 = 8.0 / math.log1p(1.0 / as_scale(noise_variance, "noise_variance"))
-    return np.sqrt(c1 * T * width**2 * information) + 2.0 * isinstance(arms, SmoothDomain)
+    return np.sqrt(c1 * T * width**2 * information) + 2.0 * isinstance(
+        arms, SmoothDomain
+    )
 
 
 def _as_drift(epsilon: float) -> float:
@@ -416,22 +467,30 @@ def regret_lower_bound(
     d = domain.dimension
     slope = lipschitz_of_kernel(kernel)
     distance = side / 50.0 if margin is None else _as_margin(margin, side)
-    proven = interior_probability(kernel, d, side, distance)  # checks the lengthscale, too
+    proven = interior_probability(
+        kernel, d, side, distance
+    )  # checks the lengthscale, too
     inside = proven if interior is None else as_number(interior, "interior", 0.0, 1.0)
     pairs = d * (d + 1) / 2.0
     # From where eq. 11 says something, to where its tail is nothing beside P(A₄).
     smallest = math.sqrt(math.log(max(math.e, pairs * domain.a2)))
     largest = smallest + math.sqrt(-math.log(max(inside, 1e-300)) + 5.0)
     curvatures = domain.b2 * np.linspace(smallest, largest, _CURVATURES)
-    bent = pairs * domain.a2 * np.exp(-((curvatures / domain.b2) ** 2))  # P(A₁ᶜ) and P(A₂ᶜ) at most
+    bent = (
+        pairs * domain.a2 * np.exp(-((curvatures / domain.b2) ** 2))
+    )  # P(A₁ᶜ) and P(A₂ᶜ) at most
     if drift > 0.0:
-        steepest = 2.0 * curvatures * math.sqrt(d) * distance / math.sqrt(drift)  # eq. 92
+        steepest = (
+            2.0 * curvatures * math.sqrt(d) * distance / math.sqrt(drift)
+        )  # eq. 92
         steep = d * 2.0 * _beyond(steepest / slope)
     else:
         steep = np.zeros_like(curvatures)
     likely = np.maximum(0.0, inside - bent)  # P(A₁ ∩ A₄)
     outside = np.minimum(1.0, bent + steep)
-    squares = slope**2 * np.maximum(0.0, d - np.sqrt(d * (d + 2.0) * outside))  # E‖∇g‖² 1 of A₂ ∩ A₃
+    squares = slope**2 * np.maximum(
+        0.0, d - np.sqrt(d * (d + 2.0) * outside)
+    )  # E‖∇g‖² 1 of A₂ ∩ A₃
     found = drift / (4.0 * curvatures * d) * likely * squares
     best = int(np.argmax(found))
     per_round = float(found[best])
@@ -442,7 +501,9 @@ def regret_lower_bound(
 _CURVATURES = 400  # values of L that are tried
 
 
-def interior_probability(kernel: Covariance, dimension: int, side: float, margin: float) -> float:
+def interior_probability(
+    kernel: Covariance, dimension: int, side: float, margin: float
+) -> float:
     """P(A₄) from below: how probable it is that the best arm of f is at least η from the boundary.
 
     Appendix F says that it is above 0; this number is ours. Given f(c) = u√v in the middle c, f is
@@ -462,8 +523,13 @@ def interior_probability(kernel: Covariance, dimension: int, side: float, margin
     length = as_positive(side, "side")
     distance = _as_margin(margin, length)
     slope = lipschitz_of_kernel(kernel)
-    if isinstance(kernel, SquaredExponential | Matern) and np.ndim(kernel.lengthscale) > 0:
-        raise InputError("kernel has a lengthscale for each coordinate; give it a single one")
+    if (
+        isinstance(kernel, SquaredExponential | Matern)
+        and np.ndim(kernel.lengthscale) > 0
+    ):
+        raise InputError(
+            "kernel has a lengthscale for each coordinate; give it a single one"
+        )
     origin = np.zeros((1, d))
     shifted = np.zeros((1, d))
     shifted[0, 0] = length / 2.0 - distance
@@ -492,7 +558,9 @@ def _beyond(x: Floats) -> Floats:
 def _as_margin(margin: float, side: float) -> float:
     distance = as_positive(margin, "margin")
     if not distance < side / 2.0:
-        raise InputError(f"margin must be below half of the side, {side / 2.0:g}, got {distance:g}")
+        raise InputError(
+            f"margin must be below half of the side, {side / 2.0:g}, got {distance:g}"
+        )
     return distance
 
 
@@ -510,7 +578,12 @@ def rate_genie(rounds: Any, epsilon: float) -> Floats:
 
 
 def rate_drift(
-    rounds: Any, epsilon: float, algorithm: DriftAlgorithm, *, dimension: int, nu: float = math.inf
+    rounds: Any,
+    epsilon: float,
+    algorithm: DriftAlgorithm,
+    *,
+    dimension: int,
+    nu: float = math.inf,
 ) -> Floats:
     """max(√T^{1+c}, T ε^{(1−c)/(2(p−c))}): Corollary 4.1, an order up to logarithms, not a bound.
 

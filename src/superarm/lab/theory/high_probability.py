@@ -44,7 +44,9 @@ def self_normalised_norm(noise: Any, K: Any, eta: float) -> float:
     return math.sqrt(max(0.0, float(vector @ (vector - solved))))
 
 
-def self_normalised_bound(K: Any, eta: float, noise_bound: float, delta: float) -> float:
+def self_normalised_bound(
+    K: Any, eta: float, noise_bound: float, delta: float
+) -> float:
     """R√(2 ln(√det((1+η)I + K)/δ)): Theorem 1, right of eq. 6, not squared.
 
     With probability 1 − δ no prefix of the noise exceeds it, for any predictable choice of
@@ -71,13 +73,17 @@ def confidence_width(
     """
     _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
     information = evaluate(gamma, as_rounds(rounds) - 1.0)
-    return norm_bound + noise_bound * np.sqrt(2.0 * (information + 1.0 - math.log(delta)))
+    return norm_bound + noise_bound * np.sqrt(
+        2.0 * (information + 1.0 - math.log(delta))
+    )
 
 
 def realised_information(stds: Any, noise_variance: float) -> float:
     """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, gained point by point; at most γ_t: Lemma 3."""
     deviations = as_vector(stds, "stds")
-    return 0.5 * float(np.log1p(deviations**2 / as_positive(noise_variance, "noise_variance")).sum())
+    return 0.5 * float(
+        np.log1p(deviations**2 / as_positive(noise_variance, "noise_variance")).sum()
+    )
 
 
 def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
@@ -105,7 +111,9 @@ def discretisation_size(
 
     Then |f(x) − f([x]_t)| ≤ 1/t² for every x and its nearest point [x]_t of D_t.
     """
-    return np.exp(_log_discretisation(as_rounds(rounds), norm_bound, lipschitz, side, dimension))
+    return np.exp(
+        _log_discretisation(as_rounds(rounds), norm_bound, lipschitz, side, dimension)
+    )
 
 
 def saturation_width(
@@ -164,10 +172,17 @@ def regret_bound_gp_ts(
     proof (docs/papers.md), so that the term is on the safe side.
     """
     T = as_rounds(rounds)
-    sizes: dict[str, Any] = {"lipschitz": lipschitz, "side": side, "dimension": dimension}
+    sizes: dict[str, Any] = {
+        "lipschitz": lipschitz,
+        "side": side,
+        "dimension": dimension,
+    }
     c = saturation_width(T, gamma, norm_bound, noise_bound, delta, **sizes)
     exploration = 11.0 * c / ANTI_CONCENTRATION * std_sum_bound(T, gamma)
-    constant = 2.0 * norm_bound * np.minimum(T, 4.0) + (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
+    constant = (
+        2.0 * norm_bound * np.minimum(T, 4.0)
+        + (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
+    )
     azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION
     return exploration + constant + azuma * np.sqrt(2.0 * T * math.log(2.0 / delta))
 
@@ -270,7 +285,11 @@ def rates_side_by_side(
     near = D if optimality_dimension is None else optimality_dimension
     near = as_number(near, "optimality_dimension", 0.0, D)
     budget, holder = as_count(budget, "budget"), as_positive(holder, "holder")
-    ours: dict[str, Any] = {"dimension": D, "budget": budget, "largest_eigenvalue": largest_eigenvalue}
+    ours: dict[str, Any] = {
+        "dimension": D,
+        "budget": budget,
+        "largest_eigenvalue": largest_eigenvalue,
+    }
     further_factor = math.sqrt(D) if as_printed else 1.0
     matern_factor = math.sqrt(largest_eigenvalue / budget) if as_printed else 1.0
     return {
@@ -305,7 +324,9 @@ def _log_discretisation(
     T: Floats, norm_bound: float, lipschitz: float, side: float, dimension: int
 ) -> Floats:
     as_count(dimension, "dimension")
-    per_axis = as_positive(norm_bound, "norm_bound") * as_positive(lipschitz, "lipschitz")
+    per_axis = as_positive(norm_bound, "norm_bound") * as_positive(
+        lipschitz, "lipschitz"
+    )
     per_axis *= as_positive(side, "side") * dimension
     return np.asarray(np.maximum(0.0, dimension * np.log(per_axis * T**2)))
 

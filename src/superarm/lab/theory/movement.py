@@ -63,13 +63,18 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
     delta, parent, reach = descent.delta, tree.parent, np.log1p(1.0 / descent.delta)
     scale = tree.weight / (descent.kappa * descent.eta)
-    leaves, enters = scale * (1.0 - delta * reach), scale * ((1.0 + delta) * reach - 1.0)
+    leaves, enters = (
+        scale * (1.0 - delta * reach),
+        scale * ((1.0 + delta) * reach - 1.0),
+    )
     cap, aside = np.zeros(len(parent)), np.zeros(len(parent))
     for vertex in range(1, len(parent)):
         siblings = np.arange(len(parent))[tree.children(parent[vertex])]
         others = siblings[siblings != vertex]
         cap[vertex] = enters[vertex] + leaves[others].max()
-        aside[vertex] = tree.weight[others].min()  # what the way there costs at least besides
+        aside[vertex] = tree.weight[
+            others
+        ].min()  # what the way there costs at least besides
     worst = 0.0
     for leaf in tree.leaf.tolist():
         vertex, grown, length = leaf, 0.0, 0.0
@@ -112,7 +117,9 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
     require_type(tree, Tree, "tree")
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
     count = len(tree.parent)
-    factor = np.ones(count)  # of what is lost right below a vertex: all that is lost below it
+    factor = np.ones(
+        count
+    )  # of what is lost right below a vertex: all that is lost below it
     reach = np.zeros(count)  # 2κ times the range of P
     for vertex in reversed(range(count)):
         children = tree.children(vertex)
@@ -120,7 +127,9 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
         if not len(weights):
             continue
         if np.ptp(weights) > 1e-9 * weights[0]:
-            raise InputError(f"the children of vertex {vertex} differ in weight; use frt_tree")
+            raise InputError(
+                f"the children of vertex {vertex} differ in weight; use frt_tree"
+            )
         delta = descent.delta[children]
         total = float(delta.sum())
         # P is concave: largest where q + δ is proportional to δ, smallest at a corner.
@@ -129,7 +138,9 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
         reach[vertex] = 2.0 * weights[0] * (largest - smallest)
         inner = np.arange(count)[children][tree.sizes[children] > 1]
         passed_on = [
-            (tree.weight[tree.children(child)][0] + reach[child]) / weights[0] * factor[child]
+            (tree.weight[tree.children(child)][0] + reach[child])
+            / weights[0]
+            * factor[child]
             for child in inner.tolist()
         ]
         factor[vertex] = 1.0 + max(passed_on, default=0.0)
@@ -167,7 +178,9 @@ def stretch_bound(actions: int, tau: float = 2.0) -> float:
     return 2.0 * tau**3 / ((tau - 1.0) * math.log(tau)) * harmonic
 
 
-def mean_stretch(metric: ActionMetric, rng: Rng, *, trees: int = 100, tau: float = 2.0) -> Floats:
+def mean_stretch(
+    metric: ActionMetric, rng: Rng, *, trees: int = 100, tau: float = 2.0
+) -> Floats:
     """d_T/d of each two actions, averaged over random trees, (n, n), ones on the diagonal (eq. 15).
 
     Args:
@@ -196,7 +209,12 @@ _EVENTS = 3  # Lemma 1, eq. 50 and eq. 31: each may fail with probability δ/3
 
 
 def stale_variance_bound(
-    episodes: Any, gamma: Gamma, *, episode: int, noise_variance: float, form: Form = "derived"
+    episodes: Any,
+    gamma: Gamma,
+    *,
+    episode: int,
+    noise_variance: float,
+    form: Form = "derived",
 ) -> Floats:
     """ΣΣσ²_m(x_{h,m}) ≤ exp(2γ_{H−1}) · 2γ_{NH}/ln(1 + 1/λ): eqs. 51 to 56, for k ≤ 1.
 
@@ -281,7 +299,9 @@ def episode_concentration(
     """
     N = as_rounds(episodes)
     H = as_count(episode, "episode")
-    largest = H * (as_positive(norm_bound, "norm_bound") + as_number(diameter, "diameter", 0.0))
+    largest = H * (
+        as_positive(norm_bound, "norm_bound") + as_number(diameter, "diameter", 0.0)
+    )
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
     if form == "printed":
@@ -322,7 +342,9 @@ def learning_error_bound(
     norm = as_positive(norm_bound, "norm_bound")
     noise = as_positive(noise_bound, "noise_bound")
     chance = as_probability(delta, "delta") / _EVENTS
-    V = stale_variance_bound(N, gamma, episode=H, noise_variance=noise_variance, form=form)
+    V = stale_variance_bound(
+        N, gamma, episode=H, noise_variance=noise_variance, form=form
+    )
     information = evaluate(gamma, (N - 1.0) * H)
     beta = norm + noise / math.sqrt(noise_variance) * np.sqrt(
         2.0 * math.log(1.0 / chance) + 2.0 * information

@@ -133,7 +133,9 @@ def comparison_table(rounds: Any, gamma: Gamma, budget: int) -> str:
     ]
     for horizon in T:
         orders = (float(work.order(horizon, gamma, budget)) for work in works)
-        rows.append([f"order at T = {horizon:,.0f}", *(f"{order:,.0f}" for order in orders)])
+        rows.append(
+            [f"order at T = {horizon:,.0f}", *(f"{order:,.0f}" for order in orders)]
+        )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -46,11 +46,17 @@ FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance
 _ROOM = 64
 _PIECE = 512  # arms of one time that are learned at once
-_ROUNDED_FEATURES = 16  # by how many two processors may differ: those next to the tolerance
+_ROUNDED_FEATURES = (
+    16  # by how many two processors may differ: those next to the tolerance
+)
 _SAME_BASIS = 1e-6  # how far variances may be off, relative, before a state's basis is another one
-_MOST_FACTORED = 2e6  # numbers of B up to which a Kalman filter may keep its factor, 16 MB
+_MOST_FACTORED = (
+    2e6  # numbers of B up to which a Kalman filter may keep its factor, 16 MB
+)
 LEAST_LEFT = 1e-50  # the smallest c: before its square is too small to divide by
-_MOST_RECENT = 32  # rewards that are kept beside G before they are added to it, in one product
+_MOST_RECENT = (
+    32  # rewards that are kept beside G before they are added to it, in one product
+)
 
 
 class PriorRows:
@@ -59,7 +65,9 @@ class PriorRows:
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
         self._kernel, self._arms = kernel, arms
         self._rows = np.empty((_ROOM, len(arms)))
-        self._slots: dict[int, int] = {}  # the row of each arm visited, in the order of visits
+        self._slots: dict[
+            int, int
+        ] = {}  # the row of each arm visited, in the order of visits
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -82,7 +90,9 @@ class PriorRows:
     def visit(self, arms: Ints) -> Ints:
         """Where these arms stand among those visited."""
         listed = arms.tolist()
-        fresh = [arm for arm in dict.fromkeys(listed) if arm not in self._slots]  # each once, in order
+        fresh = [
+            arm for arm in dict.fromkeys(listed) if arm not in self._slots
+        ]  # each once, in order
         if fresh:
             self._add(fresh, self._arms[fresh])
         return np.array([self._slots[arm] for arm in listed], dtype=np.intp)
@@ -98,7 +108,9 @@ class PriorRows:
         size, grown = len(self._slots), len(self._slots) + len(fresh)
         self._rows = with_room(self._rows, size, grown)
         self._rows[size:grown] = made
-        self._slots.update(zip(fresh, range(size, grown), strict=True))  # in one call: all or none
+        self._slots.update(
+            zip(fresh, range(size, grown), strict=True)
+        )  # in one call: all or none
 
     def row(self, arm: int) -> Floats:
         """Prior covariances of an arm, (n,)."""
@@ -211,7 +223,12 @@ class Form(ABC):
         return {"a": self._mean, "known": self._known.reshape(s * s, n)}
 
     def scalars(self) -> dict[str, float]:
-        return {"time": self.time, "steps": self.steps, "error": self.error, "left": self._left}
+        return {
+            "time": self.time,
+            "steps": self.steps,
+            "error": self.error,
+            "left": self._left,
+        }
 
     @abstractmethod
     def resume(self, state: State) -> bool:
@@ -256,12 +273,17 @@ class Form(ABC):
             rows, where = np.unique(rows, return_inverse=True)
             if len(rows) < len(where):  # repeats count as one, of their weighted mean
                 weight = np.bincount(where, 1.0 / noise)
-                residual, noise = np.bincount(where, residual / noise) / weight, 1.0 / weight
+                residual, noise = (
+                    np.bincount(where, residual / noise) / weight,
+                    1.0 / weight,
+                )
             else:
                 order = np.argsort(where)
                 residual, noise = residual[order], noise[order]
         if len(rows) > _PIECE:
-            for part in np.split(np.arange(len(rows)), range(_PIECE, len(rows), _PIECE)):
+            for part in np.split(
+                np.arange(len(rows)), range(_PIECE, len(rows), _PIECE)
+            ):
                 self.observe(rows[part], residual[part], noise[part])
             return
         coordinates = self._coordinates(rows)
@@ -270,19 +292,27 @@ class Form(ABC):
             L = np.sqrt(np.maximum(P, 0.0) + noise)
         else:
             L = cholesky(P + np.diag(noise), "the covariance of the observed arms")
-        coordinates = coordinates / L.item() if len(rows) == 1 else solve_lower(L, coordinates)
+        coordinates = (
+            coordinates / L.item() if len(rows) == 1 else solve_lower(L, coordinates)
+        )
         expected = self.space.output @ self._mean[:, rows]
         moved = solve_lower(L, residual - self._left * expected)
         columns = self._expanded(coordinates)
         self._mean = self._mean + np.tensordot(moved / self._left, columns, 1)
-        self._known = self._known + np.einsum("kan,kbn->abn", columns, columns) / self._left**2
+        self._known = (
+            self._known + np.einsum("kan,kbn->abn", columns, columns) / self._left**2
+        )
         if len(self.watched.mean):
             mean, cov, towards = self.watched
-            pull = solve_lower(L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T)
+            pull = solve_lower(
+                L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T
+            )
             towards = towards - np.tensordot(pull.T, columns, 1)
             self.watched = Watched(mean + moved @ pull, cov - pull.T @ pull, towards)
         self._keep(coordinates, columns)
-        self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
+        self.information += float(
+            np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum()
+        )
 
     @property
     def plain(self) -> bool:
@@ -294,8 +324,12 @@ class Form(ABC):
         h = self.space.output.item()
         if time > self.time > -math.inf:
             self._fade(self.space.transition(time - self.time).item())
-        coordinates, variance = self._coordinates_of(row, h)  # (c,), and P at the arm itself
-        total = max(variance, 0.0) + noise  # what is left of a variance may be all rounding
+        coordinates, variance = self._coordinates_of(
+            row, h
+        )  # (c,), and P at the arm itself
+        total = (
+            max(variance, 0.0) + noise
+        )  # what is left of a variance may be all rounding
         deviation = math.sqrt(total)
         moved = (residual - h * self._left * self._mean.item(row)) / deviation
         column = self._keep_one(coordinates, 1.0 / (deviation * self._left))
@@ -322,7 +356,9 @@ class Form(ABC):
         """From now on what is learned of this moment's rewards of these arms is followed."""
         h, (mean, cov, towards) = self.space.output, self.watched
         own = self._expanded(self._coordinates(rows))  # (k, s, n)
-        across, corner = (np.tensordot(h, each[:, :, rows], (0, 1)) for each in (towards, own))
+        across, corner = (
+            np.tensordot(h, each[:, :, rows], (0, 1)) for each in (towards, own)
+        )
         cov = np.block([[cov, across], [across.T, corner]])
         mean = np.append(mean, self._left * (h @ self._mean[:, rows]))
         self.watched = Watched(mean, cov, np.concatenate([towards, own]))
@@ -343,7 +379,9 @@ class Form(ABC):
             return g * self._mean[0], (g * g) * self._known[0, 0]
         output = h @ A
         with blas_threads_for(self._known.size):
-            return output @ self._mean, np.einsum("a,b,abn->n", output, output, self._known)
+            return output @ self._mean, np.einsum(
+                "a,b,abn->n", output, output, self._known
+            )
 
 
 class FoldedForm(Form):
@@ -351,11 +389,15 @@ class FoldedForm(Form):
 
     name = "folded"
 
-    def __init__(self, space: StateSpace, prior: PriorRows, n: int, scale: float) -> None:
+    def __init__(
+        self, space: StateSpace, prior: PriorRows, n: int, scale: float
+    ) -> None:
         super().__init__(space, prior, n)
         s = len(space.output)
         self._scale = scale  # the largest prior variance
-        self._W = np.empty((_ROOM, s, n))  # W/c, one row per column of W: rows are contiguous
+        self._W = np.empty(
+            (_ROOM, s, n)
+        )  # W/c, one row per column of W: rows are contiguous
         self._rank = 0
         self.compact_at = 2 * _ROOM
 
@@ -363,7 +405,11 @@ class FoldedForm(Form):
     def of(cls, form: VisitedForm, scale: float) -> FoldedForm:
         """The same knowledge, with what can be left out left out."""
         folded = cls(form.space, form.prior, form.shape[1], scale)
-        folded.time, folded.steps, folded.information = form.time, form.steps, form.information
+        folded.time, folded.steps, folded.information = (
+            form.time,
+            form.steps,
+            form.information,
+        )
         folded.set_blocks(form.mean, form.known)
         folded.watched = form.watched
         values, vectors = np.linalg.eigh(form.learned)
@@ -390,7 +436,9 @@ class FoldedForm(Form):
             raise StateError("this state is damaged: it has lost columns")
         self._W = columns.reshape(-1, s, n).copy()
         self._rank = len(columns)
-        self.compact_at = as_count(state.scalar("compact_at"), "compact_at", len(columns))
+        self.compact_at = as_count(
+            state.scalar("compact_at"), "compact_at", len(columns)
+        )
         return True
 
     def copied(self, prior: PriorRows | None = None) -> Self:
@@ -461,19 +509,27 @@ class FoldedForm(Form):
         # The smallest first; beyond n·s of them, all but rounding is 0, and does not count.
         beyond = np.arange(m) < m - s * n
         dropped = gain * np.cumsum(np.where(beyond, 0.0, np.maximum(values, 0.0)))
-        first = int(np.searchsorted(dropped, TRUNCATION * self._scale - self.error, side="right"))
+        first = int(
+            np.searchsorted(
+                dropped, TRUNCATION * self._scale - self.error, side="right"
+            )
+        )
         if first:
             # Any entry of what is left out is at most its largest eigenvalue, at most their sum.
             self.error += float(dropped[first - 1])
         kept = m - first
         self.compact_at = 2 * kept + _ROOM
-        self._W = np.empty((self.compact_at, s, n))  # a new one: others may read the old
+        self._W = np.empty(
+            (self.compact_at, s, n)
+        )  # a new one: others may read the old
         np.matmul(vectors[:, first:].T, W, out=self._W[:kept].reshape(kept, s * n))
         self._rank = kept
         self._mean, self._known, self._left = self.mean, self.known, 1.0
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
-        found: Floats = np.einsum("ka,mak->km", outputs, self._W[: self._rank][:, :, rows])
+        found: Floats = np.einsum(
+            "ka,mak->km", outputs, self._W[: self._rank][:, :, rows]
+        )
         return self._left * found
 
     def explained(self, left: Floats, right: Floats) -> Floats:
@@ -490,8 +546,12 @@ class _BasisForm(Form):
 
     def __init__(self, space: StateSpace, prior: PriorRows, n: int, size: int) -> None:
         super().__init__(space, prior, n)
-        self._G = np.zeros((size * len(space.output),) * 2)  # G/c²; 0 for coordinates beyond its own
-        self._recent = np.empty((0, 0))  # R/c, whose rows are 0 beyond their own coordinates
+        self._G = np.zeros(
+            (size * len(space.output),) * 2
+        )  # G/c²; 0 for coordinates beyond its own
+        self._recent = np.empty(
+            (0, 0)
+        )  # R/c, whose rows are 0 beyond their own coordinates
         self._recent_count = 0  # rows in use
 
     @property
@@ -556,9 +616,13 @@ class _BasisForm(Form):
         recent = as_features(state.array("recent"), "recent")
         s, rank = self.shape[0], self.rank
         # Where a basis has grown, G may lack coordinates that rewards have since.
-        whole = len(held) == rank or (self._grows and len(held) < rank and len(recent) > 0)
+        whole = len(held) == rank or (
+            self._grows and len(held) < rank and len(recent) > 0
+        )
         square = len(held) == held.shape[1] and not len(held) % s
-        fits = not len(recent) or (recent.shape[1] == rank and s == 1 and len(recent) < _MOST_RECENT)
+        fits = not len(recent) or (
+            recent.shape[1] == rank and s == 1 and len(recent) < _MOST_RECENT
+        )
         if not (whole and square and fits):
             raise StateError("this state is damaged: it belongs to another basis")
         self._G = held.copy()
@@ -604,7 +668,9 @@ class _BasisForm(Form):
         kept = self._recent[count, :width]
         np.multiply(coordinates, factor, out=kept)
         if self._grows:
-            self._recent[count, width:] = 0.0  # where one that was not adopted may have written
+            self._recent[count, width:] = (
+                0.0  # where one that was not adopted may have written
+            )
         self._recent_count = count + 1
         return self._column(kept)
 
@@ -622,17 +688,25 @@ class _BasisForm(Form):
 
     def _tidy(self) -> None:
         if self._recent_count >= _MOST_RECENT:
-            self._set_learned(self._with_rows(self._recent[: self._recent_count, : self.rank]))
+            self._set_learned(
+                self._with_rows(self._recent[: self._recent_count, : self.rank])
+            )
 
     def _keep(self, coordinates: Floats, columns: Floats) -> None:
         if self.shape[0] > 1:
             self._G = self._with_rows(coordinates)
             return
-        count, grown, width = self._recent_count, self._recent_count + len(coordinates), self.rank
+        count, grown, width = (
+            self._recent_count,
+            self._recent_count + len(coordinates),
+            self.rank,
+        )
         if grown > len(self._recent) or width > self._recent.shape[1]:
             self._make_room(grown, width)
         np.divide(coordinates, self._left, out=self._recent[count:grown, :width])
-        self._recent[count:grown, width:] = 0.0  # where one that was not adopted may have written
+        self._recent[count:grown, width:] = (
+            0.0  # where one that was not adopted may have written
+        )
         self._recent_count = grown
         self._tidy()
 
@@ -657,11 +731,17 @@ class KalmanForm(_BasisForm):
 
     def __init__(self, space: StateSpace, prior: PriorRows, features: Floats) -> None:
         n, q = features.shape
-        self._features = np.ascontiguousarray(features)  # an arm's own lie together, (n, q)
-        self._transposed = np.ascontiguousarray(features.T)  # for products with all of them
+        self._features = np.ascontiguousarray(
+            features
+        )  # an arm's own lie together, (n, q)
+        self._transposed = np.ascontiguousarray(
+            features.T
+        )  # for products with all of them
         super().__init__(space, prior, n, q)
         self._factored = len(space.output) == 1 and n * q <= _MOST_FACTORED
-        self._rows = np.empty((min(_ROOM, q) if self._factored else 0, n + q))  # divided by c
+        self._rows = np.empty(
+            (min(_ROOM, q) if self._factored else 0, n + q)
+        )  # divided by c
         self._count = 0  # rows in use
 
     @property
@@ -703,7 +783,10 @@ class KalmanForm(_BasisForm):
         self._drop_factor()
         held = np.shape(state.array("G"))
         is_square = len(held) == 2 and held[0] == held[1]
-        if is_square and 0 < abs(held[0] - self.rank) <= _ROUNDED_FEATURES * self.shape[0]:
+        if (
+            is_square
+            and 0 < abs(held[0] - self.rank) <= _ROUNDED_FEATURES * self.shape[0]
+        ):
             return False
         super().resume(state)
         return self._explains_what_is_known()
@@ -712,9 +795,14 @@ class KalmanForm(_BasisForm):
         """Whether G in this basis gives the blocks of Λ on its diagonal, which no basis changes."""
         s, n = self.shape
         every = np.arange(n)
-        roots = [self.roots(every, np.tile(unit, (n, 1))) for unit in np.eye(s)]  # s times (n, q·s)
+        roots = [
+            self.roots(every, np.tile(unit, (n, 1))) for unit in np.eye(s)
+        ]  # s times (n, q·s)
         blocks = np.array(
-            [[np.vecdot(self._times_learned(left), right) for right in roots] for left in roots]
+            [
+                [np.vecdot(self._times_learned(left), right) for right in roots]
+                for left in roots
+            ]
         )
         known = self.known
         return bool(np.abs(blocks - known).max() <= _SAME_BASIS * np.abs(known).max())
@@ -794,7 +882,9 @@ class VisitedForm(_BasisForm):
     def __init__(self, space: StateSpace, prior: PriorRows, n: int) -> None:
         super().__init__(space, prior, n, 0)
         self._size = 0  # of the arms visited those that it knows of: others may have visited more
-        self.compare_at = 2 * _ROOM  # rank at which it is next compared with the folded form
+        self.compare_at = (
+            2 * _ROOM
+        )  # rank at which it is next compared with the folded form
 
     @property
     def _basis(self) -> Floats:
@@ -808,13 +898,18 @@ class VisitedForm(_BasisForm):
         return {**super().scalars(), "compare_at": self.compare_at}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**super().arrays(), "visited": np.array(self.prior.visited[: self._size], np.intp)}
+        return {
+            **super().arrays(),
+            "visited": np.array(self.prior.visited[: self._size], np.intp),
+        }
 
     def resume(self, state: State) -> bool:
         rows = as_rows(state.array("visited"), self.shape[1])
         self.prior.visit(rows)
         if self.prior.visited[: len(rows)] != rows.tolist():
-            raise StateError("this state is damaged: its arms were visited in another order")
+            raise StateError(
+                "this state is damaged: its arms were visited in another order"
+            )
         self._size = len(rows)
         super().resume(state)
         self.compare_at = as_count(state.scalar("compare_at"), "compare_at")

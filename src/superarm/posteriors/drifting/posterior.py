@@ -31,7 +31,7 @@ from superarm.core.inputs import (
     require_type,
 )
 from superarm.core.linalg import psd_root
-from superarm.core.locks import whole
+from superarm.core.locks import consistent_read
 from superarm.core.migrations import migration
 from superarm.core.registry import contradiction, foreign_parts, register
 from superarm.core.threads import one_blas_thread
@@ -60,8 +60,12 @@ _FEATURE_TOLERANCE = 1e-13
 _MOST_FEATURES = 512  # times the size of the state, up to which they are preferred to the arms visited
 _LEAST_NOISE = 1e-2  # relative to the largest prior variance: with less, the visited form loses digits
 _NOISE_PER_ERROR = 1e4  # noise for the kalman form, in errors of a kernel value: ``streaming/forms.py``
-_NEGLIGIBLE = 1e-13  # what is left of an observation that is not kept for feedback from before it
-_MOST_COMPARED = 5e7  # numbers that may be made to see whether the folded form is cheaper
+_NEGLIGIBLE = (
+    1e-13  # what is left of an observation that is not kept for feedback from before it
+)
+_MOST_COMPARED = (
+    5e7  # numbers that may be made to see whether the folded form is cheaper
+)
 _LATEST = 1e15  # times beyond it, either way, are not told apart well enough
 _MOST_STATE = 2.5e8  # numbers that the states of all arms may take, n·s²: 2 GB
 _CHECKPOINT_EVERY = 32  # times between two checkpoints
@@ -80,6 +84,15 @@ class DriftingGP(GaussianPosterior):
     Periodic, Constant, and sums and products of these. ``form`` is chosen by cost unless it is named.
     ``time_tolerance`` bounds the error of the kernel of time, relative to its variance. The larger it
     is, the smaller is the state of a periodic kernel.
+
+    Args:
+        kernel: The kernel.
+        arms: The fixed arms, one row of features each.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        drift: How rewards change with time: a kernel of time alone.
+        form: Which of the equivalent engines does the algebra; auto chooses.
+        time_tolerance: Largest error of the kernel of time, relative to its variance.
 
     >>> from superarm.kernels import SquaredExponential, Temporal
     >>> drift = Temporal(epsilon=0.1)
@@ -113,7 +126,9 @@ class DriftingGP(GaussianPosterior):
         self.prior_mean = as_levels(values, "mean", n)
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
-            raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
+            raise InputError(
+                f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)"
+            )
         self.time_tolerance = as_number(time_tolerance, "time_tolerance", 1e-15, 0.1)
         self._space = self.drift.state_space(self.time_tolerance)
         s = len(self._space.output)
@@ -126,15 +141,22 @@ class DriftingGP(GaussianPosterior):
         self._variance = self._level * prior_variance(self.kernel, self.arms)
         self._scale = float(self._variance.max())
         self._prior = PriorRows(self.kernel, self.arms)
-        self._all_keys = np.column_stack([np.arange(n), np.zeros(n)])  # of all arms, without their time
+        self._all_keys = np.column_stack(
+            [np.arange(n), np.zeros(n)]
+        )  # of all arms, without their time
         require_choice(form, "form", ("auto", "folded", "visited", "kalman"))
         self._wanted: Wanted = form
         self._features, self._feature_error = self._find_features()
         if form == "kalman" and self._features is None:
             told = "it is not smooth enough, or its lengthscale is too short for their spread"
-            raise InputError(f"this kernel has no features on these arms: {told}; use form='auto'")
+            raise InputError(
+                f"this kernel has no features on these arms: {told}; use form='auto'"
+            )
         self._least_noise = self.noise_variance
-        self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
+        self._forgotten, self._forgotten_information = (
+            -np.inf,
+            0.0,
+        )  # until when, and what it told
         self.ignored = 0
         """Rewards that came too late: nothing of them would have been left. They are not learned."""
         self._form = self._fresh_form(self.noise_variance)
@@ -178,11 +200,15 @@ class DriftingGP(GaussianPosterior):
         if self._wanted not in ("auto", "kalman") or self._scale == 0.0:
             return None, 0.0
         if n <= most:
-            found = psd_root(np.asarray(self.kernel(arms)), "the prior covariance of the arms")
+            found = psd_root(
+                np.asarray(self.kernel(arms)), "the prior covariance of the arms"
+            )
             return found.root, found.error * self._scale / self._level
         if isinstance(self.kernel, Kernel):
             tolerance = _FEATURE_TOLERANCE * self._scale / self._level
-            features = self.kernel.features(arms.min(axis=0), arms.max(axis=0), tolerance, most)
+            features = self.kernel.features(
+                arms.min(axis=0), arms.max(axis=0), tolerance, most
+            )
             if features is not None and features.covers(arms):
                 return features(arms), features.error
         return None, 0.0
@@ -221,7 +247,11 @@ class DriftingGP(GaussianPosterior):
 
     def _reconsidered(self, form: Form) -> Form:
         """The folded form, where a round of it takes less than one of the visited form."""
-        if self._wanted != "auto" or not isinstance(form, VisitedForm) or form.rank < form.compare_at:
+        if (
+            self._wanted != "auto"
+            or not isinstance(form, VisitedForm)
+            or form.rank < form.compare_at
+        ):
             return form
         form.compare_at = 3 * form.rank // 2
         n, s, rank = len(self.prior_mean), len(self._space.output), form.rank
@@ -229,7 +259,11 @@ class DriftingGP(GaussianPosterior):
             return form
         folded = FoldedForm.of(form, self._scale)
         # On the way to being rotated again, the folded one grows to twice of what it is.
-        return folded if 1.5 * n * folded.rank * s * s <= (n + 3 * s * rank) * rank else form
+        return (
+            folded
+            if 1.5 * n * folded.rank * s * s <= (n + 3 * s * rank) * rank
+            else form
+        )
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -240,16 +274,23 @@ class DriftingGP(GaussianPosterior):
         keys[:, 0], keys[:, 1] = rows, offer.moment
         return keys
 
-    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
+    def belief(
+        self, offer: Offer, pending: NDArray[Any] | None = None
+    ) -> GaussianBelief:
         # The whole set from now on, as in most rounds: nothing to gather.
         known = self._fixed.last
-        if pending is None and known is not None and known.whole and type(offer) is Offer:
+        if (
+            pending is None
+            and known is not None
+            and known.whole
+            and type(offer) is Offer
+        ):
             belief = self._whole_belief(offer) if known.arms is offer.arms else None
             if belief is not None:
                 return belief
         return super().belief(offer, pending)
 
-    @whole
+    @consistent_read
     def _whole_belief(self, offer: Offer) -> GaussianBelief | None:
         """Of all arms; ``None`` where something was observed later than the offer."""
         form, moment = self._form, offer.moment
@@ -267,11 +308,17 @@ class DriftingGP(GaussianPosterior):
         keys = as_features(arms, "arms", 2)
         if len(keys) == 1:
             row, time = keys[0].tolist()
-            if row.is_integer() and 0.0 <= row < len(self.prior_mean) and abs(time) <= _LATEST:
+            if (
+                row.is_integer()
+                and 0.0 <= row < len(self.prior_mean)
+                and abs(time) <= _LATEST
+            ):
                 return keys  # as in most rounds; else an error is told below
         rows = keys[:, 0]
         if (rows != np.floor(rows)).any() or (np.abs(rows) > 2**53).any():
-            raise InputError("arms must be rows of a row number and a time, as in [[3, 10.0]]")
+            raise InputError(
+                "arms must be rows of a row number and a time, as in [[3, 10.0]]"
+            )
         if (np.abs(keys[:, 1]) > _LATEST).any():
             raise InputError(f"times must lie between −{_LATEST:g} and {_LATEST:g}")
         as_rows(rows.astype(np.intp), len(self.prior_mean))
@@ -293,10 +340,12 @@ class DriftingGP(GaussianPosterior):
         """What is known of moments before the last observation, (p, 2)."""
         order = np.argsort(keys[:, 1], kind="stable")
         rows, times = keys[order, 0].astype(np.intp), keys[order, 1]
-        with self._turns.lock:
+        with self._lock.lock:
             earlier = [each for each in self._checkpoints if each.time < times[0]]
             start = earlier[-1] if earlier else self._fresh_form(self._least_noise)
-            form = start.copied(self._prior.copied())  # a question changes nothing, also not columns
+            form = start.copied(
+                self._prior.copied()
+            )  # a question changes nothing, also not columns
             since = self.remembered.part(self.remembered.arms[:, 1] > form.time)
             for time in np.unique(times):
                 before = since.arms[:, 1] <= time
@@ -311,16 +360,22 @@ class DriftingGP(GaussianPosterior):
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
         """h A(t − τ) of each different time t ≥ τ, (u, s), and which one each time is."""
-        different, which = np.unique(np.maximum(times, self._form.time), return_inverse=True)
+        different, which = np.unique(
+            np.maximum(times, self._form.time), return_inverse=True
+        )
         elapsed = different - self._form.time
-        return np.array([self._space.output @ self._space.transition(t) for t in elapsed]), which
+        return np.array(
+            [self._space.output @ self._space.transition(t) for t in elapsed]
+        ), which
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
         mean, variance = self.prior_mean[rows], self._variance[rows]
         if not self.count or not len(rows):
             return mean, variance
-        if times[0] >= self._form.time and (times == times[0]).all():  # as in every round
+        if (
+            times[0] >= self._form.time and (times == times[0]).all()
+        ):  # as in every round
             g = self._space.output @ self._space.transition(times[0] - self._form.time)
             moved, shrunk = self._form.moments(rows, g)
             mean += moved
@@ -342,9 +397,13 @@ class DriftingGP(GaussianPosterior):
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         at = np.arange(len(keys)) if at is None else at
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
-        found = np.array(self.kernel(self.arms[rows[at]], self.arms[rows]), dtype=np.float64)
+        found = np.array(
+            self.kernel(self.arms[rows[at]], self.arms[rows]), dtype=np.float64
+        )
         # k_T between times, as the state has it, (k, m).
-        apart, place = np.unique(np.abs(np.subtract.outer(times[at], times)), return_inverse=True)
+        apart, place = np.unique(
+            np.abs(np.subtract.outer(times[at], times)), return_inverse=True
+        )
         h = self._space.output
         over_time = np.array([h @ self._space.transition(t) @ h for t in apart])
         found *= over_time[place.reshape(found.shape)]
@@ -355,7 +414,9 @@ class DriftingGP(GaussianPosterior):
             past = np.flatnonzero(times < self._form.time)
             if len(past):
                 watched = self._once("past", keys[past], self._looked_back)
-                rowwise = np.einsum("psm,ms->pm", watched.towards[:, :, rows], outputs[which])  # (p, m)
+                rowwise = np.einsum(
+                    "psm,ms->pm", watched.towards[:, :, rows], outputs[which]
+                )  # (p, m)
                 rowwise[:, past] = watched.cov
                 place = np.full(len(rows), -1)
                 place[past] = np.arange(len(past))
@@ -377,7 +438,9 @@ class DriftingGP(GaussianPosterior):
             s, r = len(g), features.shape[1]
             half = (form.learned.reshape(r * s, r, s) @ g).T.reshape(r, r, s) @ g
             left -= half
-        root = psd_root(left, "the posterior covariance", scale=self._level, steady=True).root
+        root = psd_root(
+            left, "the posterior covariance", scale=self._level, steady=True
+        ).root
         normals = rng.standard_normal((size, len(root)))[:, : root.shape[1]]
         return (normals @ root.T) @ features[rows].T
 
@@ -392,7 +455,11 @@ class DriftingGP(GaussianPosterior):
     # --- learning --------------------------------------------------------------------------
 
     def observe(
-        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
         """Learn from rewards (m,) of arms, m rows of an arm's row number and a time.
 
@@ -409,7 +476,7 @@ class DriftingGP(GaussianPosterior):
         row, time, reward = one
         if not (0 <= row < len(self.prior_mean) and -_LATEST <= time <= _LATEST):
             return False  # the full check says what is wrong
-        with self._turns:
+        with self._lock:
             if not self._form.plain or time < self._form.time:
                 return False
             self._absorb_one(row, time, reward)
@@ -422,9 +489,13 @@ class DriftingGP(GaussianPosterior):
         if due:
             checkpoints = [*checkpoints, self._form]
             _thin(checkpoints)
-        form.learn_one(row, time, reward - self.prior_mean.item(row), self.noise_variance)
+        form.learn_one(
+            row, time, reward - self.prior_mean.item(row), self.noise_variance
+        )
         if isinstance(form, VisitedForm) and form.rank >= form.compare_at:
-            with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
+            with suppress(
+                Exception
+            ):  # it is learned; what fails in looking for less work leaves it so
                 form = self._reconsidered(form)
         data = self._data.extended_by_one((row, time), reward, self.noise_variance)
         information = form.information - self._form.information
@@ -432,7 +503,9 @@ class DriftingGP(GaussianPosterior):
         if due:
             self._forget()
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _take_in(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> None:
         order = np.argsort(keys[:, 1], kind="stable")
         fresh = Observed(keys[order], rewards[order], noise[order])
         fresh = fresh.part(fresh.arms[:, 1] > self._forgotten)
@@ -446,7 +519,9 @@ class DriftingGP(GaussianPosterior):
         if self._kind_for(least) != self._kind_for(self._least_noise):
             whole = since = _sorted(self.remembered, fresh)
             form, checkpoints = self._fresh_form(least), []
-        elif first < self._form.time:  # late: on from before it, as if it had come in time
+        elif (
+            first < self._form.time
+        ):  # late: on from before it, as if it had come in time
             whole = _sorted(self.remembered, fresh)
             form = checkpoints[-1].copied() if checkpoints else self._fresh_form(least)
             since = whole.part(whole.arms[:, 1] > form.time)
@@ -479,8 +554,12 @@ class DriftingGP(GaussianPosterior):
             time = times[start].item()
             self._checkpoint(form, time, checkpoints)
             form.pass_time(time)
-            form.observe(rows[start:stop], residual[start:stop], since.noise[start:stop])
-            with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
+            form.observe(
+                rows[start:stop], residual[start:stop], since.noise[start:stop]
+            )
+            with suppress(
+                Exception
+            ):  # it is learned; what fails in looking for less work leaves it so
                 form = self._reconsidered(form)
         return form
 
@@ -495,7 +574,9 @@ class DriftingGP(GaussianPosterior):
     def _forget(self) -> None:
         """Let go of what has faded: it is no longer needed for feedback from before it."""
         now, left = self._form.time, self._space.left
-        faded = [each for each in self._checkpoints if left(now - each.time) < _NEGLIGIBLE]
+        faded = [
+            each for each in self._checkpoints if left(now - each.time) < _NEGLIGIBLE
+        ]
         if len(faded) > 1 or (faded and faded[0].time > self._forgotten):
             base = faded[-1]
             later = self.remembered.arms[:, 1] > base.time
@@ -516,7 +597,9 @@ class DriftingGP(GaussianPosterior):
             arrays |= form.arrays()
             scalars |= form.scalars()
             scalars |= {"forgotten_information": self._forgotten_information}
-            scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
+            scalars |= {
+                "forgotten": self._forgotten if self._forgotten > -np.inf else None
+            }
             scalars |= {"least_noise": self._least_noise}
             if self._forgotten > -np.inf and self._checkpoints:
                 # Where questions about the past start from: what came before is no longer kept.
@@ -541,9 +624,13 @@ class DriftingGP(GaussianPosterior):
         if not dated:
             raise StateError("this state is damaged: its observations are impossible")
         self._data = ObservedData(*held)
-        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
+        self._least_noise = as_number(
+            state.scalar("least_noise"), "least_noise", 0.0, least
+        )
         spec = state.spec
-        is_foreign = spec is None or any(foreign_parts(spec)) or contradiction(self, spec)
+        is_foreign = (
+            spec is None or any(foreign_parts(spec)) or contradiction(self, spec)
+        )
         resumed = None if is_foreign else self._resumed(state)
         if resumed is None:
             # With other parts or features than it was learned with: learned anew, from what is
@@ -560,10 +647,14 @@ class DriftingGP(GaussianPosterior):
             saved.require(_CHECKPOINT, _CHECKPOINT_SCHEMA, "DriftingGP")
             checkpoint = self._resumed(saved)
             if checkpoint is None:
-                raise StateError("this state is damaged: its checkpoint has another basis")
+                raise StateError(
+                    "this state is damaged: its checkpoint has another basis"
+                )
             checkpoint.information = self._forgotten_information
             if checkpoint.time != self._forgotten:
-                raise StateError("this state is damaged: its checkpoint is of another time")
+                raise StateError(
+                    "this state is damaged: its checkpoint is of another time"
+                )
             self._checkpoints = [checkpoint]
 
     def _resumed(self, state: State) -> Form | None:
@@ -580,12 +671,16 @@ class DriftingGP(GaussianPosterior):
         form = kinds[in_use]
         s, n = form.shape
         form.time = as_number(state.scalar("time"), "time", -_LATEST, _LATEST)
-        form.error = as_number(state.scalar("error"), "error", 0.0, TRUNCATION * self._scale)
+        form.error = as_number(
+            state.scalar("error"), "error", 0.0, TRUNCATION * self._scale
+        )
         form.steps = as_count(state.scalar("steps"), "steps")
         mean = as_features(state.array("a"), "a", n)
         known = as_features(state.array("known"), "known", n)
         if len(mean) != s or len(known) != s * s:
-            raise StateError("this state is damaged: it belongs to another kernel of time")
+            raise StateError(
+                "this state is damaged: it belongs to another kernel of time"
+            )
         left = as_number(state.scalar("left"), "left", LEAST_LEFT, 1.0)
         form.set_blocks(mean.copy(), known.reshape(s, s, n).copy(), left)
         return form if form.resume(state) else None
@@ -629,7 +724,11 @@ class _Single(NamedTuple):
 def _single(arms: Any, rewards: Any) -> _Single | None:
     """One observation in plain numbers; ``None`` for all else, which is to be checked in full."""
     keys = arms.tolist() if type(arms) is np.ndarray and arms.shape == (1, 2) else arms
-    values = rewards.tolist() if type(rewards) is np.ndarray and rewards.shape == (1,) else rewards
+    values = (
+        rewards.tolist()
+        if type(rewards) is np.ndarray and rewards.shape == (1,)
+        else rewards
+    )
     if not (type(keys) is type(values) is list and len(keys) == len(values) == 1):
         return None
     key, reward = keys[0], values[0]
@@ -644,7 +743,9 @@ def _single(arms: Any, rewards: Any) -> _Single | None:
 def _is_real(value: Any) -> bool:
     """Whether this is a number of Python's own, or a finite ``np.float64``."""
     kind = type(value)
-    return (kind is float or kind is np.float64 or kind is int) and -LARGEST <= value <= LARGEST
+    return (
+        kind is float or kind is np.float64 or kind is int
+    ) and -LARGEST <= value <= LARGEST
 
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:
@@ -658,4 +759,6 @@ def _thin(checkpoints: list[Form]) -> None:
     newest, bands = checkpoints[-1].steps, dict[int, list[Form]]()
     for each in checkpoints:
         bands.setdefault((newest - each.steps).bit_length(), []).append(each)
-    checkpoints[:] = [each for band in bands.values() for each in dict.fromkeys((band[0], band[-1]))]
+    checkpoints[:] = [
+        each for band in bands.values() for each in dict.fromkeys((band[0], band[-1]))
+    ]

@@ -88,7 +88,9 @@ def _condition(
         variance[i] = left if left > 0.0 else 0.0
     for j in range(counts[0]):
         share = column[pending[j]] / total
-        width = min(n, j + 4 - j % 4) if whole else n  # a multiple of 4, as processors like it
+        width = (
+            min(n, j + 4 - j % 4) if whole else n
+        )  # a multiple of 4, as processors like it
         for i in range(width):
             columns[j, i] -= share * column[i]
     pending_weight[place] += 1.0 / noise
@@ -123,7 +125,15 @@ def learn_some(
         places[1, rows[i]] = at[i]
     for i in range(len(rows)):
         added[INFORMATION] += _condition(
-            columns, moments, pending_weight, places, counts, at[i], rows[i], rewards[i], noise[i]
+            columns,
+            moments,
+            pending_weight,
+            places,
+            counts,
+            at[i],
+            rows[i],
+            rewards[i],
+            noise[i],
         )
     for i in range(len(totals)):
         totals[i] += added[i]
@@ -131,7 +141,12 @@ def learn_some(
 
 @compiled(f"{_MATRIX}({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, i8)")
 def draw(
-    root: Floats, normals: Floats, columns: Floats, weight: Floats, pending: Ints, count: int
+    root: Floats,
+    normals: Floats,
+    columns: Floats,
+    weight: Floats,
+    pending: Ints,
+    count: int,
 ) -> Floats:
     """Twin of ``loops.draw_numpy``."""
     n, rank = root.shape
@@ -140,7 +155,9 @@ def draw(
     for m in range(len(normals)):
         drawn[m] = np.dot(root, normals[m, :rank].copy())
         for j in range(count):
-            pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(weight[j])
+            pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(
+                weight[j]
+            )
         for j in range(count):
             for i in range(n):
                 drawn[m, i] -= pull[j] * columns[j, i]
@@ -166,7 +183,9 @@ def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
     return best
 
 
-@compiled(f"i8({_MATRIX}, {_MATRIX}, {_UPDATED}, i8, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)")
+@compiled(
+    f"i8({_MATRIX}, {_MATRIX}, {_UPDATED}, i8, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
+)
 def play(
     root: Floats, base: Floats, columns: Floats, moments: Floats, totals: Floats,
     pending_weight: Floats, places: Ints, counts: Ints, room: int, rewards: Floats,
@@ -184,7 +203,9 @@ def play(
             numbers = normals[step : step + 1]
             drawn = draw(root, numbers, columns, pending_weight, places[0], counts[0])
             for i in range(len(mean)):
-                deviation[i] = (mean[i] + drawn[0, i]) - mean[i]  # as ``Thompson`` has it
+                deviation[i] = (mean[i] + drawn[0, i]) - mean[
+                    i
+                ]  # as ``Thompson`` has it
         else:
             for i in range(len(mean)):
                 deviation[i] = sqrt(variance[i])
@@ -197,6 +218,17 @@ def play(
                 break  # chosen, but not yet observed
             add(root, base, columns, pending_weight, places, counts[0], place, row)
         reward = rewards[step, row]
-        learn(columns, moments, totals, pending_weight, places, counts, place, row, reward, noise)
+        learn(
+            columns,
+            moments,
+            totals,
+            pending_weight,
+            places,
+            counts,
+            place,
+            row,
+            reward,
+            noise,
+        )
         step += 1
     return step

@@ -16,7 +16,9 @@ class Batch(NamedTuple):
     rows: Ints
     rewards: Floats
     noise: Floats  # variances of these means
-    added: Floats  # what the posterior's totals gain; an engine fills in the information
+    added: (
+        Floats  # what the posterior's totals gain; an engine fills in the information
+    )
 
     @classmethod
     def of(cls, added: Floats) -> Self:

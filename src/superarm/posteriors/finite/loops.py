@@ -37,7 +37,9 @@ from superarm.core import Floats, Ints
 from superarm.core.compiling import Backend, entry_point, is_compiled
 from superarm.posteriors.fixed import COUNT, INFORMATION
 
-PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+PENDING = (
+    32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+)
 
 
 class Loops(NamedTuple):
@@ -57,7 +59,9 @@ def loops_of(backend: Backend) -> Loops:
     from . import _compiled
 
     learn = entry_point(_compiled.learn)  # its arguments are the engine's own
-    return Loops(_compiled.add, learn, _compiled.learn_some, _compiled.draw, _compiled.play)
+    return Loops(
+        _compiled.add, learn, _compiled.learn_some, _compiled.draw, _compiled.play
+    )
 
 
 def add_numpy(
@@ -104,7 +108,9 @@ def learn_numpy(
     size = counts[0]
     if place >= size:  # it becomes pending
         size = place + 1
-    whole = size > PENDING  # all arms, in their own order: columns are P, with the variances in it
+    whole = (
+        size > PENDING
+    )  # all arms, in their own order: columns are P, with the variances in it
     if whole:
         observed, updated = column, columns.T
     else:
@@ -142,14 +148,27 @@ def learn_some_numpy(
     size = max(counts[0], 1 + max(at.tolist()))
     sums = totals.copy()
     columns_before, moments_before = columns[:size].copy(), moments.copy()
-    weight_before, places_before, counts_before = pending_weight.copy(), places.copy(), counts.copy()
+    weight_before, places_before, counts_before = (
+        pending_weight.copy(),
+        places.copy(),
+        counts.copy(),
+    )
     try:
         counts[0] = size  # all of these columns lose what each observation explains
         for place, row, reward, variance in zip(
             at.tolist(), rows.tolist(), rewards.tolist(), noise.tolist(), strict=True
         ):
             learn_numpy(
-                columns, moments, sums, pending_weight, places, counts, place, row, reward, variance
+                columns,
+                moments,
+                sums,
+                pending_weight,
+                places,
+                counts,
+                place,
+                row,
+                reward,
+                variance,
             )
             sums[row] = totals[row] + added.item(row)
             sums[n + row] = totals[n + row] + added.item(n + row)
@@ -173,7 +192,12 @@ def _blas() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def draw_numpy(
-    root: Floats, normals: Floats, columns: Floats, weight: Floats, pending: Ints, count: int
+    root: Floats,
+    normals: Floats,
+    columns: Floats,
+    weight: Floats,
+    pending: Ints,
+    count: int,
 ) -> Floats:
     """Joint draws (m, n) from normals (m, r + …): u of N(0, R Rᵀ), corrected by what is pending.
 

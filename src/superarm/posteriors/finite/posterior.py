@@ -48,20 +48,34 @@ from .root import RootEngine
 from .visited import LARGEST_SAVED, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
-ROOT_LARGEST = 2048  # arms up to which ``auto`` may keep the square root of the whole covariance
+ROOT_LARGEST = (
+    2048  # arms up to which ``auto`` may keep the square root of the whole covariance
+)
 _SMALL_ROOT = (
     2**19
 )  # numbers of a root, n·r, up to which ``auto`` prefers it: 4 MB, which stay in a cache
-_ROOT_ERROR = 1e-14  # of the largest prior variance: what the columns counted as r leave out
+_ROOT_ERROR = (
+    1e-14  # of the largest prior variance: what the columns counted as r leave out
+)
 _RESTORED_AT_ONCE = 128
 # Arms up to which BLAS by itself takes no threads for an observation: rank-1 updates below 2¹⁵ numbers.
 _NO_THREADS = 1000
-_ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])  # others are checked in the general way
+_ROW_NUMBERS = frozenset(
+    [int, np.int32, np.int64, np.intp]
+)  # others are checked in the general way
 
 
 @register("posterior", "finite")
 class FiniteGP(FixedPosterior, Resumable):
     """Exact posterior over fixed arms, which are named by their row numbers.
+
+    Args:
+        kernel: The kernel.
+        arms: The fixed arms, one row of features each.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        form: Which of the equivalent engines does the algebra; auto chooses.
+        backend: Compiled with numba or plain numpy; auto takes numba where it is installed.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [0.4]], noise_variance=0.01)
@@ -126,7 +140,10 @@ class FiniteGP(FixedPosterior, Resumable):
         """
         if self._size > ROOT_LARGEST:
             return False
-        if self._size**2 <= _SMALL_ROOT or self.noise_variance < self._engine.least_noise:
+        if (
+            self._size**2 <= _SMALL_ROOT
+            or self.noise_variance < self._engine.least_noise
+        ):
             return True
         prior = self._engine.variance
         most = int(_SMALL_ROOT // self._size)
@@ -135,7 +152,9 @@ class FiniteGP(FixedPosterior, Resumable):
         return float(left.max()) <= enough
 
     def _prior_column(self, arm: int) -> Floats:
-        rows = np.asarray(self.kernel(self.arms[arm : arm + 1], self.arms), dtype=np.float64)
+        rows = np.asarray(
+            self.kernel(self.arms[arm : arm + 1], self.arms), dtype=np.float64
+        )
         column: Floats = rows[0]
         return column
 
@@ -180,10 +199,12 @@ class FiniteGP(FixedPosterior, Resumable):
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         return self._engine.mean[keys], self._engine.variance[keys]
 
-    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
+    def belief(
+        self, offer: Offer, pending: NDArray[Any] | None = None
+    ) -> GaussianBelief:
         # The whole set, as in most rounds: nothing to gather, and nothing that BLAS would do.
         if pending is None and type(offer) is Offer and offer.arms is self._fixed.whole:
-            turns = self._turns
+            turns = self._lock
             written = turns.written
             if not turns.writing:
                 # As under ``whole``: an answer counts where nobody wrote meanwhile.
@@ -196,7 +217,9 @@ class FiniteGP(FixedPosterior, Resumable):
                         raise
                 else:
                     if turns.written == written and not turns.writing:
-                        return GaussianBelief(self, self._everything, mean, std, 1.0, version)
+                        return GaussianBelief(
+                            self, self._everything, mean, std, 1.0, version
+                        )
         return super().belief(offer, pending)
 
     def _belief(self, keys: Ints) -> GaussianBelief:
@@ -210,7 +233,11 @@ class FiniteGP(FixedPosterior, Resumable):
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw
         # The same numbers either way; a shape of one dimension is drawn faster.
-        normals = rng.standard_normal(count)[None] if size == 1 else rng.standard_normal((size, count))
+        normals = (
+            rng.standard_normal(count)[None]
+            if size == 1
+            else rng.standard_normal((size, count))
+        )
         drawn = self._engine.draw(normals, self._weight)
         return drawn if keys is self._everything else drawn[:, keys]
 
@@ -218,24 +245,34 @@ class FiniteGP(FixedPosterior, Resumable):
         return float(np.max(self.kernel.diag(self.arms)))
 
     def observe(
-        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
         if noise_variance is None:
             # One arm, as in most rounds: the checks of the general way without its arrays.
             row = arms[0] if type(arms) is list and len(arms) == 1 else _only(arms)
-            reward = rewards[0] if type(rewards) is list and len(rewards) == 1 else _only(rewards)
+            reward = (
+                rewards[0]
+                if type(rewards) is list and len(rewards) == 1
+                else _only(rewards)
+            )
             if type(row) in _ROW_NUMBERS and isinstance(reward, float):
                 if type(row) is not int:
                     row = int(row)
                 if type(reward) is not float:
                     reward = float(reward)
                 if 0 <= row < self._size and -LARGEST <= reward <= LARGEST:  # no NaN
-                    turns = self._turns
+                    turns = self._lock
                     with turns.lock:  # as ``with turns`` does, in half the time
                         turns.writing += 1
                         try:
                             if self._size <= _NO_THREADS:
-                                self._engine.absorb_one(row, reward, self.noise_variance, self._totals)
+                                self._engine.absorb_one(
+                                    row, reward, self.noise_variance, self._totals
+                                )
                             else:
                                 self._absorb_threadless(row, reward)
                         finally:
@@ -255,10 +292,14 @@ class FiniteGP(FixedPosterior, Resumable):
                 f"inverse: it needs at least {self._engine.least_noise:.3g} here; use form='root'"
             )
 
-    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         least = float(noise.min())
         chosen = self._wanted == "auto" and self._size <= ROOT_LARGEST
-        if chosen and least < self._engine.least_noise:  # which the root form has the digits for
+        if (
+            chosen and least < self._engine.least_noise
+        ):  # which the root form has the digits for
             rooted = self._root_engine()
             self._refit(rooted)
             self._use(rooted)
@@ -283,25 +324,36 @@ class FiniteGP(FixedPosterior, Resumable):
         learned.
         """
         table = self._as_table(rewards)
-        scales = np.require(as_vector(widths, "widths", len(table)), requirements=["C", "W"])
+        scales = np.require(
+            as_vector(widths, "widths", len(table)), requirements=["C", "W"]
+        )
         draws = None
         if normals is not None:
             draws = as_features(normals, "normals", self.normals_per_draw)
             draws = np.require(draws, requirements=["C", "W"])
             if len(draws) != len(table):
-                raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
+                raise ShapeError(
+                    f"normals has {len(draws)} rows, but rewards has {len(table)}"
+                )
         if self._rooted is None or not self.compiled:
             raise InputError(
                 f"play_table needs compiled code ({install_line('fast')}), form='root' and a "
                 "noise_variance above 1e-5 of the prior's; play round by round instead"
             )
-        with self._turns:
-            return self._rooted.play(table, scales, draws, self.noise_variance, self._totals)
+        with self._lock:
+            return self._rooted.play(
+                table, scales, draws, self.noise_variance, self._totals
+            )
 
     def _as_table(self, rewards: Any) -> Floats:
         """Rewards (T, n)."""
         plain = type(rewards) is np.ndarray and rewards.dtype == np.float64
-        if plain and rewards.ndim == 2 and rewards.shape[1] == len(self.arms) and len(rewards):
+        if (
+            plain
+            and rewards.ndim == 2
+            and rewards.shape[1] == len(self.arms)
+            and len(rewards)
+        ):
             # Largest and smallest entry say whether all is well, in two passes without a temporary.
             largest = max(rewards.max().item(), -rewards.min().item())
             if largest <= LARGEST:
@@ -317,12 +369,18 @@ class FiniteGP(FixedPosterior, Resumable):
 
         A form that is chosen here is named as it was when size alone decided: states are compared.
         """
-        stated = {name: value for name, value in super().parameters().items() if name != "backend"}
+        stated = {
+            name: value
+            for name, value in super().parameters().items()
+            if name != "backend"
+        }
         by_size = "root" if self._size <= ROOT_LARGEST else "visited"
         return {**stated, "form": by_size if self._wanted == "auto" else self._wanted}
 
     def _like(self, **changes: Any) -> Self:
-        return super()._like(**{"backend": self.backend, "form": self._wanted, **changes})
+        return super()._like(
+            **{"backend": self.backend, "form": self._wanted, **changes}
+        )
 
     def _memory(self) -> Memory:
         engine = self._engine.state()
@@ -337,7 +395,9 @@ class FiniteGP(FixedPosterior, Resumable):
         """
         chosen = state.scalars.get("backend", "auto")
         if not isinstance(chosen, str) or chosen not in get_args(Backend):
-            raise StateError(f"this state is damaged: there is no backend {chosen!r:.40}")
+            raise StateError(
+                f"this state is damaged: there is no backend {chosen!r:.40}"
+            )
         there = chosen != "numba" or find_spec("numba") is not None
         if self.backend == "auto" and chosen != "auto" and there:
             return super(FiniteGP, self._like(backend=chosen))._with_memory_of(state)
@@ -368,9 +428,15 @@ class FiniteGP(FixedPosterior, Resumable):
         noise = 1.0 / self._weight[visited]
         means = self._weighted_rewards[visited] * noise
         require_size(means, "weighted_rewards / weight")
-        totals: Any = engine.as_totals(np.zeros(2 * self._size + 2))  # not ours: it only learns
+        totals: Any = engine.as_totals(
+            np.zeros(2 * self._size + 2)
+        )  # not ours: it only learns
         # The visited form has large blocks in pieces, each as small as an observation.
-        most = _RESTORED_AT_ONCE if isinstance(engine, VisitedEngine) else max(1, len(visited))
+        most = (
+            _RESTORED_AT_ONCE
+            if isinstance(engine, VisitedEngine)
+            else max(1, len(visited))
+        )
         for start in range(0, len(visited), most):
             part = slice(start, start + most)
             added = np.zeros(2 * self._size + 2)

@@ -38,7 +38,9 @@ MOST_WHOLE = 256  # arms up to which all may be pending: what one update of P co
 # Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
 # noiseless arms would lose their digits to subtraction, which the root does not.
 LEAST_NOISE = 1e-5
-MOST_AT_ONCE = 160  # arms up to which all are pending from the start, where loops are not compiled
+MOST_AT_ONCE = (
+    160  # arms up to which all are pending from the start, where loops are not compiled
+)
 FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
 _DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _SCHEMA = 1
@@ -51,14 +53,18 @@ class RootEngine:
     kind = "root-engine"
     least_noise = 0.0  # it has the digits for any noise
 
-    def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
+    def __init__(
+        self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend
+    ) -> None:
         # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
         # would choose the first arm.
         variance = prior_variance(kernel, arms)
         largest = float(variance.max())
         if 0.0 < largest < SMALLEST:
             advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
-            raise InputError(f"the largest prior variance of the arms is {largest:g}; {advice}")
+            raise InputError(
+                f"the largest prior variance of the arms is {largest:g}; {advice}"
+            )
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
         apart = np.abs(np.diagonal(prior) - variance)
@@ -83,12 +89,16 @@ class RootEngine:
         self._places = np.zeros((2, n), dtype=np.int64)
         self._places[1] = -1
         counts = [0, FOLD_EVERY]
-        self._counts: Any = np.array(counts, dtype=np.int64) if self._compiled else counts
+        self._counts: Any = (
+            np.array(counts, dtype=np.int64) if self._compiled else counts
+        )
         # Without compiled loops a call costs more than n² does: all arms are pending from the start.
         self._at_once = not self._compiled and PENDING < n <= MOST_AT_ONCE
         self._least_noise = LEAST_NOISE * largest
         self._largest = largest  # prior variance
-        self._misfit = 0.0  # ‖z‖² of what was observed with next to no noise: see ``variances.py``
+        self._misfit = (
+            0.0  # ‖z‖² of what was observed with next to no noise: see ``variances.py``
+        )
         self._smallest_noise = np.inf
         self._warned = False
         self._link()
@@ -104,7 +114,9 @@ class RootEngine:
         self._diagonal = self._columns.diagonal()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in _LINKED}
+        return {
+            name: value for name, value in vars(self).items() if name not in _LINKED
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -153,17 +165,23 @@ class RootEngine:
         base = as_features(state.array("base"), "base", n)
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
-        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
+        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[
+            1
+        ] <= n
         whole = size == n and PENDING < n <= MOST_WHOLE
         distinct = len(set(pending.tolist())) == size and (size <= PENDING or whole)
         seen = (((held > 0.0) | whole) & (held >= 0.0)).all()
         seen &= (held <= (1.0 + 1e-9) * weight[pending]).all()
         due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
         if not (shapes and distinct and seen and due):
-            raise StateError("this state is damaged: it holds impossible values for the root form")
+            raise StateError(
+                "this state is damaged: it holds impossible values for the root form"
+            )
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
-            raise StateError("this state is damaged: its root and its variances do not agree")
+            raise StateError(
+                "this state is damaged: its root and its variances do not agree"
+            )
         self.root = root
         self._moments[:] = mean, variance
         self.normals_per_draw = self.rank + PENDING
@@ -185,7 +203,9 @@ class RootEngine:
         """Mean and standard deviation, (n,) each, that nobody else has."""
         if self._compiled or self._counts[0] <= PENDING:
             return self.mean.copy(), np.sqrt(self._variance)
-        variance = np.maximum(self._diagonal, self._zeros)  # zeros: numpy would make an array of 0.0
+        variance = np.maximum(
+            self._diagonal, self._zeros
+        )  # zeros: numpy would make an array of 0.0
         return self.mean.copy(), np.sqrt(variance, variance)
 
     def as_totals(self, totals: Totals) -> Totals:
@@ -359,7 +379,9 @@ class RootEngine:
         """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
         self._drawn = True
         root, count = self.root, self._count
-        if count > PENDING:  # drawn for the first time: there are too few normals for them
+        if (
+            count > PENDING
+        ):  # drawn for the first time: there are too few normals for them
             root, count = self._folded_root(), 0
         return self._loops.draw(
             root, normals, self._columns, self._pending_weight, self._pending, count
@@ -395,7 +417,9 @@ class RootEngine:
             )  # fmt: skip
             if self._counts[1] <= 0:
                 self._fold()
-            elif step < len(rewards):  # the arm of this round found no room among the pending
+            elif step < len(
+                rewards
+            ):  # the arm of this round found no room among the pending
                 self._make_room()
                 row = choices.item(step)
                 self.absorb_one(row, rewards.item(step, row), noise, totals)

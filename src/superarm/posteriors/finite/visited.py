@@ -25,7 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Ints, State
-from superarm.core.errors import NotPositiveDefiniteError, PrecisionWarning, StateError, warn
+from superarm.core.errors import (
+    NotPositiveDefiniteError,
+    PrecisionWarning,
+    StateError,
+    warn,
+)
 from superarm.core.inputs import as_count, as_features, as_positions, as_vector
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.core.threads import blas_threads_for
@@ -36,7 +41,9 @@ from superarm.posteriors.variances import check_left, prior_variance
 from .batch import Batch
 
 _SCHEMA = 1
-LARGEST_SAVED = 1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
+LARGEST_SAVED = (
+    1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
+)
 _COUNTED = ("updates", "refresh_at", "interval")
 _DAMAGED = 1e-6  # difference, relative to the largest prior variance, that rounding does not make
 _REFRESH_EVERY = 256
@@ -44,7 +51,9 @@ _LEAST_NOISE = 1e-4  # of the largest prior variance: with less, digits go withi
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
 _BLOCK_BYTES = 2**24  # size of a block of K_VE: what may lie unused at its end
 _STRIP = 2048  # arms treated together, so that what is made of them stays in the cache
-_PIECE_BYTES = 2**20  # of what a kernel is asked for at once: it takes several times that meanwhile
+_PIECE_BYTES = (
+    2**20
+)  # of what a kernel is asked for at once: it takes several times that meanwhile
 
 
 class _Rows:
@@ -104,7 +113,9 @@ class VisitedEngine:
         self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
         self.least_noise = _LEAST_NOISE * float(self.variance.max())
         self._visited = np.empty(0, dtype=np.intp)
-        self._came: list[int] = []  # how many arms came at once: kernels may round by that
+        self._came: list[
+            int
+        ] = []  # how many arms came at once: kernels may round by that
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
         self._rows = _Rows(len(arms))  # K_VE
         self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
@@ -114,7 +125,9 @@ class VisitedEngine:
         self._unsaid: str | None = None  # said before the next observation is taken in
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+        return dict(
+            vars(self)
+        )  # a copy of it: another thread may be filling in what is lazy
 
     def moments(self) -> tuple[Floats, Floats]:
         return self.mean.copy(), np.sqrt(self.variance)
@@ -203,7 +216,9 @@ class VisitedEngine:
         if not variance.min() >= 0.0:
             check_left(variance, float(self._prior_variance.max()))
             np.maximum(variance, 0.0, out=variance)
-        added[INFORMATION] = float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
+        added[INFORMATION] = float(
+            np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum()
+        )
         came = [*self._came, len(fresh)] if len(fresh) else self._came
         places = np.arange(used, size)
         _, dgemm = _blas()
@@ -221,7 +236,9 @@ class VisitedEngine:
     def _write_rows(self, at: int, fresh: Ints) -> None:
         """K_VE of fresh arms."""
         for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
-            self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
+            self._rows.write(
+                at + part.start, self._kernel(self._arms[fresh[part]], self._arms)
+            )
 
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) or (k,) times the first k rows of K_VE, for a strip of arms."""
@@ -252,7 +269,9 @@ class VisitedEngine:
         visited, size, n = self._visited, len(self._visited), len(self._arms)
         noise = 1.0 / totals[visited]
         try:
-            half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
+            half = self._inverse_factor(
+                noise
+            )  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
         except NotPositiveDefiniteError as problem:
             # The observation is in and counted, and nothing is wrong but what rounding has done.
             self._refresh_at = self._updates + self._interval
@@ -269,7 +288,9 @@ class VisitedEngine:
         np.maximum(variance, 0.0, out=variance)
         # In place, to save memory. Where an interrupt stops it, some rows have more correct digits.
         for part in _spans(size, 128):  # H's rows; below them L⁻¹ alone counts
-            self._precision[part, :size] = half[part.start :, part].T @ half[part.start :]
+            self._precision[part, :size] = (
+                half[part.start :, part].T @ half[part.start :]
+            )
         carried = self.mean
         self.mean = mean
         self.variance = variance
@@ -288,7 +309,9 @@ class VisitedEngine:
         with blas_threads_for(size**3 / 3):
             factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
             if failed or not np.isfinite(factor.trace()):  # NaN may pass
-                raise NotPositiveDefiniteError("the covariance of the visited arms has no factor")
+                raise NotPositiveDefiniteError(
+                    "the covariance of the visited arms has no factor"
+                )
             return np.asarray(dtrtri(factor, lower=0, overwrite_c=1)[0].T)
 
     def _explained(self, half: Floats, strip: slice) -> Floats:
@@ -305,7 +328,9 @@ class VisitedEngine:
         scale = max(prior_std, float(np.max(np.abs(self.mean)))) or 1.0
         drift = float(np.max(np.abs(carried - self.mean))) / scale
         # Seldom while all is well, often where digits go fast.
-        self._interval = min(2 * self._interval, _REFRESH_EVERY) if drift < _DRIFT_SMALL else 8
+        self._interval = (
+            min(2 * self._interval, _REFRESH_EVERY) if drift < _DRIFT_SMALL else 8
+        )
         self._refresh_at = self._updates + self._interval
         if drift > _DRIFT_ALLOWED and not self._warned:
             self._warned = True
@@ -350,13 +375,23 @@ class VisitedEngine:
         visited = as_positions(state.array("visited"), "visited").copy()
         size, came = len(visited), as_positions(state.array("came"), "came").tolist()
         H = as_features(state.array("precision"), "precision", size)
-        counted = {name: as_count(state.scalar(name), name, 0) for name in _COUNTED}
-        capacity = as_count(state.scalar("capacity"), "capacity", size, max(64, size + 128))
-        possible = np.array_equal(np.sort(visited), np.flatnonzero(weight)) and len(H) == size
-        possible &= sum(came) == size and min(came, default=1) > 0 and variance.min() >= 0.0
+        count_text = {name: as_count(state.scalar(name), name, 0) for name in _COUNTED}
+        capacity = as_count(
+            state.scalar("capacity"), "capacity", size, max(64, size + 128)
+        )
+        possible = (
+            np.array_equal(np.sort(visited), np.flatnonzero(weight)) and len(H) == size
+        )
+        possible &= (
+            sum(came) == size and min(came, default=1) > 0 and variance.min() >= 0.0
+        )
         if not possible:
-            raise StateError("this state is damaged: it holds impossible values for the visited form")
-        if not np.allclose(probe, known, rtol=1e-9, atol=1e-9 * n * float(np.abs(known).max())):
+            raise StateError(
+                "this state is damaged: it holds impossible values for the visited form"
+            )
+        if not np.allclose(
+            probe, known, rtol=1e-9, atol=1e-9 * n * float(np.abs(known).max())
+        ):
             return False
         rows, self._rows = self._rows, _Rows(n)
         at = 0
@@ -370,11 +405,18 @@ class VisitedEngine:
         if np.abs(left).max(initial=0.0) > _DAMAGED * largest:
             self._rows = rows
             return False
-        self.mean, self.variance, self._visited, self._came = mean, variance, visited, came
+        self.mean, self.variance, self._visited, self._came = (
+            mean,
+            variance,
+            visited,
+            came,
+        )
         self._slot[visited] = np.arange(size)
         self._precision = np.zeros((capacity, capacity))
         self._precision[:size, :size] = H
-        self._updates, self._refresh_at, self._interval = (counted[name] for name in _COUNTED)
+        self._updates, self._refresh_at, self._interval = (
+            count_text[name] for name in _COUNTED
+        )
         return True
 
     # --- joint draws -----------------------------------------------------------------------
@@ -383,7 +425,9 @@ class VisitedEngine:
         size, n = len(self._visited), len(self._arms)
         if right is left or 2 * len(right) < n:
             own = right is left
-            K = np.array(self._kernel(self._arms[left], None if own else self._arms[right]))
+            K = np.array(
+                self._kernel(self._arms[left], None if own else self._arms[right])
+            )
             if size:
                 everyone = np.arange(size)
                 K_VR = self._rows.take(everyone, right)
@@ -402,7 +446,11 @@ class VisitedEngine:
             pull = K[:, self._visited] @ self._precision[:size, :size]
             for start, stop, rows in self._rows.parts(size):
                 K -= pull[:, start:stop] @ rows
-        return K if len(right) == n and np.array_equal(right, np.arange(n)) else K[:, right]
+        return (
+            K
+            if len(right) == n and np.array_equal(right, np.arange(n))
+            else K[:, right]
+        )
 
     @property
     def normals_per_draw(self) -> int:
@@ -412,7 +460,9 @@ class VisitedEngine:
     def _root(self) -> PriorRoot:
         advice = "draw every arm from its own mean and standard deviation"
         root = prior_root(self._kernel, self._arms, advice)
-        self.tolerance = root.tolerance  # of draws: means and variances have no part in it
+        self.tolerance = (
+            root.tolerance
+        )  # of draws: means and variances have no part in it
         return root
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:

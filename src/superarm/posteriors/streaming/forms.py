@@ -39,8 +39,12 @@ FormName = Literal["cholesky", "finite-rank", "inducing"]
 
 FEATURE_ERROR = 1e-13  # largest of a kernel value, relative to the prior variance, in finite-rank form
 _SCHEMA = 1
-_ROUNDED_FEATURES = 16  # by how many two processors may differ: those next to the tolerance
-_SAME_FEATURES = 1e-6  # how far means may be off, relative, before a state's features are other ones
+_ROUNDED_FEATURES = (
+    16  # by how many two processors may differ: those next to the tolerance
+)
+_SAME_FEATURES = (
+    1e-6  # how far means may be off, relative, before a state's features are other ones
+)
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
 entry, which moves the mean by up to δ N/λ and a variance by up to δ N s/λ of what they are, for
@@ -56,9 +60,13 @@ class CholeskyForm:
     """
 
     name: FormName = "cholesky"
-    tolerance = least_noise = 0.0  # bound on a kernel value's error; noise for which it has the digits
+    tolerance = least_noise = (
+        0.0  # bound on a kernel value's error; noise for which it has the digits
+    )
 
-    def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
+    def __init__(
+        self, kernel: Covariance, data: ObservedData, capacity: int = 256
+    ) -> None:
         self._kernel, self._data = kernel, data
         self._copies = None if isinstance(kernel, Kernel) else True
         self._factor = GrowingCholesky(capacity)
@@ -66,10 +74,14 @@ class CholeskyForm:
         self._warned = False  # that means have lost their digits
 
     @classmethod
-    def fitted_to(cls, kernel: Covariance, data: ObservedData, residual: Floats) -> CholeskyForm:
+    def fitted_to(
+        cls, kernel: Covariance, data: ObservedData, residual: Floats
+    ) -> CholeskyForm:
         """Everything factorised at once."""
         arms, _, noise = data.view()
-        L = cholesky(kernel(arms) + np.diag(noise), "the covariance of the observed arms")
+        L = cholesky(
+            kernel(arms) + np.diag(noise), "the covariance of the observed arms"
+        )
         form = cls(kernel, data, len(L))
         form._factor.append(np.empty((len(L), 0)), L)
         form._z[:] = solve_lower(L, residual)
@@ -118,13 +130,17 @@ class CholeskyForm:
         form = shallow_copy(self)
         form._data = data
         least = noise.item(noise.argmin())
-        form._warned = self._warned or self._few_digits(solved, least, scale, innovation)
+        form._warned = self._warned or self._few_digits(
+            solved, least, scale, innovation
+        )
         form._factor = self._factor.extended(rows, corner)
         form._z = with_room(self._z, size, grown)
         form._z[size:grown] = solved
         return Conditioned(form, information(corner, noise))
 
-    def _few_digits(self, solved: Floats, noise: float, scale: float, innovation: Floats) -> bool:
+    def _few_digits(
+        self, solved: Floats, noise: float, scale: float, innovation: Floats
+    ) -> bool:
         """Warn where means lose their digits for lack of noise; says whether it did."""
         if noise >= SURE_NOISE * scale:
             return False
@@ -150,7 +166,12 @@ class FiniteRankForm:
     name: FormName = "finite-rank"
 
     def __init__(
-        self, features: FeatureMap, wanted: float, root: Floats, weights: Floats, data: ObservedData
+        self,
+        features: FeatureMap,
+        wanted: float,
+        root: Floats,
+        weights: Floats,
+        data: ObservedData,
     ) -> None:
         self._features, self._data = features, data
         self._wanted = wanted  # the tolerance that the features were made for
@@ -173,8 +194,12 @@ class FiniteRankForm:
             precision = Phi.T @ weighted
         precision[np.diag_indices_from(precision)] += 1.0
         L = cholesky(precision, "the precision of the features' weights")
-        root = np.ascontiguousarray(solve_lower(L, np.eye(rank)).T)  # L⁻ᵀ: root rootᵀ = precision⁻¹
-        return cls(features, wanted, root, root @ (root.T @ (weighted.T @ residual)), data)
+        root = np.ascontiguousarray(
+            solve_lower(L, np.eye(rank)).T
+        )  # L⁻ᵀ: root rootᵀ = precision⁻¹
+        return cls(
+            features, wanted, root, root @ (root.T @ (weighted.T @ residual)), data
+        )
 
     def state(self) -> State:
         """The box of the features and what is known of their weights: draws depend on both."""
@@ -186,7 +211,12 @@ class FiniteRankForm:
 
     @classmethod
     def from_state(
-        cls, state: State, kernel: Kernel, data: ObservedData, residual: Floats, most: int
+        cls,
+        state: State,
+        kernel: Kernel,
+        data: ObservedData,
+        residual: Floats,
+        most: int,
     ) -> FiniteRankForm:
         """The form that ``state`` was taken from, with the same kernel and data.
 
@@ -203,7 +233,11 @@ class FiniteRankForm:
         upper = as_vector(state.array("upper"), "upper", data.columns)
         features = kernel.features(lower, upper, wanted, most + _ROUNDED_FEATURES)
         damaged = "this state is damaged: its features are not those of the kernel"
-        if features is None or len(root) != rank or abs(features.rank - rank) > _ROUNDED_FEATURES:
+        if (
+            features is None
+            or len(root) != rank
+            or abs(features.rank - rank) > _ROUNDED_FEATURES
+        ):
             raise StateError(damaged)
         is_precise = wanted <= 1.000001 * FEATURE_ERROR * features.largest
         if not is_precise or not features.covers(data.view().arms):
@@ -276,13 +310,20 @@ class InducingForm:
     name: FormName = "inducing"
     least_noise = 0.0
 
-    def __init__(self, summary: PointSummary, data: ObservedData, chosen_at: int) -> None:
+    def __init__(
+        self, summary: PointSummary, data: ObservedData, chosen_at: int
+    ) -> None:
         self._summary, self._data = summary, data
         self.chosen_at = chosen_at  # observations from which the points were chosen
 
     @classmethod
     def fitted_to(
-        cls, kernel: Covariance, most: int, also: Floats, data: ObservedData, residual: Floats
+        cls,
+        kernel: Covariance,
+        most: int,
+        also: Floats,
+        data: ObservedData,
+        residual: Floats,
     ) -> InducingForm:
         """Up to ``most`` points among what was observed and ``also``; all observations at once."""
         arms, _, noise = data.view()
@@ -293,27 +334,44 @@ class InducingForm:
         return cls(summary, data, len(known))
 
     def state(self) -> State:
-        summary, scalars = self._summary, {"lost": self._summary.lost, "chosen_at": self.chosen_at}
-        arrays = {name: getattr(summary, name).copy() for name in ("points", "precision", "told")}
+        summary, scalars = (
+            self._summary,
+            {"lost": self._summary.lost, "chosen_at": self.chosen_at},
+        )
+        arrays = {
+            name: getattr(summary, name).copy()
+            for name in ("points", "precision", "told")
+        }
         return State(kind=self.name, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @classmethod
-    def from_state(cls, state: State, kernel: Covariance, data: ObservedData, most: int) -> Self:
+    def from_state(
+        cls, state: State, kernel: Covariance, data: ObservedData, most: int
+    ) -> Self:
         """The form that ``state`` was taken from, with the same kernel and data."""
         state.require(cls.name, _SCHEMA, "the inducing form")
         points = as_features(state.array("points"), "points", data.columns)
         told = as_vector(state.array("told"), "told", len(points)).copy()
-        precision = np.array(as_features(state.array("precision"), "precision", len(points)))
+        precision = np.array(
+            as_features(state.array("precision"), "precision", len(points))
+        )
         lost, chosen_at = state.scalar("lost"), state.scalar("chosen_at")
-        square = 0 < len(points) <= most and precision.shape == (len(points), len(points))
+        square = 0 < len(points) <= most and precision.shape == (
+            len(points),
+            len(points),
+        )
         chosen = type(chosen_at) is int and len(points) <= chosen_at <= len(data)
         if not (square and chosen and type(lost) is float and lost >= 0.0):
-            raise StateError("this state is damaged: its inducing points are impossible")
+            raise StateError(
+                "this state is damaged: its inducing points are impossible"
+            )
         summary = PointSummary(kernel, points.copy())
         try:
             summary.resume(precision, told, lost)
         except NotPositiveDefiniteError:
-            raise StateError("this state is damaged: its precision is not positive") from None
+            raise StateError(
+                "this state is damaged: its precision is not positive"
+            ) from None
         return cls(summary, data, chosen_at)
 
     @property
@@ -336,7 +394,9 @@ class InducingForm:
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         squares = rows**2
         squares[:, : self.rank] *= -1.0
-        return np.asarray(prior_variance(self._summary.kernel, keys) + squares.sum(axis=1))
+        return np.asarray(
+            prior_variance(self._summary.kernel, keys) + squares.sum(axis=1)
+        )
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         some = slice(None) if at is None else at
@@ -385,4 +445,6 @@ class Conditioned(NamedTuple):
 
     form: AnyForm
     information: float  # nats
-    last: Callable[[], object] | None = None  # to be called when it is adopted, in the same step
+    last: Callable[[], object] | None = (
+        None  # to be called when it is adopted, in the same step
+    )

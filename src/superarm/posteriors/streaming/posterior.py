@@ -28,7 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Ints, Rng, State
-from superarm.core.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
+from superarm.core.errors import (
+    ForgottenError,
+    InputError,
+    PrecisionWarning,
+    StateError,
+    warn,
+)
 from superarm.core.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
 from superarm.core.registry import contradiction, has_spec, register
 from superarm.kernels import FeatureMap, Kernel
@@ -53,8 +59,12 @@ Form = Literal["auto", "cholesky", "finite-rank"]
 
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
-_LOOK_AHEAD = 8  # times the features worth having that are made to learn how many there are
-_LARGEST_MATCH = 1 << 20  # pairs up to which arms observed are looked for among those asked about
+_LOOK_AHEAD = (
+    8  # times the features worth having that are made to learn how many there are
+)
+_LARGEST_MATCH = (
+    1 << 20
+)  # pairs up to which arms observed are looked for among those asked about
 
 
 class _Features(NamedTuple):
@@ -77,6 +87,18 @@ class StreamingGP(KernelPosterior):
     round stays flat. Variances are then too large by at most 1e-12 of themselves, and means are off by
     at most 1e-6 standard deviations in root mean square. ``forgotten`` counts observations that were
     too old when they came and were not learned.
+
+    Args:
+        kernel: The kernel.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        form: Which of the equivalent engines does the algebra; auto chooses.
+        most_exact: Observations beyond which inducing points are used or, without them, no more are
+            accepted.
+        inducing: How many inducing points, at most.
+        timed: Whether the offer's time becomes the last feature.
+        forget: Observations are dropped once their correlation with the newest time falls below
+            this; where left out, all are kept.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -108,13 +130,21 @@ class StreamingGP(KernelPosterior):
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
         self.timed, self.forgotten = as_flag(timed, "timed"), 0
-        self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
-        if forget is not None and (not self.timed or inducing is not None or form == "finite-rank"):
+        self.forget = (
+            None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
+        )
+        if forget is not None and (
+            not self.timed or inducing is not None or form == "finite-rank"
+        ):
             advice = "it needs timed=True, and cannot be used with inducing or form='finite-rank'"
-            raise InputError(f"forget drops old observations from the Cholesky form: {advice}")
+            raise InputError(
+                f"forget drops old observations from the Cholesky form: {advice}"
+            )
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
-        self._reconsider_at = 64  # observations at which the cheaper form is looked for next
+        self._reconsider_at = (
+            64  # observations at which the cheaper form is looked for next
+        )
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -143,7 +173,9 @@ class StreamingGP(KernelPosterior):
 
     def _remembered_keys(self, arms: Any) -> Floats:
         keys = self._as_keys(arms)
-        dropped = self.forget is not None and self.count - self.forgotten > len(self._data)
+        dropped = self.forget is not None and self.count - self.forgotten > len(
+            self._data
+        )
         if dropped and len(keys):
             first, newest = keys[:, -1].min(), self.observed.arms[:, -1].max()
             if newest - first > self._window(keys.shape[1] - 1):
@@ -153,7 +185,9 @@ class StreamingGP(KernelPosterior):
 
     def _window(self, column: int) -> float:
         """The age at which ``forget`` of the correlation is left."""
-        rate = self.kernel.forgetting(column) if isinstance(self.kernel, Kernel) else None
+        rate = (
+            self.kernel.forgetting(column) if isinstance(self.kernel, Kernel) else None
+        )
         if self.forget is None or not rate:
             raise InputError(
                 f"forget needs a kernel that forgets along column {column}, which holds the times: "
@@ -164,7 +198,9 @@ class StreamingGP(KernelPosterior):
 
     def _young(self, keys: Floats) -> NDArray[np.bool_]:
         """Which of these still matter beside the newest of them and of those held."""
-        newest = np.max(keys[:, -1], initial=np.max(self.observed.arms[:, -1:], initial=-np.inf))
+        newest = np.max(
+            keys[:, -1], initial=np.max(self.observed.arms[:, -1:], initial=-np.inf)
+        )
         return np.asarray(newest - keys[:, -1] <= self._window(keys.shape[1] - 1))
 
     def _ask(self, keys: Floats) -> Solved:
@@ -203,9 +239,13 @@ class StreamingGP(KernelPosterior):
         return super()._draw(keys, rng, size)
 
     def _incumbent(self, sign: float) -> float:
-        return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
+        return float(
+            np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms)))
+        )
 
-    def _take_in(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> None:
+    def _take_in(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> None:
         count, forgotten = len(keys), self.forgotten
         if self.forget is not None and not (young := self._young(keys)).all():
             keys, rewards, noise = keys[young], rewards[young], noise[young]
@@ -217,10 +257,17 @@ class StreamingGP(KernelPosterior):
         data = self._data.extended(keys, rewards, noise)
         summary = self._summary(keys)
         if summary is not None:
-            form, information, last = self._summed_up(summary, keys, residual, noise, data)
+            form, information, last = self._summed_up(
+                summary, keys, residual, noise, data
+            )
         else:
             form, information, last = self._conditioned(keys, residual, noise, data)
-        changed: dict[str, Any] = {"_form": form, "_data": data, "_kept": {}, "forgotten": forgotten}
+        changed: dict[str, Any] = {
+            "_form": form,
+            "_data": data,
+            "_kept": {},
+            "forgotten": forgotten,
+        }
         self._commit(count, information, last, **changed)
 
     def _conditioned(
@@ -276,13 +323,19 @@ class StreamingGP(KernelPosterior):
         if self.inducing is None:
             raise self._too_many(total)
         # Also where points are there: what came since may lie where they say little.
-        return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
+        return InducingForm.fitted_to(
+            self.kernel, self.inducing, keys, self._data, self._residual()
+        )
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        with self._turns.lock:
+        with self._lock.lock:
             keys = self._as_keys(arms)
             total = len(self._data) + len(keys)
-            grows = self.form == "cholesky" and self._wanted != "finite-rank" and self.inducing is None
+            grows = (
+                self.form == "cholesky"
+                and self._wanted != "finite-rank"
+                and self.inducing is None
+            )
             if grows and total > self.most_exact and self._feature_form(keys) is None:
                 raise self._too_many(total)
 
@@ -296,12 +349,16 @@ class StreamingGP(KernelPosterior):
     def _after_observing(self) -> None:
         if self.forget is not None:
             young = self._young(self.observed.arms)
-            if 3 * np.count_nonzero(young) <= 2 * len(young):  # now and then: all is factorised anew
+            if 3 * np.count_nonzero(young) <= 2 * len(
+                young
+            ):  # now and then: all is factorised anew
                 kept = ObservedData(*self.observed.part(young))
                 with suppress(Exception):  # as below; what is held says the same
                     residual = kept.view().rewards - self._prior_mean(kept.view().arms)
                     form = CholeskyForm.fitted_to(self.kernel, kept, residual)
-                    vars(self).update(_form=form, _data=kept)  # in one call, as in ``_commit``
+                    vars(self).update(
+                        _form=form, _data=kept
+                    )  # in one call, as in ``_commit``
             return
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
             return
@@ -343,7 +400,7 @@ class StreamingGP(KernelPosterior):
     def _matched(self, keys: Floats) -> Solved | None:
         """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
-        if kept is None or kept.written != self._turns.written:
+        if kept is None or kept.written != self._lock.written:
             return None
         usable = self._wanted in ("auto", kept.answer.form.name)
         if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
@@ -369,7 +426,11 @@ class StreamingGP(KernelPosterior):
         cholesky = self._wanted == "cholesky" or self.forget is not None
         if cholesky or not isinstance(self.kernel, Kernel):
             return None
-        known = [part for part in (self.observed.arms, also) if part is not None and len(part)]
+        known = [
+            part
+            for part in (self.observed.arms, also)
+            if part is not None and len(part)
+        ]
         if not limit or not known:
             return None
         arms = np.vstack(known)
@@ -377,7 +438,9 @@ class StreamingGP(KernelPosterior):
         # A box with room to spare, so that it is rarely outgrown.
         lower, upper = arms.min(axis=0), arms.max(axis=0)
         margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
-        features = self.kernel.features(lower - margin, upper + margin, tolerance, max_rank=limit)
+        features = self.kernel.features(
+            lower - margin, upper + margin, tolerance, max_rank=limit
+        )
         if features is None or not features.covers(arms):
             return None
         return _Features(features, tolerance)
@@ -385,11 +448,19 @@ class StreamingGP(KernelPosterior):
     def _fitted(self, found: _Features) -> FiniteRankForm | None:
         """The finite-rank form of all data, where the noise is large enough for it."""
         form = FiniteRankForm.fitted_to(*found, self._data, self._residual())
-        return form if self.observed.noise.min(initial=np.inf) >= form.least_noise else None
+        return (
+            form
+            if self.observed.noise.min(initial=np.inf) >= form.least_noise
+            else None
+        )
 
     def _most_features(self) -> int:
         count = len(self._data)
-        return int(_RANK_PER_OBSERVATION * count) if self._wanted == "auto" else _MOST_FEATURES
+        return (
+            int(_RANK_PER_OBSERVATION * count)
+            if self._wanted == "auto"
+            else _MOST_FEATURES
+        )
 
     def _residual(self) -> Floats:
         arms, rewards, _ = self.observed
@@ -401,7 +472,10 @@ class StreamingGP(KernelPosterior):
         return {**super().parameters(), "form": self._wanted}
 
     def _memory(self) -> Memory:
-        scalars: dict[str, Any] = {"in_use": self.form, "reconsider_at": self._reconsider_at}
+        scalars: dict[str, Any] = {
+            "in_use": self.form,
+            "reconsider_at": self._reconsider_at,
+        }
         if self.forget is not None:
             scalars["forgotten"] = self.forgotten
         parts = {}
@@ -422,7 +496,11 @@ class StreamingGP(KernelPosterior):
         if not self.count:
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
-        possible = ("cholesky", "finite-rank", *(("inducing",) if self.inducing else ()))
+        possible = (
+            "cholesky",
+            "finite-rank",
+            *(("inducing",) if self.inducing else ()),
+        )
         wanted = in_use in possible and self._wanted in ("auto", in_use)
         if type(reconsider_at) is not int or not wanted:
             raise StateError("this state is damaged: its form is impossible")
@@ -444,7 +522,9 @@ class StreamingGP(KernelPosterior):
         elif in_use == "inducing":
             most, residual = self.inducing or 0, self._residual()
             if same:
-                form = InducingForm.from_state(state.part("inducing"), kernel, self._data, most)
+                form = InducingForm.from_state(
+                    state.part("inducing"), kernel, self._data, most
+                )
             else:
                 none = self.observed.arms[:0]
                 form = InducingForm.fitted_to(kernel, most, none, self._data, residual)
@@ -476,4 +556,6 @@ def _places(rows: Floats, among: Floats) -> list[int] | None:
 
 def _no_features() -> InputError:
     told = "it is not smooth enough, or its lengthscale is too short for their spread"
-    return InputError(f"this kernel has no finite-rank form on these arms: {told}; use form='auto'")
+    return InputError(
+        f"this kernel has no finite-rank form on these arms: {told}; use form='auto'"
+    )

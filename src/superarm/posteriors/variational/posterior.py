@@ -33,7 +33,14 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Ints, Rng, State
 from superarm.core.errors import InputError, StateError, UnknownArmError
-from superarm.core.inputs import as_count, as_features, as_flag, as_number, as_positive, as_vector
+from superarm.core.inputs import (
+    as_count,
+    as_features,
+    as_flag,
+    as_number,
+    as_positive,
+    as_vector,
+)
 from superarm.core.linalg import solve_lower_in_place
 from superarm.core.registry import register
 from superarm.posteriors.base import Memory
@@ -64,7 +71,9 @@ class _Learned(NamedTuple):
     adam: Adam
     arms: Ints  # (M,) which arms of the history are inducing
     noise_factor: float = 1.0  # c, of all noise variances
-    first_factor: Floats | None = None  # L before Adam moved the points; unknown in a restored state
+    first_factor: Floats | None = (
+        None  # L before Adam moved the points; unknown in a restored state
+    )
 
 
 @register("posterior", "variational")
@@ -80,6 +89,19 @@ class SparseVariational(KernelPosterior):
 
     ``information_gain`` is the chain rule Σ ½ ln det(I + D^{-½} Σ_{s−1} D^{-½}) with the variational
     covariance Σ_{s−1} of the arms just before they are observed: exact where q is.
+
+    Args:
+        kernel: The kernel.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number or a function.
+        inducing: How many inducing points, at most.
+        batch: How many observations one step looks at.
+        steps: Optimisation steps after every observation.
+        natural_rate: Learning rate of the natural gradient.
+        adam_rate: Learning rate for the inducing points; 0 leaves them where the arms are.
+        discrete_columns: Columns that say which arm a row belongs to; they are never moved.
+        restart: Whether inducing points go back to the most visited arms in every round.
+        noise_rate: Step size of the noise estimate, 0 to 1; with 0 the noise is taken as known.
 
     >>> from superarm.kernels import SquaredExponential
     >>> kernel = SquaredExponential(lengthscale=0.3)
@@ -120,7 +142,9 @@ class SparseVariational(KernelPosterior):
         self.adam_rate = as_number(adam_rate, "adam_rate", 0.0)
         several = isinstance(discrete_columns, list | tuple)
         columns = discrete_columns if several else (discrete_columns,)
-        self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
+        self.discrete_columns = tuple(
+            as_count(each, "discrete_columns", 0) for each in columns
+        )
         self.restart = as_flag(restart, "restart")
         self.noise_rate = as_number(noise_rate, "noise_rate", 0.0, 1.0)
         self._data = History(self.discrete_columns)
@@ -129,7 +153,9 @@ class SparseVariational(KernelPosterior):
     @property
     def inducing_points(self) -> Floats:
         """Where the inducing points are, (M, d)."""
-        return np.empty((0, 0)) if self._learned is None else self._learned.q.points.copy()
+        return (
+            np.empty((0, 0)) if self._learned is None else self._learned.q.points.copy()
+        )
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -171,7 +197,9 @@ class SparseVariational(KernelPosterior):
             covariance += A[:, some].T @ A
         return covariance
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         assert rng is not None  # ``draws`` says so
         factor = 1.0 if self._learned is None else self._learned.noise_factor
         information = information_in(self._covariance(keys), factor * noise)
@@ -209,7 +237,9 @@ class SparseVariational(KernelPosterior):
         points = self._data.latest_rows(arms)
         if learned is None:
             width = points.shape[1] - len(set(self.discrete_columns))
-            return _Learned(prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms)
+            return _Learned(
+                prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms
+            )
         at = np.minimum(np.searchsorted(learned.arms, arms), len(learned.arms) - 1)
         stays = learned.arms[at] == arms
         where = np.where(stays, at, -1)
@@ -237,19 +267,27 @@ class SparseVariational(KernelPosterior):
             stepped = natural_step(q, A, batch, self.natural_rate)
             if self.adam_rate and len(moving):
                 gradient = self._gradient(q, A, batch, moving)
-                adam = adam.advanced(gradient / len(self._data))  # of the bound per observation
+                adam = adam.advanced(
+                    gradient / len(self._data)
+                )  # of the bound per observation
                 points = q.points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
                 stepped = stepped.moved(points, factor_of(self.kernel, points))
             q = stepped
-            if self.noise_rate:  # at the new q(v), which moving the points does not change
+            if (
+                self.noise_rate
+            ):  # at the new q(v), which moving the points does not change
                 prior = prior_variance(self.kernel, batch.rows)
                 best = noise_ratio(q, A, batch, prior)
                 noise_factor *= 1.0 - self.noise_rate + self.noise_rate * best
-        _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
+        _ = (
+            q.mean
+        )  # factorised now, so that what cannot be is refused before anything changes
         return _Learned(q, adam, learned.arms, noise_factor, first_factor)
 
-    def _gradient(self, q: Variational, A: Floats, batch: Batch, moving: Ints) -> Floats:
+    def _gradient(
+        self, q: Variational, A: Floats, batch: Batch, moving: Ints
+    ) -> Floats:
         try:
             return point_gradient(q, self.kernel, A, batch, moving)
         except UnknownArmError as error:
@@ -276,8 +314,13 @@ class SparseVariational(KernelPosterior):
             q = self._learned.q
             adam = self._learned.adam
             arrays["inducing_arms"] = self._learned.arms.astype(np.int64)
-            arrays |= {name: getattr(q, name) for name in ("points", "precision", "shift")}
-            arrays |= {f"adam_{name}": getattr(adam, name) for name in ("first", "second", "age")}
+            arrays |= {
+                name: getattr(q, name) for name in ("points", "precision", "shift")
+            }
+            arrays |= {
+                f"adam_{name}": getattr(adam, name)
+                for name in ("first", "second", "age")
+            }
             if self.noise_rate:
                 arrays["noise_factor"] = np.array([self._learned.noise_factor])
         return Memory(arrays)
@@ -297,12 +340,19 @@ class SparseVariational(KernelPosterior):
         inducing = as_rows(state.array("inducing_arms"), self.count)
         lengths = {len(each) for each in (precision, adam.first, adam.second, inducing)}
         if (np.diff(inducing) <= 0).any() or lengths != {size}:
-            raise StateError("this state is damaged: its inducing points are not all there")
-        shift, factor = as_vector(state.array("shift"), "shift", size), factor_of(self.kernel, points)
+            raise StateError(
+                "this state is damaged: its inducing points are not all there"
+            )
+        shift, factor = (
+            as_vector(state.array("shift"), "shift", size),
+            factor_of(self.kernel, points),
+        )
         q = Variational(points=points, factor=factor, precision=precision, shift=shift)
         _ = q.mean  # factorised now: what cannot be is damage
         noise_factor = 1.0
         if self.noise_rate:
-            noise_factor = float(as_vector(state.array("noise_factor"), "noise_factor", 1)[0])
+            noise_factor = float(
+                as_vector(state.array("noise_factor"), "noise_factor", 1)[0]
+            )
             as_positive(noise_factor, "noise_factor")
         self._adopt(_Learned(q, adam, inducing, noise_factor))

@@ -27,7 +27,13 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
-from superarm.core.linalg import cholesky, psd_root, solve_lower, solve_lower_in_place, with_room
+from superarm.core.linalg import (
+    cholesky,
+    psd_root,
+    solve_lower,
+    solve_lower_in_place,
+    with_room,
+)
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import Kernel
 from superarm.posteriors.rows import ObservedData
@@ -49,7 +55,9 @@ class History(ObservedData):
         first = len(self)
         super().append(arms, rewards, noise)
         self._arm_of = with_room(self._arm_of, first, len(self))
-        named = (arms[:, list(self._discrete)] if self._discrete else arms) + 0.0  # −0.0 becomes 0.0
+        named = (
+            arms[:, list(self._discrete)] if self._discrete else arms
+        ) + 0.0  # −0.0 becomes 0.0
         numbers = self._numbers
         for at, row in enumerate(named, start=first):
             self._arm_of[at] = numbers.setdefault(row.tobytes(), len(numbers))
@@ -57,17 +65,23 @@ class History(ObservedData):
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` observations."""
         known = int(self._arm_of[:size].max(initial=-1)) + 1
-        self._numbers = {name: number for name, number in self._numbers.items() if number < known}
+        self._numbers = {
+            name: number for name, number in self._numbers.items() if number < known
+        }
         self._size = size
 
     def most_visited(self, count: int) -> Ints:
         """The ``count`` most visited arms, ascending; of equals those that were met first."""
-        return np.sort(np.argsort(-np.bincount(self._arm_of[: len(self)]), kind="stable")[:count])
+        return np.sort(
+            np.argsort(-np.bincount(self._arm_of[: len(self)]), kind="stable")[:count]
+        )
 
     def latest_rows(self, arms: Ints) -> Floats:
         """The rows in which these arms were observed last."""
         last = np.zeros(len(self._numbers), dtype=np.intp)
-        last[self._arm_of[: len(self)]] = np.arange(len(self))  # the last of repeats stays
+        last[self._arm_of[: len(self)]] = np.arange(
+            len(self)
+        )  # the last of repeats stays
         return self.view().arms[last[arms]]
 
 
@@ -111,16 +125,22 @@ class Variational:
     @cached_property
     def root(self) -> Floats:
         """R, (M, M)."""
-        return cholesky(np.eye(len(self.shift)) + self.precision, "the precision of q(u)")
+        return cholesky(
+            np.eye(len(self.shift)) + self.precision, "the precision of q(u)"
+        )
 
     @cached_property
     def mean(self) -> Floats:
         """Mean of q(v), (M,)."""
-        return solve_lower(self.root, solve_lower(self.root, self.shift), transposed=True)
+        return solve_lower(
+            self.root, solve_lower(self.root, self.shift), transposed=True
+        )
 
     def whitened(self, kernel: Covariance, rows: Floats) -> Floats:
         """A, (M, B), a new array."""
-        return solve_lower_in_place(self.factor, new_covariance(kernel, self.points, rows))
+        return solve_lower_in_place(
+            self.factor, new_covariance(kernel, self.points, rows)
+        )
 
     def moved(self, points: Floats, factor: Floats) -> Variational:
         """The same q(v) at other points, of which ``factor`` is L; R and the mean stay."""
@@ -145,7 +165,9 @@ def factor_of(kernel: Covariance, points: Floats) -> Floats:
 def prior_at(kernel: Covariance, points: Floats) -> Variational:
     """q is the prior."""
     none, shift = np.zeros((len(points), len(points))), np.zeros(len(points))
-    return Variational(points=points, factor=factor_of(kernel, points), precision=none, shift=shift)
+    return Variational(
+        points=points, factor=factor_of(kernel, points), precision=none, shift=shift
+    )
 
 
 # --- steps -------------------------------------------------------------------------------
@@ -180,13 +202,17 @@ def noise_ratio(q: Variational, A: Floats, batch: Batch, prior: Floats) -> float
     ĉ − c.
     """
     mean = A.T @ q.mean
-    variance = prior - np.square(A).sum(axis=0) + np.square(solve_lower(q.root, A)).sum(axis=0)
+    variance = (
+        prior - np.square(A).sum(axis=0) + np.square(solve_lower(q.root, A)).sum(axis=0)
+    )
     squares = np.square(batch.residual - mean) + np.maximum(0.0, variance)
     total = batch.scatter + float((squares / batch.noise).sum())
     return total / (len(batch.rows) + batch.repeats)
 
 
-def point_gradient(q: Variational, kernel: Covariance, A: Floats, batch: Batch, moving: Ints) -> Floats:
+def point_gradient(
+    q: Variational, kernel: Covariance, A: Floats, batch: Batch, moving: Ints
+) -> Floats:
     """∂ELBO/∂Z in the moving columns at fixed q(v), (M, c).
 
     Exact through the whitening, by matrix calculus::
@@ -232,7 +258,9 @@ def _pulled_back(
     return np.column_stack([np.einsum("mn,mn->m", weights, slope) for slope in slopes])
 
 
-def central_slope(kernel: Covariance, points: Floats, others: Floats, column: int) -> Floats:
+def central_slope(
+    kernel: Covariance, points: Floats, others: Floats, column: int
+) -> Floats:
     """∂k(z, x)/∂z in one column, (M, n), by central differences."""
     values = others[:, column]
     spread = float(np.ptp(values)) or max(1.0, float(np.abs(values).max()))
@@ -241,7 +269,9 @@ def central_slope(kernel: Covariance, points: Floats, others: Floats, column: in
     above[:, column] += step
     below[:, column] -= step
     slope = np.asarray(kernel(above, others)) - kernel(below, others)
-    slope /= (above[:, column] - below[:, column])[:, None]  # the step as rounding left it
+    slope /= (above[:, column] - below[:, column])[
+        :, None
+    ]  # the step as rounding left it
     return slope
 
 
@@ -262,14 +292,18 @@ class Adam:
         """Rows of another set of points; −1 begins anew."""
         old = where >= 0
         chosen = Adam.fresh(len(where), self.first.shape[1])
-        chosen.first[old], chosen.second[old] = self.first[where[old]], self.second[where[old]]
+        chosen.first[old], chosen.second[old] = (
+            self.first[where[old]],
+            self.second[where[old]],
+        )
         chosen.age[old] = self.age[where[old]]
         return chosen
 
     def advanced(self, gradient: Floats) -> Adam:
         return Adam(
             first=_DECAY_FIRST * self.first + (1.0 - _DECAY_FIRST) * gradient,
-            second=_DECAY_SECOND * self.second + (1.0 - _DECAY_SECOND) * np.square(gradient),
+            second=_DECAY_SECOND * self.second
+            + (1.0 - _DECAY_SECOND) * np.square(gradient),
             age=self.age + 1.0,
         )
 
@@ -283,7 +317,9 @@ class Adam:
 # --- other inducing points ---------------------------------------------------------------
 
 
-def carried(q: Variational, kernel: Covariance, points: Floats, where: Ints) -> Variational:
+def carried(
+    q: Variational, kernel: Covariance, points: Floats, where: Ints
+) -> Variational:
     """q at other inducing points: the prediction of ``q`` there, so that nothing learned is reset.
 
     ``where`` says which old point each new one is, −1 for none. With v the old and w the new
@@ -311,11 +347,17 @@ def carried(q: Variational, kernel: Covariance, points: Floats, where: Ints) -> 
     else:
         B = solve_lower(fresh.factor, q.whitened(kernel, points).T).T
         C = np.eye(len(B)) - B @ B.T
-        root = psd_root(q.precision, "the precision that the data add").root  # F, P = F Fᵀ
-        inner = cholesky(np.eye(root.shape[1]) + root.T @ C @ root, "the precision carried over")
+        root = psd_root(
+            q.precision, "the precision that the data add"
+        ).root  # F, P = F Fᵀ
+        inner = cholesky(
+            np.eye(root.shape[1]) + root.T @ C @ root, "the precision carried over"
+        )
         half = solve_lower(inner, root.T)  # J⁻¹Fᵀ with JJᵀ = I + FᵀCF
         lost = half.T @ (half @ (C @ q.shift))
         half = half @ B
         precision, shift = half.T @ half, B.T @ (q.shift - lost)
     symmetric = 0.5 * (precision + precision.T)
-    return Variational(points=points, factor=fresh.factor, precision=symmetric, shift=shift)
+    return Variational(
+        points=points, factor=fresh.factor, precision=symmetric, shift=shift
+    )

@@ -35,7 +35,9 @@ ACCELERATION, BRAKING = 2.6, 4.5
 UTURN_SECONDS = 20.0
 """What turning back costs beside what the junction takes, as OSRM has it."""
 STANDSTILL = 0.1  # m/s, of who stops at a stop sign
-_DEPARTURES = 32  # over which a duration is averaged where it is not said when the trip begins
+_DEPARTURES = (
+    32  # over which a duration is averaged where it is not said when the trip begins
+)
 _STOPS = "ryuRYU"
 
 
@@ -44,26 +46,46 @@ class Signal(NamedTuple):
 
     cycle: float
     offset: float  # when a first cycle begins
-    reds: tuple[tuple[float, float], ...]  # from and to; the last may end in the next cycle
+    reds: tuple[
+        tuple[float, float], ...
+    ]  # from and to; the last may end in the next cycle
     yields: bool  # whether one must give way even when it is green
 
     @classmethod
     def of(
-        cls, phases: Sequence[tuple[float, str]], *, offset: float = 0.0, speed: float = 0.0
+        cls,
+        phases: Sequence[tuple[float, str]],
+        *,
+        offset: float = 0.0,
+        speed: float = 0.0,
     ) -> Signal:
         """From the phases' seconds and SUMO's states ("G", "g", "y", "r" …).
 
         Yellow stops only who can stop: who comes with ``speed`` in its first v/2b seconds goes on.
         """
-        first = next((number for number, (_, state) in enumerate(phases) if state not in _STOPS), 0)
+        first = next(
+            (number for number, (_, state) in enumerate(phases) if state not in _STOPS),
+            0,
+        )
         time = sum(seconds for seconds, _ in phases[:first])
-        cycle, reds, yielding = time + sum(seconds for seconds, _ in phases[first:]), [], 0.0
-        for red, run in groupby([*phases[first:], *phases[:first]], lambda each: each[1] in _STOPS):
+        cycle, reds, yielding = (
+            time + sum(seconds for seconds, _ in phases[first:]),
+            [],
+            0.0,
+        )
+        for red, run in groupby(
+            [*phases[first:], *phases[:first]], lambda each: each[1] in _STOPS
+        ):
             part = list(run)
             seconds, state = part[0]
             end = time + sum(each for each, _ in part)
             if red:
-                reds.append((time + min(seconds, speed / (2.0 * BRAKING)) * (state in "yY"), end))
+                reds.append(
+                    (
+                        time + min(seconds, speed / (2.0 * BRAKING)) * (state in "yY"),
+                        end,
+                    )
+                )
             yielding += sum(each for each, state in part if state in "gos")
             time = end
         green = cycle - sum(end - begin for begin, end in reds)
@@ -115,7 +137,9 @@ def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpee
     inside = np.where(through > 0.0, np.minimum(through, inside), inside)
     slow = np.where(entry > 0.0, np.minimum(entry, inside), inside)
     enter = np.minimum(inside, np.sqrt(slow**2 + entry**2 * ACCELERATION / BRAKING))
-    leave = np.minimum(inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length[at]))
+    leave = np.minimum(
+        inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length[at])
+    )
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
     metres = graph.length[ends].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
     before, after = np.minimum(limits, np.sqrt(np.stack([slow, leave]) ** 2 + metres))
@@ -156,15 +180,23 @@ def drive_time(
     less than 1 where a route begins or ends on an edge; by default all of it.
     """
     edges = np.asarray(route, dtype=np.intp)
-    lengths = graph.length[edges] if shares is None else shares * graph.length[edges]  # (k,)
+    lengths = (
+        graph.length[edges] if shares is None else shares * graph.length[edges]
+    )  # (k,)
     turns = graph.turn_numbers(edges)
     metres, limit, most = _pieces(graph, edges, turns, lengths)
     _brake(metres, most)
     moving = _times(metres, limit, most)
-    lines = np.cumsum(moving)[1::3]  # when the car is at each junction, if it never waits
+    lines = np.cumsum(moving)[
+        1::3
+    ]  # when the car is at each junction, if it never waits
     known = [graph.signals.get(turn) for turn in turns.tolist()]
     cycle = max((signal.cycle for signal in known if signal is not None), default=0.0)
-    times = np.linspace(0.0, cycle, _DEPARTURES, endpoint=False) if departure is None else [departure]
+    times = (
+        np.linspace(0.0, cycle, _DEPARTURES, endpoint=False)
+        if departure is None
+        else [departure]
+    )
     begin = np.array(times, dtype=np.float64)
     late = np.zeros_like(begin)
     for number, (turn, signal) in enumerate(zip(turns.tolist(), known, strict=True)):
@@ -229,7 +261,9 @@ def border_speeds(
     if len(turns):  # who stopped before the last edge may not be as fast at its end
         after_stop = min(last, stopped[-1] + 2.0 * ACCELERATION * metres[-1])
         last = (1.0 - stops[-1]) * last + stops[-1] * after_stop
-    return BorderSpeeds(mean, variance, free, start=float(np.square(ends[0])), end=float(last))
+    return BorderSpeeds(
+        mean, variance, free, start=float(np.square(ends[0])), end=float(last)
+    )
 
 
 def _pieces(
@@ -243,7 +277,11 @@ def _pieces(
     look = graph.turn_entry[turns]
     sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
     metres, limit = np.zeros((2, len(edges), 3))
-    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = lengths, sight, graph.turn_length[turns]
+    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = (
+        lengths,
+        sight,
+        graph.turn_length[turns],
+    )
     metres[:-1, 0] -= sight
     limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
     limit[limit == 0.0] = np.inf
@@ -256,7 +294,9 @@ def _pieces(
 def _brake(metres: Floats, most: Floats) -> None:
     """Lower ``most``, the speeds at the ends of pieces, to those from which one can brake in time."""
     for piece in reversed(range(len(metres))):
-        most[piece] = min(most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece]))
+        most[piece] = min(
+            most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece])
+        )
 
 
 def _accelerate(metres: Floats, most: Floats) -> Floats:
@@ -273,9 +313,15 @@ def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
     """Seconds for each piece of a way; ``most`` is the speed at its ends, from which one can brake."""
     ends = _accelerate(metres, most)
     first, last = ends[:-1], ends[1:]
-    highest = 2.0 * ACCELERATION * BRAKING * metres + BRAKING * first**2 + ACCELERATION * last**2
+    highest = (
+        2.0 * ACCELERATION * BRAKING * metres
+        + BRAKING * first**2
+        + ACCELERATION * last**2
+    )
     top = np.minimum(limit, np.sqrt(highest / (ACCELERATION + BRAKING)))
     top = np.maximum(top, np.maximum(first, last))
-    changing = (top**2 - first**2) / (2.0 * ACCELERATION) + (top**2 - last**2) / (2.0 * BRAKING)
+    changing = (top**2 - first**2) / (2.0 * ACCELERATION) + (top**2 - last**2) / (
+        2.0 * BRAKING
+    )
     steady = np.maximum(metres - changing, 0.0) / top
     return (top - first) / ACCELERATION + (top - last) / BRAKING + steady

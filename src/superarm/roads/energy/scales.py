@@ -27,34 +27,38 @@ class RoadScales:
 
     Those of terms are shares of the term (0.2: a fifth more or less than the energy model says), the
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
+
+    Args:
+        near: Wh: what roads cost beyond the model, carried along the network.
+        own: Wh: the same of each road by itself.
+        share: The same as a share of the Wh that a road moves: for rolling, drag and height.
+        fleet: The terms of all vehicles together.
+        vehicle: The terms of each vehicle by itself.
+        trip: The terms of one trip alone: weather and payload of the day.
+        noise: Wh: what one drive over a road differs from the next.
+        noise_per_time: The same for every Wh of ``time``, as a square root: noise that grows with
+            the time spent.
+        noise_per_stop: The same as a multiple of what signals let expect, by their programs.
+        noise_share: The same as a share of the Wh that a road moves: terms tell those of unlike
+            vehicles only nearly. It is not fitted, see ``posteriors.roads.fitting``.
+        motion: What is stored in motion where one road ends and the next begins, as a share of what
+            is expected there, border by border. This and the next are fitted where readings hold
+            motion.
+        motion_trip: The same of all borders of a trip together: load, driver and traffic.
     """
 
     near: float = 0.5
-    """Wh: what roads cost beyond the model, carried along the network."""
     own: float = 1.7
-    """Wh: the same of each road by itself."""
     share: float = 0.02
-    """The same as a share of the Wh that a road moves: for rolling, drag and height."""
     fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.0)
-    """The terms of all vehicles together."""
     vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.05, 0.2)
-    """The terms of each vehicle by itself."""
     trip: tuple[float, ...] = (0.04, 0.3, 0.04, 0.02, 0.1)
-    """The terms of one trip alone: weather and payload of the day."""
     noise: float = 0.4
-    """Wh: what one drive over a road differs from the next."""
     noise_per_time: float = 0.3
-    """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
     noise_per_stop: float = 0.9
-    """The same as a multiple of what signals let expect, by their programs."""
     noise_share: float = 0.1
-    """The same as a share of the Wh that a road moves: terms tell those of unlike vehicles only nearly.
-    It is not fitted, see ``posteriors.roads.fitting``."""
     motion: float = 0.2
-    """What is stored in motion where one road ends and the next begins, as a share of what is expected
-    there, border by border. This and the next are fitted where readings hold motion."""
     motion_trip: float = 0.1
-    """The same of all borders of a trip together: load, driver and traffic."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -64,14 +68,20 @@ class RoadScales:
                 bad = (given < _LEAST) | (given > _MOST)
                 if bad.any():
                     told = f"{item.name} holds {given[bad][0]:g}"
-                    raise InputError(f"{told}; each must lie between {_LEAST:g} and {_MOST:g}")
+                    raise InputError(
+                        f"{told}; each must lie between {_LEAST:g} and {_MOST:g}"
+                    )
                 object.__setattr__(self, item.name, tuple(given.tolist()))
             else:
-                object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
+                object.__setattr__(
+                    self, item.name, as_number(value, item.name, _LEAST, _MOST)
+                )
 
     def as_vector(self) -> Floats:
         """All of them in the order of the fields, (24,)."""
-        return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
+        return np.concatenate(
+            [np.atleast_1d(getattr(self, item.name)) for item in fields(self)]
+        )
 
     def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:
         """Wh² by which a trip may differ from the model before anything is learned.
@@ -79,15 +89,21 @@ class RoadScales:
         Of its roads' terms, (k, 5), what their noise is made of, (k, 4), and sizes, (k,); what roads
         share with their neighbours counts as each road's own.
         """
-        own = np.square(terms[:, -1]) * (self.near**2 + self.own**2 + np.square(self.share * sizes))
-        of_all = np.sum([np.square(each) for each in (self.fleet, self.vehicle, self.trip)], axis=0)
+        own = np.square(terms[:, -1]) * (
+            self.near**2 + self.own**2 + np.square(self.share * sizes)
+        )
+        of_all = np.sum(
+            [np.square(each) for each in (self.fleet, self.vehicle, self.trip)], axis=0
+        )
         total = own + noise @ np.square(self.of_noise)
         return float(total.sum() + np.square(terms.sum(axis=0)) @ of_all)
 
     @property
     def of_noise(self) -> Floats:
         """Those of the noise that each drive over a road has by itself, (4,)."""
-        return np.array([self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share])
+        return np.array(
+            [self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share]
+        )
 
     @classmethod
     def of(cls, values: Floats, like: RoadScales | None = None) -> Self:
@@ -106,8 +122,12 @@ class RoadScales:
                 continue
             taken, left = left[:size], left[size:]
             if len(taken) < size:
-                raise InputError(f"{len(values)} values are too few for the scales of roads")
+                raise InputError(
+                    f"{len(values)} values are too few for the scales of roads"
+                )
             parts[item.name] = tuple(taken) if several else taken[0]
         if left:
-            raise InputError(f"{len(values)} values are too many for the scales of roads")
+            raise InputError(
+                f"{len(values)} values are too many for the scales of roads"
+            )
         return cls(**parts)

@@ -55,46 +55,74 @@ class Vehicle:
 
     The defaults are Table 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025).
 
+    Args:
+        mass: Kg.
+        rolling_resistance: Coefficient of rolling resistance.
+        front_area: M².
+        air_drag: Drag coefficient of the vehicle.
+        propulsion_efficiency: Η⁺.
+        recuperation_efficiency: Η⁻.
+        auxiliary_power: W, for heating and the like: drawn for as long as the drive takes.
+        gravity: M/s².
+        air_density: Kg/m³.
+        recuperation: Whether recovered energy is multiplied by the efficiency or divided by it, as
+            eq. 8 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) is printed.
+
     >>> Vehicle().energy(length=1000.0, speed=13.9, rise=0.0).round(1)
     np.float64(80.8)
     """
 
     mass: float = 1830.0
-    """kg"""
     rolling_resistance: float = 0.01
     front_area: float = 2.6
     air_drag: float = 0.35
     propulsion_efficiency: float = 0.98
-    """η⁺"""
     recuperation_efficiency: float = 0.96
-    """η⁻"""
     auxiliary_power: float = 0.0
-    """W, for heating and the like: drawn for as long as the drive takes."""
     gravity: float = 9.82
-    """m/s²"""
     air_density: float = 1.2
     recuperation: Recuperation = "multiply"
 
     def __post_init__(self) -> None:
-        for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):
+        for name in (
+            "mass",
+            "gravity",
+            "propulsion_efficiency",
+            "recuperation_efficiency",
+        ):
             most = 1.0 if name.endswith("efficiency") else _LARGEST
             value = as_positive(getattr(self, name), name)
             object.__setattr__(self, name, as_number(value, name, _LEAST, most))
-        for name in ("rolling_resistance", "front_area", "air_drag", "auxiliary_power", "air_density"):
+        for name in (
+            "rolling_resistance",
+            "front_area",
+            "air_drag",
+            "auxiliary_power",
+            "air_density",
+        ):
             as_number(getattr(self, name), name, 0.0, _LARGEST)
         require_choice(self.recuperation, "recuperation", ("multiply", "divide"))
 
     def energy(self, length: Any, speed: Any, rise: Any) -> Floats:
         """Wh for metres, m/s and metres of height; negative where more is won back than spent."""
-        length, rise = np.asarray(length, dtype=np.float64), np.asarray(rise, dtype=np.float64)
+        length, rise = (
+            np.asarray(length, dtype=np.float64),
+            np.asarray(rise, dtype=np.float64),
+        )
         level = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))  # cos α
         weight = self.mass * self.gravity
-        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(speed)
-        work = weight * rise + length * (weight * self.rolling_resistance * level + drag)
+        drag = (
+            0.5 * self.air_drag * self.front_area * self.air_density * np.square(speed)
+        )
+        work = weight * rise + length * (
+            weight * self.rolling_resistance * level + drag
+        )
         back = self.recuperation_efficiency
         returned = work * back if self.recuperation == "multiply" else work / back
         spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
-        energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
+        energy: Floats = (
+            spent + self.auxiliary_power * length / speed
+        ) / _JOULES_PER_WH
         return energy
 
     def turn_energy(self, graph: LineGraph, turns: Ints | None = None) -> Floats:
@@ -116,10 +144,14 @@ class Vehicle:
         pairs = (speeds.before, speeds.after), (speeds.slow, speeds.leave)
         fast, slow = (np.stack(each) ** 2 for each in pairs)
         metres = 0.5 * (fast - slow) / np.array([[BRAKING], [ACCELERATION]])
-        slower = graph.speed[graph.turns[at]].T ** 2 - 0.5 * (fast + slow)  # v² is linear in the place
+        slower = graph.speed[graph.turns[at]].T ** 2 - 0.5 * (
+            fast + slow
+        )  # v² is linear in the place
         drag = 0.5 * self.air_drag * self.front_area * self.air_density
         spared = drag * (slower * metres).sum(axis=0)
-        energy = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
+        energy = (
+            0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
+        )
         return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
 
     def terms(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
@@ -132,8 +164,17 @@ class Vehicle:
         at = slice(None) if edges is None else edges
         length = graph.length[at]
         weight = self.mass * self.gravity
-        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(graph.speed[at])
-        joules = [weight * self.rolling_resistance * length, 1000.0 * graph.travel_time[at]]
+        drag = (
+            0.5
+            * self.air_drag
+            * self.front_area
+            * self.air_density
+            * np.square(graph.speed[at])
+        )
+        joules = [
+            weight * self.rolling_resistance * length,
+            1000.0 * graph.travel_time[at],
+        ]
         joules += [drag * length, weight * graph.rise[at]]
         return np.stack(joules, axis=1) / _JOULES_PER_WH
 
@@ -154,9 +195,13 @@ class Vehicle:
             first_turn = np.searchsorted(graph.turns[:, 0], edges)
             many = np.searchsorted(graph.turns[:, 0], edges, side="right") - first_turn
             behind = np.repeat(np.arange(rows), many)
-            turns = np.arange(len(behind)) + (first_turn - np.cumsum(many) + many)[behind]
+            turns = (
+                np.arange(len(behind)) + (first_turn - np.cumsum(many) + many)[behind]
+            )
         p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
-        red = np.divide(2.0 * graph.turn_wait[turns], p, out=np.zeros(len(p)), where=p > 0.0)
+        red = np.divide(
+            2.0 * graph.turn_wait[turns], p, out=np.zeros(len(p)), where=p > 0.0
+        )
         lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
         stop = 0.5 * lost * self.mass * np.square(graph.speed[graph.turns[turns, 0]])
         wait, power = 0.5 * red, self.auxiliary_power
@@ -180,22 +225,28 @@ class Vehicle:
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
                 "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
-        per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
+        per_metre = (
+            self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
+        )
         return per_metre * np.asarray(height, dtype=np.float64)
 
 
 @register("mean", "road-energy")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoadEnergy:
-    """The energy of every road as a prior mean: column 0 of the features is the road's number."""
+    """The energy of every road as a prior mean: column 0 of the features is the road's number.
+
+    Args:
+        vehicle: The vehicle that drives.
+        length: Metres, (n,).
+        speed: M/s, (n,).
+        rise: Metres, (n,).
+    """
 
     vehicle: Vehicle
     length: Floats
-    """Metres, (n,)."""
     speed: Floats
-    """m/s, (n,)."""
     rise: Floats
-    """Metres, (n,)."""
     values: Floats = field(init=False, repr=False)
     """Wh, (n,)."""
 

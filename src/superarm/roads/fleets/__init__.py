@@ -3,7 +3,15 @@
 from superarm.roads.posterior import vehicle_number
 
 from .checks import Finding, LogFindings, check_log
-from .learning import Lesson, LoggedTrip, Section, fleet_policy, learn_trips, read_trips, unlike_roads
+from .learning import (
+    Lesson,
+    LoggedTrip,
+    TripSection,
+    fleet_policy,
+    learn_trips,
+    read_trips,
+    road_mismatch,
+)
 from .reading import Energy
 
 __all__ = [
@@ -12,11 +20,11 @@ __all__ = [
     "Lesson",
     "LogFindings",
     "LoggedTrip",
-    "Section",
+    "TripSection",
     "check_log",
     "fleet_policy",
     "learn_trips",
     "read_trips",
-    "unlike_roads",
+    "road_mismatch",
     "vehicle_number",
 ]

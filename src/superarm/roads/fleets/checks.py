@@ -46,8 +46,12 @@ SURE, LIKELY = 3.5, 2.5  # of t: refused, and a warning
 _BETTER = 0.15  # by which share an alternative must reduce the sum of errors
 _LEAST_ENERGIES = 4  # of a vehicle by which alternatives are judged
 _DESCENT = 0.2  # share of what an edge moves: below it its ratio says nothing
-_WHOLE = 0.5  # the same of a trip: a heavy vehicle taken for a car gains more by descending
-_LEAST_LEARNED = 0.3  # of forecasts over the model's: a state that expects less says nothing
+_WHOLE = (
+    0.5  # the same of a trip: a heavy vehicle taken for a car gains more by descending
+)
+_LEAST_LEARNED = (
+    0.3  # of forecasts over the model's: a state that expects less says nothing
+)
 
 ANYWAY = "If the log is right, pass --accept-unlikely (accept_unlikely=True)"
 Shift = Literal["late", "early", "reversed"]
@@ -75,8 +79,12 @@ class Energies(NamedTuple):
     model: Floats  # by the energy model, heights and turns included
     reverse: Floats  # by the same model, driven in the other direction
     forecast: float  # of the whole trip, by what was learned so far
-    stored: Floats  # of what the model expects, what is stored in height and what turns add
-    known_vehicle: bool  # whether the forecast is of this very vehicle, described or learned
+    stored: (
+        Floats  # of what the model expects, what is stored in height and what turns add
+    )
+    known_vehicle: (
+        bool  # whether the forecast is of this very vehicle, described or learned
+    )
 
     @property
     def telling(self) -> Bools:
@@ -155,7 +163,9 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
         if vehicle not in found or not found[vehicle].refused
     }
     # A shift is as a rule that of the whole log: together its trips say more than each vehicle's alone.
-    shift = _of_shifts(plausible.values(), [ratios[vehicle].value for vehicle in plausible])
+    shift = _of_shifts(
+        plausible.values(), [ratios[vehicle].value for vehicle in plausible]
+    )
     for vehicle, each in plausible.items():
         moved = shift
         if moved is None or not moved.refused:
@@ -163,11 +173,17 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
         if moved is not None and (moved.refused or vehicle not in found):
             found[vehicle] = moved
     refused = {vehicle for vehicle, finding in found.items() if finding.refused}
-    silent = {name for name, each in by_vehicle.items() if all(trip.ratio is None for trip in each)}
+    silent = {
+        name
+        for name, each in by_vehicle.items()
+        if all(trip.ratio is None for trip in each)
+    }
     everywhere = None
     if refused and refused | silent == by_vehicle.keys():
         reasons = {found[vehicle].message for vehicle in refused}
-        everywhere = reasons.pop() if len(reasons) == 1 else _of_all(by_vehicle.values())
+        everywhere = (
+            reasons.pop() if len(reasons) == 1 else _of_all(by_vehicle.values())
+        )
     return LogFindings(vehicles=found, everywhere=everywhere)
 
 
@@ -185,7 +201,9 @@ def _of_ratio(ratio: float, trips: int, limits: Limits) -> Finding | None:
     if least < ratio < most:
         return None
     whose = "its only trip" if trips == 1 else f"its typical trip (of {trips})"
-    message = f"{whose} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
+    message = (
+        f"{whose} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
+    )
     least, most = limits.refused
     return Finding(message, refused=not least < ratio < most)
 
@@ -220,10 +238,14 @@ class Evidence(NamedTuple):
     """How well an alternative explains energies."""
 
     t: float
-    better: float  # the share of the sum of errors that it saves; below 0 where it is worse
+    better: (
+        float  # the share of the sum of errors that it saves; below 0 where it is worse
+    )
 
 
-def evidence(vehicles: Iterable[list[Energies]], ratios: Iterable[float], shift: Shift) -> Evidence:
+def evidence(
+    vehicles: Iterable[list[Energies]], ratios: Iterable[float], shift: Shift
+) -> Evidence:
     """Of an alternative, over the trips of some vehicles with these ratios."""
     saved: list[Floats] = []
     errors = 0.0
@@ -246,7 +268,9 @@ def evidence(vehicles: Iterable[list[Energies]], ratios: Iterable[float], shift:
     return Evidence(float(D.sum()) / spread, float(D.sum()) / errors)
 
 
-def _of_shifts(vehicles: Iterable[list[Energies]], ratios: Iterable[float]) -> Finding | None:
+def _of_shifts(
+    vehicles: Iterable[list[Energies]], ratios: Iterable[float]
+) -> Finding | None:
     """The alternative that explains these energies better than their own edges do, if there is one."""
     every, scales = list(vehicles), list(ratios)
     found = {shift: evidence(every, scales, shift) for shift in _EXPLAINED}

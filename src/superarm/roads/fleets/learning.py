@@ -78,7 +78,7 @@ _SPEEDS = ("start_speed_m_s", "end_speed_m_s")
 _FASTEST = 100.0  # m/s
 
 
-class Section(NamedTuple):
+class TripSection(NamedTuple):
     """Edges in a row, and what they cost together."""
 
     edges: tuple[str, ...]
@@ -93,7 +93,7 @@ class LoggedTrip:
 
     name: str
     vehicle: str = ""
-    sections: tuple[Section, ...]
+    sections: tuple[TripSection, ...]
     unread: str = ""
     """Why nothing can be learned from it."""
     jump: str = ""
@@ -107,7 +107,9 @@ class Lesson:
     policy: IndexPolicy
     trips: int  # learned by this call
     known: int  # learned by an earlier call, and skipped
-    refused: Mapping[str, str] = field(default_factory=dict)  # reasons, by name of the trip
+    refused: Mapping[str, str] = field(
+        default_factory=dict
+    )  # reasons, by name of the trip
     warnings: tuple[str, ...] = ()  # what looks wrong with the log
     raw: int = 0  # trips learned by this call whose energies include kinetic energy
 
@@ -141,7 +143,9 @@ class Lesson:
             "trips_judged": held.trips,
             "trips_inside": held.inside if held.trips else None,
             "trust": held.holds,
-            "scales_wh": {name: getattr(scales, name) for name in ("near", "own", "noise")},
+            "scales_wh": {
+                name: getattr(scales, name) for name in ("near", "own", "noise")
+            },
         }
 
 
@@ -159,7 +163,7 @@ def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
     return route_greedy(fleet_model(graph, **options), spread="none")
 
 
-def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
+def road_mismatch(posterior: RoadGP, graph: LineGraph) -> str | None:
     """How these roads differ from those that a fleet has learned on, in words."""
     ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
     if len(graph) != len(posterior.sizes):
@@ -216,15 +220,20 @@ def learn_trips(
         try:
             vehicle = described.get(name, Vehicle())
             number = names.number(name)
-            metered[step] = _metered(graph, posterior, trip, vehicle, number, familiar[name])
+            metered[step] = _metered(
+                graph, posterior, trip, vehicle, number, familiar[name]
+            )
         except InputError as error:
             refused[_name(trip)] = str(error)
-    read = read_as(posterior, graph, {step: each.metered for step, each in metered.items()}, energy)
+    read = read_as(
+        posterior, graph, {step: each.metered for step, each in metered.items()}, energy
+    )
     found = _check(metered, read)
     if found.everywhere and not accept_unlikely:
         raise InputError(f"this log looks wrong: {found.everywhere}. {ANYWAY}")
     warnings = [
-        finding.said_of(vehicle, accept_unlikely) for vehicle, finding in found.vehicles.items()
+        finding.said_of(vehicle, accept_unlikely)
+        for vehicle, finding in found.vehicles.items()
     ]
     for step, each in list(metered.items()):
         finding = found.vehicles.get(each.trip.vehicle)
@@ -235,7 +244,9 @@ def learn_trips(
             warnings.append(each.jump)
     if metered:
         parts = [
-            part for step, each in metered.items() for part in _split(read[step].learned, each.jumps)
+            part
+            for step, each in metered.items()
+            for part in _split(read[step].learned, each.jumps)
         ]
         posterior.observe_trips(Trips.joined(parts))
         posterior.name_vehicles(familiar)
@@ -259,7 +270,10 @@ def _check(metered: Mapping[int, _Metered], read: Mapping[int, Reading]) -> LogF
     if not found.vehicles or not any(read[step].raw for step in metered):
         return found
     less_motion = check_log(
-        (each.trip.vehicle, each.energies._replace(metered=read[step].by_edge.rewards + each.known))
+        (
+            each.trip.vehicle,
+            each.energies._replace(metered=read[step].by_edge.rewards + each.known),
+        )
         for step, each in metered.items()
     )
     least, most = KNOWN_VEHICLE.refused
@@ -267,20 +281,28 @@ def _check(metered: Mapping[int, _Metered], read: Mapping[int, Reading]) -> LogF
     for name, finding in found.vehicles.items():
         mine = [each.energies for each in metered.values() if each.trip.vehicle == name]
         # Along a whole trip motion adds up to little: its energy must be about right as it is.
-        typical = np.median([float(each.metered.sum()) / (each.forecast or 1.0) for each in mine])
+        typical = np.median(
+            [float(each.metered.sum()) / (each.forecast or 1.0) for each in mine]
+        )
         if name in less_motion.vehicles or not least < typical < most:
             kept[name] = finding
-    return LogFindings(vehicles=kept, everywhere=found.everywhere if kept == found.vehicles else None)
+    return LogFindings(
+        vehicles=kept, everywhere=found.everywhere if kept == found.vehicles else None
+    )
 
 
-def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str, Any]) -> RoadGP:
+def _road_posterior(
+    policy: IndexPolicy, graph: LineGraph, options: Mapping[str, Any]
+) -> RoadGP:
     """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP):
         raise StateError("this is not a fleet's state; pass one that learn_trips made")
-    if unlike := unlike_roads(posterior, graph):
+    if unlike := road_mismatch(posterior, graph):
         message = f"this state was learned on another road network: {unlike}"
-        raise StateError(f"{message}; pass the network and elevation that it was learned on")
+        raise StateError(
+            f"{message}; pass the network and elevation that it was learned on"
+        )
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
             raise StateError(
@@ -314,12 +336,20 @@ def _metered(
     known_vehicle: bool,
 ) -> _Metered:
     """What a trip teaches: its energies less what is known of turns and heights."""
-    if trip.unread or not trip.sections or not all(section.edges for section in trip.sections):
+    if (
+        trip.unread
+        or not trip.sections
+        or not all(section.edges for section in trip.sections)
+    ):
         raise InputError(trip.unread or "it has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -_MOST_WH, _MOST_WH)
-    route = np.array([graph.number(edge) for section in trip.sections for edge in section.edges])
-    of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
+    route = np.array(
+        [graph.number(edge) for section in trip.sections for edge in section.edges]
+    )
+    of = np.repeat(
+        np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections]
+    )
     gaps = _gaps(graph, route)
     _check_sections(graph, route, of, gaps)
     turns = graph.turns_between(route.tolist())  # −1 where edges between are missing
@@ -332,7 +362,9 @@ def _metered(
     expected = np.zeros(len(trip.sections))
     np.add.at(expected, of, keys[:, EXPECTED])
     forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())
-    backwards = vehicle.energy(graph.length[route], graph.speed[route], -graph.rise[route])
+    backwards = vehicle.energy(
+        graph.length[route], graph.speed[route], -graph.rise[route]
+    )
     reverse = np.zeros(len(trip.sections))
     np.add.at(reverse, of, backwards)
     np.add.at(reverse, of[:-1], costs)
@@ -359,7 +391,14 @@ def _metered(
             "rename one"
         )
     speeds = np.array([section[2:] for section in trip.sections], dtype=np.float64)
-    return _Metered(trip, Metered(vehicle, whole, speeds), checked, known, (jumps + 1).tolist(), jump)
+    return _Metered(
+        trip,
+        Metered(vehicle, whole, speeds),
+        checked,
+        known,
+        (jumps + 1).tolist(),
+        jump,
+    )
 
 
 def _gaps(graph: LineGraph, route: Ints) -> Floats:
@@ -376,7 +415,9 @@ def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> No
     tail, head = network.tail[edges], network.head[edges]
     forward = np.count_nonzero(head[:-1] == tail[1:])
     backward = np.count_nonzero(tail[:-1] == head[1:])
-    both = np.count_nonzero((head[:-1] == tail[1:]) & (tail[:-1] == head[1:]))  # turned round
+    both = np.count_nonzero(
+        (head[:-1] == tail[1:]) & (tail[:-1] == head[1:])
+    )  # turned round
     if backward - both >= 2 and backward > 2 * forward:
         raise InputError(
             "its edges run backwards: each ends where the previous one begins. Sort its rows in "
@@ -403,7 +444,11 @@ def _split(trip: Trips, arms: list[int]) -> list[Trips]:
         numbers = np.full(len(trip.rewards), -1)
         numbers[rewards] = np.arange(int(of[-1]) + 1)
         borders = trip.borders.of_rewards(numbers)
-        parts.append(Trips.of_one(trip.keys[begin:end], of, trip.rewards[rewards], borders=borders))
+        parts.append(
+            Trips.of_one(
+                trip.keys[begin:end], of, trip.rewards[rewards], borders=borders
+            )
+        )
     return parts
 
 
@@ -427,8 +472,12 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
             )
         text = data.decode("utf-8-sig")
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FileError(f"{path} cannot be read as a table of trips: {reason}") from None
+        reason = (
+            error.strerror if isinstance(error, OSError) and error.strerror else error
+        )
+        raise FileError(
+            f"{path} cannot be read as a table of trips: {reason}"
+        ) from None
     rows = _rows(path, text)
     names = set(rows[0].entries)
     traced = {"trip", *_TRACE} <= names
@@ -452,7 +501,9 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
                 "write decimals with a point"
             )
         row = dict(zip(rows[0].entries, entries, strict=False))
-        found.append((row.get("trip") or "", row.get("vehicle") or "", read(path, line, row)))
+        found.append(
+            (row.get("trip") or "", row.get("vehicle") or "", read(path, line, row))
+        )
     if not found:
         raise FileError(f"{path}: the table has no rows")
     by_trip = groupby(found, key=lambda row: row[:2])
@@ -463,7 +514,9 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
                 f"{path}: the rows of trip {name!r} are not contiguous; sort the table by trip"
             )
         if not name:
-            raise FileError(f"{path}: a row does not name its trip; give each trip a name")
+            raise FileError(
+                f"{path}: a row does not name its trip; give each trip a name"
+            )
     return [
         _matched(name, vehicle, graph, each)
         if traced
@@ -482,7 +535,9 @@ def _rows(path: Path, text: str) -> list[_Row]:
     most = csv.field_size_limit(_MOST_LETTERS)
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
-        rows = [_Row(reader.line_num, entries) for entries in reader if entries] or [_Row(1, [])]
+        rows = [_Row(reader.line_num, entries) for entries in reader if entries] or [
+            _Row(1, [])
+        ]
     except csv.Error as error:
         raise FileError(f"{path}, line {reader.line_num}: {error}") from None
     finally:
@@ -490,17 +545,21 @@ def _rows(path: Path, text: str) -> list[_Row]:
     counts = Counter(rows[0].entries)
     for name, count in counts.items():
         if count > 1:
-            raise FileError(f"{path}: the first line names the column {name!r:.60} twice; remove one")
+            raise FileError(
+                f"{path}: the first line names the column {name!r:.60} twice; remove one"
+            )
     return rows
 
 
-def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> LoggedTrip:
+def _matched(
+    name: str, vehicle: str, graph: LineGraph, points: list[Any]
+) -> LoggedTrip:
     """A trace as sections whose energies its counter tells."""
     from superarm.roads.gps import energies_along, match_trace, pieces_of
 
     times, lats, lons, counter = np.array(points).T
     places = np.column_stack([lons, lats])
-    sections: list[Section] = []
+    sections: list[TripSection] = []
     unread = ""
     try:
         pieces = pieces_of(graph, places, times)
@@ -512,7 +571,7 @@ def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> Lo
                 continue
             for found in energies_along(matched, times[piece], counter[piece]):
                 edges = tuple(graph.ids[edge] for edge in found.edges)
-                sections.append(Section(edges, found.energy))
+                sections.append(TripSection(edges, found.energy))
     except InputError as error:
         return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=str(error))
     if sections:
@@ -520,7 +579,9 @@ def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> Lo
         if len(pieces) > 1:
             at = times[pieces[1].start - 1]
             jump = f"its clock or position jumps {len(pieces) - 1} times, first after time_s {at:g}"
-        return LoggedTrip(name=name, vehicle=vehicle, sections=tuple(sections), jump=jump)
+        return LoggedTrip(
+            name=name, vehicle=vehicle, sections=tuple(sections), jump=jump
+        )
     unread = unread or "its points and counter readings do not cover a whole edge"
     return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=unread)
 
@@ -543,16 +604,19 @@ def _number(
     return number
 
 
-def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Section:
+def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> TripSection:
     given = row.get(column) or ""
     edges = tuple(given.split()) if column == "edges" else (given.strip(),)
     if not edges or not all(edges):
         raise FileError(f"{path}, line {line}: {column} must not be empty")
-    speeds = [_number(path, line, row, name, _FASTEST) if row.get(name) else None for name in _SPEEDS]
+    speeds = [
+        _number(path, line, row, name, _FASTEST) if row.get(name) else None
+        for name in _SPEEDS
+    ]
     if min(speed or 0.0 for speed in speeds) < 0.0:
         raise FileError(f"{path}, line {line}: speeds must not be negative")
     if "energy_kwh" in row:
         energy = 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0)
     else:
         energy = _number(path, line, row, "energy_wh", _MOST_WH)
-    return Section(edges, energy, *speeds)
+    return TripSection(edges, energy, *speeds)

@@ -27,13 +27,15 @@ from superarm.roads.posterior.engine import VEHICLE, edges_of
 Energy = Literal["auto", "net", "raw"]
 """What energies of edges hold: see above."""
 _ASKED = 20  # trips of a vehicle that tell what its energies hold
-_SAYS = 20.0  # nats that one trip may say about it: a slip of the meter is not to decide
-_FARTHEST = 3.0  # standard deviations that a reward may be off, in what it says
-_AS_EXPECTED = 0.1  # of the usual doubt about speeds: that of roads where cars drive as expected
-_CLEARLY = 5.0  # nats by which a reading must be likelier than one that is more usual
-_BEFORE = (
-    10.0  # nats for what was decided before: less than one trip may say, or nothing would change it
+_SAYS = (
+    20.0  # nats that one trip may say about it: a slip of the meter is not to decide
 )
+_FARTHEST = 3.0  # standard deviations that a reward may be off, in what it says
+_AS_EXPECTED = (
+    0.1  # of the usual doubt about speeds: that of roads where cars drive as expected
+)
+_CLEARLY = 5.0  # nats by which a reading must be likelier than one that is more usual
+_BEFORE = 10.0  # nats for what was decided before: less than one trip may say, or nothing would change it
 _NET = 2  # its place among readings
 
 
@@ -57,7 +59,9 @@ class Metered(NamedTuple):
     def less_motion(self, graph: LineGraph, *, at_rest: bool) -> Trips:
         """As it is learned if its energies are raw, edge by edge."""
         route = edges_of(self.net.keys)
-        return with_motion(graph, self.vehicle, self.net, route, at_rest=at_rest, speeds=self.speeds)
+        return with_motion(
+            graph, self.vehicle, self.net, route, at_rest=at_rest, speeds=self.speeds
+        )
 
     def sections(self, graph: LineGraph) -> Ints:
         """Which of its energies are learned together if they are raw, (M,)."""
@@ -82,9 +86,13 @@ def read_as(
     sections = {step: trip.sections(graph) for step, trip in trips.items()}
 
     def less_motion(at_rest: bool) -> dict[int, Reading]:
-        found = {step: trip.less_motion(graph, at_rest=at_rest) for step, trip in trips.items()}
+        found = {
+            step: trip.less_motion(graph, at_rest=at_rest)
+            for step, trip in trips.items()
+        }
         return {
-            step: Reading(trip, trip.in_sections(sections[step]), True) for step, trip in found.items()
+            step: Reading(trip, trip.in_sections(sections[step]), True)
+            for step, trip in found.items()
         }
 
     readings = [less_motion(True), less_motion(False)]
@@ -93,7 +101,10 @@ def read_as(
         readings.append(net)
         ahead = np.append(ahead, _CLEARLY)
     compared = [  # densities of the same sums
-        {step: each.by_edge.in_sections(sections[step]) for step, each in reading.items()}
+        {
+            step: each.by_edge.in_sections(sections[step])
+            for step, each in reading.items()
+        }
         for reading in readings
     ]
     by_vehicle: dict[int, list[int]] = {}
@@ -104,7 +115,9 @@ def read_as(
         for number, mine in by_vehicle.items()
     }
     of_fleet = posterior.holds_motion()
-    if of_fleet is None and energy == "auto" and said:  # the first log: what all its vehicles say
+    if (
+        of_fleet is None and energy == "auto" and said
+    ):  # the first log: what all its vehicles say
         of_all = ahead + np.sum(list(said.values()), axis=0)
         of_all[_NET] += _CLEARLY
         of_fleet = int(np.argmax(of_all)) != _NET
@@ -120,14 +133,18 @@ def read_as(
     return {step: taken[step] for step in trips}
 
 
-def _said(posterior: RoadGP, readings: list[dict[int, Trips]], telling: list[int]) -> Floats:
+def _said(
+    posterior: RoadGP, readings: list[dict[int, Trips]], telling: list[int]
+) -> Floats:
     """Nats by which each reading of a vehicle's trips is behind the likeliest, at most 0.
 
     No reward and no trip may say much by itself: a slip of the meter would speak for what explains it.
     """
     if not telling:
         return np.zeros(len(readings))
-    trips = [Trips.joined([each[step] for step in telling[:_ASKED]]) for each in readings]
+    trips = [
+        Trips.joined([each[step] for step in telling[:_ASKED]]) for each in readings
+    ]
     densities = np.array([_log_densities(posterior, each) for each in trips])
     return np.asarray(np.maximum(densities - densities.max(axis=0), -_SAYS).sum(axis=1))
 

@@ -15,7 +15,9 @@ from superarm.core.errors import InputError, MissingDataError
 
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
-_LONGEST = 1 << 20  # bytes of one element with its attributes; the longest of large cities have 10,000
+_LONGEST = (
+    1 << 20
+)  # bytes of one element with its attributes; the longest of large cities have 10,000
 _DEEPEST = 32  # elements inside each other; road networks have 5. A parser keeps every one that is open
 _MESSAGE = 400
 
@@ -67,7 +69,9 @@ class XmlFile:
                 try:
                     start(tag, attributes)
                 except KeyError as error:
-                    raise self.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
+                    raise self.fault(
+                        f"<{tag}> lacks the attribute {error.args[0]!r}"
+                    ) from None
 
         def close(tag: str) -> None:
             nonlocal depth
@@ -95,14 +99,21 @@ class XmlFile:
         except InputError:
             raise
         except expat.ExpatError as error:
-            raise self.fault(f"not XML: {expat.ErrorString(error.code)}", error.lineno) from None
-        except (LookupError, ValueError) as error:  # an encoding that is declared but unknown
+            raise self.fault(
+                f"not XML: {expat.ErrorString(error.code)}", error.lineno
+            ) from None
+        except (
+            LookupError,
+            ValueError,
+        ) as error:  # an encoding that is declared but unknown
             raise self.fault(f"not XML: {error}") from None
         except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             raise unreadable(self.path, error) from None
 
     def _refuse(self, name: str, *_: object) -> None:
-        raise self.fault(f"a document type ({name}) is declared; remove the DOCTYPE to read the file")
+        raise self.fault(
+            f"a document type ({name}) is declared; remove the DOCTYPE to read the file"
+        )
 
 
 def require_file(path: Path) -> None:

@@ -42,14 +42,25 @@ from .road import LIMITS, OF_TURNS, RoadNetwork
 Arrays = dict[str, NDArray[Any]]
 
 _FORMAT = 1  # raise it when readers read otherwise, or arrays mean something else
-_GROWTH, _SMALL = 100, 1 << 26  # how many times the network's size a cache may have; or 64 MiB
-_LARGEST = 1 << 33  # bytes of a network's file: 8 GiB, beyond which its content is not compared
+_GROWTH, _SMALL = (
+    100,
+    1 << 26,
+)  # how many times the network's size a cache may have; or 64 MiB
+_LARGEST = (
+    1 << 33
+)  # bytes of a network's file: 8 GiB, beyond which its content is not compared
 _LEAST_EDGES = 1000  # a network of fewer is read in no time
 _CHUNK = 1 << 20
 _PLAIN = ("junctions", "tail", "head", "length", "speed", "connections")
 _NUMBERS = ("tail", "head", "connections")
 _OPTIONAL = ("lon_lat", *OF_TURNS)
-_OF_SIGNALS = ("signal_turns", "signal_cycle", "signal_offset", "signal_yields", "signal_reds")
+_OF_SIGNALS = (
+    "signal_turns",
+    "signal_cycle",
+    "signal_offset",
+    "signal_yields",
+    "signal_reds",
+)
 
 
 def cached(
@@ -79,7 +90,12 @@ def cached(
         return read()
     content = _digest(path)
     key = json.dumps(
-        {"format": _FORMAT, "superarm": __version__, "content": content, "options": dict(options)},
+        {
+            "format": _FORMAT,
+            "superarm": __version__,
+            "content": content,
+            "options": dict(options),
+        },
         sort_keys=True,
     )
     place = cache_place(path, variant)
@@ -91,7 +107,10 @@ def cached(
         try:
             if _digest(path) == content:
                 _write(place, _packed(network, key))
-        except (OSError, ValueError):  # a full disk, or an id that is no text: then there is no cache
+        except (
+            OSError,
+            ValueError,
+        ):  # a full disk, or an id that is no text: then there is no cache
             pass
     return network
 
@@ -158,26 +177,42 @@ def _opened(place: Path, path: Path) -> BinaryIO:
 
 def _packed(network: RoadNetwork, key: str) -> bytes:
     arrays: Arrays = {name: getattr(network, name) for name in _PLAIN}
-    arrays |= {name: getattr(network, name) for name in _OPTIONAL if getattr(network, name) is not None}
+    arrays |= {
+        name: getattr(network, name)
+        for name in _OPTIONAL
+        if getattr(network, name) is not None
+    }
     for name in ("permits", "turn_permits"):
         flags: Mapping[str, Bools] = getattr(network, name)
         arrays |= _as_text(f"{name}_classes", flags)
         count = len(network.edge_ids) if name == "permits" else len(network.connections)
-        arrays[name] = np.array(list(flags.values()), dtype=np.bool_).reshape(len(flags), count)
+        arrays[name] = np.array(list(flags.values()), dtype=np.bool_).reshape(
+            len(flags), count
+        )
     arrays |= _as_text("junction_ids", network.junction_ids)
     arrays |= _as_text("edge_ids", network.edge_ids)
     if network.street_names is not None:
         arrays |= _as_text("street_names", network.street_names)
     if network.shapes is not None:
-        arrays["shape_counts"] = np.array([len(shape) for shape in network.shapes], dtype=np.int64)
+        arrays["shape_counts"] = np.array(
+            [len(shape) for shape in network.shapes], dtype=np.int64
+        )
         arrays["shapes"] = np.concatenate([*network.shapes, np.empty((0, 2))])
     signals = network.signals.values()
     reds = [red for signal in signals for red in signal.reds]
     arrays["signal_turns"] = np.array(list(network.signals), dtype=np.int64)
-    arrays["signal_cycle"] = np.array([signal.cycle for signal in signals], dtype=np.float64)
-    arrays["signal_offset"] = np.array([signal.offset for signal in signals], dtype=np.float64)
-    arrays["signal_yields"] = np.array([signal.yields for signal in signals], dtype=np.bool_)
-    arrays["signal_reds"] = np.array([len(signal.reds) for signal in signals], dtype=np.int64)
+    arrays["signal_cycle"] = np.array(
+        [signal.cycle for signal in signals], dtype=np.float64
+    )
+    arrays["signal_offset"] = np.array(
+        [signal.offset for signal in signals], dtype=np.float64
+    )
+    arrays["signal_yields"] = np.array(
+        [signal.yields for signal in signals], dtype=np.bool_
+    )
+    arrays["signal_reds"] = np.array(
+        [len(signal.reds) for signal in signals], dtype=np.int64
+    )
     arrays["reds"] = np.array(reds, dtype=np.float64).reshape(-1, 2)
     arrays["key"] = np.frombuffer(key.encode(), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -195,7 +230,9 @@ def _unpacked(arrays: Arrays, name: str) -> RoadNetwork:
     for each in ("permits", "turn_permits"):
         if arrays[each].dtype != np.bool_ or arrays[each].ndim != 2:
             raise InputError(f"{each} are not true or false, class by class")
-        parts[each] = dict(zip(_texts(arrays, f"{each}_classes"), arrays[each], strict=True))
+        parts[each] = dict(
+            zip(_texts(arrays, f"{each}_classes"), arrays[each], strict=True)
+        )
     return RoadNetwork(
         name=name,
         junction_ids=_texts(arrays, "junction_ids"),
@@ -203,23 +240,37 @@ def _unpacked(arrays: Arrays, name: str) -> RoadNetwork:
         **parts,
         shapes=_shapes(arrays) if "shapes" in arrays else None,
         signals=_signals(arrays),
-        street_names=_texts(arrays, "street_names") if "street_names" in arrays else None,
+        street_names=_texts(arrays, "street_names")
+        if "street_names" in arrays
+        else None,
     )
 
 
 def _shapes(arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
     points, counts = arrays["shapes"], arrays["shape_counts"]
-    if points.dtype != np.float64 or points.shape[1:] != (2,) or not np.isfinite(points).all():
+    if (
+        points.dtype != np.float64
+        or points.shape[1:] != (2,)
+        or not np.isfinite(points).all()
+    ):
         raise InputError("its shapes are not points")
-    return tuple(points[begin:end] for begin, end in _stretches(counts, len(points), least=2))
+    return tuple(
+        points[begin:end] for begin, end in _stretches(counts, len(points), least=2)
+    )
 
 
 def _signals(arrays: Arrays) -> dict[int, Signal]:
     turns, cycle, offset, yields, counts = (arrays[each] for each in _OF_SIGNALS)
     reds = arrays["reds"]
-    if not (turns.ndim == 1 and turns.dtype == np.int64 and len(np.unique(turns)) == len(turns)):
+    if not (
+        turns.ndim == 1
+        and turns.dtype == np.int64
+        and len(np.unique(turns)) == len(turns)
+    ):
         raise InputError("its signals are not of different turns")
-    if len(turns) and not (turns.min() >= 0 and turns.max() < len(arrays["connections"])):
+    if len(turns) and not (
+        turns.min() >= 0 and turns.max() < len(arrays["connections"])
+    ):
         raise InputError("its signals are not of its turns")
     kinds = [(cycle, np.float64), (offset, np.float64), (yields, np.bool_)]
     if any(each.shape != turns.shape or each.dtype != kind for each, kind in kinds):
@@ -228,21 +279,32 @@ def _signals(arrays: Arrays) -> dict[int, Signal]:
         raise InputError("its signals have no times")
     most = LIMITS["place"][1]
     good = (cycle > 0.0) & (cycle <= most) & (np.abs(offset) <= most)
-    if not (good.all() and (np.abs(reds) <= most).all() and (reds[:, 0] <= reds[:, 1]).all()):
+    if not (
+        good.all() and (np.abs(reds) <= most).all() and (reds[:, 0] <= reds[:, 1]).all()
+    ):
         raise InputError("its signals show red at impossible times")
     times: list[list[float]] = reds.tolist()
     stretches = _stretches(counts, len(reds), least=0)
     return {
         turn: Signal(cycle, offset, tuple((a, b) for a, b in times[begin:end]), yields)
         for turn, cycle, offset, yields, (begin, end) in zip(
-            turns.tolist(), cycle.tolist(), offset.tolist(), yields.tolist(), stretches, strict=True
+            turns.tolist(),
+            cycle.tolist(),
+            offset.tolist(),
+            yields.tolist(),
+            stretches,
+            strict=True,
         )
     }
 
 
 def _stretches(counts: Ints, total: int, least: int) -> list[tuple[int, int]]:
     """Where each of several parts begins and ends among all, by how many each has."""
-    if counts.ndim != 1 or counts.dtype != np.int64 or (len(counts) and counts.min() < least):
+    if (
+        counts.ndim != 1
+        or counts.dtype != np.int64
+        or (len(counts) and counts.min() < least)
+    ):
         raise InputError("its parts have no lengths")
     if len(counts) and counts.max() > total:
         raise InputError("its parts are longer than the whole")

@@ -33,17 +33,26 @@ from .road import VEHICLE_CLASSES, RoadNetwork, components, largest_part
 
 FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
-_AREA_PER_EDGE = 8200.0  # square metres of land for a directed edge, with a margin that is cut off
+_AREA_PER_EDGE = (
+    8200.0  # square metres of land for a directed edge, with a margin that is cut off
+)
 _DISTRICT = 800.0  # metres between the centres of districts; less in a small town
 # Metres between the embankments, between sites down the middle, and from the river to half the height.
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
-_SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
-_STEEP, _SOFT = 0.08, 0.3  # grade of one street in fifty; how softly hills begin, in typical heights
+_SHORTEST = (
+    27.0  # streets shorter than this become one junction, unless they are bridges
+)
+_STEEP, _SOFT = (
+    0.08,
+    0.3,
+)  # grade of one street in fifty; how softly hills begin, in typical heights
 # Shares of local streets with one direction, of those left out, of main crossings without left turns.
 _ONE_WAY, _MISSING, _NO_LEFT = 0.16, 0.07, 0.3
 
 
-def generate_city(*, edges: int = 2000, seed: int = 0, hills: float = 1.0) -> RoadNetwork:
+def generate_city(
+    *, edges: int = 2000, seed: int = 0, hills: float = 1.0
+) -> RoadNetwork:
     """A city with about ``edges`` directed edges, all of which a passenger car can reach and leave.
 
     ``hills`` scales the heights: 0 is flat; with 1 one street in fifty is steeper than 8 %. Edge ids:
@@ -60,10 +69,14 @@ def generate_city(*, edges: int = 2000, seed: int = 0, hills: float = 1.0) -> Ro
     land = _drawn_land(edges, rng)
     streets = _cut(_streets(land, rng), land, edges)
     height = land.height(streets.places)
-    streets = streets._replace(places=(streets.places + land.bend(streets.places)).round(2))
+    streets = streets._replace(
+        places=(streets.places + land.bend(streets.places)).round(2)
+    )
     # To the centimetre, and not below the straight line.
     length = np.ceil(np.abs(streets.spans()) * 100.0 - 1e-6) / 100.0
-    steep = np.quantile(np.abs(np.diff(height[streets.ends], axis=1)[:, 0]) / length, 0.98)
+    steep = np.quantile(
+        np.abs(np.diff(height[streets.ends], axis=1)[:, 0]) / length, 0.98
+    )
     height = (height * (hills * _STEEP / steep)).round(2)
     return _network(f"city-{edges}-{seed}", streets, height, length, rng)
 
@@ -75,7 +88,9 @@ class _Land(NamedTuple):
     """What is there before any street."""
 
     radius: float
-    outline: Floats  # (k, 2): amplitude and phase of the outline's waves around the centre
+    outline: (
+        Floats  # (k, 2): amplitude and phase of the outline's waves around the centre
+    )
     heading: complex  # the river flows in this direction …
     river: Points  # … and these waves, along it, move it sideways
     hills: Points
@@ -85,7 +100,10 @@ class _Land(NamedTuple):
     def level(self, points: Points) -> Floats:
         """ρ of each point, below 1 inside the city."""
         angle = np.angle(points)
-        waves = [a * np.cos(k * angle + phase) for k, (a, phase) in enumerate(self.outline, start=2)]
+        waves = [
+            a * np.cos(k * angle + phase)
+            for k, (a, phase) in enumerate(self.outline, start=2)
+        ]
         level: Floats = np.abs(points) / (self.radius * (1.0 + np.sum(waves, axis=0)))
         return level
 
@@ -114,16 +132,22 @@ def _drawn_land(edges: int, rng: Rng) -> _Land:
     river[:, 0] = np.abs(river[:, 0])
     return _Land(
         radius=radius,
-        outline=rng.random((4, 2)) * (0.09, 2.0 * np.pi) / ((1, 1), (2, 1), (3, 1), (4, 1)),
+        outline=rng.random((4, 2))
+        * (0.09, 2.0 * np.pi)
+        / ((1, 1), (2, 1), (3, 1), (4, 1)),
         heading=complex(np.exp(2j * np.pi * rng.random())),
         river=river,
-        hills=_waves(rng, 32, (min(1.2 * radius, 2500.0), min(4.0 * radius, 8000.0)), 1.0),
+        hills=_waves(
+            rng, 32, (min(1.2 * radius, 2500.0), min(4.0 * radius, 8000.0)), 1.0
+        ),
         east=_waves(rng, 4, (0.8 * radius, 3.0 * radius), 0.1),
         north=_waves(rng, 4, (0.8 * radius, 3.0 * radius), 0.1),
     )
 
 
-def _waves(rng: Rng, count: int, lengths: tuple[float, float], steepness: float) -> Points:
+def _waves(
+    rng: Rng, count: int, lengths: tuple[float, float], steepness: float
+) -> Points:
     """Waves of all directions, the longer the higher; each at most ``steepness`` steep."""
     k = 2.0 * np.pi / (lengths[0] * (lengths[1] / lengths[0]) ** rng.random(count))
     angle, phase = 2.0 * np.pi * rng.random((2, count))
@@ -175,7 +199,9 @@ class _Districts(NamedTuple):
         (a, b), (p, q) = self.circle[sides.T], self.sector[sides.T]
         road = np.where(sides[:, 0] != sides[:, 1], _COLLECTOR, _LOCAL)
         road[(p != q) & (np.minimum(a, b) > 0) | (a // 4 != b // 4)] = _ARTERIAL
-        road[((a[:, None] < self.rings) != (b[:, None] < self.rings)).any(axis=1)] = _RING
+        road[((a[:, None] < self.rings) != (b[:, None] < self.rings)).any(axis=1)] = (
+            _RING
+        )
         return road
 
     def nearest(self, points: Points) -> tuple[Ints, Floats]:
@@ -184,13 +210,17 @@ class _Districts(NamedTuple):
 
         found: Any = cKDTree(pairs(self.centres)).query(pairs(points), k=2)
         (near, far), (own, other) = found[0].T, found[1].T
-        return own, (far**2 - near**2) / (2.0 * np.abs(self.centres[own] - self.centres[other]))
+        return own, (far**2 - near**2) / (
+            2.0 * np.abs(self.centres[own] - self.centres[other])
+        )
 
 
 def _drawn_districts(land: _Land, rng: Rng) -> _Districts:
     """Districts on circles, six more on each."""
     apart = min(_DISTRICT, 0.42 * land.radius)
-    each = np.maximum(6 * np.arange(np.ceil(1.2 * land.radius / apart) + 1, dtype=np.intp), 1)
+    each = np.maximum(
+        6 * np.arange(np.ceil(1.2 * land.radius / apart) + 1, dtype=np.intp), 1
+    )
     circle, within = repeated(each)
     turn = (within + 0.5) / each[circle]
     count = len(circle)
@@ -223,7 +253,9 @@ def _streets(land: _Land, rng: Rng) -> _Streets:
     river = land.heading * np.concatenate([middle + aside, middle - aside, middle])
     sites = np.concatenate([blocks, river])
     water = np.arange(len(sites)) >= len(sites) - len(along)
-    sites += rng.random(len(sites)) + 1j * rng.random(len(sites))  # no four sites on one circle
+    sites += rng.random(len(sites)) + 1j * rng.random(
+        len(sites)
+    )  # no four sites on one circle
     inside = land.level(sites) < 1.15
     sites, water = sites[inside], water[inside]
     places, ends, sides = _ridges(sites)
@@ -238,7 +270,9 @@ def _streets(land: _Land, rng: Rng) -> _Streets:
     gone = (road == _LOCAL) & (missing | (wet == 2))
     calm = (road == _LOCAL) & (rng.random(len(districts.centres))[home[:, 0]] < 0.65)
     both = np.zeros(len(ends), dtype=np.intp)
-    streets = _contracted(_Streets(places, ends, road, wet == 2, calm, both).chosen(~gone))
+    streets = _contracted(
+        _Streets(places, ends, road, wet == 2, calm, both).chosen(~gone)
+    )
     return streets._replace(one_way=_one_way(streets, rng))
 
 
@@ -267,13 +301,17 @@ def _seam_pairs(districts: _Districts, rng: Rng) -> Points:
     (begin, end), (own, other) = corners[ends.T], districts.centres[sides.T]
     spacing = districts.spacing[sides].mean(axis=1)
     # At the border of the plan a seam may go on for ever.
-    count = np.round(np.minimum(np.abs(end - begin), 2000.0) / (0.95 * spacing)).astype(np.intp)
+    count = np.round(np.minimum(np.abs(end - begin), 2000.0) / (0.95 * spacing)).astype(
+        np.intp
+    )
     seam, place = repeated(count)
     share = (place + 0.5 + 0.3 * (rng.random(len(seam)) - 0.5)) / count[seam]
     middle = begin[seam] + share * (end - begin)[seam]
     across = (0.42 * spacing * (other - own) / np.abs(other - own))[seam]
     pair = middle - across, middle + across
-    kept = [districts.nearest(points)[0] == sides[seam, k] for k, points in enumerate(pair)]
+    kept = [
+        districts.nearest(points)[0] == sides[seam, k] for k, points in enumerate(pair)
+    ]
     return np.concatenate([points[kept[0] & kept[1]] for points in pair])
 
 
@@ -286,9 +324,13 @@ def _ridges(points: Points) -> tuple[Points, Ints, Ints]:
     a, b, c = points[triangles.T]
     u, v = b - a, c - a
     area = 2.0 * (u.conj() * v).imag
-    area = np.where(np.abs(area) > 1e-9, area, np.inf)  # slivers of the hull: far outside anyway
+    area = np.where(
+        np.abs(area) > 1e-9, area, np.inf
+    )  # slivers of the hull: far outside anyway
     corners = a + 1j * (v * np.abs(u) ** 2 - u * np.abs(v) ** 2) / -area
-    first, corner = np.nonzero(triangulation.neighbors > np.arange(len(triangles))[:, None])
+    first, corner = np.nonzero(
+        triangulation.neighbors > np.arange(len(triangles))[:, None]
+    )
     second = triangulation.neighbors[first, corner].astype(np.intp)
     beside = np.stack([triangles[first, (corner + k) % 3] for k in (1, 2)], axis=1)
     return corners, np.stack([first, second], axis=1), beside
@@ -298,7 +340,10 @@ def _contracted(streets: _Streets) -> _Streets:
     """Ends of very short streets become one place; of parallel streets the largest stays."""
     short = (np.abs(streets.spans()) < _SHORTEST) & ~streets.bridge
     label = components(streets.ends[short], len(streets.places), directed=False)
-    x, y = (np.bincount(label, weights=axis) for axis in (streets.places.real, streets.places.imag))
+    x, y = (
+        np.bincount(label, weights=axis)
+        for axis in (streets.places.real, streets.places.imag)
+    )
     ends = np.sort(label[streets.ends], axis=1)
     order = np.lexsort((-streets.road, ends[:, 1], ends[:, 0]))
     kept = ends[order, 0] != ends[order, 1]
@@ -313,7 +358,10 @@ def _one_way(streets: _Streets, rng: Rng) -> Ints:
     flip = np.where(forward.real + 0.2 * forward.imag >= 0.0, 1, -1)
     middle = streets.places[streets.ends].mean(axis=1)
     stripe = np.floor(flip * (forward.conj() * middle).imag / 110.0)
-    block = np.floor(pairs(middle) / _DISTRICT) @ np.array([7919.0, 104_729.0]) + 31.0 * stripe
+    block = (
+        np.floor(pairs(middle) / _DISTRICT) @ np.array([7919.0, 104_729.0])
+        + 31.0 * stripe
+    )
     draw = rng.random(8191)[np.mod(block, 8191).astype(np.intp)]
     chosen = (streets.road == _LOCAL) & (draw < _ONE_WAY)
     return np.where(chosen, flip * np.where(stripe % 2 == 0, 1, -1), 0)
@@ -321,9 +369,13 @@ def _one_way(streets: _Streets, rng: Rng) -> Ints:
 
 def _cut(streets: _Streets, land: _Land, edges: int) -> _Streets:
     """The inner part with the wanted number of directed edges, in one piece."""
-    order = np.argsort(land.level(streets.places)[streets.ends].max(axis=1), kind="stable")
+    order = np.argsort(
+        land.level(streets.places)[streets.ends].max(axis=1), kind="stable"
+    )
     count = np.cumsum(np.where(streets.one_way[order] == 0, 2, 1))
-    inner = streets.chosen(order[count <= 1.02 * edges])  # a little is lost where streets lead nowhere
+    inner = streets.chosen(
+        order[count <= 1.02 * edges]
+    )  # a little is lost where streets lead nowhere
     label = components(inner.ends, len(inner.places), directed=False)[inner.ends[:, 0]]
     return inner.chosen(label == np.bincount(label).argmax())
 
@@ -331,20 +383,27 @@ def _cut(streets: _Streets, land: _Land, edges: int) -> _Streets:
 # --- from streets to a network ------------------------------------------------------------
 
 
-def _network(name: str, streets: _Streets, height: Floats, length: Floats, rng: Rng) -> RoadNetwork:
+def _network(
+    name: str, streets: _Streets, height: Floats, length: Floats, rng: Rng
+) -> RoadNetwork:
     """Edges in both directions and the legal turns between them: all that is strongly connected."""
-    there, back_again = np.flatnonzero(streets.one_way >= 0), np.flatnonzero(streets.one_way <= 0)
+    there, back_again = (
+        np.flatnonzero(streets.one_way >= 0),
+        np.flatnonzero(streets.one_way <= 0),
+    )
     street = np.concatenate([there, back_again])
     back = np.arange(len(street)) >= len(there)
     ends = np.where(back[:, None], streets.ends[street, ::-1], streets.ends[street])
-    turns = _turns(streets, street, ends, rng)
+    turns = _lock(streets, street, ends, rng)
     kept, turns = largest_part(np.arange(len(street)), turns, len(street))
     street, back = street[kept], back[kept]
     used, ends = np.unique(ends[kept], return_inverse=True)
     tail, head = ends.reshape(-1, 2).T
     road, away = streets.road[street], np.abs(streets.places)
     fast = (road == _ARTERIAL) & (away[streets.ends[street, 0]] > 0.45 * away.max())
-    limit = np.select([streets.calm[street], road == _RING, fast], [30.0, 90.0, 70.0], 50.0)
+    limit = np.select(
+        [streets.calm[street], road == _RING, fast], [30.0, 90.0, 70.0], 50.0
+    )
     word = np.select([streets.bridge[street], road == _RING], ["bridge", "ring"], "r")
     ids = np.char.add(np.char.add(np.where(back, "-", ""), word), street.astype(str))
     permits = {who: np.ones(len(street), dtype=bool) for who in VEHICLE_CLASSES}
@@ -360,11 +419,13 @@ def _network(name: str, streets: _Streets, height: Floats, length: Floats, rng: 
         speed=limit / 3.6,
         permits=permits,
         connections=turns,
-        turn_permits={who: may[turns[:, 0]] & may[turns[:, 1]] for who, may in permits.items()},
+        turn_permits={
+            who: may[turns[:, 0]] & may[turns[:, 1]] for who, may in permits.items()
+        },
     )
 
 
-def _turns(streets: _Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
+def _lock(streets: _Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     """From each edge into those that leave where it ends, less what is forbidden.
 
     One turns back only where there is no other way; where a ban would leave none, it is not posted.

@@ -28,7 +28,9 @@ from .road import RoadNetwork
 
 _SIDES = (1201, 3601)
 _VOID = -32768
-_NAME = re.compile(r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORECASE | re.ASCII)
+_NAME = re.compile(
+    r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORECASE | re.ASCII
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +44,9 @@ class Tile:
     def __post_init__(self) -> None:
         rows, *columns = self.heights.shape
         if columns != [rows] or rows < 2:
-            raise InputError(f"heights has shape {self.heights.shape}; a tile is a square")
+            raise InputError(
+                f"heights has shape {self.heights.shape}; a tile is a square"
+            )
 
     @classmethod
     def read(cls, path: str | Path) -> Tile:
@@ -63,7 +67,9 @@ class Tile:
         if len(data) not in sizes:
             raise InputError(
                 f"{path} holds {len(data)} bytes; a tile has "
-                + " or ".join(f"{size} ({side} × {side} heights)" for size, side in sizes.items())
+                + " or ".join(
+                    f"{size} ({side} × {side} heights)" for size, side in sizes.items()
+                )
             )
         side = sizes[len(data)]
         heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
@@ -78,7 +84,9 @@ class Tile:
 
         A void takes no part: the others of the four then weigh more. NaN where all four are void.
         """
-        lon, lat = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (lon, lat)))
+        lon, lat = np.broadcast_arrays(
+            *(np.asarray(each, dtype=np.float64) for each in (lon, lat))
+        )
         outside = ~self.covers(lon, lat)
         if outside.any():
             where = int(np.argmax(outside))
@@ -91,7 +99,9 @@ class Tile:
         column = np.minimum(np.floor(across), last - 1).astype(np.intp)
         row = np.minimum(np.floor(down), last - 1).astype(np.intp)
         right, below = across - column, down - row
-        corners = self.heights[row[..., None] + (0, 0, 1, 1), column[..., None] + (0, 1, 0, 1)]
+        corners = self.heights[
+            row[..., None] + (0, 0, 1, 1), column[..., None] + (0, 1, 0, 1)
+        ]
         across = np.stack([1.0 - right, right, 1.0 - right, right], axis=-1)
         down = np.stack([1.0 - below, 1.0 - below, below, below], axis=-1)
         seen = corners != _VOID
@@ -112,7 +122,9 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
 
     Files are read only if a junction lies in them, so a folder may hold a continent.
     """
-    advice = "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
+    advice = (
+        "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
+    )
     lon, lat = network.on_earth(advice).T
     heights = np.full(len(lon), np.nan)
     covered = np.zeros(len(lon), dtype=bool)
@@ -134,7 +146,9 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
                 f"{lat[first]:.5f}. The tile needed there is "
                 f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"
             )
-    return replace(network, junctions=np.column_stack([network.junctions[:, :2], heights]))
+    return replace(
+        network, junctions=np.column_stack([network.junctions[:, :2], heights])
+    )
 
 
 def at_one_height(network: RoadNetwork) -> RoadNetwork:

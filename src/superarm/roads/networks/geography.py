@@ -64,20 +64,28 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     far = ~((np.abs(east) <= _FARTHEST_EAST) & (np.abs(north) <= _FARTHEST_NORTH))
     if far.any():
         row = int(np.argmax(far))
-        raise InputError(f"easting {places[row, 0]}, northing {places[row, 1]} is not a place in UTM")
+        raise InputError(
+            f"easting {places[row, 0]}, northing {places[row, 1]} is not a place in UTM"
+        )
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
-    sphere = zeta - sum(beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1))
+    sphere = zeta - sum(
+        beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1)
+    )
     xi, eta = sphere.real, sphere.imag
     conformal = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))  # τ′
     longitude = np.arctan2(np.sinh(eta), np.cos(xi))
     below = 1.0 - _ECCENTRICITY**2
     tangent: Floats = conformal / below
-    for _ in range(4):  # τ of τ′ by Newton's method: it doubles the digits, and begins with two
+    for _ in range(
+        4
+    ):  # τ of τ′ by Newton's method: it doubles the digits, and begins with two
         reached = _conformal(tangent)
         slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
         tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
     latitude = np.arctan(tangent)
-    return np.stack([6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1)
+    return np.stack(
+        [6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1
+    )
 
 
 def pairs(points: Any) -> Floats:
@@ -99,7 +107,9 @@ def mercator(lon_lat: Any) -> Points:
 def metres_per_radian(latitude: Any) -> Floats:
     """Metres on Earth of a small step of one radian on Mercator's map, at latitudes in degrees."""
     phi = np.radians(latitude)
-    metres: Floats = _AXIS * np.cos(phi) / np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
+    metres: Floats = (
+        _AXIS * np.cos(phi) / np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
+    )
     return metres
 
 
@@ -110,7 +120,9 @@ def great_circle(here: Any, there: Any) -> float:
     10019
     """
     (east, north), (other_east, other_north) = np.radians([here, there])
-    across = np.cos(north) * np.cos(other_north) * np.sin((other_east - east) / 2.0) ** 2
+    across = (
+        np.cos(north) * np.cos(other_north) * np.sin((other_east - east) / 2.0) ** 2
+    )
     half_chord = np.sqrt(np.sin((other_north - north) / 2.0) ** 2 + across)
     return float(2.0 * _AXIS * np.arcsin(min(half_chord, 1.0)))
 

@@ -18,7 +18,12 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from superarm.core import Bools
-from superarm.core.errors import InputError, MissingExtraError, install_line, require_extra
+from superarm.core.errors import (
+    InputError,
+    MissingExtraError,
+    install_line,
+    require_extra,
+)
 
 from .road import VEHICLE_CLASSES, RoadNetwork
 
@@ -31,7 +36,9 @@ _OPTIONS = (
 )
 
 
-def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0) -> None:
+def convert(
+    path: Path, options: list[str], folder: str, timeout: float = 600.0
+) -> None:
     """Run netconvert in ``folder``, where no name can be an option; errors are about ``path``."""
     home = Path(require_extra("sumo", "sumo").SUMO_HOME)
     program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
@@ -55,9 +62,13 @@ def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0)
             "smaller map"
         ) from None
     if done.returncode:
-        words = [line for line in done.stderr.splitlines() if not line.startswith("Warning")]
+        words = [
+            line for line in done.stderr.splitlines() if not line.startswith("Warning")
+        ]
         said = "\n".join(words[-_ERROR_LINES:]) or "nothing"
-        raise InputError(f"{path}: netconvert failed (exit code {done.returncode}) and said:\n{said}")
+        raise InputError(
+            f"{path}: netconvert failed (exit code {done.returncode}) and said:\n{said}"
+        )
 
 
 def write_sumo(network: RoadNetwork, path: str | Path) -> Path:
@@ -72,9 +83,15 @@ def write_sumo(network: RoadNetwork, path: str | Path) -> Path:
     with TemporaryDirectory(prefix="superarm-") as folder:
         made = "made.net.xml.gz" if path.suffix == ".gz" else "made.net.xml"
         files = [f"--output-file={made}"]
-        for kind, elements in (("node", _nodes), ("edge", _edges), ("connection", _connections)):
+        for kind, elements in (
+            ("node", _nodes),
+            ("edge", _edges),
+            ("connection", _connections),
+        ):
             lines = "".join(f"<{kind} {element}/>\n" for element in elements(network))
-            (Path(folder) / kind).write_text(f"<{kind}s>\n{lines}</{kind}s>\n", encoding="utf-8")
+            (Path(folder) / kind).write_text(
+                f"<{kind}s>\n{lines}</{kind}s>\n", encoding="utf-8"
+            )
             files.append(f"--{kind}-files={kind}")
         convert(path, [*files, *_OPTIONS], folder)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,12 +100,17 @@ def write_sumo(network: RoadNetwork, path: str | Path) -> Path:
 
 
 def _nodes(network: RoadNetwork) -> Iterator[str]:
-    for name, (x, y, z) in zip(network.junction_ids, network.junctions.tolist(), strict=True):
+    for name, (x, y, z) in zip(
+        network.junction_ids, network.junctions.tolist(), strict=True
+    ):
         yield f'id={quoteattr(name)} x="{x:.6f}" y="{y:.6f}" z="{z:.6f}"'
 
 
 def _edges(network: RoadNetwork) -> Iterator[str]:
-    junction, allowed = network.junction_ids, _allowed(network.permits, len(network.edge_ids))
+    junction, allowed = (
+        network.junction_ids,
+        _allowed(network.permits, len(network.edge_ids)),
+    )
     for number, name in enumerate(network.edge_ids):
         tail, head = junction[network.tail[number]], junction[network.head[number]]
         yield (
@@ -103,8 +125,14 @@ def _connections(network: RoadNetwork) -> Iterator[str]:
     edge = network.edge_ids
     first, second = network.connections.T
     lanes = {who: may[first] & may[second] for who, may in network.permits.items()}
-    said = zip(_allowed(network.turn_permits, len(first)), _allowed(lanes, len(first)), strict=True)
-    for one, other, (of_turn, of_lanes) in zip(first.tolist(), second.tolist(), said, strict=True):
+    said = zip(
+        _allowed(network.turn_permits, len(first)),
+        _allowed(lanes, len(first)),
+        strict=True,
+    )
+    for one, other, (of_turn, of_lanes) in zip(
+        first.tolist(), second.tolist(), said, strict=True
+    ):
         ends = f'from={quoteattr(edge[one])} to={quoteattr(edge[other])} fromLane="0" toLane="0"'
         yield ends + (of_turn if of_turn != of_lanes else "")
     for number in np.setdiff1d(np.arange(len(edge)), first).tolist():
@@ -115,7 +143,9 @@ def _allowed(permits: Mapping[str, Bools], count: int) -> list[str]:
     """For each edge or turn the attribute that says who may use it; nothing where everybody may."""
     words = []
     for number in range(count):
-        classes = [who for who in VEHICLE_CLASSES if who in permits and permits[who][number]]
+        classes = [
+            who for who in VEHICLE_CLASSES if who in permits and permits[who][number]
+        ]
         allow = f' allow="{" ".join(classes)}"' if classes else ' disallow="all"'
         words.append("" if len(classes) == len(VEHICLE_CLASSES) else allow)
     return words

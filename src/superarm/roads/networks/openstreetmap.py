@@ -17,7 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from superarm.core.errors import FileError, InputError, MissingExtraError, install_line, require_extra
+from superarm.core.errors import (
+    FileError,
+    InputError,
+    MissingExtraError,
+    install_line,
+    require_extra,
+)
 from superarm.core.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
@@ -28,7 +34,9 @@ from .road import RoadNetwork
 from .sumo_net import read_sumo
 
 OSM_FILES = tuple(
-    f"{suffix}{packed}" for suffix in (".osm", ".osm.xml") for packed in ("", ".gz", ".xz")
+    f"{suffix}{packed}"
+    for suffix in (".osm", ".osm.xml")
+    for packed in ("", ".gz", ".xz")
 )
 """How the names of OpenStreetMap extracts end."""
 _OPTIONS = (
@@ -135,7 +143,9 @@ def _converted(path: Path, folder: str, heights: bool, timeout: float = 600.0) -
     with plain.open("wb") as copy:
         found = _Map(path, copy_to=copy)
     files = (f"--osm-files={plain.name}", f"--output-file={net.name}")
-    options = (*_OPTIONS, "--osm.elevation") if heights and found.has_heights() else _OPTIONS
+    options = (
+        (*_OPTIONS, "--osm.elevation") if heights and found.has_heights() else _OPTIONS
+    )
     convert(path, [*files, *options], folder, timeout)
     return net
 

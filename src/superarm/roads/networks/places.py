@@ -30,16 +30,23 @@ from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radia
 from .road import LineGraph
 
 _FARTHEST = 500.0  # metres from a place to an edge that is used for it
-_PIECE, _STEP = 50.0, 2.0  # lengths of pieces in metres: to look for, and to measure with
+_PIECE, _STEP = (
+    50.0,
+    2.0,
+)  # lengths of pieces in metres: to look for, and to measure with
 _BESIDE = 15.0  # metres by which the other way may be farther from a place
-_ALONG, _LONG, _SLANT = 10.0, 30.0, 0.5  # metres from a line; metres along it; sine of the angle to it
+_ALONG, _LONG, _SLANT = (
+    10.0,
+    30.0,
+    0.5,
+)  # metres from a line; metres along it; sine of the angle to it
 _LONGEST_LINE = 5e6  # metres of a line through the network
 _PIECES_AT_ONCE = 20_000  # of roads, in each of which there are at most 25 points
 _COMPARED_AT_ONCE = 1 << 21  # pairs of a point and a border
 _LIKE, _MOST_TOLD = 0.8, 5  # how alike names must be, and how many are told
 
 
-class Found(NamedTuple):
+class PlaceMatch(NamedTuple):
     """The edge of a place and its other ways; what the place is, and how the edge belongs to it."""
 
     edges: tuple[int, ...]
@@ -58,7 +65,7 @@ class Places:
 
     graph: LineGraph
 
-    def find(self, place: str | tuple[float, float]) -> Found:
+    def find(self, place: str | tuple[float, float]) -> PlaceMatch:
         """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street.
 
         An edge that is named by its id is meant as a whole. Coordinates, and the middle of a street,
@@ -67,7 +74,7 @@ class Places:
         if not isinstance(place, str):
             return self._nearest(*_degrees(place))
         if place in self.graph:
-            return Found((self.graph.number(place),))
+            return PlaceMatch((self.graph.number(place),))
         try:
             pair = [float(part) for part in place.split(",")]
         except ValueError:
@@ -80,13 +87,19 @@ class Places:
         middle = np.average(pieces.middle, weights=weights if weights.any() else None)
         how = "nearest to the middle of the street" if len(edges) > 1 else ""
         ways, _ = pieces.ways(middle, self.graph)
-        return Found(ways, name, how, self._shares(ways, complex(middle)))
+        return PlaceMatch(ways, name, how, self._shares(ways, complex(middle)))
 
     def street(self, name: str) -> Ints:
         """The edge of this id, or all edges of the street of this name."""
-        return np.array([self.graph.number(name)]) if name in self.graph else self._street(name)[1]
+        return (
+            np.array([self.graph.number(name)])
+            if name in self.graph
+            else self._street(name)[1]
+        )
 
-    def along(self, line: Sequence[Sequence[float]], budget: Budget | None = None) -> Ints:
+    def along(
+        self, line: Sequence[Sequence[float]], budget: Budget | None = None
+    ) -> Ints:
         """Edges that run along a line of longitudes and latitudes, in either direction.
 
         Within 10 m of it and at most 30° askew, for 30 m or half of their length. The line may be at
@@ -96,9 +109,13 @@ class Places:
 
         all_pieces = self._pieces
         places = pairs(all_pieces.middle)
-        reach = _ALONG + _PIECE  # between the middles of pieces of which some part is within 10 m
+        reach = (
+            _ALONG + _PIECE
+        )  # between the middles of pieces of which some part is within 10 m
         points = self._plane(line)
-        drawn = _Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
+        drawn = _Pieces(
+            np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)
+        )
         drawn = drawn.clipped(places.min(axis=0) - reach, places.max(axis=0) + reach)
         length = float(np.abs(drawn.step).sum())
         if length > _LONGEST_LINE:
@@ -116,7 +133,9 @@ class Places:
         near = near[_is_near(places[near], ends, reach)]
         if not len(near):
             return np.empty(0, dtype=np.intp)
-        drawn = drawn.at(_is_near(ends, places[near], reach))  # the rest is far from every road
+        drawn = drawn.at(
+            _is_near(ends, places[near], reach)
+        )  # the rest is far from every road
         fine, drawn = all_pieces.at(near).split(_STEP), drawn.split(_STEP)
         nearest = cKDTree(pairs(drawn.middle)).query(pairs(fine.middle))[1]
         beside = drawn.at(nearest)
@@ -126,14 +145,24 @@ class Places:
         n = len(self.graph)
         covered = np.bincount(fine.edge, np.abs(fine.step) * parallel, minlength=n)
         whole = np.bincount(all_pieces.edge, np.abs(all_pieces.step), minlength=n)
-        return np.flatnonzero((covered > 0.0) & (covered >= np.minimum(_LONG, 0.5 * whole)))
+        return np.flatnonzero(
+            (covered > 0.0) & (covered >= np.minimum(_LONG, 0.5 * whole))
+        )
 
-    def within(self, rings: Sequence[Sequence[Sequence[float]]], budget: Budget | None = None) -> Ints:
+    def within(
+        self, rings: Sequence[Sequence[Sequence[float]]], budget: Budget | None = None
+    ) -> Ints:
         """Edges of which some part lies in an area: inside the first ring, outside the others."""
         budget = budget or Budget()
         borders = [self._plane(ring) for ring in rings]
-        low = np.array([pairs(border).min(axis=0) for border in borders]).min(axis=0) - _PIECE
-        high = np.array([pairs(border).max(axis=0) for border in borders]).max(axis=0) + _PIECE
+        low = (
+            np.array([pairs(border).min(axis=0) for border in borders]).min(axis=0)
+            - _PIECE
+        )
+        high = (
+            np.array([pairs(border).max(axis=0) for border in borders]).max(axis=0)
+            + _PIECE
+        )
         places = pairs(self._pieces.middle)
         pieces = self._pieces.at(((places >= low) & (places <= high)).all(axis=1))
         begin = np.concatenate(borders)
@@ -147,10 +176,12 @@ class Places:
 
     # --- by place --------------------------------------------------------------------------
 
-    def _nearest(self, latitude: float, longitude: float) -> Found:
+    def _nearest(self, latitude: float, longitude: float) -> PlaceMatch:
         point = self._plane([[longitude, latitude]])[0]
         bound = self._pieces.at([self._tree.query(pairs(point))[1]]).distance(point)[0]
-        close = np.array(sorted(self._tree.query_ball_point(pairs(point), bound + _PIECE)))
+        close = np.array(
+            sorted(self._tree.query_ball_point(pairs(point), bound + _PIECE))
+        )
         ways, away = self._pieces.at(close).ways(point, self.graph)
         # Near a pole the map's scale at the place alone would make any distance small.
         begin = self.graph.network.tail[self.graph.edges[ways[0]]]
@@ -171,7 +202,9 @@ class Places:
                 + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
                 f"{north:.4f},{east:.4f}"
             )
-        return Found(ways, told, f"{away:.0f} m away", self._shares(ways, complex(point)))
+        return PlaceMatch(
+            ways, told, f"{away:.0f} m away", self._shares(ways, complex(point))
+        )
 
     def _shares(self, edges: Sequence[int], point: complex) -> tuple[float, ...]:
         """How much of each edge lies before the place on it that is nearest to a point."""
@@ -197,7 +230,9 @@ class Places:
         first, last = begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
         if network.lon_lat is not None:
             first, last = self._plane(network.lon_lat)[ends]
-        ring = begin == end  # of which only the metres are known: north is taken to be up
+        ring = (
+            begin == end
+        )  # of which only the metres are known: north is taken to be up
         turned = np.where(ring, 1.0, (last - first) / np.where(ring, 1.0, end - begin))
         return first, begin, turned
 
@@ -238,10 +273,20 @@ class Places:
     def _street(self, name: str) -> tuple[str, Ints]:
         """The street of this name, or of the one name that is like it."""
         wanted, streets = _plain(name), self._streets
-        if not streets or not wanted or (wanted not in streets and name in self.graph.network.edge_ids):
+        if (
+            not streets
+            or not wanted
+            or (wanted not in streets and name in self.graph.network.edge_ids)
+        ):
             self.graph.number(name)  # says why there is none
-        like = [wanted] if wanted in streets else [each for each in streets if wanted in each]
-        like = like or difflib.get_close_matches(wanted, streets, n=_MOST_TOLD, cutoff=_LIKE)
+        like = (
+            [wanted]
+            if wanted in streets
+            else [each for each in streets if wanted in each]
+        )
+        like = like or difflib.get_close_matches(
+            wanted, streets, n=_MOST_TOLD, cutoff=_LIKE
+        )
         if len(like) != 1:
             known = self.graph.network.name
             several = (
@@ -249,10 +294,16 @@ class Places:
                 if like
                 else (f"{known} has no edge and no street {name!r}; did you mean")
             )
-            told = like or difflib.get_close_matches(wanted, streets, n=_MOST_TOLD, cutoff=0.5)
-            names = " or ".join(repr(streets[each][0]) for each in sorted(told)[:_MOST_TOLD])
+            told = like or difflib.get_close_matches(
+                wanted, streets, n=_MOST_TOLD, cutoff=0.5
+            )
+            names = " or ".join(
+                repr(streets[each][0]) for each in sorted(told)[:_MOST_TOLD]
+            )
             end = "; write more of the name" if like else "?"
-            raise UnknownArmError(f"{several} {names}{end}" if told else several.partition(";")[0])
+            raise UnknownArmError(
+                f"{several} {names}{end}" if told else several.partition(";")[0]
+            )
         found, edges = streets[like[0]]
         return found, np.array(edges)
 
@@ -326,7 +377,9 @@ class _Pieces(NamedTuple):
 
     def clipped(self, low: Floats, high: Floats) -> _Pieces:
         """What of them lies in a box; a piece inside it stays as it is."""
-        share: list[Floats] = []  # where a piece, from 0 to 1, enters and leaves the box
+        share: list[
+            Floats
+        ] = []  # where a piece, from 0 to 1, enters and leaves the box
         for begin, step, lower, upper in (
             (self.begin.real, self.step.real, low[0], high[0]),
             (self.begin.imag, self.step.imag, low[1], high[1]),
@@ -342,7 +395,9 @@ class _Pieces(NamedTuple):
         inside = enters <= leaves
         enters, leaves = enters[inside], leaves[inside]
         kept = self.at(inside)
-        return _Pieces(kept.edge, kept.begin + enters * kept.step, (leaves - enters) * kept.step)
+        return _Pieces(
+            kept.edge, kept.begin + enters * kept.step, (leaves - enters) * kept.step
+        )
 
     def split(self, most: float) -> _Pieces:
         """The same in pieces of at most so many metres."""
@@ -362,9 +417,15 @@ class _Pieces(NamedTuple):
         """The edge nearest to a point with its other ways, and how far away it is."""
         away = self.distance(point).round(6)
         nearest = int(away.argmin())
-        tail, head = (end[graph.edges] for end in (graph.network.tail, graph.network.head))
+        tail, head = (
+            end[graph.edges] for end in (graph.network.tail, graph.network.head)
+        )
         edge = int(self.edge[nearest])
-        back = (tail[self.edge] == head[edge]) & (head[self.edge] == tail[edge]) & (self.edge != edge)
+        back = (
+            (tail[self.edge] == head[edge])
+            & (head[self.edge] == tail[edge])
+            & (self.edge != edge)
+        )
         others = self.edge[back & (away <= away[nearest] + _BESIDE)]
         return (edge, *np.unique(others).tolist()), float(away[nearest])
 
@@ -387,7 +448,9 @@ def _share(course: Points, point: complex) -> float:
 def _plain(name: str) -> str:
     """Small letters without accents, one space between words."""
     parts = unicodedata.normalize("NFKD", name.casefold())
-    return " ".join("".join(each for each in parts if not unicodedata.combining(each)).split())
+    return " ".join(
+        "".join(each for each in parts if not unicodedata.combining(each)).split()
+    )
 
 
 def _degrees(pair: Sequence[float]) -> tuple[float, float]:

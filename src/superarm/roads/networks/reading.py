@@ -47,7 +47,13 @@ def read_network(
         network = read_tables(path)
     elif name.endswith(SUMO_FILES):
         name_of_it, options = bare_name(path), {"reader": "sumo"}
-        network = cached(path, lambda: read_sumo(path), name=name_of_it, options=options, wanted=cache)
+        network = cached(
+            path,
+            lambda: read_sumo(path),
+            name=name_of_it,
+            options=options,
+            wanted=cache,
+        )
     else:
         raise InputError(
             f"{path} cannot be read as a road network; it can be a folder with nodes.csv, edges.csv "

@@ -26,8 +26,13 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.core.display import Shown
-from superarm.core.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.core.display import Displayable
+from superarm.core.errors import (
+    InfeasibleError,
+    InputError,
+    ShapeError,
+    UnknownArmError,
+)
 from superarm.core.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
 from superarm.core.inputs import read_only, require_choice
 from superarm.roads.energy.junctions import Signal, turn_seconds
@@ -38,7 +43,12 @@ VEHICLE_CLASSES = (
 )
 """The classes whose permissions a reader keeps, under SUMO's names."""
 LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"length": (1e-3, 1e6), "speed": (1e-2, 1e3), "height": (-2e4, 2e4), "place": (-1e9, 1e9)}
+    {
+        "length": (1e-3, 1e6),
+        "speed": (1e-2, 1e3),
+        "height": (-2e4, 2e4),
+        "place": (-1e9, 1e9),
+    }
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
     | {"turn_length": (0.0, 1e6), "turn_speed": (0.0, 1e3), "turn_entry": (0.0, 1e3)}
     | {"turn_wait": (0.0, 1e6), "turn_stop": (0.0, 1.0), "phase": (1e-3, 1e6)}
@@ -69,13 +79,18 @@ class Remade:
 
     def __reduce__(self) -> Any:
         record: Any = self
-        values = {each.name: getattr(self, each.name) for each in fields(record) if each.init}
-        plain = {key: dict(it) if isinstance(it, Mapping) else it for key, it in values.items()}
+        values = {
+            each.name: getattr(self, each.name) for each in fields(record) if each.init
+        }
+        plain = {
+            key: dict(it) if isinstance(it, Mapping) else it
+            for key, it in values.items()
+        }
         return _made, (type(self), plain)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoadNetwork(Shown, Remade):
+class RoadNetwork(Displayable, Remade):
     """Junctions, edges and connections, checked once and then read-only.
 
     ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
@@ -93,7 +108,9 @@ class RoadNetwork(Shown, Remade):
     permits: Mapping[str, Bools]  # who may use an edge, class by class, (m,)
     connections: Ints  # (c, 2): from edge, to edge
     turn_permits: Mapping[str, Bools]  # who may make a turn, class by class, (c,)
-    lon_lat: Floats | None = None  # longitude and latitude of the junctions, degrees, (j, 2), if known
+    lon_lat: Floats | None = (
+        None  # longitude and latitude of the junctions, degrees, (j, 2), if known
+    )
     shapes: tuple[Floats, ...] | None = None
     """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
     turn_length: Floats | None = None
@@ -104,11 +121,19 @@ class RoadNetwork(Shown, Remade):
     turn_entry: Floats | None = None
     """Where one must give way: the speed to which one brakes before it is seen that nobody comes, m/s,
     (c,)."""
-    signals: Mapping[int, Signal] = field(default_factory=dict)  # by the number of their connection
-    street_names: tuple[str, ...] | None = None  # one for each edge, "" where it has none
+    signals: Mapping[int, Signal] = field(
+        default_factory=dict
+    )  # by the number of their connection
+    street_names: tuple[str, ...] | None = (
+        None  # one for each edge, "" where it has none
+    )
 
-    def _shown(self) -> Mapping[str, Any]:
-        counts = {"junctions": self.junction_ids, "edges": self.edge_ids, "turns": self.connections}
+    def _display_fields(self) -> Mapping[str, Any]:
+        counts = {
+            "junctions": self.junction_ids,
+            "edges": self.edge_ids,
+            "turns": self.connections,
+        }
         return {"name": self.name, **{name: len(each) for name, each in counts.items()}}
 
     def __post_init__(self) -> None:
@@ -122,18 +147,32 @@ class RoadNetwork(Shown, Remade):
         if self.lon_lat is not None:
             parts.append(("lon_lat", np.float64, (j, 2)))
         turns = np.shape(self.connections)[:1]
-        parts += [(name, np.float64, turns) for name in OF_TURNS if getattr(self, name) is not None]
+        parts += [
+            (name, np.float64, turns)
+            for name in OF_TURNS
+            if getattr(self, name) is not None
+        ]
         for name, kind, shape in parts:
-            object.__setattr__(self, name, _frozen(getattr(self, name), kind, shape, name))
+            object.__setattr__(
+                self, name, _frozen(getattr(self, name), kind, shape, name)
+            )
         for name, count in (("permits", m), ("turn_permits", len(self.connections))):
             given = getattr(self, name).items()
-            flags = {who: _frozen(may, np.bool_, (count,), f"{name}[{who!r}]") for who, may in given}
+            flags = {
+                who: _frozen(may, np.bool_, (count,), f"{name}[{who!r}]")
+                for who, may in given
+            }
             object.__setattr__(self, name, MappingProxyType(flags))
         for name in ("shapes", "street_names"):
             if (given := getattr(self, name)) is not None and len(given) != m:
-                raise ShapeError(f"{self.name}: {name} has {len(given)} entries for {m} edges")
+                raise ShapeError(
+                    f"{self.name}: {name} has {len(given)} entries for {m} edges"
+                )
         if self.shapes is not None:
-            courses = (_frozen(each, np.float64, (len(each), 2), "a shape") for each in self.shapes)
+            courses = (
+                _frozen(each, np.float64, (len(each), 2), "a shape")
+                for each in self.shapes
+            )
             object.__setattr__(self, "shapes", tuple(courses))
         object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
         _require_unique(self.junction_ids, "junction")
@@ -146,14 +185,20 @@ class RoadNetwork(Shown, Remade):
         columns["place"] = np.maximum(np.abs(x), np.abs(y))
         if self.lon_lat is not None:
             columns |= {"lon": self.lon_lat[:, 0], "lat": self.lon_lat[:, 1]}
-        columns |= {name: getattr(self, name) for name in OF_TURNS if getattr(self, name) is not None}
+        columns |= {
+            name: getattr(self, name)
+            for name in OF_TURNS
+            if getattr(self, name) is not None
+        }
         for name, values in columns.items():
             least, most = LIMITS[name]
             bad = np.flatnonzero(~((values >= least) & (values <= most)))
             if len(bad):
                 edge = name in ("length", "speed")
                 ids: Sequence[object]
-                ids, what = (self.edge_ids, "edge") if edge else (self.junction_ids, "junction")
+                ids, what = (
+                    (self.edge_ids, "edge") if edge else (self.junction_ids, "junction")
+                )
                 if name in OF_TURNS:
                     ids, what = range(len(values)), "connection"
                 raise InputError(
@@ -163,7 +208,9 @@ class RoadNetwork(Shown, Remade):
         for name, count in (("tail", j), ("head", j), ("connections", m)):
             values = getattr(self, name)
             if values.size and not (values.min() >= 0 and values.max() < count):
-                raise InputError(f"{self.name}: {name} names a number outside 0 … {count - 1}")
+                raise InputError(
+                    f"{self.name}: {name} names a number outside 0 … {count - 1}"
+                )
         starts, ends = self.connections.T
         apart = np.flatnonzero(self.head[starts] != self.tail[ends])
         if len(apart):
@@ -193,7 +240,9 @@ class RoadNetwork(Shown, Remade):
             raise InputError(f"{told}; {advice}")
         return self.lon_lat
 
-    def line_graph(self, vehicle_class: str = "passenger", *, uturns: Uturns = True) -> LineGraph:
+    def line_graph(
+        self, vehicle_class: str = "passenger", *, uturns: Uturns = True
+    ) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
 
         Of these the largest strongly connected component, within which every edge can be reached
@@ -217,12 +266,18 @@ class RoadNetwork(Shown, Remade):
         edges, count = np.flatnonzero(allowed), len(allowed)
         if uturns == "dead-ends":
             has_other_way = np.isin(first, first[usable & ~back])
-            inner, _ = largest_part(edges, self.connections[usable & ~(back & has_other_way)], count)
+            inner, _ = largest_part(
+                edges, self.connections[usable & ~(back & has_other_way)], count
+            )
             # A turn between edges that are joined without it can go; so no edge is lost.
-            usable &= ~(back & has_other_way & np.isin(first, inner) & np.isin(second, inner))
+            usable &= ~(
+                back & has_other_way & np.isin(first, inner) & np.isin(second, inner)
+            )
         kept, turns = largest_part(edges, self.connections[usable], count)
         if len(kept) == 0:
-            raise InfeasibleError(f"{self.name} has no edge that {vehicle_class!r} may use")
+            raise InfeasibleError(
+                f"{self.name} has no edge that {vehicle_class!r} may use"
+            )
         return LineGraph(network=self, edges=kept, turns=turns)
 
 
@@ -232,13 +287,17 @@ class LineGraph(Graph, Remade):
 
     network: RoadNetwork
     edges: Ints  # the network's edge numbers, (n,)
-    turns: Ints  # (c, 2): from, to, in this graph's own numbers; sorted, without repeats
+    turns: (
+        Ints  # (c, 2): from, to, in this graph's own numbers; sorted, without repeats
+    )
     ids: tuple[str, ...] = field(init=False)
     length: Floats = field(init=False)  # this and what follows as in the network, (n,)
     speed: Floats = field(init=False)
     rise: Floats = field(init=False)
     incline: Floats = field(init=False)
-    turn_length: Floats = field(init=False)  # this and what follows for each turn, (c,); 0: not known
+    turn_length: Floats = field(
+        init=False
+    )  # this and what follows for each turn, (c,); 0: not known
     turn_speed: Floats = field(init=False)
     turn_wait: Floats = field(init=False)
     turn_stop: Floats = field(init=False)
@@ -248,14 +307,27 @@ class LineGraph(Graph, Remade):
     def __post_init__(self) -> None:
         turns = sorted_pairs(as_pairs(self.turns, "turns").astype(np.intp))
         object.__setattr__(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
-        object.__setattr__(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
-        object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
+        object.__setattr__(
+            self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges")
+        )
+        object.__setattr__(
+            self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges)
+        )
         for name in ("length", "speed", "rise", "incline"):
-            object.__setattr__(self, name, read_only(getattr(self.network, name)[self.edges]))
-        joined, signals = _places(self.edges[turns], self.network.connections), self.network.signals
+            object.__setattr__(
+                self, name, read_only(getattr(self.network, name)[self.edges])
+            )
+        joined, signals = (
+            _places(self.edges[turns], self.network.connections),
+            self.network.signals,
+        )
         for name in OF_TURNS:
             known = getattr(self.network, name)
-            values = np.zeros(len(turns)) if known is None else np.where(joined < 0, 0.0, known[joined])
+            values = (
+                np.zeros(len(turns))
+                if known is None
+                else np.where(joined < 0, 0.0, known[joined])
+            )
             object.__setattr__(self, name, read_only(values))
         places = np.flatnonzero(np.isin(joined, np.array(list(signals), dtype=np.intp)))
         found = {int(turn): signals[int(joined[turn])] for turn in places}
@@ -328,7 +400,9 @@ class LineGraph(Graph, Remade):
         numbers = self.turns_between(route)
         if (missing := np.flatnonzero(numbers < 0)).size:
             one, other = (self.ids[route[at]] for at in (missing[0], missing[0] + 1))
-            raise InputError(f"{self.network.name} has no turn from edge {one!r} into {other!r}")
+            raise InputError(
+                f"{self.network.name} has no turn from edge {one!r} into {other!r}"
+            )
         return numbers
 
     def turns_between(self, edges: Ints | Sequence[int]) -> Ints:
@@ -350,7 +424,9 @@ class LineGraph(Graph, Remade):
         """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
         columns = np.stack([self.length, self.speed, self.incline], axis=1)
         spread = columns.std(axis=0)
-        return read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+        return read_only(
+            (columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+        )
 
     def laplacian(self) -> Any:
         """The incidence Laplacian, sparse (n, n): that of the ``turn_graph``."""
@@ -361,7 +437,9 @@ class LineGraph(Graph, Remade):
         network, number = self.network, int(self.edges[edge])
         if network.shapes is not None:
             return network.shapes[number]
-        straight: Floats = network.junctions[[network.tail[number], network.head[number]], :2]
+        straight: Floats = network.junctions[
+            [network.tail[number], network.head[number]], :2
+        ]
         return straight
 
     def courses(self) -> tuple[Floats, Ints]:
@@ -391,7 +469,9 @@ def largest_part(edges: Ints, turns: Ints, count: int) -> tuple[Ints, Ints]:
     """
     labels = components(turns, count, directed=True)[edges]
     sizes = np.bincount(labels, minlength=1)
-    kept: Ints = edges[labels == labels[sizes[labels].argmax()]] if len(edges) else edges
+    kept: Ints = (
+        edges[labels == labels[sizes[labels].argmax()]] if len(edges) else edges
+    )
     number = np.full(count, -1, dtype=np.intp)
     number[kept] = np.arange(len(kept))
     inside = number[turns]
@@ -417,7 +497,9 @@ def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     try:
         given = np.asarray(values)
     except ValueError:
-        raise ShapeError(f"{name} has rows of different lengths; it must be {shape}") from None
+        raise ShapeError(
+            f"{name} has rows of different lengths; it must be {shape}"
+        ) from None
     if kind is np.float64 and given.size and given.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold numbers, not {given.dtype} values")
     if kind is np.intp and given.size and given.dtype.kind not in "iu":
@@ -434,4 +516,6 @@ def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
 def _require_unique(ids: Sequence[str], what: str) -> None:
     if len(set(ids)) < len(ids):
         name = next(name for name, count in Counter(ids).items() if count > 1)
-        raise InputError(f"{what} id {name!r} appears more than once; ids must be unique")
+        raise InputError(
+            f"{what} id {name!r} appears more than once; ids must be unique"
+        )

@@ -40,7 +40,9 @@ _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
 _PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
 _MOST_LANES = 8  # that a turn leads over; SUMO knows two
-_VISIBILITY = "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
+_VISIBILITY = (
+    "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
+)
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
@@ -79,7 +81,9 @@ class _SumoNet:
         self._inside = False
         self._inner_edges: set[str] = set()
         self._inner_lanes: dict[str, int] = {}  # numbers of …
-        self._inner = array("d")  # … mask, metres and speed limit of each, in a row: there are millions
+        self._inner = array(
+            "d"
+        )  # … mask, metres and speed limit of each, in a row: there are millions
         self._onward: dict[str, str] = {}
         self._driven = array("d")  # metres, speed and entry of each turn, in a row
         self._signals: dict[int, Signal] = {}
@@ -88,7 +92,11 @@ class _SumoNet:
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] = {}, 0
-        self._handlers = {"edge": self._edge, "lane": self._lane, "junction": self._junction}
+        self._handlers = {
+            "edge": self._edge,
+            "lane": self._lane,
+            "junction": self._junction,
+        }
         self._handlers |= {"connection": self._connection, "location": self._at}
         self._handlers |= {"tlLogic": self._program, "phase": self._phase}
         self._file.read(self._start, self._end)
@@ -103,11 +111,12 @@ class _SumoNet:
             for column, junction in enumerate((edge.tail, edge.head)):
                 if junction not in numbers:
                     raise self._file.fault(
-                        f"edge {key!r} names junction {junction!r}, which is not in the file", edge.line
+                        f"edge {key!r} names junction {junction!r}, which is not in the file",
+                        edge.line,
                     )
                 ends[row, column] = numbers[junction]
         masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
-        turns = self._turns()
+        turns = self._lock()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
         length, speed, entry = np.array(self._driven).reshape(-1, 3).T
         wait, stop = np.zeros((2, len(turns)))
@@ -148,7 +157,9 @@ class _SumoNet:
         if tag != "edge":
             return
         if self._open is not None and not self._open.lanes:
-            raise self._file.fault("the edge that ends here has no lanes", self._open.line)
+            raise self._file.fault(
+                "the edge that ends here has no lanes", self._open.line
+            )
         self._open, self._inside = None, False
 
     def _edge(self, attributes: Attributes) -> None:
@@ -227,15 +238,19 @@ class _SumoNet:
         try:
             return limited(attributes[key], what)
         except ValueError as error:
-            raise self._file.fault(f"{key} is {attributes[key]!r}; it must be {error}") from None
+            raise self._file.fault(
+                f"{key} is {attributes[key]!r}; it must be {error}"
+            ) from None
 
     # --- when all is known -----------------------------------------------------------------
 
-    def _turns(self) -> dict[tuple[int, int], int]:
+    def _lock(self) -> dict[tuple[int, int], int]:
         """One bit per class for each pair of edges that a connection joins."""
         numbers = {key: number for number, key in enumerate(self._edges)}
         turns: dict[tuple[int, int], int] = {}
-        late: dict[tuple[int, int], int] = {}  # pairs whose first connection is not for passenger cars
+        late: dict[
+            tuple[int, int], int
+        ] = {}  # pairs whose first connection is not for passenger cars
         for attributes, line in self._connections:
             first, second = attributes["from"], attributes["to"]
             if first in self._inner_edges or second in self._inner_edges:
@@ -243,11 +258,13 @@ class _SumoNet:
             for key in (first, second):
                 if key not in numbers:
                     raise self._file.fault(
-                        f"a connection names edge {key!r}, which is not in the file", line
+                        f"a connection names edge {key!r}, which is not in the file",
+                        line,
                     )
             if self._edges[first].head != self._edges[second].tail:
                 raise self._file.fault(
-                    f"the connection from {first!r} to {second!r} joins edges that do not meet", line
+                    f"the connection from {first!r} to {second!r} joins edges that do not meet",
+                    line,
                 )
             mask = self._lane_mask(first, "fromLane", attributes, line)
             mask &= self._lane_mask(second, "toLane", attributes, line)
@@ -267,18 +284,24 @@ class _SumoNet:
         text = attributes.get(key, "missing")
         number = int(text) if text.isdecimal() and len(text) < 4 else len(lanes)
         if number >= len(lanes):
-            raise self._file.fault(f"{key} is {text!r}; edge {edge!r} has {len(lanes)} lanes", line)
+            raise self._file.fault(
+                f"{key} is {text!r}; edge {edge!r} has {len(lanes)} lanes", line
+            )
         return lanes[number]
 
     def _between(self, attributes: Attributes, line: int) -> int:
         """Who may use the lane within the junction, if there is one, and the connection itself."""
         via = attributes.get("via")
         if via is not None and via not in self._inner_lanes:
-            raise self._file.fault(f"via names lane {via!r}, which is not in the file", line)
+            raise self._file.fault(
+                f"via names lane {via!r}, which is not in the file", line
+            )
         lane = _EVERYBODY if via is None else int(self._inner[self._inner_lanes[via]])
         return lane & self._permitted(attributes)
 
-    def _drive(self, number: int, attributes: Attributes, limit: float, line: int) -> None:
+    def _drive(
+        self, number: int, attributes: Attributes, limit: float, line: int
+    ) -> None:
         """Keep how one drives over a connection from an edge with this speed limit."""
         lane, length, seconds = attributes.get("via"), 0.0, 0.0
         for _ in range(_MOST_LANES):
@@ -291,8 +314,13 @@ class _SumoNet:
         self._signals.pop(number, None)
         state = attributes.get("state", "M")
         yields, entry = not state.isupper(), 0.0
-        if (program := self._programs.get(attributes.get("tl", ""))) is not None and program.phases:
-            index, least = attributes.get("linkIndex", ""), min(len(each) for _, each in program.phases)
+        if (
+            program := self._programs.get(attributes.get("tl", ""))
+        ) is not None and program.phases:
+            index, least = (
+                attributes.get("linkIndex", ""),
+                min(len(each) for _, each in program.phases),
+            )
             if not (index.isdecimal() and len(index) < 6 and int(index) < least):
                 told = f"signal {attributes['tl']!r} has states for {least} links"
                 raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
@@ -313,7 +341,9 @@ class _SumoNet:
     def _shapes(self) -> tuple[Floats, ...]:
         courses: list[Floats] = []
         for key, edge in self._edges.items():
-            course = _numbers([point.split(",")[:2] for point in (edge.shape or "").split()])
+            course = _numbers(
+                [point.split(",")[:2] for point in (edge.shape or "").split()]
+            )
             if len(course) < 2:
                 raise self._file.fault(
                     f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
@@ -331,7 +361,9 @@ class _SumoNet:
         text = attributes.get("netOffset", "missing")
         offset = _numbers([text.split(",")])
         if offset.shape != (1, 2):
-            raise self._file.fault(f"netOffset is {text!r}; it must be two numbers x,y", line)
+            raise self._file.fault(
+                f"netOffset is {text!r}; it must be two numbers x,y", line
+            )
         try:
             return from_utm(places - offset, abs(zone), south=zone < 0)
         except InputError as error:
@@ -353,12 +385,18 @@ def _numbers(pairs: list[list[str]]) -> Floats:
 def _mask(allow: str, disallow: str) -> int:
     """One bit per vehicle class; ``allow`` wins over ``disallow``, and neither means everybody."""
     named = (allow or disallow).split()
-    mask = sum(1 << bit for bit, who in enumerate(VEHICLE_CLASSES) if who in named or "all" in named)
+    mask = sum(
+        1 << bit
+        for bit, who in enumerate(VEHICLE_CLASSES)
+        if who in named or "all" in named
+    )
     return mask if allow else _EVERYBODY & ~mask
 
 
 def _by_class(masks: Ints) -> dict[str, Bools]:
-    return {who: (masks >> bit & 1).astype(bool) for bit, who in enumerate(VEHICLE_CLASSES)}
+    return {
+        who: (masks >> bit & 1).astype(bool) for bit, who in enumerate(VEHICLE_CLASSES)
+    }
 
 
 def _utm_zone(projection: str) -> int | None:
@@ -368,6 +406,12 @@ def _utm_zone(projection: str) -> int | None:
     zone = words.get("+zone", "")
     known = words.get("+proj") == "utm" and ellipsoid in ("WGS84", "GRS80")
     metres = words.get("+units", "m") == "m"
-    if not (known and metres and zone.isascii() and zone.isdigit() and 1 <= int(zone[:3]) <= 60):
+    if not (
+        known
+        and metres
+        and zone.isascii()
+        and zone.isdigit()
+        and 1 <= int(zone[:3]) <= 60
+    ):
         return None
     return -int(zone) if "+south" in words else int(zone)

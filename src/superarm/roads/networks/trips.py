@@ -13,7 +13,10 @@ from superarm.core.streams import stream
 from .road import LineGraph
 
 _STARTS, _GOALS = 8, 4
-_FEW_STARTS, _FEW_GOALS = 3, 2  # starts that are tried, and goals for each, above ``_LARGE`` edges
+_FEW_STARTS, _FEW_GOALS = (
+    3,
+    2,
+)  # starts that are tried, and goals for each, above ``_LARGE`` edges
 _LARGE = 50_000
 _NEAR, _FAR = 0.6, 0.8  # a trip takes between these shares of the longest trip's time
 _DETOUR = 1.15  # an edge is an alternative if the way over it takes at most so many times the fastest
@@ -29,7 +32,9 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
 
     n = len(graph)
     if n < 2 or len(graph.turns) == 0:
-        raise InfeasibleError(f"{graph.network.name} has no two edges with a route between them")
+        raise InfeasibleError(
+            f"{graph.network.name} has no two edges with a route between them"
+        )
     rng = stream(seed, "trip", 0)
     first, second = graph.turns.T
     time = graph.travel_time

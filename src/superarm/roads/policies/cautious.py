@@ -23,6 +23,15 @@ class CautiousPolicy(IndexPolicy):
     What one route saves over another is a matter of the roads that differ alone: roads that both share
     cancel, and with them most of what is not known of the vehicle. What a day's weather and payload may
     change about it, and noise, are not counted. A caution of 0 takes whatever seems better.
+
+    Args:
+        posterior: What learns.
+        rule: The rule.
+        oracle: What finds the best combination.
+        direction: Whether rewards are maximised or costs minimised.
+        caution: How many standard deviations what a route saves must be above 0, for the informed
+            route to be left.
+        most_pending: How many chosen arms without feedback are taken into account, at most.
     """
 
     kind = "cautious-policy"
@@ -37,15 +46,24 @@ class CautiousPolicy(IndexPolicy):
         caution: float = 1.0,
         most_pending: int = MOST_PENDING,
     ) -> None:
-        parts = {"posterior": posterior, "rule": rule, "oracle": oracle, "direction": direction}
+        parts = {
+            "posterior": posterior,
+            "rule": rule,
+            "oracle": oracle,
+            "direction": direction,
+        }
         super().__init__(**parts, most_pending=most_pending)  # type: ignore[arg-type]
         self.caution = as_number(caution, "caution", 0.0)
         if not isinstance(oracle, ShortestPath) or direction != "minimize":
-            raise InputError("a cautious policy compares routes: it needs the oracle 'shortest-path'")
+            raise InputError(
+                "a cautious policy compares routes: it needs the oracle 'shortest-path'"
+            )
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         chosen = super().decide(offer, rng)
-        action, told = select(self.oracle, Expected().desirability(offer, rng), offer, rng)
+        action, told = select(
+            self.oracle, Expected().desirability(offer, rng), offer, rng
+        )
         if np.array_equal(told, chosen.positions):
             return chosen
         mean, std = self._saving(offer, told, chosen.positions)
@@ -72,6 +90,9 @@ class CautiousPolicy(IndexPolicy):
         saved, trip = float(sign @ mean), offer.structure
         assert isinstance(self.oracle, ShortestPath)
         if isinstance(trip, Trip) and trip.turn_costs is not None:
-            costs = [trip.turn_costs[self.oracle.turns_along(route)].sum() for route in (old, new)]
+            costs = [
+                trip.turn_costs[self.oracle.turns_along(route)].sum()
+                for route in (old, new)
+            ]
             saved += float(costs[0] - costs[1])
         return saved, float(np.sqrt(max(sign @ cov @ sign, 0.0)))

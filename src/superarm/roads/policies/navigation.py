@@ -24,7 +24,15 @@ from superarm.policies.published import PosteriorName, arm_count, index_policy
 from superarm.policies.scores import Expected, KnownCosts
 from superarm.roads.models import FleetModel, RoadModel
 from superarm.roads.posterior import RoadGP
-from superarm.rules import UCB, BayesianGPUCB, BayesUCB, BayesUCBQuantile, Greedy, Rectified, Thompson
+from superarm.rules import (
+    UCB,
+    BayesianGPUCB,
+    BayesUCB,
+    BayesUCBQuantile,
+    Greedy,
+    Rectified,
+    Thompson,
+)
 from superarm.rules.base import require_part
 from superarm.rules.rectified import Spread
 
@@ -63,21 +71,40 @@ def _switching(model: RoadModel, penalty: float) -> SwitchingCost | None:
 
 
 def _policy(
-    model: Model, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
+    model: Model,
+    rule: Rule,
+    posterior: PosteriorName,
+    routing: Routing,
+    spread: Spread,
+    penalty: float,
 ) -> IndexPolicy:
     model = _roads(model)
-    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
+    rectified = Rectified(
+        rule=rule, spread=spread, reduction=_reduction(model, routing)
+    )
     if isinstance(model, FleetModel):
         if posterior != "auto" or penalty:
             told = "a fleet learns with the posterior 'roads' and pays nothing for changing its routes"
             raise InputError(f"{told}: leave posterior and penalty out")
-        options: Any = {"scales": model.scales, "refit": model.refit, "outliers": model.outliers}
-        parts: Any = {"rule": rectified, "oracle": model.oracle, "direction": model.direction}
-        return IndexPolicy(posterior=RoadGP(model.kernel, model.sizes, **options), **parts)
+        options: Any = {
+            "scales": model.scales,
+            "refit": model.refit,
+            "outliers": model.outliers,
+        }
+        parts: Any = {
+            "rule": rectified,
+            "oracle": model.oracle,
+            "direction": model.direction,
+        }
+        return IndexPolicy(
+            posterior=RoadGP(model.kernel, model.sizes, **options), **parts
+        )
     exact = model.arms is not None and posterior in ("auto", "finite")
     # A route is many arms at once, few of all: the form that knows only visited ones is faster.
     form = "visited" if exact else "auto"
-    return index_policy(model, rectified, posterior, form, switching=_switching(model, penalty))
+    return index_policy(
+        model, rectified, posterior, form, switching=_switching(model, penalty)
+    )
 
 
 @register("policy", "route-rule")
@@ -90,7 +117,19 @@ def route_rule(
     spread: Spread = "noise",
     penalty: float = 0.0,
 ) -> IndexPolicy:
-    """Any registered rule, rectified: your own route policy from a TOML file."""
+    """Any registered rule, rectified: your own route policy from a TOML file.
+
+    Args:
+        model: What the learner is told about the problem.
+        rule: The rule.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
+            and 0.1 counts a tenth, as if it were spread over ten rounds.
+    """
     require_part(rule, "rule", "rule")
     return _policy(model, rule, posterior, routing, spread, penalty)
 
@@ -105,7 +144,19 @@ def route_ucb(
     spread: Spread = "noise",
     penalty: float = 0.0,
 ) -> IndexPolicy:
-    """UCB on roads (GP-UCB, BI-UCB): μ − √(scale·β_t)·σ [sandberg2025bayesian, Theorem 3.2]."""
+    """UCB on roads (GP-UCB, BI-UCB): μ − √(scale·β_t)·σ [sandberg2025bayesian, Theorem 3.2].
+
+    Args:
+        model: What the learner is told about the problem.
+        scale: Multiplies the width or the cost.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
+            and 0.1 counts a tenth, as if it were spread over ten rounds.
+    """
     rule = UCB(schedule=BayesianGPUCB(arms=arm_count(model), scale=scale))
     return _policy(model, rule, posterior, routing, spread, penalty)
 
@@ -121,8 +172,23 @@ def route_bucb(
     spread: Spread = "noise",
     penalty: float = 0.0,
 ) -> IndexPolicy:
-    """Bayes-UCB on roads (GP-BUCB, BI-BUCB): a lower quantile of each edge's energy."""
-    rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
+    """Bayes-UCB on roads (GP-BUCB, BI-BUCB): a lower quantile of each edge's energy.
+
+    Args:
+        model: What the learner is told about the problem.
+        omega: Exponent of the number of arms.
+        xi: Exponent of t in the quantile.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
+            and 0.1 counts a tenth, as if it were spread over ten rounds.
+    """
+    rule = BayesUCB(
+        schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
+    )
     return _policy(model, rule, posterior, routing, spread, penalty)
 
 
@@ -136,7 +202,19 @@ def route_ts(
     spread: Spread = "noise",
     penalty: float = 0.0,
 ) -> IndexPolicy:
-    """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly."""
+    """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly.
+
+    Args:
+        model: What the learner is told about the problem.
+        mode: Joint draws all arms together, independent draws each from its own marginal.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
+            and 0.1 counts a tenth, as if it were spread over ten rounds.
+    """
     return _policy(model, Thompson(mode=mode), posterior, routing, spread, penalty)
 
 
@@ -149,45 +227,94 @@ def route_greedy(
     spread: Spread = "noise",
     penalty: float = 0.0,
 ) -> IndexPolicy:
-    """The posterior mean, without exploration."""
+    """The posterior mean, without exploration.
+
+    Args:
+        model: What the learner is told about the problem.
+        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
+            drift.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+        penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
+            and 0.1 counts a tenth, as if it were spread over ten rounds.
+    """
     return _policy(model, Greedy(), posterior, routing, spread, penalty)
 
 
 @register("policy", "prior")
-def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noise") -> ScorePolicy:
-    """The route that the prior mean makes cheapest, whatever is seen: nothing is learned."""
+def prior(
+    model: Model, *, routing: Routing = "rectified", spread: Spread = "noise"
+) -> ScorePolicy:
+    """The route that the prior mean makes cheapest, whatever is seen: nothing is learned.
+
+    Args:
+        model: What the learner is told about the problem.
+        routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
+            Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
+        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
+    """
     model = _roads(model)
     reduction = _reduction(model, routing)
     turns = model.turn_costs["energy"] if isinstance(model, FleetModel) else None
     costs = model.energies if reduction is None else model.energies - reduction
     require_choice(spread, "spread", ("noise", "none"))
-    weights = rectified_mean(costs, math.sqrt(model.noise_variance) if spread == "noise" else 0.0)
-    return ScorePolicy(score=KnownCosts(costs=weights, turn_costs=turns), oracle=model.oracle)
+    weights = rectified_mean(
+        costs, math.sqrt(model.noise_variance) if spread == "noise" else 0.0
+    )
+    return ScorePolicy(
+        score=KnownCosts(costs=weights, turn_costs=turns), oracle=model.oracle
+    )
 
 
 @register("policy", "known-cost")
 def known_cost(model: Model, *, cost: str) -> ScorePolicy:
-    """The route of least known cost, such as ``length`` or ``travel_time``."""
+    """The route of least known cost, such as ``length`` or ``travel_time``.
+
+    Args:
+        model: What the learner is told about the problem.
+        cost: Which known cost: length, travel_time, ….
+    """
     model = _roads(model)
-    if cost not in list(model.costs):  # a list: what comes from a file may not be hashable
+    if cost not in list(
+        model.costs
+    ):  # a list: what comes from a file may not be hashable
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
     turns = model.turn_costs[cost] if isinstance(model, FleetModel) else None
-    return ScorePolicy(score=KnownCosts(costs=model.costs[cost], turn_costs=turns), oracle=model.oracle)
+    return ScorePolicy(
+        score=KnownCosts(costs=model.costs[cost], turn_costs=turns), oracle=model.oracle
+    )
 
 
 @register("policy", "route-cautious")
 def route_cautious(model: Model, *, caution: float = 1.0) -> CautiousPolicy:
-    """The posterior mean of a fleet, where it surely beats the model's own route; see ``cautious``."""
+    """The posterior mean of a fleet, where it surely beats the model's own route; see ``cautious``.
+
+    Args:
+        model: What the learner is told about the problem.
+        caution: How many standard deviations what a route saves must be above 0, for the informed
+            route to be left.
+    """
     if not isinstance(model, FleetModel):
         raise InputError("'route-cautious' is for fleets; use 'route-greedy'")
     greedy = route_greedy(model, spread="none")
-    parts: Any = {"posterior": greedy.posterior, "rule": greedy.rule, "oracle": greedy.oracle}
+    parts: Any = {
+        "posterior": greedy.posterior,
+        "rule": greedy.rule,
+        "oracle": greedy.oracle,
+    }
     return CautiousPolicy(**parts, caution=caution)
 
 
 @register("policy", "informed")
 def informed(model: Model) -> ScorePolicy:
-    """The route that the energy model makes cheapest for the trip's vehicle: nothing is learned."""
+    """The route that the energy model makes cheapest for the trip's vehicle: nothing is learned.
+
+    Args:
+        model: What the learner is told about the problem.
+    """
     if not isinstance(model, FleetModel):
-        raise InputError("'informed' is for fleets, whose offers say which vehicle drives; use 'prior'")
+        raise InputError(
+            "'informed' is for fleets, whose offers say which vehicle drives; use 'prior'"
+        )
     return ScorePolicy(score=Expected(), oracle=model.oracle)

@@ -1,7 +1,7 @@
 """A fleet's belief about its roads and vehicles."""
 
-from .coverage import Coverage as Coverage
-from .coverage import Held as Held
+from .coverage import IntervalCalibration as IntervalCalibration
+from .coverage import TrackRecord as TrackRecord
 from .engine import noise_parts as noise_parts
 from .engine import terms_of as terms_of
 from .log import Borders as Borders

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
-from superarm.core.capabilities import Sparing
+from superarm.core.capabilities import PartialStd
 from superarm.core.inputs import as_generator, as_positions
-from superarm.core.locks import alone
+from superarm.core.locks import exclusive
 from superarm.core.threads import one_blas_thread
 from superarm.posteriors.beliefs import BeliefOf
 from superarm.posteriors.variances import standard_deviation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .posterior import RoadGP
 
 
-class RoadBelief(BeliefOf["RoadGP"], Sparing):
+class RoadBelief(BeliefOf["RoadGP"], PartialStd):
     """Mean, std and joint draws.
 
     Roads that were chosen and are not yet seen shrink what is unknown, each as if on a trip of its own.
@@ -47,11 +47,13 @@ class RoadBelief(BeliefOf["RoadGP"], Sparing):
     @cached_property
     def _supposed(self) -> RoadEngine:
         engine = self._posterior._engine
-        return engine.supposing(self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending))))
+        return engine.supposing(
+            self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending)))
+        )
 
     @cached_property
     @one_blas_thread
-    @alone
+    @exclusive
     def mean(self) -> Floats:
         mean = self._sign * self._fresh()._engine.mean_of(self._keys)
         mean.flags.writeable = False
@@ -59,7 +61,7 @@ class RoadBelief(BeliefOf["RoadGP"], Sparing):
 
     @cached_property
     @one_blas_thread
-    @alone
+    @exclusive
     def std(self) -> Floats:
         self._fresh()._engine.variances()  # from which those given what is pending go on
         std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
@@ -67,27 +69,33 @@ class RoadBelief(BeliefOf["RoadGP"], Sparing):
         return std
 
     @one_blas_thread
-    @alone
+    @exclusive
     def std_at(self, positions: Ints) -> Floats:
         engine, keys = self._engine, self._keys[positions]
-        return np.sqrt(np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0))
+        return np.sqrt(
+            np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0)
+        )
 
     @cached_property
     @one_blas_thread
-    @alone
+    @exclusive
     def cov(self) -> Floats:
         cov = self._engine.expect(Trips.of_one(self._keys)).cov
         cov.flags.writeable = False
         return cov
 
     @one_blas_thread
-    @alone
+    @exclusive
     def sample(self, rng: Rng) -> Floats:
         return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
 
     def condition(self, positions: Ints) -> RoadBelief:
-        pending = np.concatenate([self._pending, self._keys[as_positions(positions, "positions")]])
+        pending = np.concatenate(
+            [self._pending, self._keys[as_positions(positions, "positions")]]
+        )
         return RoadBelief(self._fresh(), self._keys, pending, self._sign, self._version)
 
     def negated(self) -> RoadBelief:
-        return RoadBelief(self._posterior, self._keys, self._pending, -self._sign, self._version)
+        return RoadBelief(
+            self._posterior, self._keys, self._pending, -self._sign, self._version
+        )

@@ -29,7 +29,7 @@ _RECENT = 100  # trips by which forecasts are judged
 _HIGHEST = 0.9995
 
 
-class Held(NamedTuple):
+class TrackRecord(NamedTuple):
     """How often the 95 % interval held of the latest trips."""
 
     trips: int
@@ -39,10 +39,12 @@ class Held(NamedTuple):
     def holds(self) -> bool:
         """Whether the share is at most three standard errors below 95 %."""
         level = LEVELS[-1]
-        return self.inside >= level - 3.0 * float(np.sqrt(level * (1.0 - level) / max(self.trips, 1)))
+        return self.inside >= level - 3.0 * float(
+            np.sqrt(level * (1.0 - level) / max(self.trips, 1))
+        )
 
 
-class Coverage:
+class IntervalCalibration:
     """Of one kind of forecast: of trips, or of single roads."""
 
     def __init__(self, kept: int) -> None:
@@ -56,11 +58,17 @@ class Coverage:
         from scipy.special import ndtri
 
         grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
-        supposed = np.asarray(_WIDER * ndtri(0.5 + 0.5 * grid))  # quantiles of |N(0, _WIDER²)|
+        supposed = np.asarray(
+            _WIDER * ndtri(0.5 + 0.5 * grid)
+        )  # quantiles of |N(0, _WIDER²)|
         scores = np.concatenate([self._scores, supposed])
-        weights = np.concatenate([np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)])
+        weights = np.concatenate(
+            [np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)]
+        )
         order = np.argsort(scores)
-        below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
+        below = np.cumsum(weights[order]) / (
+            weights.sum() + 1.0
+        )  # the score to come is one of them
         at = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
         widths: Floats = scores[order][np.minimum(at, len(order) - 1)]
         return widths
@@ -74,10 +82,10 @@ class Coverage:
         self._scores = np.concatenate([self._scores, scores])[-self._kept :]
 
     @property
-    def held(self) -> Held:
+    def held(self) -> TrackRecord:
         """Of the latest trips."""
         trips = len(self._inside)
-        return Held(trips, float(self._inside[:, -1].mean()) if trips else 1.0)
+        return TrackRecord(trips, float(self._inside[:, -1].mean()) if trips else 1.0)
 
     def arrays(self, name: str) -> dict[str, Floats]:
         held = {"scores": self._scores, "levels": self._levels, "inside": self._inside}
@@ -89,7 +97,16 @@ class Coverage:
         levels = as_vector(state.array(f"{name}_levels"), "levels", len(LEVELS))
         inside = as_features(state.array(f"{name}_inside"), "inside", len(LEVELS))
         shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
-        sizes = min(len(inside), self._kept) <= len(scores) <= self._kept and len(inside) <= _RECENT
+        sizes = (
+            min(len(inside), self._kept) <= len(scores) <= self._kept
+            and len(inside) <= _RECENT
+        )
         if not sizes or not shares or scores.min(initial=0.0) < 0.0:
-            raise StateError("this state is damaged: its record of forecasts is impossible")
-        self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
+            raise StateError(
+                "this state is damaged: its record of forecasts is impossible"
+            )
+        self._scores, self._levels, self._inside = (
+            scores.copy(),
+            levels.copy(),
+            inside.copy(),
+        )

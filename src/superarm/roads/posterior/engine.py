@@ -42,7 +42,7 @@ from superarm.kernels import GraphMatern
 from superarm.roads.energy.scales import TERMS, RoadScales
 
 from .log import Log, Trips
-from .vehicles import Groups, grouped
+from .vehicles import VehicleGroups, grouped
 
 EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
 COLUMNS = 9
@@ -60,7 +60,12 @@ def terms_of(keys: Floats) -> Floats:
 def noise_parts(keys: Floats) -> Floats:
     """What each scale of the noise multiplies, squared: a road, its time, stops and size, (N, 4)."""
     each, sizes = np.square(keys[:, EACH]), np.abs(keys[:, _SIZES]).sum(axis=1)
-    parts = [each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS], np.square(sizes)]
+    parts = [
+        each,
+        each * np.maximum(keys[:, TIME], 0.0),
+        keys[:, STOPS],
+        np.square(sizes),
+    ]
     return np.column_stack(parts)
 
 
@@ -68,7 +73,7 @@ def edges_of(keys: Floats) -> Ints:
     return keys[:, EDGE].astype(np.intp)
 
 
-class Expected(NamedTuple):
+class ExpectedRoads(NamedTuple):
     """What is expected of some rewards before they are seen."""
 
     mean: Floats  # (M,)
@@ -76,10 +81,12 @@ class Expected(NamedTuple):
     noise: Floats  # R
     known: Floats  # H K A and what is known of the vehicles, (s, M): what is learned is A less this
 
-    def only(self, rewards: Bools, noise: Floats) -> Expected:
+    def only(self, rewards: Bools, noise: Floats) -> ExpectedRoads:
         """Of some of the rewards, (M,), with another noise."""
         at = np.flatnonzero(rewards)
-        return Expected(self.mean[at], self.cov[np.ix_(at, at)], noise, self.known[:, at])
+        return ExpectedRoads(
+            self.mean[at], self.cov[np.ix_(at, at)], noise, self.known[:, at]
+        )
 
 
 class DrawOrder(NamedTuple):
@@ -99,14 +106,18 @@ class DrawOrder(NamedTuple):
     def after(self, vehicles: list[int], roads: int) -> DrawOrder:
         """The order once these vehicles and so many new roads are driven."""
         fresh = [vehicle for vehicle in vehicles if vehicle not in self.vehicles]
-        places = {vehicle: self.size + _P * number for number, vehicle in enumerate(fresh)}
+        places = {
+            vehicle: self.size + _P * number for number, vehicle in enumerate(fresh)
+        }
         vehicles_placed = {**self.vehicles, **places} if fresh else self.vehicles
         return DrawOrder(self.size + _P * len(fresh) + roads, vehicles_placed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Places by vehicle, in the order of their numbers."""
         return {
-            "places": np.array([self.vehicles[each] for each in sorted(self.vehicles)], dtype=np.intp)
+            "places": np.array(
+                [self.vehicles[each] for each in sorted(self.vehicles)], dtype=np.intp
+            )
         }
 
     @classmethod
@@ -117,14 +128,18 @@ class DrawOrder(NamedTuple):
         ordered = np.sort(places)
         apart = (np.diff(ordered, prepend=0, append=size) >= _P).all()
         if len(places) != len(driven) or not apart:
-            raise StateError("this state is damaged: its vehicles' places in a draw overlap")
+            raise StateError(
+                "this state is damaged: its vehicles' places in a draw overlap"
+            )
         return cls(size, dict(zip(driven.tolist(), places.tolist(), strict=True)))
 
     @classmethod
     def of_slots(cls, state: State, size: int) -> DrawOrder:
         """That of a state whose vehicles had slots; :func:`_slots_without_vehicles` has checked it."""
         vehicles = state.array("vehicles").tolist()
-        return cls(size, dict(zip(vehicles, state.array("first").tolist(), strict=True)))
+        return cls(
+            size, dict(zip(vehicles, state.array("first").tolist(), strict=True))
+        )
 
 
 class RoadEngine:
@@ -137,14 +152,22 @@ class RoadEngine:
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
         self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
         self._order = DrawOrder()
-        self._vehicles = Groups()
-        self._fleet = np.square(scales.fleet)  # prior variances of the first slots, (5,)
+        self._vehicles = VehicleGroups()
+        self._fleet = np.square(
+            scales.fleet
+        )  # prior variances of the first slots, (5,)
         self._near = np.empty((0, 0))  # k_G between visited roads
         self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
-        self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
+        self.information = (
+            0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
+        )
         self._means: Floats | None = None  # of f, until something is learned
-        self._left: Floats | None = None  # the variances of f, but for what is in ``_told``
-        self._told: list[Floats] = []  # rows over visited roads whose squares are still to be taken off
+        self._left: Floats | None = (
+            None  # the variances of f, but for what is in ``_told``
+        )
+        self._told: list[
+            Floats
+        ] = []  # rows over visited roads whose squares are still to be taken off
 
     @property
     def size(self) -> int:
@@ -177,7 +200,9 @@ class RoadEngine:
         self.visited = np.concatenate([self.visited, fresh])
         self._near = _grown(self._near, v, total)
         numbers = self.visited[:, None].astype(np.float64)
-        for place in range(v, total):  # of two roads the later is solved for: solves differ in rounding
+        for place in range(
+            v, total
+        ):  # of two roads the later is solved for: solves differ in rounding
             row = self.kernel(numbers[[place]], numbers[: place + 1])[0]
             self._near[place, : place + 1] = self._near[: place + 1, place] = row
         self._told = [np.pad(rows, ((0, 0), (0, len(fresh)))) for rows in self._told]
@@ -233,7 +258,11 @@ class RoadEngine:
         prior = np.square(self.scales.vehicle)
         terms, who = terms_of(trips.keys), trips.keys[:, VEHICLE]
         count = len(trips.rewards)
-        taken, added, left = np.zeros((self.size, count)), np.zeros(count), np.zeros((count, count))
+        taken, added, left = (
+            np.zeros((self.size, count)),
+            np.zeros(count),
+            np.zeros((count, count)),
+        )
         vehicles = _numbers(who)
         for vehicle in vehicles:
             if self._vehicles.get(vehicle) is None:
@@ -242,19 +271,23 @@ class RoadEngine:
         for group in self._vehicles.of(vehicles):
             phi = np.zeros((count, len(group.pull)))  # (M, p)
             for vehicle in group.vehicles:
-                phi[:, group.place(vehicle)] = trips.summed(terms * (who == vehicle)[:, None])
+                phi[:, group.place(vehicle)] = trips.summed(
+                    terms * (who == vehicle)[:, None]
+                )
             spread = group.covariance(prior) @ phi.T  # S φ, (p, M)
             taken[group.slots] += group.cross @ spread
             added += group.pull @ spread
             left += phi @ spread
         return taken, added, left
 
-    def _groups_of(self, trips: Trips) -> Groups:
+    def _groups_of(self, trips: Trips) -> VehicleGroups:
         """What these trips say of their vehicles; all roads have slots."""
         from scipy.sparse import csr_array
 
         terms = terms_of(trips.keys)
-        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
+        vehicles, who = np.unique(
+            trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True
+        )
         count, V = len(trips.rewards), len(vehicles)
 
         def by_vehicle(rewards: Ints, whose: Ints, values: Floats) -> Any:
@@ -270,25 +303,36 @@ class RoadEngine:
         weighted = csr_array((count, _P * V))
         for number in range(int(rank.max(initial=-1)) + 1):
             mine = rank[pair] == number
-            values = self._weighted(trips, trips.summed(terms * mine[:, None]))  # (M, 5)
+            values = self._weighted(
+                trips, trips.summed(terms * mine[:, None])
+            )  # (M, 5)
             whose = np.full(trips.number, -1, dtype=np.intp)
             whose[trip_of_pair[rank == number]] = pairs[rank == number] % V
             rewards = np.flatnonzero(whose[trips.trip] >= 0)
-            weighted = weighted + by_vehicle(rewards, whose[trips.trip[rewards]], values[rewards])
+            weighted = weighted + by_vehicle(
+                rewards, whose[trips.trip[rewards]], values[rewards]
+            )
         phi = by_vehicle(trips.of, who, terms)
         residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
         cross = self._sums(trips) @ weighted
-        return grouped(vehicles, cross, phi.T @ weighted, np.asarray(weighted.T @ residual))
+        return grouped(
+            vehicles, cross, phi.T @ weighted, np.asarray(weighted.T @ residual)
+        )
 
     def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
         """k_G of sums of roads with visited roads, (v, M), and with each other, (M, M)."""
         seen = self._slot[edges] >= 0
-        if np.count_nonzero(~seen) > counts.shape[1]:  # fewer sums than new roads: spread each over all
+        if (
+            np.count_nonzero(~seen) > counts.shape[1]
+        ):  # fewer sums than new roads: spread each over all
             spread = np.zeros((len(self.kernel), counts.shape[1]))
             spread[edges] = counts
             spread = self.kernel.times(spread)
             return spread[self.visited], counts.T @ spread[edges]
-        numbers, known = edges[:, None].astype(np.float64), self.visited[:, None].astype(np.float64)
+        numbers, known = (
+            edges[:, None].astype(np.float64),
+            self.visited[:, None].astype(np.float64),
+        )
         place = np.full(len(self.kernel), -1, dtype=np.intp)
         place[self.visited] = np.arange(len(self.visited))
         rows = np.empty((len(edges), len(known)))
@@ -328,7 +372,9 @@ class RoadEngine:
         """R"""
         shared = self._shared(trips)
         together = trips.trip[:, None] == trips.trip
-        noise = np.diag(self.own_noise(trips)) + np.where(together, shared @ shared.T, 0.0)
+        noise = np.diag(self.own_noise(trips)) + np.where(
+            together, shared @ shared.T, 0.0
+        )
         if trips.borders:
             noise += trips.across(self.border_variance(trips))
         return noise
@@ -357,7 +403,11 @@ class RoadEngine:
         """
         weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
         inner = np.zeros((trips.number, _P, _P))
-        np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
+        np.add.at(
+            inner,
+            trips.trip,
+            shared[:, :, None] * (weight[:, None] * shared)[:, None, :],
+        )
         return weight, shared, inner + np.eye(_P)
 
     def _weighted(self, trips: Trips, values: Floats) -> Floats:
@@ -389,11 +439,13 @@ class RoadEngine:
 
     # --- learning --------------------------------------------------------------------------
 
-    def expect(self, trips: Trips) -> Expected:
+    def expect(self, trips: Trips) -> ExpectedRoads:
         """Of rewards of any roads; theirs are not looked at."""
         K_A, corner = self._prior_of(trips)
         taken, added, left = self._of_vehicles(trips)
-        if taken.any():  # what is known of a vehicle depends on what is unknown of its roads
+        if (
+            taken.any()
+        ):  # what is known of a vehicle depends on what is unknown of its roads
             across = taken.T @ K_A
             K_taken = self._prior_times(taken)
             corner += taken.T @ K_taken - across - across.T
@@ -401,9 +453,9 @@ class RoadEngine:
         pulled = self._known @ K_A
         mean = trips.summed(trips.keys[:, EXPECTED]) + added + K_A.T @ self._alpha
         cov = corner - K_A.T @ pulled + left
-        return Expected(mean, cov, self.noise(trips), pulled + taken)
+        return ExpectedRoads(mean, cov, self.noise(trips), pulled + taken)
 
-    def absorb(self, trips: Trips, expected: Expected | None = None) -> float:
+    def absorb(self, trips: Trips, expected: ExpectedRoads | None = None) -> float:
         """Learn from trips; returns the information gained, nats.
 
         ``expected`` is what :meth:`expect` has said of them, where that is known.
@@ -418,12 +470,16 @@ class RoadEngine:
         try:
             self._visit(trips.keys)
             sums = self._sums(trips).toarray()
-            sums[: len(expected.known)] -= expected.known  # nothing is known of roads that are new
+            sums[: len(expected.known)] -= (
+                expected.known
+            )  # nothing is known of roads that are new
             B = solve_lower(C, sums.T)
             groups = self._groups_of(trips)
             with blas_threads_for(float(self.size) ** 2 * len(z)):
                 more = B.T @ B
-        except BaseException:  # such as an interrupt: roads that taught nothing have no slots
+        except (
+            BaseException
+        ):  # such as an interrupt: roads that taught nothing have no slots
             self.visited, self._alpha, self._told = before
             self._slot[self._slot >= self.size] = -1
             raise
@@ -440,7 +496,9 @@ class RoadEngine:
         return gained
 
     @classmethod
-    def of(cls, kernel: GraphMatern, sizes: Floats, scales: RoadScales, trips: Trips) -> RoadEngine:
+    def of(
+        cls, kernel: GraphMatern, sizes: Floats, scales: RoadScales, trips: Trips
+    ) -> RoadEngine:
         """What these trips teach."""
         engine = cls(kernel, sizes, scales)
         if len(trips.rewards):
@@ -455,7 +513,12 @@ class RoadEngine:
         """What cannot be had again from the log without much work."""
         known = self._H[np.tril_indices(self.size)]
         near = self._near[np.tril_indices(len(self.visited))]
-        learned = {"edges": self.visited, "known": known, "near": near, "alpha": self._alpha}
+        learned = {
+            "edges": self.visited,
+            "known": known,
+            "near": near,
+            "alpha": self._alpha,
+        }
         return {**learned, **self._vehicles.arrays(), **self._order.arrays()}
 
     def remember(self, trips: Trips, state: State) -> None:
@@ -463,15 +526,25 @@ class RoadEngine:
         edges = as_positions(state.array("edges"), "edges")
         alpha = as_vector(state.array("alpha"), "alpha")
         size = len(alpha)
-        H = _full(as_vector(state.array("known"), "known", size * (size + 1) // 2), size)
-        near = as_vector(state.array("near"), "near", len(edges) * (len(edges) + 1) // 2)
+        H = _full(
+            as_vector(state.array("known"), "known", size * (size + 1) // 2), size
+        )
+        near = as_vector(
+            state.array("near"), "near", len(edges) * (len(edges) + 1) // 2
+        )
         driven = np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
         of_old_form = "first" in state.arrays  # in which vehicles had slots, too
-        slots = _slots_without_vehicles(state, size, driven) if of_old_form else np.arange(size)
+        slots = (
+            _slots_without_vehicles(state, size, driven)
+            if of_old_form
+            else np.arange(size)
+        )
         if not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys))) or len(
             slots
         ) != _P + len(edges):
-            raise StateError("this state is damaged: what it has learned is not from its trips")
+            raise StateError(
+                "this state is damaged: what it has learned is not from its trips"
+            )
         self.visited = edges.copy()
         self._slot[edges] = _P + np.arange(len(edges))
         self._H, self._alpha = H[np.ix_(slots, slots)], alpha[slots]
@@ -480,7 +553,7 @@ class RoadEngine:
             self._vehicles = self._groups_of(trips)
             self._order = DrawOrder.of_slots(state, size)
         else:
-            self._vehicles = Groups.from_arrays(state, size, driven)
+            self._vehicles = VehicleGroups.from_arrays(state, size, driven)
             self._order = DrawOrder.from_arrays(state, driven, len(edges))
         self.log.append(trips)
 
@@ -558,10 +631,14 @@ class RoadEngine:
         half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled)[:, :, 0]
         rows = np.repeat(np.arange(len(weight)), _P)
         at = (trips.trip[:, None] * _P + np.arange(_P)).ravel()
-        F = csr_array((half.ravel(), (rows, at)), shape=(len(weight), trips.number * _P))
+        F = csr_array(
+            (half.ravel(), (rows, at)), shape=(len(weight), trips.number * _P)
+        )
         low = A @ F
         information = (A * weight) @ A.T - low @ low.T
-        return np.asarray(information.toarray()), np.asarray(A @ self._weighted(trips, residual))
+        return np.asarray(information.toarray()), np.asarray(
+            A @ self._weighted(trips, residual)
+        )
 
     def _information_with_borders(
         self, trips: Trips, A: Any, residual: Floats
@@ -582,7 +659,10 @@ class RoadEngine:
         """K_·S times values at the slots, for roads: (s,) or (s, k) become (n,) or (n, k)."""
         scattered = np.zeros((len(self.kernel), *values.shape[1:]))
         scattered[self.visited] = values[_P:]
-        return self.scales.near**2 * self.kernel.times(scattered) + (self._own * scattered.T).T
+        return (
+            self.scales.near**2 * self.kernel.times(scattered)
+            + (self._own * scattered.T).T
+        )
 
     def means(self) -> Floats:
         """Of f, (n,)."""
@@ -590,7 +670,9 @@ class RoadEngine:
             self._means = self._spread(self._alpha)
         return self._means
 
-    def _by_vehicle(self, keys: Floats) -> Iterator[tuple[Bools, Floats, Floats, Floats]]:
+    def _by_vehicle(
+        self, keys: Floats
+    ) -> Iterator[tuple[Bools, Floats, Floats, Floats]]:
         """Of each vehicle: which keys are its own, (m,); the sums of slots in its w, (s, 5); what is
         known to be added, (5,); and the covariance of w that is in none of them, (5, 5)."""
         prior = np.square(self.scales.vehicle)
@@ -627,7 +709,9 @@ class RoadEngine:
         for mine, chosen, _, more in self._by_vehicle(keys):
             K_w = self._prior_times(chosen)
             of_w = chosen.T @ K_w + more - K_w.T @ H @ K_w
-            with_f = keys[mine, EACH, None] * self._spread(chosen - H @ K_w)[edges[mine]]
+            with_f = (
+                keys[mine, EACH, None] * self._spread(chosen - H @ K_w)[edges[mine]]
+            )
             variance[mine] += np.einsum("ij,jk,ik->i", terms[mine], of_w, terms[mine])
             variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
         return variance
@@ -659,7 +743,9 @@ class RoadEngine:
         roads += np.sqrt(self._own) * rng.standard_normal(n)
         normals = rng.standard_normal(self._order.size)
         fleet = np.sqrt(self._fleet) * normals[:_P]
-        of_vehicles: dict[int, Floats] = {}  # w of each vehicle, less what depends on the slots
+        of_vehicles: dict[
+            int, Floats
+        ] = {}  # w of each vehicle, less what depends on the slots
         if len(trips.rewards):
             r, of_vehicles = self._noise_draw(trips, normals, rng)
             covered = self._at_slots(self._spread(r), r)  # K r at the slots
@@ -670,12 +756,16 @@ class RoadEngine:
         drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
         x = np.concatenate([fleet, roads[self.visited]])
         for mine, chosen, _, _ in self._by_vehicle(keys):
-            new = scales.vehicle * rng.standard_normal(_P)  # for a vehicle that was never driven
+            new = scales.vehicle * rng.standard_normal(
+                _P
+            )  # for a vehicle that was never driven
             apart = of_vehicles.get(int(keys[mine, VEHICLE][0]), new)
             drawn[mine] += terms[mine] @ (chosen.T @ x + apart)
         return drawn
 
-    def _noise_draw(self, trips: Trips, normals: Floats, rng: Rng) -> tuple[Floats, dict[int, Floats]]:
+    def _noise_draw(
+        self, trips: Trips, normals: Floats, rng: Rng
+    ) -> tuple[Floats, dict[int, Floats]]:
         """A R⁻¹ e of a draw e of the noise, with vehicles eliminated.
 
         Eliminating w from Σ⁻¹ (x, w) = (K⁻¹ z − A R⁻¹ e, V⁻¹ z_w − Φᵀ R⁻¹ e) leaves for the slots
@@ -690,7 +780,9 @@ class RoadEngine:
             motion = np.sqrt(self.border_variance(trips))
             noise += trips.crossing(motion * rng.standard_normal(len(motion)))
         weighted = self._weighted(trips, noise)
-        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
+        vehicles, who = np.unique(
+            trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True
+        )
         pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ e
         np.add.at(pulls, who, terms_of(trips.keys) * weighted[trips.of][:, None])
         pull_of = dict(zip(vehicles.tolist(), pulls, strict=True))
@@ -699,11 +791,15 @@ class RoadEngine:
         prior = np.square(self.scales.vehicle)
         of_vehicles: dict[int, Floats] = {}
         for group in self._vehicles.all():
-            places = np.concatenate([self._order.vehicles[each] + _OFFSETS for each in group.vehicles])
+            places = np.concatenate(
+                [self._order.vehicles[each] + _OFFSETS for each in group.vehicles]
+            )
             pull = np.concatenate([pull_of[each] for each in group.vehicles])
             t = group.pulled(prior, normals[places], pull)
             of_slots[group.slots] += group.cross @ t
-            of_vehicles |= {vehicle: t[group.place(vehicle)] for vehicle in group.vehicles}
+            of_vehicles |= {
+                vehicle: t[group.place(vehicle)] for vehicle in group.vehicles
+            }
         return of_slots, of_vehicles
 
 
@@ -718,7 +814,9 @@ class _NoiseRoot(NamedTuple):
     def of(cls, lower: Floats, shared: Floats) -> _NoiseRoot:
         from scipy.linalg import solve_banded
 
-        U, singular, _ = np.linalg.svd(solve_banded((1, 0), lower, shared), full_matrices=False)
+        U, singular, _ = np.linalg.svd(
+            solve_banded((1, 0), lower, shared), full_matrices=False
+        )
         return cls(lower, U, 1.0 - 1.0 / np.sqrt(1.0 + np.square(singular)))
 
     def whiten(self, values: Floats, *, transposed: bool = False) -> Floats:
@@ -769,11 +867,15 @@ def _slots_without_vehicles(state: State, size: int, driven: Ints) -> Ints:
     vehicles, first, at = (
         as_positions(state.array(name), name) for name in ("vehicles", "first", "at")
     )
-    slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
+    slots = np.concatenate(
+        [np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()]
+    )
     if (
         not np.array_equal(np.sort(vehicles), driven)
         or len(first) != len(vehicles)
         or not np.array_equal(np.sort(slots), np.arange(size))
     ):
-        raise StateError("this state is damaged: what it has learned is not from its trips")
+        raise StateError(
+            "this state is damaged: what it has learned is not from its trips"
+        )
     return slots[: _P + len(at)]

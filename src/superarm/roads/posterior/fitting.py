@@ -28,7 +28,9 @@ _NOISE_SHARE, _MOTION = 21, 22  # their places in ``RoadScales.as_vector``
 _REACH = 6.0  # how far the logarithm of a scale may be from the one given
 
 
-def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -> RoadScales:
+def fit_scales(
+    engine: RoadEngine, trips: Trips, given: RoadScales, most: int
+) -> RoadScales:
     """Searched from the engine's own scales with at most so many likelihoods."""
     from scipy.optimize import minimize
 
@@ -59,8 +61,18 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
     place = np.arange(searched)
     least = centre - np.where(np.isin(place, [_NOISE_SHARE, _MOTION]), 0.0, _REACH)
     largest = centre + np.where(place == _NOISE_SHARE, 0.0, _REACH)
-    first, bounds = np.clip(start, least, largest), list(zip(least, largest, strict=True))
-    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
+    first, bounds = (
+        np.clip(start, least, largest),
+        list(zip(least, largest, strict=True)),
+    )
+    found = minimize(
+        loss,
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxfun": most},
+    )
     rest = engine.scales.as_vector()[searched:]
     return RoadScales.of(np.concatenate([np.exp(found.x), rest]))
 

@@ -54,7 +54,12 @@ class Borders(NamedTuple):
 
     def take(self, where: slice | Bools) -> Borders:
         """Some of them."""
-        return Borders(self.before[where], self.after[where], self.size[where], self.variance[where])
+        return Borders(
+            self.before[where],
+            self.after[where],
+            self.size[where],
+            self.variance[where],
+        )
 
     def shifted(self, by: int) -> Borders:
         """With rewards numbered from ``by`` on."""
@@ -125,7 +130,9 @@ class Trips(NamedTuple):
         """By name, for a state."""
         plain = self._asdict()
         borders: Borders = plain.pop("borders")
-        return plain | {f"border_{name}": values for name, values in borders._asdict().items()}
+        return plain | {
+            f"border_{name}": values for name, values in borders._asdict().items()
+        }
 
     @property
     def number(self) -> int:
@@ -162,7 +169,12 @@ class Trips(NamedTuple):
         arms = slice(*np.searchsorted(self.of, [begin, end]))
         rows = slice(begin, end)
         of = self.of[arms] - begin
-        rest = (self.rewards[rows], self.trip[rows] - first, self.noise[rows], self.alone[rows])
+        rest = (
+            self.rewards[rows],
+            self.trip[rows] - first,
+            self.noise[rows],
+            self.alone[rows],
+        )
         here = slice(*np.searchsorted(self.borders.last, [begin, end]))
         borders = self.borders.take(here).shifted(-int(begin))
         return Trips(self.keys[arms], of, *rest, borders)
@@ -246,14 +258,21 @@ class Trips(NamedTuple):
 
 def _counts(numbers: Ints) -> bool:
     """Whether they are 0, …, 0, 1, …, 1, 2, …"""
-    return bool(np.isin(np.diff(numbers, prepend=0), (0, 1)).all() and not numbers[:1].any())
+    return bool(
+        np.isin(np.diff(numbers, prepend=0), (0, 1)).all() and not numbers[:1].any()
+    )
 
 
 class Log:
     """All trips, in buffers that double."""
 
     def __init__(self, columns: int) -> None:
-        kinds = (np.empty((0, columns)), np.empty(0, np.intp), np.empty(0), np.empty(0, np.intp))
+        kinds = (
+            np.empty((0, columns)),
+            np.empty(0, np.intp),
+            np.empty(0),
+            np.empty(0, np.intp),
+        )
         self._buffers = Trips(*kinds, np.empty(0), np.empty(0, np.bool_))
         self._arms = self._rewards = self._borders = 0
 
@@ -277,25 +296,43 @@ class Log:
         copies: Any = [each.copy() for each in plain]
         copied: Any = [each.copy() for each in borders]
         other._buffers = Trips(*copies)._replace(borders=Borders(*copied))
-        other._arms, other._rewards, other._borders = self._arms, self._rewards, self._borders
+        other._arms, other._rewards, other._borders = (
+            self._arms,
+            self._rewards,
+            self._borders,
+        )
         return other
 
     def append(self, trips: Trips) -> None:
         known = self.view()
-        shifted = trips._replace(of=trips.of + self._rewards, trip=trips.trip + known.number)
+        shifted = trips._replace(
+            of=trips.of + self._rewards, trip=trips.trip + known.number
+        )
         arms, rewards = self._arms + len(trips.of), self._rewards + len(trips.rewards)
         borders = self._borders + len(trips.borders.size)
-        sizes = ((self._arms, arms), (self._arms, arms), *[(self._rewards, rewards)] * 4)
+        sizes = (
+            (self._arms, arms),
+            (self._arms, arms),
+            *[(self._rewards, rewards)] * 4,
+        )
         grown: list[Any] = []
-        for buffer, new, (size, total) in zip(self._buffers[:-1], shifted[:-1], sizes, strict=True):
+        for buffer, new, (size, total) in zip(
+            self._buffers[:-1], shifted[:-1], sizes, strict=True
+        ):
             grown.append(_with(buffer, new, size, total))
-        of_borders = zip(self._buffers.borders, trips.borders.shifted(self._rewards), strict=True)
-        crossed: Any = [_with(each, new, self._borders, borders) for each, new in of_borders]
+        of_borders = zip(
+            self._buffers.borders, trips.borders.shifted(self._rewards), strict=True
+        )
+        crossed: Any = [
+            _with(each, new, self._borders, borders) for each, new in of_borders
+        ]
         self._buffers = Trips(*grown)._replace(borders=Borders(*crossed))
         self._arms, self._rewards, self._borders = arms, rewards, borders
 
 
-def _with(buffer: NDArray[Any], new: NDArray[Any], size: int, total: int) -> NDArray[Any]:
+def _with(
+    buffer: NDArray[Any], new: NDArray[Any], size: int, total: int
+) -> NDArray[Any]:
     """A buffer with room for ``total`` rows, those from ``size`` on new."""
     room = with_room(buffer, size, total)
     room[size:total] = new

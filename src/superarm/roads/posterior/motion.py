@@ -66,7 +66,9 @@ def with_motion(
         at_rest: whether the trip starts and stops at rest; otherwise it was cut from a longer one.
         speeds: m/s where each reward begins and ends, NaN where the log has none, (M, 2).
     """
-    square, free, variance = _expected(graph, route, at_rest)  # at the beginning and end of each arm
+    square, free, variance = _expected(
+        graph, route, at_rest
+    )  # at the beginning and end of each arm
     first, last = _arms(trip)
     begins = _Ends(*(each[first, 0] for each in (square, free, variance)))
     ends = _Ends(*(each[last, 1] for each in (square, free, variance)))
@@ -76,24 +78,36 @@ def with_motion(
         # A border has one speed, whichever of its two sides names it.
         named_after = follows[:-1] & np.isnan(speeds[:-1, 1])
         measured[:-1, 1] = np.where(named_after, speeds[1:, 0], speeds[:-1, 1])
-        begins, ends = begins.where_known(measured[:, 0]), ends.where_known(measured[:, 1])
+        begins, ends = (
+            begins.where_known(measured[:, 0]),
+            ends.where_known(measured[:, 1]),
+        )
     numbers = np.arange(len(trip.rewards))
     alone = ~np.append(False, follows[:-1])  # begins where no reward before it ends
     before = np.concatenate([np.full(alone.sum(), -1), numbers])
     after = np.concatenate([numbers[alone], np.where(follows, numbers + 1, -1)])
-    all_of = _Ends(*(np.concatenate([one[alone], two]) for one, two in zip(begins, ends, strict=True)))
+    all_of = _Ends(
+        *(
+            np.concatenate([one[alone], two])
+            for one, two in zip(begins, ends, strict=True)
+        )
+    )
     order = np.lexsort([after < 0, np.maximum(before, after)])
     per_square = float(vehicle.motion(1.0))  # c
     mean = per_square * all_of.square[order]
     size = per_square * all_of.free[order]
-    borders = Borders(before[order], after[order], size, per_square**2 * all_of.variance[order])
+    borders = Borders(
+        before[order], after[order], size, per_square**2 * all_of.variance[order]
+    )
     moved = trip._replace(borders=borders)
     moved = moved._replace(rewards=trip.rewards - moved.crossing(mean))
     doubtful = (borders.size > 0.0) | (borders.variance > 0.0)  # not at rest
     return moved._replace(borders=borders.take(doubtful))
 
 
-def sections_of(graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | None = None) -> Ints:
+def sections_of(
+    graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | None = None
+) -> Ints:
     """The section that each reward of a trip is learned in where it holds motion, (M,), rising.
 
     A section is at least a braking distance long, unless the trip has a gap there or the log a speed.
@@ -105,7 +119,9 @@ def sections_of(graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | Non
         speeds: m/s where each reward begins and ends, NaN where the log has none, (M, 2).
     """
     braking = np.square(graph.speed[route]) / (2.0 * BRAKING)  # m
-    stops = np.bincount(trip.of, graph.length[route] / braking)  # how often a car can stop, (M,)
+    stops = np.bincount(
+        trip.of, graph.length[route] / braking
+    )  # how often a car can stop, (M,)
     ends = ~_follows(graph, route, _arms(trip)[1])
     if speeds is not None:
         known = ~np.isnan(speeds)
@@ -116,7 +132,9 @@ def sections_of(graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | Non
     for reward, share in enumerate(stops.tolist()):
         section[reward] = number
         covered += share
-        if ends[reward] and covered < 1.0 and number > first:  # too short: part of the one before
+        if (
+            ends[reward] and covered < 1.0 and number > first
+        ):  # too short: part of the one before
             driven = section[: reward + 1]
             driven[driven == number] = number - 1
             number -= 1
@@ -157,11 +175,15 @@ class _Ends(NamedTuple):
         )
 
 
-def _expected(graph: LineGraph, route: Ints, at_rest: bool) -> tuple[Floats, Floats, Floats]:
+def _expected(
+    graph: LineGraph, route: Ints, at_rest: bool
+) -> tuple[Floats, Floats, Floats]:
     """v² where each edge begins and ends: mean, without stops, and variance, each (N, 2)."""
     limit = np.square(graph.speed[route])
     square = np.column_stack([limit, limit])
-    free = np.zeros_like(square)  # where the log has a gap, all doubt is in the variance
+    free = np.zeros_like(
+        square
+    )  # where the log has a gap, all doubt is in the variance
     variance = np.square(_UNKNOWN * square)
     gaps = np.flatnonzero(graph.turns_between(route) < 0) + 1
     starts = np.concatenate([[0], gaps, [len(route)]])

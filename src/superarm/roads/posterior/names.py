@@ -38,7 +38,9 @@ class VehicleNames:
         if (known := self._numbers.get(name)) is not None:
             return known
         number = vehicle_number(name)
-        while number in self._taken:  # two names of a hundred thousand may have one hash
+        while (
+            number in self._taken
+        ):  # two names of a hundred thousand may have one hash
             number = (number + 1) % MOST_VEHICLES
         return number
 
@@ -61,9 +63,13 @@ class VehicleNames:
     def from_json(cls, value: Any) -> VehicleNames:
         """What :meth:`as_json` gave, or :class:`StateError`."""
         sound = isinstance(value, dict) and all(
-            isinstance(name, str) and type(number) is int and 0 <= number < MOST_VEHICLES
+            isinstance(name, str)
+            and type(number) is int
+            and 0 <= number < MOST_VEHICLES
             for name, number in value.items()
         )
         if not sound or len(set(value.values())) < len(value):
-            raise StateError("this state is damaged: two vehicles share a number, or one has none")
+            raise StateError(
+                "this state is damaged: two vehicles share a number, or one has none"
+            )
         return cls(value)

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, Rng, State
-from superarm.core.capabilities import Calibrated, Resumable, Sums
+from superarm.core.capabilities import LearnsSums, Resumable, SelfCalibrating
 from superarm.core.errors import (
     InputError,
     JitterWarning,
@@ -57,7 +57,7 @@ from superarm.core.inputs import (
     require_type,
 )
 from superarm.core.linalg import cholesky, solve_lower
-from superarm.core.locks import alone
+from superarm.core.locks import exclusive
 from superarm.core.registry import contradiction, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
@@ -65,7 +65,7 @@ from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
 from superarm.roads.energy.scales import Outliers, RoadScales
 
 from .belief import RoadBelief
-from .coverage import Coverage, Held
+from .coverage import IntervalCalibration, TrackRecord
 from .engine import COLUMNS, EACH, EDGE, STOPS, VEHICLE, RoadEngine
 from .fitting import fit_scales
 from .log import Borders, Trips
@@ -89,7 +89,7 @@ class Flagged(NamedTuple):
 
 
 @register("posterior", "roads")
-class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
+class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     """The exact posterior of a fleet's energies; see the module's text for the model.
 
     ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
@@ -104,6 +104,19 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
     learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"),
     or not at all ("refuse"); ``flagged`` holds the last of them.
+
+    Args:
+        kernel: K_G: how alike roads are that are near each other; its ν must be even.
+        sizes: Wh that each road moves: for rolling, drag and height.
+        scales: How wrong energies may be and how much trips differ, before anything is seen; the
+            defaults where left out.
+        refit: After how many trips scales are fitted anew; before that after 4, 8, 16, … trips; 0
+            keeps them.
+        most: How many of the latest rewards scales are fitted to.
+        outliers: What becomes of rewards that are far from what was expected: learned like all
+            others (keep), with more noise (weigh), or not at all (refuse).
+        outlier_limit: From how many standard deviations on a reward is far from what it should be,
+            given the others of its trip.
     """
 
     kind = "road-gp"
@@ -121,10 +134,17 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     ) -> None:
         require_type(kernel, GraphMatern, "kernel")
         if kernel.nu % 2:
-            raise InputError(f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws")
-        self.kernel, self.sizes = kernel, read_only(as_vector(sizes, "sizes", len(kernel)))
+            raise InputError(
+                f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws"
+            )
+        self.kernel, self.sizes = (
+            kernel,
+            read_only(as_vector(sizes, "sizes", len(kernel))),
+        )
         if not (self.sizes >= 0.0).all():
-            raise InputError(f"sizes holds {self.sizes.min():g}; a road moves 0 Wh or more")
+            raise InputError(
+                f"sizes holds {self.sizes.min():g}; a road moves 0 Wh or more"
+            )
         self.scales = RoadScales() if scales is None else scales
         require_type(self.scales, RoadScales, "scales")
         super().__init__(noise_variance=self.scales.noise**2)
@@ -138,9 +158,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         """The vehicles that have names; replaced by :meth:`name_vehicles`."""
         self.fits = self.outlying = 0
         self._since = 0  # trips since all was computed anew
-        self._untidy = False  # whether a trip was learned after which nothing was tidied up yet
+        self._untidy = (
+            False  # whether a trip was learned after which nothing was tidied up yet
+        )
         self._unsaid: str | None = None  # said before the next trip is learned
-        self._of_trips, self._of_roads = Coverage(_TRIPS_KEPT), Coverage(_ROADS_KEPT)
+        self._of_trips, self._of_roads = (
+            IntervalCalibration(_TRIPS_KEPT),
+            IntervalCalibration(_ROADS_KEPT),
+        )
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -161,7 +186,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     def name_vehicles(self, names: Iterable[str]) -> None:
         """Remember the numbers of these names, so that no other name takes them."""
-        with self._turns:
+        with self._lock:
             self.vehicle_names = self.vehicle_names.having(names)
 
     def trips_of(self, vehicle: int) -> int:
@@ -191,28 +216,30 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return self._engine.visited.copy()
 
     @property
-    def held(self) -> Held:
+    def held(self) -> TrackRecord:
         """How often the 95 % interval of whole trips held of late."""
         return self._of_trips.held
 
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
         return self._of_roads.widths(), self._of_trips.widths()
 
-    @alone
+    @exclusive
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
         return self._engine.noise(Trips.of_one(self._as_keys(keys)))
 
     @one_blas_thread
-    @alone
+    @exclusive
     def total(self, keys: Any) -> tuple[float, float]:
         """Mean and standard deviation of what these roads cost together on one trip, noise included."""
         rows = self._as_keys(keys)
         whole_trip = Trips.of_one(rows, np.zeros(len(rows), dtype=np.intp))
         expected = self._engine.expect(whole_trip)
-        return float(expected.mean[0]), float(np.sqrt((expected.cov + expected.noise)[0, 0]))
+        return float(expected.mean[0]), float(
+            np.sqrt((expected.cov + expected.noise)[0, 0])
+        )
 
     @one_blas_thread
-    @alone
+    @exclusive
     def log_densities(self, trips: Trips, farthest: float = np.inf) -> Floats:
         """The log density of each trip's rewards before any of them is learned, one for each trip.
 
@@ -224,11 +251,17 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         for number in range(trips.number):
             trip = trips.between(number, number + 1)
             expected = self._engine.expect(trip)
-            factor = cholesky(expected.cov + expected.noise, "the covariance of a trip's rewards")
+            factor = cholesky(
+                expected.cov + expected.noise, "the covariance of a trip's rewards"
+            )
             z = solve_lower(factor, trip.rewards - expected.mean)
             constant = 0.5 * len(z) * np.log(2.0 * np.pi)
             z = np.clip(z, -farthest, farthest)
-            found[number] = -0.5 * float(z @ z) - float(np.log(np.diagonal(factor)).sum()) - constant
+            found[number] = (
+                -0.5 * float(z @ z)
+                - float(np.log(np.diagonal(factor)).sum())
+                - constant
+            )
         return found
 
     # --- hooks -----------------------------------------------------------------------------
@@ -246,7 +279,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             values = keys[:, column]
             bad = ~((values >= 0.0) & (values < most) & (values == np.floor(values)))
             if bad.any():
-                told = f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
+                told = (
+                    f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
+                )
                 raise UnknownArmError(f"{told}; {what} are numbered 0 … {most - 1}")
         if not ((keys[:, EACH] > 0.0) & (keys[:, STOPS] >= 0.0)).all():
             raise InputError(
@@ -260,27 +295,27 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             )
         return keys
 
-    @alone
+    @exclusive
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         return self._engine.mean_of(keys), self._engine.variance_of(keys)
 
-    @alone
+    @exclusive
     def _mean(self, keys: Floats) -> Floats:
         return self._engine.mean_of(keys)
 
-    @alone
+    @exclusive
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         cov = self._engine.expect(Trips.of_one(keys)).cov
         return cov if at is None else cov[at]
 
-    @alone
+    @exclusive
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         drawn = np.empty((size, len(keys)))
         for draw in drawn:
             draw[:] = self._engine.draw(keys, rng)
         return drawn
 
-    @alone
+    @exclusive
     def _incumbent(self, sign: float) -> float:
         means = self._engine.mean_of(self._engine.log.view().keys)
         return float((sign * means).max())
@@ -297,18 +332,27 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     # --- learning --------------------------------------------------------------------------
 
     def observe_sums(
-        self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+        self,
+        arms: Any,
+        sums: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: Rng | None = None,
     ) -> None:
         """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
         order = as_positions(sums, "sums")
         keys = self._as_keys(arms)
         numbers = np.unique(order)
-        if order.shape != (len(keys),) or not np.array_equal(numbers, np.arange(len(numbers))):
-            raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
+        if order.shape != (len(keys),) or not np.array_equal(
+            numbers, np.arange(len(numbers))
+        ):
+            raise InputError(
+                "sums must give each arm the number of its reward: 0, 1, 2, …"
+            )
         values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
         require_size(values, "rewards")
         stated = as_noise(noise_variance, len(values))
-        with self._turns:
+        with self._lock:
             if len(keys):
                 by_sum = np.argsort(order, kind="stable")
                 self._take(Trips.of_one(keys[by_sum], order[by_sum], values, stated))
@@ -323,9 +367,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         require_type(trips, Trips, "trips")
         trips = self._as_trips(trips.arrays())
         require_size(trips.rewards, "rewards")
-        with self._turns:
-            again = copy(self)  # which takes all of them or fails: then nothing was learned
-            first, last = trips.number, trips.number  # those between are learned together
+        with self._lock:
+            again = copy(
+                self
+            )  # which takes all of them or fails: then nothing was learned
+            first, last = (
+                trips.number,
+                trips.number,
+            )  # those between are learned together
             if trips.number > 2 * _JUDGED:
                 first, last = max(0, _JUDGED - self.trips), trips.number - _JUDGED
             for at in range(first):
@@ -334,7 +383,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
                 again._take_all(trips.between(first, last))
             for at in range(last, trips.number):
                 again._take(trips.between(at, at + 1))
-            learned = {name: value for name, value in vars(again).items() if name != "_turns"}
+            learned = {
+                name: value for name, value in vars(again).items() if name != "_turns"
+            }
             self.__dict__.update(learned)
 
     def _as_trips(self, given: Mapping[str, Any]) -> Trips:
@@ -350,7 +401,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             size = as_vector(given["border_size"], "border_size")
             variance = as_vector(given["border_variance"], "border_variance")
             borders = Borders(before, after, size, variance)
-        trips = Trips(keys, of, rewards, trip, noise, np.asarray(given["alone"]), borders)
+        trips = Trips(
+            keys, of, rewards, trip, noise, np.asarray(given["alone"]), borders
+        )
         if trips.alone.dtype != np.bool_ or not trips.sound():
             raise InputError(
                 "trips must give each arm a reward and each reward a trip, in order, and borders must "
@@ -385,7 +438,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             learned.append(trip)
         return Trips.joined(learned), flagged
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+    ) -> float:
         own = None if (noise == self.noise_variance).all() else noise
         return self._learn(Trips.of_one(keys, None, rewards, own))
 
@@ -398,7 +453,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     def _learn(self, trip: Trips) -> float:
         message, self._unsaid = self._unsaid, None
-        if message is not None:  # found when a trip had been learned already, and nothing may fail
+        if (
+            message is not None
+        ):  # found when a trip had been learned already, and nothing may fail
             warn(message, PrecisionWarning)
         expected = self._engine.expect(trip)
         away = trip.rewards - expected.mean
@@ -411,7 +468,11 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         if outlying.any() and self.trips:
             flagged = self._flagged(trip, far)
             trip = self._without_outliers(trip, far)
-            kept = ~outlying if self.outliers == "refuse" else np.ones(len(far), dtype=np.bool_)
+            kept = (
+                ~outlying
+                if self.outliers == "refuse"
+                else np.ones(len(far), dtype=np.bool_)
+            )
             learned = expected.only(kept, self._engine.noise(trip))
         gained = self._engine.absorb(trip, learned) if len(trip.rewards) else 0.0
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
@@ -471,8 +532,13 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         if self.outliers == "keep":
             return trip
         noise = self._engine.own_noise(trip) * (far / limit) ** 2
-        if trip.borders:  # a reward that its neighbours' motion cannot explain is one's own slip
-            noise += np.diagonal(trip.across(self._engine.border_variance(trip))) * (far / limit) ** 2
+        if (
+            trip.borders
+        ):  # a reward that its neighbours' motion cannot explain is one's own slip
+            noise += (
+                np.diagonal(trip.across(self._engine.border_variance(trip)))
+                * (far / limit) ** 2
+            )
         return trip._replace(noise=np.where(outlying, noise, trip.noise))
 
     def _tidy(self) -> None:
@@ -480,17 +546,22 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         trips = self.trips
         doubled = trips >= 4 and trips & (trips - 1) == 0
         try:
-            if self.refit and (doubled if trips < self.refit else trips % self.refit == 0):
+            if self.refit and (
+                doubled if trips < self.refit else trips % self.refit == 0
+            ):
                 self._refit()
             elif self._since >= _REBUILD:
                 self._engine, self._since = self._engine.rebuild(self.fitted), 0
-        except (NotPositiveDefiniteError, JitterWarning) as error:  # a warning may be made an error
+        except (
+            NotPositiveDefiniteError,
+            JitterWarning,
+        ) as error:  # a warning may be made an error
             self._unsaid = f"scales and rounding stay as they are: {error}"[:300]
 
     @one_blas_thread
     def fit(self) -> None:
         """Fit the scales to the latest trips now."""
-        with self._turns:
+        with self._lock:
             if self.trips:
                 self._refit()
                 self.version += 1
@@ -498,7 +569,11 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     def _refit(self) -> None:
         latest = self._engine.log.view().latest(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
-        self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
+        self._engine, self._since, self.fits = (
+            self._engine.rebuild(scales),
+            0,
+            self.fits + 1,
+        )
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
 
     # --- state -----------------------------------------------------------------------------
@@ -509,26 +584,38 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         arrays |= self._engine.arrays()
         counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
         named = {"vehicle_names": self.vehicle_names.as_json()}
-        return Memory(arrays, {**counts, **named, "information": self._engine.information})
+        return Memory(
+            arrays, {**counts, **named, "information": self._engine.information}
+        )
 
     def _remember(self, state: State) -> None:
         trips = self._as_trips(state.arrays)
         # Older states know vehicles by the numbers of their names alone.
-        self.vehicle_names = VehicleNames.from_json(state.scalars.get("vehicle_names", {}))
+        self.vehicle_names = VehicleNames.from_json(
+            state.scalars.get("vehicle_names", {})
+        )
         names = ("fits", "outlying", "since")
         self.fits, self.outlying, self._since = (
             as_count(state.scalar(name), name, 0) for name in names
         )
         fitted = as_vector(state.array("fitted"), "fitted")
-        if "border_size" in state.arrays and len(fitted) != len(self.scales.as_vector()):
-            raise StateError(f"this state is damaged: it has {len(fitted)} fitted scales")
-        scales = RoadScales.of(fitted, like=self.scales)  # states from before motion have fewer
+        if "border_size" in state.arrays and len(fitted) != len(
+            self.scales.as_vector()
+        ):
+            raise StateError(
+                f"this state is damaged: it has {len(fitted)} fitted scales"
+            )
+        scales = RoadScales.of(
+            fitted, like=self.scales
+        )  # states from before motion have fewer
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if contradiction(self, state.spec):  # of another kernel all is computed anew
             self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
         elif len(trips.rewards):
             self._engine.remember(trips, state)
-            self._engine.information = as_number(state.scalar("information"), "information", 0.0)
+            self._engine.information = as_number(
+                state.scalar("information"), "information", 0.0
+            )
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
             coverage.remember(state, name)

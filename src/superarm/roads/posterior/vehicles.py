@@ -38,7 +38,7 @@ _P = len(TERMS)
 class VehicleGroup(NamedTuple):
     """What the rewards of some vehicles say of their terms.
 
-    Groups are never changed, only replaced: copies of a posterior share them. :meth:`Groups.add` makes
+    Groups are never changed, only replaced: copies of a posterior share them. :meth:`VehicleGroups.add` makes
     their arrays read-only.
     """
 
@@ -82,14 +82,20 @@ class VehicleGroup(NamedTuple):
 def joined(groups: Iterable[VehicleGroup]) -> VehicleGroup:
     """What rewards of several groups say, some of them of the same vehicles: their sum."""
     parts = list(groups)
-    vehicles = tuple(dict.fromkeys(vehicle for part in parts for vehicle in part.vehicles))
+    vehicles = tuple(
+        dict.fromkeys(vehicle for part in parts for vehicle in part.vehicles)
+    )
     slots = parts[0].slots
     for part in parts[1:]:
         slots = np.union1d(slots, part.slots)
     p = _P * len(vehicles)
-    whole = VehicleGroup(vehicles, slots, np.zeros((len(slots), p)), np.zeros((p, p)), np.zeros(p))
+    whole = VehicleGroup(
+        vehicles, slots, np.zeros((len(slots), p)), np.zeros((p, p)), np.zeros(p)
+    )
     for part in parts:
-        at = np.concatenate([np.arange(p)[whole.place(vehicle)] for vehicle in part.vehicles])
+        at = np.concatenate(
+            [np.arange(p)[whole.place(vehicle)] for vehicle in part.vehicles]
+        )
         rows = np.searchsorted(slots, part.slots)
         whole.cross[np.ix_(rows, at)] += part.cross
         whole.information[np.ix_(at, at)] += part.information
@@ -97,7 +103,7 @@ def joined(groups: Iterable[VehicleGroup]) -> VehicleGroup:
     return whole
 
 
-class Groups:
+class VehicleGroups:
     """The groups of all vehicles that were driven."""
 
     def __init__(self, groups: Iterable[VehicleGroup] = ()) -> None:
@@ -110,18 +116,20 @@ class Groups:
 
     def add(self, group: VehicleGroup) -> None:
         """Take in what more rewards say."""
-        known = {id(found): found for each in group.vehicles if (found := self._of.get(each))}
+        known = {
+            id(found): found for each in group.vehicles if (found := self._of.get(each))
+        }
         whole = (joined([*known.values(), group]) if known else group).frozen()
         for vehicle in whole.vehicles:
             self._of[vehicle] = whole
 
-    def copy(self) -> Groups:
+    def copy(self) -> VehicleGroups:
         """Another collection of the same groups, which nobody can change."""
-        other = Groups()
+        other = VehicleGroups()
         other._of = dict(self._of)
         return other
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Groups:
+    def __deepcopy__(self, memo: dict[int, Any]) -> VehicleGroups:
         # Each trip is learned by a copy of the posterior: it must not cost more with every vehicle.
         return self.copy()
 
@@ -136,7 +144,9 @@ class Groups:
 
     # --- all at once ------------------------------------------------------------------------
 
-    def taken_off(self, prior: Floats, information: Floats, pull: Floats) -> tuple[Floats, Floats]:
+    def taken_off(
+        self, prior: Floats, information: Floats, pull: Floats
+    ) -> tuple[Floats, Floats]:
         """What all rewards say of the slots, (s, s) and (s,), where vehicles' terms are unknown.
 
         A R⁻¹ Aᵀ − Σ C S Cᵀ and A R⁻¹ (y − expected) − Σ C S pull, with C = A R⁻¹ Φ.
@@ -149,12 +159,16 @@ class Groups:
             S = group.covariance(prior)
             pull[group.slots] -= group.cross @ (S @ group.pull)
             half = group.cross @ np.linalg.cholesky(S)
-            if len(group.slots) > size // 8:  # dense products are faster for a vehicle of many roads
+            if (
+                len(group.slots) > size // 8
+            ):  # dense products are faster for a vehicle of many roads
                 information[np.ix_(group.slots, group.slots)] -= half @ half.T
             else:
                 few.append((group.slots, half))
         if few:
-            rows = np.concatenate([np.repeat(slots, half.shape[1]) for slots, half in few])
+            rows = np.concatenate(
+                [np.repeat(slots, half.shape[1]) for slots, half in few]
+            )
             widths = [half.shape[1] for _, half in few]
             firsts = np.cumsum([0, *widths])
             columns = np.concatenate(
@@ -180,22 +194,36 @@ class Groups:
         groups = self.all()
         empty = np.empty(0)
         return {
-            "vehicles": np.array([v for each in groups for v in each.vehicles], dtype=np.intp),
-            "group_vehicles": np.array([len(each.vehicles) for each in groups], dtype=np.intp),
-            "group_slots": np.array([len(each.slots) for each in groups], dtype=np.intp),
-            "slots": np.concatenate([empty.astype(np.intp), *(each.slots for each in groups)]),
+            "vehicles": np.array(
+                [v for each in groups for v in each.vehicles], dtype=np.intp
+            ),
+            "group_vehicles": np.array(
+                [len(each.vehicles) for each in groups], dtype=np.intp
+            ),
+            "group_slots": np.array(
+                [len(each.slots) for each in groups], dtype=np.intp
+            ),
+            "slots": np.concatenate(
+                [empty.astype(np.intp), *(each.slots for each in groups)]
+            ),
             "cross": np.concatenate([empty, *(each.cross.ravel() for each in groups)]),
-            "of_vehicles": np.concatenate([empty, *(each.information.ravel() for each in groups)]),
+            "of_vehicles": np.concatenate(
+                [empty, *(each.information.ravel() for each in groups)]
+            ),
             "pull": np.concatenate([empty, *(each.pull for each in groups)]),
         }
 
     @classmethod
-    def from_arrays(cls, state: State, size: int, driven: Ints) -> Groups:
+    def from_arrays(cls, state: State, size: int, driven: Ints) -> VehicleGroups:
         """What :meth:`arrays` gave, of these vehicles and so many slots, or :class:`StateError`."""
         names = ("vehicles", "group_vehicles", "group_slots", "slots")
-        vehicles, many, touched, slots = (as_positions(state.array(name), name) for name in names)
+        vehicles, many, touched, slots = (
+            as_positions(state.array(name), name) for name in names
+        )
         if len(many) != len(touched):
-            raise StateError("this state is damaged: its groups of vehicles differ in number")
+            raise StateError(
+                "this state is damaged: its groups of vehicles differ in number"
+            )
         p = _P * many
         cross = as_vector(state.array("cross"), "cross", int(touched @ p))
         information = as_vector(state.array("of_vehicles"), "of_vehicles", int(p @ p))
@@ -207,8 +235,13 @@ class Groups:
             or int(touched.sum()) != len(slots)
             or slots.max(initial=-1) >= size
         ):
-            raise StateError("this state is damaged: its vehicles are not those of its trips")
-        ends = [np.cumsum([0, *each]).tolist() for each in (many, touched, touched * p, p * p, p)]
+            raise StateError(
+                "this state is damaged: its vehicles are not those of its trips"
+            )
+        ends = [
+            np.cumsum([0, *each]).tolist()
+            for each in (many, touched, touched * p, p * p, p)
+        ]
         groups = cls()
         for at, width in enumerate(p.tolist()):
             a, b, c, d, e = (slice(*each[at : at + 2]) for each in ends)
@@ -220,13 +253,19 @@ class Groups:
                 pull=pull[e].copy(),
             )
             least = np.linalg.eigvalsh(group.information).min()
-            if (np.diff(group.slots) <= 0).any() or least < -1e-6 * np.abs(group.information).max():
-                raise StateError("this state is damaged: what it says of a vehicle is impossible")
+            if (np.diff(group.slots) <= 0).any() or least < -1e-6 * np.abs(
+                group.information
+            ).max():
+                raise StateError(
+                    "this state is damaged: what it says of a vehicle is impossible"
+                )
             groups.add(group)
         return groups
 
 
-def grouped(vehicles: Ints, cross: Any, information: Any, pull: Floats) -> Groups:
+def grouped(
+    vehicles: Ints, cross: Any, information: Any, pull: Floats
+) -> VehicleGroups:
     """Groups of vehicles, (V,), from what all their rewards say.
 
     ``cross`` (s, 5 V), ``information`` (5 V, 5 V) are sparse, ``pull`` (5 V,): five columns a vehicle.
@@ -258,7 +297,9 @@ def grouped(vehicles: Ints, cross: Any, information: Any, pull: Floats) -> Group
     pulls[group[columns // _P], of_group(columns)] = pull
     entries = cross.tocoo()
     size = cross.shape[0]
-    pairs = group[entries.col // _P].astype(np.int64) * size + entries.row  # of a group and a slot
+    pairs = (
+        group[entries.col // _P].astype(np.int64) * size + entries.row
+    )  # of a group and a slot
     known, at = np.unique(pairs, return_inverse=True)
     values = np.zeros((len(known), widest))  # (P, p)
     values[at, of_group(entries.col)] = entries.data
@@ -277,4 +318,4 @@ def grouped(vehicles: Ints, cross: Any, information: Any, pull: Floats) -> Group
                 pull=pulls[number, :width].copy(),
             )
         )
-    return Groups(groups)
+    return VehicleGroups(groups)

@@ -64,7 +64,10 @@ class Conditions:
             "load": np.full(n, rng.uniform(0.0, _MOST_LOAD)),
         }
         rest = {"congestion": 0.0, "temperature": _COMFORT, "load": 0.0}
-        return {name: values[name] if name in self.names else np.full(n, rest[name]) for name in rest}
+        return {
+            name: values[name] if name in self.names else np.full(n, rest[name])
+            for name in rest
+        }
 
     def columns(self, step: int) -> Floats:
         """The named conditions as features of about unit scale, (n, c)."""
@@ -113,7 +116,10 @@ class RushHours:
     def rush(step: int) -> float:
         """r, at the hour of a trip: the first is at 0 o'clock."""
         hour = 24.0 * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
-        return float(np.exp(-0.5 * ((hour - 8) / 1.5) ** 2) + np.exp(-0.5 * ((hour - 17) / 2) ** 2))
+        return float(
+            np.exp(-0.5 * ((hour - 8) / 1.5) ** 2)
+            + np.exp(-0.5 * ((hour - 17) / 2) ** 2)
+        )
 
     def extra(self, step: int) -> Floats:
         """Wh, (n,)"""

@@ -49,7 +49,9 @@ from .road_models import TABLE_2, Roads, load_roads
 from .sumo import Driven, drive_of, network_file
 
 _TRIES = 2000
-_MOST_BYTES = 1 << 30  # of the vehicles' arms that are cached: 110 vehicles on 100,000 edges
+_MOST_BYTES = (
+    1 << 30
+)  # of the vehicles' arms that are cached: 110 vehicles on 100,000 edges
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
 
 
@@ -68,14 +70,18 @@ def _departures(seed: int, headway: float, count: int) -> Floats:
     return read_only(np.cumsum(stream(seed, "headways", 0).exponential(headway, count)))
 
 
-def road_rows(graph: LineGraph, vehicle: Vehicle, number: int, edges: Ints | None = None) -> Floats:
+def road_rows(
+    graph: LineGraph, vehicle: Vehicle, number: int, edges: Ints | None = None
+) -> Floats:
     """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``.
 
     ``edges`` are the numbers of the roads wanted; by default all of them.
     """
     at = slice(None) if edges is None else edges
     rise = graph.rise[at]
-    energies = vehicle.energy(graph.length[at], graph.speed[at], rise) - vehicle.potential(rise)
+    energies = vehicle.energy(
+        graph.length[at], graph.speed[at], rise
+    ) - vehicle.potential(rise)
     numbers = np.arange(len(graph), dtype=np.float64)[at]
     each = np.full(len(numbers), vehicle.mass / TABLE_2.mass)
     who = np.full(len(numbers), number, dtype=np.float64)
@@ -91,7 +97,9 @@ def road_sizes(graph: LineGraph) -> Floats:
 @lru_cache(maxsize=4)
 def near_kernel(graph: LineGraph) -> GraphMatern:
     """k_G with a variance of 1 on average, which ten draws tell to a few per cent."""
-    raw = GraphMatern(graph.turn_graph, nu=2, kappa=1.0, normalisation="raw", cache_megabytes=256.0)
+    raw = GraphMatern(
+        graph.turn_graph, nu=2, kappa=1.0, normalisation="raw", cache_megabytes=256.0
+    )
     draws = raw.root_times(np.random.default_rng(0).standard_normal((len(graph), 10)))
     return replace(raw, variance=1.0 / float(np.square(draws).mean()))
 
@@ -122,54 +130,68 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
 @register("problem", "fleet")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fleet(Driven):
-    """Learn the routes of least energy for a fleet of vehicles."""
+    """Learn the routes of least energy for a fleet of vehicles.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        network: "luxembourg", "monaco", "city" (by default), or the path of a network file.
+        edges: About how many edges a generated city has.
+        city_seed: Which of the generated cities.
+        elevation: An SRTM tile, or a folder of them, whose heights replace those of the network.
+        flat: Whether heights are left out.
+        uturns: Whether U-turns are allowed: true, false, or "dead-ends": only where no other turn
+            leads on, so that no edge is lost.
+        driven: Whether trips are driven in SUMO; ``None``: yes, but in a generated city.
+        trips: How many pairs of roads trips lead between; 0: a new pair for every trip.
+        least_metres: The shortest trip, along the road.
+        most_metres: The longest trip, along the road.
+        vehicles: How many vehicles there are.
+        informed: Whether the traveller is told the vehicle of a trip; otherwise it takes all for
+            Table 2's.
+        variety: How much vehicles differ, as the fleet knows it: standard deviation, as a share.
+        wear: How much each differs from what the fleet knows of it.
+        payload: The largest load of a trip, kg; the fleet knows only the mean.
+        weather: Standard deviation of the temperature, °C, about 10: cold draws power and thickens
+            the air.
+        seen: Whether the energy of every edge is known afterwards, or that of the whole trip.
+        headway: Seconds between departures, on average.
+        late: Seconds after its arrival until a trip's energy is known; ``None``: before the next
+            departure.
+        traffic: Other cars that depart per hour.
+        moments: From how many moments of the traffic, or of the signals' programs, trips may begin.
+        traffic_reach: Other cars travel between roads within this many metres of the trips' fastest
+            routes.
+        cache: A file in which drives are kept, for other policies, seeds and runs.
+    """
 
     seed: int
     horizon: int
     network: str | None = None
-    """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
     edges: int = 2000
-    """About how many edges a generated city has."""
     city_seed: int = 0
     elevation: str | None = None
-    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
     flat: bool = False
-    """Whether heights are left out."""
     uturns: Uturns = "dead-ends"
     driven: bool | None = None
-    """Whether trips are driven in SUMO; ``None``: yes, but in a generated city."""
     trips: int = 10
-    """How many pairs of roads trips lead between; 0: a new pair for every trip."""
     least_metres: float = 1500.0
-    """The shortest trip, along the road."""
     most_metres: float = 8000.0
     vehicles: int = 20
     informed: bool = True
-    """Whether the traveller is told the vehicle of a trip; otherwise it takes all for Table 2's."""
     variety: float = 0.2
-    """How much vehicles differ, as the fleet knows it: standard deviation, as a share."""
     wear: float = 0.05
-    """How much each differs from what the fleet knows of it."""
     payload: float = 200.0
-    """The largest load of a trip, kg; the fleet knows only the mean."""
     weather: float = 5.0
-    """Standard deviation of the temperature, °C, about 10: cold draws power and thickens the air."""
     seen: Literal["edges", "trips"] = "edges"
-    """Whether the energy of every edge is known afterwards, or that of the whole trip."""
     headway: float = 120.0
-    """Seconds between departures, on average."""
     late: float | None = None
-    """Seconds after its arrival until a trip's energy is known; ``None``: before the next departure."""
     traffic: float = 0.0
-    """Other cars that depart per hour."""
     moments: int = 8
-    """From how many moments of the traffic, or of the signals' programs, trips may begin."""
     traffic_reach: float = 300.0
-    """Other cars travel between roads within this many metres of the trips' fastest routes."""
     cache: str | None = None
-    """A file in which drives are kept, for other policies, seeds and runs."""
     model: FleetModel = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
+    interpretations: Mapping[str, str] = field(init=False, repr=False)
     roads: Roads = field(init=False, repr=False)
     fleet: tuple[Vehicle, ...] = field(init=False, repr=False)
     """The vehicles as the fleet knows them."""
@@ -183,33 +205,59 @@ class Fleet(Driven):
         as_count(self.moments, "moments", 1, 10_000)
         require_choice(self.seen, "seen", ("edges", "trips"))
         # Beyond these, vehicles are none, and it may be colder than it can be.
-        for name, most in {"variety": 1.0, "wear": 1.0, "payload": 1e5, "weather": 40.0}.items():
+        for name, most in {
+            "variety": 1.0,
+            "wear": 1.0,
+            "payload": 1e5,
+            "weather": 40.0,
+        }.items():
             as_number(getattr(self, name), name, 0.0, most)
         for name in ("traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
         as_number(self.headway, "headway", 0.1, 1e6)
         if self.late is not None:
             as_number(self.late, "late", 0.0, 1e6)
-        least, most = (as_number(getattr(self, name), name) for name in ("least_metres", "most_metres"))
+        least, most = (
+            as_number(getattr(self, name), name)
+            for name in ("least_metres", "most_metres")
+        )
         if not 0.0 <= least < most:
-            raise InputError(f"least_metres is {self.least_metres:g}; it must be below most_metres")
+            raise InputError(
+                f"least_metres is {self.least_metres:g}; it must be below most_metres"
+            )
         network = "city" if self.network is None else self.network
         driven = network != "city" if self.driven is None else self.driven
         if driven and network == "city":
-            raise InputError("SUMO does not drive in a generated city; leave driven out")
+            raise InputError(
+                "SUMO does not drive in a generated city; leave driven out"
+            )
         heights = self.elevation is None and not self.flat
         file = network_file(network, heights=heights) if driven else None
-        read = network if file is None else str(file)  # which knows junctions, as tables do not
+        read = (
+            network if file is None else str(file)
+        )  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
-        store(self, _rounds=Streams(self.seed, "offer"), fleet=self._make_fleet(), _drive=None)
+        store(
+            self,
+            _rounds=Streams(self.seed, "offer"),
+            fleet=self._make_fleet(),
+            _drive=None,
+        )
         if file is not None:
-            traffic = self._traffic_near(map(self._fastest, self._pairs)) if self.traffic else None
+            traffic = (
+                self._traffic_near(map(self._fastest, self._pairs))
+                if self.traffic
+                else None
+            )
             moments = (0.0,) if traffic else self._departures
             seed = self.seed if traffic else 0
-            store(self, _drive=drive_of(file, LONGEST_STEP, traffic, seed, self.cache, moments))
-        store(self, settled=self._settled(driven))
+            store(
+                self,
+                _drive=drive_of(file, LONGEST_STEP, traffic, seed, self.cache, moments),
+            )
+        store(self, interpretations=self._settled(driven))
 
     # --- who drives where ------------------------------------------------------------------
 
@@ -217,7 +265,9 @@ class Fleet(Driven):
         """Cars and vans: mass, drag, rolling resistance and auxiliaries vary from one to the next."""
         rng, made = stream(self.seed, "truth", 0), []
         for _ in range(self.vehicles):
-            mass, drag, rolling, power = np.exp(self.variety * rng.standard_normal(4)).tolist()
+            mass, drag, rolling, power = np.exp(
+                self.variety * rng.standard_normal(4)
+            ).tolist()
             made.append(
                 replace(
                     TABLE_2,
@@ -260,7 +310,9 @@ class Fleet(Driven):
     @cached_property
     def _departures(self) -> tuple[float, ...]:
         """Seconds after the signals' programs began, on empty roads."""
-        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, self.moments).tolist())
+        return tuple(
+            stream(self.seed, "moments", 0).uniform(0.0, 90.0, self.moments).tolist()
+        )
 
     @cached_property
     def _times(self) -> Floats:
@@ -271,8 +323,14 @@ class Fleet(Driven):
         """Who drives in a round, and what is so on that day."""
         rng = self._rounds.at(step)
         pair = int(rng.integers(self.trips)) if self.trips else step - 1
-        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(self.moments))
-        load, degrees = float(rng.uniform(0.0, self.payload)), float(rng.normal(10.0, self.weather))
+        number, moment = (
+            int(rng.integers(self.vehicles)),
+            int(rng.integers(self.moments)),
+        )
+        load, degrees = (
+            float(rng.uniform(0.0, self.payload)),
+            float(rng.normal(10.0, self.weather)),
+        )
         told, off = self.fleet[number], self._wears[number].tolist()
         warmer = abs(degrees - _COMFORT) - abs(10.0 - _COMFORT)
         own = replace(
@@ -280,7 +338,9 @@ class Fleet(Driven):
             mass=(told.mass - self.payload / 2.0) * off[0] + load,
             air_drag=told.air_drag * off[1],
             rolling_resistance=told.rolling_resistance * off[2],
-            auxiliary_power=max(0.0, told.auxiliary_power * off[3] + _WATTS_PER_DEGREE * warmer),
+            auxiliary_power=max(
+                0.0, told.auxiliary_power * off[3] + _WATTS_PER_DEGREE * warmer
+            ),
             air_density=told.air_density * 283.0 / (273.0 + degrees),
         )
         return Journey(pair, number, own, moment)
@@ -307,7 +367,12 @@ class Fleet(Driven):
         if self.seen == "edges":
             return Feedback(positions=route, rewards=rewards, delays=delays)
         sums = np.zeros(len(route), dtype=np.intp)
-        return Feedback(positions=route, rewards=rewards.sum(keepdims=True), sums=sums, delays=delays)
+        return Feedback(
+            positions=route,
+            rewards=rewards.sum(keepdims=True),
+            sums=sums,
+            delays=delays,
+        )
 
     def _delays(self, step: int, seconds: float, count: int) -> Ints | None:
         if self.late is None:
@@ -324,7 +389,9 @@ class Fleet(Driven):
         return self.fleet[number] if self.informed else TABLE_2
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float(self.energies(offer.step, tuple(decision.positions.tolist())).sum())
+        return float(
+            self.energies(offer.step, tuple(decision.positions.tolist())).sum()
+        )
 
     def energies(self, step: int, route: tuple[int, ...]) -> Floats:
         """Wh that each edge of a route costs the vehicle of a round on that day, (k,)."""
@@ -337,13 +404,21 @@ class Fleet(Driven):
     def informed_route(self, offer: Offer) -> tuple[int, ...]:
         """The cheapest by the energy model, told the vehicle."""
         expected = np.minimum(-offer.arms.features[:, 1], 0.0)
-        found = self.model.oracle.select(expected, offer.structure, np.random.default_rng(0))
+        found = self.model.oracle.select(
+            expected, offer.structure, np.random.default_rng(0)
+        )
         return tuple(found.positions.tolist())
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         spent = self._spent(offer.step, tuple(decision.positions.tolist()))
         energy = float(spent.energies.sum())
-        return {"true_energy": energy, "duration": spent.seconds, "stranded": float(not spent.arrived)}
+        return {
+            "true_energy": energy,
+            "duration": spent.seconds,
+            "stranded": float(not spent.arrived),
+        }
 
     @property
     def measures(self) -> Mapping[str, Metric]:
@@ -360,12 +435,16 @@ class Fleet(Driven):
         own, edges = journey.own, np.array(route, dtype=np.intp)
         if self._drive is None:
             return self._drawn(step, journey, edges)
-        drive = self._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
+        drive = self._drive(
+            tuple(graph.ids[edge] for edge in route), moment=journey.moment
+        )
         # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
         # adds up to the same for all routes of a trip.
         energies = drive.energies(own, graph.rise[edges]) - drive.stored(own)
         missing = edges[drive.completed :]
-        energies[drive.completed :] += own.energy(graph.length, graph.speed, graph.rise)[missing]
+        energies[drive.completed :] += own.energy(
+            graph.length, graph.speed, graph.rise
+        )[missing]
         return _Spent(energies, drive.duration, drive.arrived)
 
     @cached_property
@@ -380,16 +459,27 @@ class Fleet(Driven):
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
         graph, own, scales = self.graph, journey.own, RoadScales()
         rows, turning = _of_the_day(graph, own)
-        noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
+        noise = (
+            Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
+        )
         each = np.square(rows[:, 6])
-        parts = np.column_stack([each, each * rows[:, 3], rows[:, 7]])  # of noise, as posteriors.RoadGP
-        noise *= np.sqrt(parts @ np.square(scales.of_noise[:3]))  # terms tell all: no share of sizes
-        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
-            edges
-        ]
+        parts = np.column_stack(
+            [each, each * rows[:, 3], rows[:, 7]]
+        )  # of noise, as posteriors.RoadGP
+        noise *= np.sqrt(
+            parts @ np.square(scales.of_noise[:3])
+        )  # terms tell all: no share of sizes
+        energies = (
+            rows[:, 1]
+            + own.potential(graph.rise)
+            + rows[:, 6] * self._drawn_roads
+            + noise
+        )[edges]
         turns = graph.turn_numbers(edges)
         energies[:-1] += turning[turns]
-        seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
+        seconds = float(
+            graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum()
+        )
         return _Spent(energies, seconds, True)
 
     def _settled(self, driven: bool) -> dict[str, str]:
@@ -403,9 +493,12 @@ class Fleet(Driven):
             f"{100.0 * self.wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
             f"temperatures of 10 ± {self.weather:g} °C",
             "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
-            "and forecast" + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
+            "and forecast"
+            + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
             "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
-            + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
+            + (
+                ", at once" if self.late is None else f", {self.late:g} s after arrival"
+            ),
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
             "regret": "energy above that of the informed prior's route, driven on the same day; "
             "negative where less was needed",
@@ -443,7 +536,9 @@ class _Departures:
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
-        self._known: OrderedDict[tuple[LineGraph, Vehicle, int], _Departure] = OrderedDict()
+        self._known: OrderedDict[tuple[LineGraph, Vehicle, int], _Departure] = (
+            OrderedDict()
+        )
         self._lock = Lock()
 
     def of(self, graph: LineGraph, vehicle: Vehicle, number: int) -> _Departure:

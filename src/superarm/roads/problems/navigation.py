@@ -28,14 +28,21 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
-from superarm.core.capabilities import Metric, Unending
+from superarm.core.capabilities import HorizonFree, Metric
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_number, as_positive, read_only, require_choice
 from superarm.core.normal import rectified_mean
 from superarm.core.registry import register
 from superarm.core.streams import Streams, stream
-from superarm.kernels import LARGEST_DRAW, Constant, Periodic, PriorRoot, Temporal, prior_root
-from superarm.models.worlds import GaussianNoise, Scored, store
+from superarm.kernels import (
+    LARGEST_DRAW,
+    Constant,
+    Periodic,
+    PriorRoot,
+    Temporal,
+    prior_root,
+)
+from superarm.models.worlds import GaussianNoise, HasScores, store
 from superarm.movement import Switch
 from superarm.movement.switching import previous_positions
 from superarm.oracles import Trip
@@ -74,51 +81,63 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
-    """Learn the route of least energy from ``start`` to ``goal``."""
+class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
+    """Learn the route of least energy from ``start`` to ``goal``.
+
+    Args:
+        network: "luxembourg", "monaco", "city" (by default), or the path of a network file.
+        edges: About how many edges a generated city has, 200 to 2,000,000.
+        city_seed: Which of the generated cities.
+        model_lengthscale: Lengthscale of the model alone, to make it deliberately wrong.
+        graph_lengthscales: Lengthscales of k_f, in the product with the graph kernel: one number,
+            or three for length, speed limit and incline; ``lengthscale`` where left out.
+        feature_lengthscales: Lengthscales of k′_f, which stands alone, likewise.
+        graph_share: Share of the prior variance that k_G·k_f has; k′_f has the rest.
+        model_graph_lengthscales: ``graph_lengthscales`` of the model alone.
+        model_feature_lengthscales: ``feature_lengthscales`` of the model alone.
+        model_graph_share: ``graph_share`` of the model alone.
+        recuperation: Whether recovered energy is multiplied by the efficiency or divided by it, as
+            eq. 8 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) is printed.
+        closed_roads: Share of the roads that are closed in a round, redrawn each round.
+        closed_turns: Share of the turns that cannot be taken in a round.
+        on_no_path: With "error", closures always leave a route; with "empty", a round without one
+            is skipped.
+        conditions: What changes from trip to trip: "congestion", "temperature", "load". Arms are
+            then not a fixed set: choose a posterior that takes features, "variational" or
+            "streaming".
+        rush_hours: How much rush hours change energies, in standard deviations of the prior; 0: no
+            rush hours.
+        day_to_day: Ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day
+            has 24 trips.
+        switch_cost: Wh for every edge that was not part of the previous route; none where left out.
+        switch_per: Whether ``switch_cost`` is paid per edge or per metre of new edges.
+    """
 
     network: str | None = None
-    """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
     edges: int = 2000
-    """About how many edges a generated city has, 200 to 2,000,000."""
     city_seed: int = 0
     model_lengthscale: float | None = None
-    """Lengthscale of the model alone, to make it deliberately wrong."""
     graph_lengthscales: float | Sequence[float] | None = None
-    """Lengthscales of k_f, in the product with the graph kernel: one number, or three for length, speed
-    limit and incline; ``lengthscale`` where left out."""
     feature_lengthscales: float | Sequence[float] | None = None
-    """Lengthscales of k′_f, which stands alone, likewise."""
     graph_share: float = 0.5
-    """Share of the prior variance that k_G·k_f has; k′_f has the rest."""
     model_graph_lengthscales: float | Sequence[float] | None = None
-    """``graph_lengthscales`` of the model alone."""
     model_feature_lengthscales: float | Sequence[float] | None = None
-    """``feature_lengthscales`` of the model alone."""
     model_graph_share: float | None = None
-    """``graph_share`` of the model alone."""
     recuperation: Recuperation = "multiply"
     closed_roads: float = 0.0
-    """Share of the roads that are closed in a round, redrawn each round."""
     closed_turns: float = 0.0
-    """Share of the turns that cannot be taken in a round."""
     on_no_path: Literal["error", "empty"] = "error"
-    """With "error", closures always leave a route; with "empty", a round without one is skipped."""
     conditions: Sequence[str] = ()
-    """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
-    a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
     rush_hours: float = 0.0
-    """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
-    """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
     switch_cost: float | None = None
-    """Wh for every edge that was not part of the previous route; none where left out."""
     switch_per: Literal["edge", "metre"] = "edge"
-    """Whether ``switch_cost`` is paid per edge or per metre of new edges."""
     noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
-    _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
+    _kept: dict[int, tuple[_Costs, _Costs | None]] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         for name in ("closed_roads", "closed_turns"):
@@ -128,19 +147,31 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         vehicle = self._own_vehicle(self.recuperation)
         named = self._named(otherwise="city")
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
-        roads = load_roads(named.network, **{name: getattr(self, name) for name in names})
+        roads = load_roads(
+            named.network, **{name: getattr(self, name) for name in names}
+        )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
-        known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
+        known = (
+            lengthscale if self.model_lengthscale is None else self.model_lengthscale
+        )
         known = as_positive(known, "model_lengthscale")
-        believed: dict[str, Any] = {"lengthscale": known, "features": self._model_features}
+        believed: dict[str, Any] = {
+            "lengthscale": known,
+            "features": self._model_features,
+        }
         self._set_up(roads, named, vehicle, on_no_path=self.on_no_path, **believed)
         require_choice(self.switch_per, "switch_per", ("edge", "metre"))
         if self.switch_cost is not None:
             cost = as_number(self.switch_cost, "switch_cost", 0.0)
             weights = self.graph.length if self.switch_per == "metre" else None
-            store(self, model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
+            store(
+                self,
+                model=replace(self.model, switching=Switch(cost=cost, weights=weights)),
+            )
         conditions = None
-        if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
+        if isinstance(self.conditions, str) or not isinstance(
+            self.conditions, Sequence
+        ):
             raise InputError(
                 f'conditions is {self.conditions!r}; give a list, such as [["load"]] with --set'
             )
@@ -156,11 +187,17 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
             drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
             store(self, model=replace(self.model, drift=drift))
         store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
-        store(self, settled=self._settled(), noise_std=float(np.sqrt(self.model.noise_variance)))
+        store(
+            self,
+            interpretations=self._settled(),
+            noise_std=float(np.sqrt(self.model.noise_variance)),
+        )
 
     @property
     def _true_features(self) -> FeatureKernels:
-        return as_feature_kernels(self.graph_lengthscales, self.feature_lengthscales, self.graph_share)
+        return as_feature_kernels(
+            self.graph_lengthscales, self.feature_lengthscales, self.graph_share
+        )
 
     @property
     def _model_features(self) -> FeatureKernels:
@@ -182,7 +219,10 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         graph = self.graph
         spread = float(np.std(self.model.energies))
         # The model's own object, unless its lengthscale is another.
-        variance, scale = (float(self.prior_scale) * spread) ** 2, float(self.lengthscale)
+        variance, scale = (
+            (float(self.prior_scale) * spread) ** 2,
+            float(self.lengthscale),
+        )
         kernel = road_kernel(
             graph,
             variance,
@@ -210,13 +250,17 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
             return None
         std = float(self.prior_scale) * float(np.std(self.model.energies))
         fast = std * self.graph.speed / self.graph.speed.max()
-        return RushHours(root=self._root, fast=fast, epsilon=self.day_to_day, seed=self.seed)
+        return RushHours(
+            root=self._root, fast=fast, epsilon=self.day_to_day, seed=self.seed
+        )
 
     def _energies(self, step: int) -> Floats:
         energies, rush = self.energies, self._rush
         if self._conditions is not None:
             energies = energies + self._conditions.extra(step)
-        return energies if rush is None else energies + self.rush_hours * rush.extra(step)
+        return (
+            energies if rush is None else energies + self.rush_hours * rush.extra(step)
+        )
 
     def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
@@ -257,7 +301,8 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         if self.closed_roads or self.closed_turns:
             told["closures"] = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
-                "turns are closed" + (", always leaving a route" if self.on_no_path == "error" else "")
+                "turns are closed"
+                + (", always leaving a route" if self.on_no_path == "error" else "")
             )
         if self.rush_hours:
             told["rush hours"] = (
@@ -273,7 +318,9 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
                 "costs less. Where all rounds are alike, that route never changes, and pays nothing"
             )
         if self.conditions:
-            told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
+            told["conditions"] = (
+                f"{', '.join(self.conditions)} change from trip to trip"
+            )
         return told
 
     @property
@@ -326,7 +373,9 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         """The best route of the round by itself: switching costs are none of its."""
         return Best(self._best(self._costs_of(offer.step)[0], offer))
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
         measured = {"true_energy": energy}

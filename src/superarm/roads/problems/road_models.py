@@ -20,28 +20,46 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, Direction, Floats
-from superarm.core.capabilities import REGRET, AdditiveProblem, Measured, Metric
+from superarm.core.capabilities import REGRET, AdditiveProblem, HasMetrics, Metric
 from superarm.core.data_files import find
 from superarm.core.errors import FileError, InputError
 from superarm.core.inputs import as_count, as_number, as_positive, require_choice
 from superarm.core.road_map import RoadMap
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
-from superarm.models.worlds import Mapped, store
+from superarm.models.worlds import HasRoadMap, store
 from superarm.oracles import ShortestPath, Trip
 from superarm.roads.energy import Vehicle
 from superarm.roads.energy.vehicle import Recuperation, RoadEnergy
 from superarm.roads.models import RoadModel
-from superarm.roads.networks import LineGraph, generate_city, read_network, road_map, suggest_trip
+from superarm.roads.networks import (
+    LineGraph,
+    generate_city,
+    read_network,
+    road_map,
+    suggest_trip,
+)
 from superarm.roads.networks.elevation import at_one_height
 from superarm.roads.networks.road import Uturns
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
-_OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
-_UTURNS = {True: "", False: ", no U-turns", "dead-ends": ", U-turns where there is no other way on"}
+_OF_THE_VEHICLE = (
+    "mass",
+    "auxiliary_power",
+    "rolling_resistance",
+    "air_drag",
+    "air_density",
+)
+_UTURNS = {
+    True: "",
+    False: ", no U-turns",
+    "dead-ends": ", U-turns where there is no other way on",
+}
 _FEATURES = 3  # length, speed limit, incline
-_CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
+_CACHE_MEGABYTES = (
+    256.0  # of solved kernel columns, shared by all policies on a network
+)
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
     "true_energy": Metric("energy per trip", "Wh", "per round", "down", headline=True),
@@ -68,9 +86,7 @@ class FeatureKernels(NamedTuple):
         """What a report says of them."""
         near, alone = (_in_words(scales) for scales in (self.near, self.alone))
         share = f"{100.0 * self.share:g} % of the prior variance"
-        return (
-            f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
-        )
+        return f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
 
 
 EQUAL_KERNELS = FeatureKernels()
@@ -84,7 +100,9 @@ def _in_words(scales: Lengthscale | None) -> str:
     return ", ".join(f"{scale:g}" for scale in listed)
 
 
-def as_feature_kernels(near: Any, alone: Any, share: Any, prefix: str = "") -> FeatureKernels:
+def as_feature_kernels(
+    near: Any, alone: Any, share: Any, prefix: str = ""
+) -> FeatureKernels:
     """Checked lengthscales of k_f and k′_f, each one number or one per feature, and the share.
 
     Args:
@@ -95,7 +113,9 @@ def as_feature_kernels(near: Any, alone: Any, share: Any, prefix: str = "") -> F
     """
     part = as_number(share, f"{prefix}graph_share", 0.0, 1.0)
     if part in (0.0, 1.0):
-        raise InputError(f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}")
+        raise InputError(
+            f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}"
+        )
     return FeatureKernels(
         _as_lengthscales(near, f"{prefix}graph_lengthscales"),
         _as_lengthscales(alone, f"{prefix}feature_lengthscales"),
@@ -113,7 +133,9 @@ def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
             f"{name} has {len(value)} entries; give one number, or three: for length, speed limit and "
             "incline"
         )
-    return tuple(as_positive(scale, f"{name}[{place}]") for place, scale in enumerate(value))
+    return tuple(
+        as_positive(scale, f"{name}[{place}]") for place, scale in enumerate(value)
+    )
 
 
 class Roads(NamedTuple):
@@ -163,8 +185,18 @@ def load_roads(
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
         ("flat", flat, bool, "true or false"),
         ("network", network, str, "a name, or the path of a network file"),
-        ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
-        ("uturns", uturns, bool if uturns != "dead-ends" else str, "true, false or 'dead-ends'"),
+        (
+            "elevation",
+            elevation,
+            str | None,
+            "the path of a tile, or of a folder of them",
+        ),
+        (
+            "uturns",
+            uturns,
+            bool if uturns != "dead-ends" else str,
+            "true, false or 'dead-ends'",
+        ),
     )
     for name, value, kind, words in kinds:  # they may come from a file
         if not isinstance(value, kind) or value == "":
@@ -201,14 +233,18 @@ def _load_roads(
 ) -> Roads:
     if network == "city":
         if elevation is not None:
-            raise InputError("a generated city is nowhere on Earth: leave elevation out")
+            raise InputError(
+                "a generated city is nowhere on Earth: leave elevation out"
+            )
         city = generate_city(edges=edges, seed=city_seed)
         city = at_one_height(city) if flat else city
         told = f"a generated city (city seed {city_seed}), synthetic data"
         return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
     if network in REAL_NETWORKS:
         name = REAL_NETWORKS[network]
-        path: Path = find(name, ending=".net.xml.xz") if junctions else find(name).parent
+        path: Path = (
+            find(name, ending=".net.xml.xz") if junctions else find(name).parent
+        )
         told = f"the road network of {network.capitalize()}"
     else:
         path, told = Path(network), f"the road network in {Path(network).name}"
@@ -271,7 +307,12 @@ def road_kernel(
     alone_variance = (1.0 - features.share) * variance
     near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(near_variance)])
     alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=(1, 2, 3))
-    alone = Matern(nu=2.5, lengthscale=alone_lengthscale, columns=(1, 2, 3), variance=alone_variance)
+    alone = Matern(
+        nu=2.5,
+        lengthscale=alone_lengthscale,
+        columns=(1, 2, 3),
+        variance=alone_variance,
+    )
     return near * alike + alone
 
 
@@ -279,7 +320,11 @@ def road_kernel(
 def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern:
     """Factorised once for all seeds, policies, vehicles and lengthscales on a network."""
     return GraphMatern(
-        graph.turn_graph, nu=2, kappa=1.0, normalisation=normalisation, cache_megabytes=_CACHE_MEGABYTES
+        graph.turn_graph,
+        nu=2,
+        kappa=1.0,
+        normalisation=normalisation,
+        cache_megabytes=_CACHE_MEGABYTES,
     )
 
 
@@ -297,10 +342,14 @@ def road_model(
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
+    energies = RoadEnergy(
+        vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise
+    )
     spread = float(energies.values.std())
     if spread == 0.0:
-        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
+        raise InputError(
+            f"all edges of {graph.network.name} cost the same, so the model has no scale"
+        )
     for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
         as_number(scale, name, 1e-6, 1e6)  # such that it can be squared
     prior_std, noise_std = prior_scale * spread, noise_scale * spread
@@ -340,7 +389,7 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
     return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
 
 
-class RoadWorld(AdditiveProblem, Measured, Mapped):
+class RoadWorld(AdditiveProblem, HasMetrics, HasRoadMap):
     """Arms are roads, and what they cost is minimised."""
 
     direction: ClassVar[Direction] = "minimize"
@@ -354,37 +403,52 @@ class RoadWorld(AdditiveProblem, Measured, Mapped):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoadProblem(RoadWorld):
-    """Trips between two edges, again and again."""
+    """Trips between two edges, again and again.
+
+    Args:
+        seed: Which random world.
+        horizon: Number of rounds T.
+        route: A route of the experiments, such as "monaco-a"; it sets network, start and goal.
+        start: Id of the first edge; without it and ``goal``, two edges far apart are chosen.
+        goal: Id of the last edge; without start and goal, two edges far apart are chosen.
+        elevation: An SRTM tile, or a folder of them, whose heights replace those of the network.
+        flat: Whether all roads are at one height, whatever the network says.
+        mass: Mass of the vehicle that drives, kg.
+        auxiliary_power: Power for heating and the like, W.
+        rolling_resistance: Coefficient of rolling resistance; higher on wet or rough roads.
+        air_drag: Drag coefficient of the vehicle.
+        air_density: Air density, kg/m³; higher in the cold.
+        lengthscale: Lengthscale of the feature kernels, in the model and in the truth where that is
+            drawn.
+        normalisation: How the variance of the graph kernel is scaled: mean, unit or raw.
+        prior_scale: Prior standard deviation, as a multiple of the standard deviation of all edges'
+            energies.
+        noise_scale: Standard deviation of the noise, as a multiple of the standard deviation of all
+            edges' energies.
+        uturns: Whether U-turns are allowed: true, false, or "dead-ends": only where no other turn
+            leads on, so that no edge is lost.
+    """
 
     seed: int
     horizon: int
     route: str | None = None
-    """A route of the experiments, such as "monaco-a"; it sets network, start and goal."""
     network: str | None = None
     start: str | None = None
-    """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
     goal: str | None = None
     elevation: str | None = None
-    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
     flat: bool = False
-    """Whether all roads are at one height, whatever the network says."""
     mass: float = TABLE_2.mass
-    """Mass of the vehicle that drives, kg."""
     auxiliary_power: float = TABLE_2.auxiliary_power
-    """Power for heating and the like, W."""
     rolling_resistance: float = TABLE_2.rolling_resistance
-    """Coefficient of rolling resistance; higher on wet or rough roads."""
     air_drag: float = TABLE_2.air_drag
     air_density: float = TABLE_2.air_density
-    """Air density, kg/m³; higher in the cold."""
     lengthscale: float = 1.0
-    """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
     normalisation: Normalisation = "mean"
     prior_scale: float = 0.25
     noise_scale: float = 0.1
     uturns: Uturns = True
     model: RoadModel = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
+    interpretations: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)  # that drives
     roads: Roads = field(init=False, repr=False)
     trip: Trip = field(init=False, repr=False)
@@ -393,24 +457,49 @@ class RoadProblem(RoadWorld):
     def _named(self, otherwise: str) -> NamedTrip:
         """The trip that the parameters name: a route of the experiments, or its own."""
         if self.route is None:
-            return NamedTrip(otherwise if self.network is None else self.network, self.start, self.goal)
+            return NamedTrip(
+                otherwise if self.network is None else self.network,
+                self.start,
+                self.goal,
+            )
         require_choice(self.route, "route", tuple(ROUTES))
         if (self.network, self.start, self.goal) != (None, None, None):
-            raise InputError(f"route {self.route!r} names network, start and goal; leave these out")
+            raise InputError(
+                f"route {self.route!r} names network, start and goal; leave these out"
+            )
         return ROUTES[self.route]
 
     def _own_vehicle(self, recuperation: Recuperation = "multiply") -> Vehicle:
         own = {name: getattr(self, name) for name in _OF_THE_VEHICLE}
         return Vehicle(**own, recuperation=recuperation)
 
-    def _set_up(self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any) -> None:
+    def _set_up(
+        self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any
+    ) -> None:
         """Keep what trips of one's ``own`` vehicle need; the traveller is ``told`` the rest."""
         as_count(self.horizon, "horizon", least=1)
-        names = ("horizon", "lengthscale", "normalisation", "prior_scale", "noise_scale")
-        options = {"vehicle": own, **{name: getattr(self, name) for name in names}, **told}
+        names = (
+            "horizon",
+            "lengthscale",
+            "normalisation",
+            "prior_scale",
+            "noise_scale",
+        )
+        options = {
+            "vehicle": own,
+            **{name: getattr(self, name) for name in names},
+            **told,
+        }
         model = road_model(roads.graph, **options)
         trip = trip_ends(roads.graph, named.start, named.goal)
-        store(self, model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
+        store(
+            self,
+            model=model,
+            vehicle=own,
+            roads=roads,
+            trip=trip,
+            _arms=road_arms(roads.graph),
+        )
 
     def _told(self) -> dict[str, str]:
         """What a report says of the roads and the trip."""

@@ -26,7 +26,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
-from superarm.core.capabilities import Metric, Unending
+from superarm.core.capabilities import HorizonFree, Metric
 from superarm.core.data_files import find, search_path
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_number, require_choice
@@ -38,12 +38,19 @@ from superarm.roads.networks.reading import SUMO_FILES
 from superarm.roads.networks.road import Remade
 from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
 
-from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, RoadWorld, load_roads
+from .road_models import (
+    MEASURES,
+    REAL_NETWORKS,
+    TABLE_2,
+    RoadProblem,
+    RoadWorld,
+    load_roads,
+)
 
 _DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 
-class Driven(RoadWorld, Remade, Unending):
+class Driven(RoadWorld, Remade, HorizonFree):
     """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
 
     A driver in SUMO is no data: copies drive with one of their own.
@@ -55,12 +62,16 @@ class Driven(RoadWorld, Remade, Unending):
 
     def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
         """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
-        ends = self.graph.network.junctions[self.graph.network.head[self.graph.edges], :2]
+        ends = self.graph.network.junctions[
+            self.graph.network.head[self.graph.edges], :2
+        ]
         near = np.zeros(len(ends), dtype=bool)
         for edge in sorted({int(edge) for route in routes for edge in route}):
             near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
         edges = tuple(self.graph.ids[edge] for edge in np.flatnonzero(near))
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
+        return Traffic(
+            vehicles_per_hour=self.traffic, edges=edges, moments=self.moments
+        )
 
     @property
     def measures(self) -> Mapping[str, Metric]:
@@ -87,27 +98,33 @@ class Driven(RoadWorld, Remade, Unending):
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SumoNavigation(RoadProblem, Driven):
-    """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
+    """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO.
+
+    Args:
+        network: "luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml) or an
+            OpenStreetMap extract (.osm), plain or packed.
+        noise_scale: Standard deviation of the noise, in units of σ_det, that of all edges'
+            energies. On Monaco, drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to
+            1.9; 0.02·σ_det is 1.6. With ``motion="spent"`` they differ by 6 to 8 Wh, about
+            0.1·σ_det.
+        traffic: Other cars that depart per hour; with none, every trip of a route costs the same.
+        traffic_reach: Other cars travel between roads within this many metres of the trip's two
+            reference routes.
+        moments: How many states of the traffic rounds may begin with; each round draws one of them.
+        motion: Whether energy leaves out what an edge put into the car's motion, or counts it as
+            spent.
+        cache: A file in which drives are kept, for other policies, seeds and runs.
+        step: Seconds of a time step in SUMO.
+    """
 
     network: str | None = None
-    """"luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml) or an
-    OpenStreetMap extract (.osm), plain or packed."""
     traffic: float = 0.0
-    """Other cars that depart per hour; with none, every trip of a route costs the same."""
     traffic_reach: float = 500.0
-    """Other cars travel between roads within this many metres of the trip's two reference routes."""
     moments: int = 8
-    """How many states of the traffic rounds may begin with; each round draws one of them."""
     motion: Literal["stored", "spent"] = "stored"
-    """Whether energy leaves out what an edge put into the car's motion, or counts it as spent."""
     cache: str | None = None
-    """A file in which drives are kept, for other policies, seeds and runs."""
     step: float = LONGEST_STEP
-    """Seconds of a time step in SUMO."""
     noise_scale: float = 0.02
-    """Standard deviation of the noise, in units of σ_det, that of all edges' energies. On Monaco,
-    drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9; 0.02·σ_det is 1.6.
-    With ``motion="spent"`` they differ by 6 to 8 Wh, about 0.1·σ_det."""
     reference: tuple[int, ...] = field(init=False, repr=False)
     """The prior's route of least energy, by potentials: what regret is measured against."""
     _drive: Callable[..., Drive] = field(init=False, repr=False)
@@ -120,20 +137,33 @@ class SumoNavigation(RoadProblem, Driven):
         for name in ("traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
         named = self._named(otherwise="monaco")
-        file = network_file(named.network, heights=self.elevation is None and not self.flat)
+        file = network_file(
+            named.network, heights=self.elevation is None and not self.flat
+        )
         read = named.network if named.network in REAL_NETWORKS else str(file)
-        roads = load_roads(read, uturns=self.uturns, elevation=self.elevation, flat=self.flat)
+        roads = load_roads(
+            read, uturns=self.uturns, elevation=self.elevation, flat=self.flat
+        )
         vehicle = self._own_vehicle()
         self._set_up(roads, named, vehicle, vehicle=TABLE_2)
         graph = self.graph
-        reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
+        reference = self.cheapest(
+            np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0)
+        )
         routes = [reference, self.cheapest(graph.travel_time)]
         traffic = self._traffic_near(routes) if self.traffic else None
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
-        drive = drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
-        store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
+        drive = drive_of(
+            file, self.step, traffic, self.seed if traffic else 0, self.cache
+        )
+        store(
+            self,
+            reference=tuple(reference),
+            _drive=drive,
+            _moments=Streams(self.seed, "offer"),
+        )
         store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
-        store(self, settled=self._settled())
+        store(self, interpretations=self._settled())
 
     def _settled(self) -> dict[str, str]:
         own, told = vars(self.vehicle), vars(TABLE_2)
@@ -147,7 +177,9 @@ class SumoNavigation(RoadProblem, Driven):
             if self.motion == "stored"
             else "energy counts what goes into the car's motion as spent, in feedback, metrics and "
             "regret alike",
-            "vehicle": "; ".join(f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike)
+            "vehicle": "; ".join(
+                f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike
+            )
             or "the one that the prior assumes",
             "traffic": "none; signals run fixed programs"
             if self.traffic == 0.0
@@ -167,7 +199,9 @@ class SumoNavigation(RoadProblem, Driven):
         energies, _ = self._energies(offer, route)
         booked = dict(zip(route, energies.tolist(), strict=True))
         rewards = np.array([booked[arm] for arm in decision.positions.tolist()])
-        return Feedback(positions=decision.positions, rewards=rewards + noise[decision.positions])
+        return Feedback(
+            positions=decision.positions, rewards=rewards + noise[decision.positions]
+        )
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return float(self._energies(offer, self._route(decision))[0].sum())
@@ -175,15 +209,21 @@ class SumoNavigation(RoadProblem, Driven):
     def best(self, offer: Offer) -> Best:
         return Best(float(self._energies(offer, self.reference)[0].sum()))
 
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+    def metrics(
+        self, offer: Offer, decision: Decision, feedback: Feedback
+    ) -> Mapping[str, float]:
         energies, drive = self._energies(offer, self._route(decision))
         energy, stranded = float(energies.sum()), float(not drive.arrived)
         return {"true_energy": energy, "duration": drive.duration, "stranded": stranded}
 
     def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
         """What each edge of a route is charged this round, (k,), and the drive itself."""
-        moment = int(self._moments.at(offer.step).integers(self.moments if self.traffic else 1))
-        drive = self._drive(tuple(self.graph.ids[edge] for edge in route), moment=moment)
+        moment = int(
+            self._moments.at(offer.step).integers(self.moments if self.traffic else 1)
+        )
+        drive = self._drive(
+            tuple(self.graph.ids[edge] for edge in route), moment=moment
+        )
         own_heights = self.elevation is not None or self.flat
         rise = self.graph.rise[list(route)] if own_heights else None
         energies = drive.energies(self.vehicle, rise)
@@ -197,7 +237,12 @@ class SumoNavigation(RoadProblem, Driven):
         given = tuple(decision.positions.tolist())
         ends = (self.trip.start, self.trip.goal)
         joined = bool((self.graph.turns_between(given) >= 0).all())
-        if given and (given[0], given[-1]) == ends and len(set(given)) == len(given) and joined:
+        if (
+            given
+            and (given[0], given[-1]) == ends
+            and len(set(given)) == len(given)
+            and joined
+        ):
             return given
         costs = np.full(len(self.graph), np.inf)
         costs[list(given)] = 1.0
@@ -239,5 +284,7 @@ def drive_of(
     departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
     """A driver that remembers: the same route from the same moment is the same drive."""
-    driver = Driver(file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache)
+    driver = Driver(
+        file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache
+    )
     return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)

@@ -11,26 +11,42 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import compiled
 
-from .search import Best, Ends, Numbers, best_marks, partial_way
+from .search import BestPath, Ends, Numbers, best_marks, partial_way
 
-_FLOATS, _INTS, _TABLE, _HEAP = "f8[::1]", "i4[::1]", "f8[:, ::1]", "f8[::1], i4[::1], i8"
+_FLOATS, _INTS, _TABLE, _HEAP = (
+    "f8[::1]",
+    "i4[::1]",
+    "f8[:, ::1]",
+    "f8[::1], i4[::1], i8",
+)
 
 
 class CompiledSearch:
     """Routes by landmarks; made of a ``Search``'s pointers, ends of turns, w, c and marks."""
 
     def __init__(
-        self, pointers: Numbers, second: Numbers, weights: Floats, costs: Floats, marks: Floats
+        self,
+        pointers: Numbers,
+        second: Numbers,
+        weights: Floats,
+        costs: Floats,
+        marks: Floats,
     ) -> None:
         self._pointers, self._second = pointers, second
         self._weights, self._costs = np.ascontiguousarray(weights), costs
         self._nothing_closed = np.zeros(0, dtype=np.bool_)
-        self._marks = np.ascontiguousarray(marks.T)  # (n, 2·landmarks): those of an edge side by side
+        self._marks = np.ascontiguousarray(
+            marks.T
+        )  # (n, 2·landmarks): those of an edge side by side
 
-    def find(self, starts: Ends, goals: Ends, closed: Bools | None, limit: float) -> Best:
+    def find(
+        self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
+    ) -> BestPath:
         """The cheapest route of two or more edges that costs no more than ``limit``."""
         marks = self._marks
-        used = np.stack([best_marks(marks[starts.edges[0]], marks[edge]) for edge in goals.edges])
+        used = np.stack(
+            [best_marks(marks[starts.edges[0]], marks[edge]) for edge in goals.edges]
+        )
         cost, goal, edges = search(
             self._pointers,
             self._second,
@@ -45,8 +61,10 @@ class CompiledSearch:
             limit,
         )
         if goal < 0:
-            return Best(np.inf, None)
-        return Best(cost, partial_way(edges.astype(np.intp), starts, float(goals.shares[goal])))
+            return BestPath(np.inf, None)
+        return BestPath(
+            cost, partial_way(edges.astype(np.intp), starts, float(goals.shares[goal]))
+        )
 
 
 @compiled(f"void({_HEAP}, f8, i4)")
@@ -81,7 +99,9 @@ def pop(keys: Floats, edges: Numbers, size: int) -> None:
 
 
 @compiled(f"f8({_TABLE}, i8[:, ::1], {_INTS}, {_FLOATS}, i8)")
-def bound(marks: Floats, used: Ints, goals: Numbers, spared: Floats, edge: int) -> float:
+def bound(
+    marks: Floats, used: Ints, goals: Numbers, spared: Floats, edge: int
+) -> float:
     """π of an edge."""
     least = np.inf
     for goal in range(len(goals)):

@@ -16,10 +16,10 @@ from superarm.roads.energy import Vehicle, drive_time
 from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.geography import COMPLEX, Points, pairs
 from superarm.roads.policies.navigation import Routing
-from superarm.roads.posterior import Held
+from superarm.roads.posterior import TrackRecord
 
 from .battery import Charge
-from .search import Way
+from .search import RoutePath
 
 INTERVAL = (
     "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
@@ -34,7 +34,7 @@ class Leg:
     """A way from start to goal, in sums; junctions are counted, and parts of edges as such."""
 
     graph: LineGraph
-    way: Way
+    way: RoutePath
     energy: float  # expected, Wh
     spread: float  # half-width of the 95 % interval, Wh
 
@@ -95,7 +95,11 @@ class RoutedVehicle(NamedTuple):
     trips: int | None  # of it that were learned; None where vehicles are not told apart
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "mass_kg": self.vehicle.mass, "trips_learned": self.trips}
+        return {
+            "name": self.name,
+            "mass_kg": self.vehicle.mass,
+            "trips_learned": self.trips,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,7 +121,7 @@ class RouteAnswer:
     cut_edges: int
     """Edges of the whole network that are believed to cost less than nothing (with potential
     routing: less than their height potential), and so cost more here than they are believed to."""
-    record: Held | None
+    record: TrackRecord | None
     """Of the policy whose state it is, where that lies in the directory of its run."""
     closed: int  # edges that were closed
     depart: str | None
@@ -142,7 +146,11 @@ class RouteAnswer:
     def streets(self) -> list[str]:
         """The names of its streets, in order, each once in a row; those without one are left out."""
         names = self.graph.network.street_names
-        along = [] if names is None else [names[edge] for edge in self.graph.edges[self.best.edges]]
+        along = (
+            []
+            if names is None
+            else [names[edge] for edge in self.graph.edges[self.best.edges]]
+        )
         return [name for name, _ in groupby(along) if name]
 
     def as_json(self) -> dict[str, Any]:
@@ -184,13 +192,17 @@ class RouteAnswer:
         edges = self.best.edges
         lengths = self.graph.length[edges[[0, -1]]]
         begin, end = np.array(self.positions) / lengths
-        line = _line(self.graph.network, self.graph.edges[edges], float(begin), float(end))
+        line = _line(
+            self.graph.network, self.graph.edges[edges], float(begin), float(end)
+        )
         drawn = {"type": "LineString", "coordinates": line}
         feature = {"type": "Feature", "geometry": drawn, "properties": self.as_json()}
         return {"type": "FeatureCollection", "features": [feature]}
 
 
-def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[list[float]]:
+def _line(
+    network: RoadNetwork, edges: Ints, begin: float, end: float
+) -> list[list[float]]:
     """Longitude and latitude along these edges, each place once in a row.
 
     From the share ``begin`` of the first edge to the share ``end`` of the last.
@@ -198,7 +210,13 @@ def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[l
     lon_lat = network.on_earth("as_json (--json) needs no reference")
     last = len(edges) - 1
     courses = [
-        course_in_degrees(network, lon_lat, edge, begin if at == 0 else 0.0, end if at == last else 1.0)
+        course_in_degrees(
+            network,
+            lon_lat,
+            edge,
+            begin if at == 0 else 0.0,
+            end if at == last else 1.0,
+        )
         for at, edge in enumerate(edges)
     ]
     line = np.round(np.concatenate(courses), 7).tolist()
@@ -207,7 +225,11 @@ def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[l
 
 
 def course_in_degrees(
-    network: RoadNetwork, lon_lat: Floats, edge: int, first_share: float, last_share: float
+    network: RoadNetwork,
+    lon_lat: Floats,
+    edge: int,
+    first_share: float,
+    last_share: float,
 ) -> Floats:
     """One edge in degrees, from one share of its course to another, (p, 2).
 
@@ -222,7 +244,9 @@ def course_in_degrees(
     flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
     shrunk = np.array([np.cos(latitude) * flatter, 1.0])
     first, last = (ends * shrunk) @ COMPLEX
-    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (last - first)
+    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (
+        last - first
+    )
     degrees: Floats = pairs(_cut(places, first_share, last_share)) / shrunk
     return degrees
 
@@ -235,5 +259,7 @@ def _cut(course: Points, first_share: float, last_share: float) -> Points:
     along /= along[-1]
     between = course[(along > first_share) & (along < last_share)]
     ends = np.array([first_share, last_share])
-    first, last = np.interp(ends, along, course.real) + 1j * np.interp(ends, along, course.imag)
+    first, last = np.interp(ends, along, course.real) + 1j * np.interp(
+        ends, along, course.imag
+    )
     return np.concatenate([[first], between, [last]])

@@ -78,11 +78,19 @@ class Battery:
             )
         charge = 0.01 * number * self.capacity if share else number
         if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
-            most = "" if self.capacity == math.inf else f", at most {self.capacity:g} Wh or 100%"
-            raise InputError(f"charge must be Wh (24000) or a share (80%){most}, got {given!r}")
+            most = (
+                ""
+                if self.capacity == math.inf
+                else f", at most {self.capacity:g} Wh or 100%"
+            )
+            raise InputError(
+                f"charge must be Wh (24000) or a share (80%){most}, got {given!r}"
+            )
         return charge
 
-    def follow(self, charge: float, energies: Floats, spread: Callable[[int], float]) -> Charge:
+    def follow(
+        self, charge: float, energies: Floats, spread: Callable[[int], float]
+    ) -> Charge:
         """b along a route of ``energies``, (k,), and the least b − h; ``spread(i)`` is h of i edges."""
         spent = np.concatenate([[0.0], np.cumsum(energies)])
         lost = np.maximum.accumulate(np.maximum(charge - spent - self.capacity, 0.0))
@@ -100,7 +108,10 @@ def _bounds(known: dict[int, float]) -> Floats:
     """h where it is known, from 0 edges to all, and the larger of its two neighbours elsewhere."""
     places = sorted(known)
     values, at = np.array([known[place] for place in places]), np.arange(places[-1] + 1)
-    before, after = np.searchsorted(places, at, side="right") - 1, np.searchsorted(places, at)
+    before, after = (
+        np.searchsorted(places, at, side="right") - 1,
+        np.searchsorted(places, at),
+    )
     bounds: Floats = np.maximum(values[before], values[after])
     return bounds
 
@@ -163,12 +174,16 @@ def read_vehicles(path: str | Path) -> dict[str, Equipped]:
         raise SpecError(
             f"{path}: {loose[0]} is outside any table; move it below the [name] of its vehicle"
         )
-    return {name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()}
+    return {
+        name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()
+    }
 
 
 def read_vehicle(path: str | Path) -> Equipped:
     """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
-    file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
+    file, _, name = (
+        str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
+    )
     if not Path(file or path).exists():
         raise SpecError(f"vehicle file {file or path} does not exist")
     found = read_vehicles(file or path)
@@ -187,11 +202,15 @@ def _equipped(table: dict[str, Any], name: str | None, where: str) -> Equipped:
     kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
     for key, value in table.items():
         if key not in kinds:
-            raise SpecError(f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
+            raise SpecError(
+                f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}"
+            )
         require_kind(value, kinds[key], f"{where}: {key}")
     try:
         own = {key: value for key, value in table.items() if key in VEHICLE}
-        battery = {_KEYS[key]: float(value) for key, value in table.items() if key in _KEYS}
+        battery = {
+            _KEYS[key]: float(value) for key, value in table.items() if key in _KEYS
+        }
         made = Vehicle(**own) if own else None, Battery(**battery) if battery else None
     except InputError as error:
         raise SpecError(f"{where}: {error}") from None

@@ -74,11 +74,14 @@ def _shortly(value: Any) -> str:
         return f"a {type(value).__name__} that is nested too deeply"
 
 
-def _closed(properties: Any, geometry: Any, places: Places, budget: Budget) -> Iterator[Ints]:
+def _closed(
+    properties: Any, geometry: Any, places: Places, budget: Budget
+) -> Iterator[Ints]:
     named = properties.get("edge") if isinstance(properties, dict) else None
     if named is not None:
         yield from (
-            places.street(str(each)) for each in (named if isinstance(named, list) else [named])
+            places.street(str(each))
+            for each in (named if isinstance(named, list) else [named])
         )
         return
     kind = geometry.get("type") if isinstance(geometry, dict) else None
@@ -96,7 +99,9 @@ def _closed(properties: Any, geometry: Any, places: Places, budget: Budget) -> I
 
 
 def _several(given: Any) -> list[Any]:
-    return given if isinstance(given, list) and given else [given]  # which is then refused
+    return (
+        given if isinstance(given, list) and given else [given]
+    )  # which is then refused
 
 
 def _line(given: Any) -> list[list[float]]:
@@ -105,7 +110,9 @@ def _line(given: Any) -> list[list[float]]:
         line = [[float(place[0]), float(place[1])] for place in given]
     except (TypeError, ValueError, OverflowError, IndexError, KeyError):
         line = []
-    if len(line) < 2 or not all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line):
+    if len(line) < 2 or not all(
+        abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line
+    ):
         raise InputError(
             "its coordinates must be two or more places, each longitude then latitude in degrees, "
             f"got {_shortly(given)}"

@@ -1,6 +1,6 @@
 """What is believed of the energies of all edges: by the model alone, or by what was learned.
 
-A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`Known`.
+A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`EdgeEnergies`.
 Nothing else here knows how it was learned: a new kind of belief is a new source.
 
 An edge may be driven in part, a share α of it. What a road costs beyond the model is taken to be spread
@@ -22,23 +22,29 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Forecast, Ints, Offer, State
 from superarm.core.errors import InputError, StateError
-from superarm.core.registry import Described, describe, difference
+from superarm.core.registry import HasParameters, describe, difference
 from superarm.core.states import load_state, loaded
 from superarm.kernels import Periodic
 from superarm.oracles import ShortestPath
 from superarm.policies.base import IndexPolicy
 from superarm.posteriors import DriftingGP, Wrapping
 from superarm.roads.energy import RoadEnergy, RoadScales, Vehicle
-from superarm.roads.fleets import unlike_roads
+from superarm.roads.fleets import road_mismatch
 from superarm.roads.networks import LineGraph
 from superarm.roads.networks.road import Uturns
-from superarm.roads.posterior import Coverage, Held, RoadGP, noise_parts, terms_of
+from superarm.roads.posterior import (
+    IntervalCalibration,
+    RoadGP,
+    TrackRecord,
+    noise_parts,
+    terms_of,
+)
 from superarm.roads.posterior.engine import EACH, EXPECTED, STOPS
 from superarm.roads.problems.fleet import road_rows, road_sizes
 from superarm.roads.problems.road_models import road_arms
 
 from .battery import VEHICLE
-from .search import Way
+from .search import RoutePath
 
 _LEAST_SHARE = 1e-6  # of an edge: less of it is left out
 When = datetime | time
@@ -50,12 +56,10 @@ class Parts(NamedTuple):
 
     edges: Ints  # (k,)
     shares: Floats  # α, 0 to 1, (k,)
-    passed: (
-        Floats  # 1 where the junction behind the edge is passed; 0 where the route ends before it, (k,)
-    )
+    passed: Floats  # 1 where the junction behind the edge is passed; 0 where the route ends before it, (k,)
 
     @classmethod
-    def of(cls, way: Way) -> Parts:
+    def of(cls, way: RoutePath) -> Parts:
         """All of a route; one that ends with a whole edge counts the junction behind it as passed."""
         passed = np.ones(len(way.edges))
         passed[-1] = way.shares[-1] >= 1.0
@@ -71,7 +75,11 @@ class Parts(NamedTuple):
         ``rows``: those of all whole edges (``road_rows``). Parts next to nothing are left out.
         """
         kept = self.shares > _LEAST_SHARE
-        part, share, passed = rows[self.edges[kept]], self.shares[kept], self.passed[kept]
+        part, share, passed = (
+            rows[self.edges[kept]],
+            self.shares[kept],
+            self.passed[kept],
+        )
         part[:, STOPS] *= passed
         noise = noise_parts(part) * share[:, None]
         noise[:, 2] = part[:, STOPS]
@@ -80,11 +88,13 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Known:
+class EdgeEnergies:
     """What is believed of all edges, for one vehicle at one time."""
 
     mean: Floats  # expected energy of each edge, Wh, (n,)
-    turn_costs: Floats  # what each turn adds, Wh, (c,): 0 where it is learned with the edges
+    turn_costs: (
+        Floats  # what each turn adds, Wh, (c,): 0 where it is learned with the edges
+    )
     noise_std: float  # of one edge on one trip, Wh
     spread: Callable[[Parts], float]
     """Half-width of the 95 % interval of what these parts of edges cost together on one trip."""
@@ -96,10 +106,12 @@ class Source(Protocol):
 
     vehicle: Vehicle
     timed: bool  # whether the time of departure makes a difference
-    record: Held | None  # how forecasts of this kind have fared
-    trips: int | None  # of this vehicle that were learned; None where vehicles are not told apart
+    record: TrackRecord | None  # how forecasts of this kind have fared
+    trips: (
+        int | None
+    )  # of this vehicle that were learned; None where vehicles are not told apart
 
-    def known(self, depart: When | None) -> Known: ...
+    def known(self, depart: When | None) -> EdgeEnergies: ...
 
 
 def _spread(forecast: Forecast, shares: Floats) -> float:
@@ -120,44 +132,57 @@ class ByModel:
     """What a fleet knows before its first trip, without the network's kernel, which takes long."""
 
     timed = False
-    record: Held | None = None
+    record: TrackRecord | None = None
     trips: int | None = None
 
     def __init__(self, graph: LineGraph, vehicle: Vehicle) -> None:
         self.vehicle, self._graph = vehicle, graph
 
-    def known(self, depart: When | None) -> Known:
+    def known(self, depart: When | None) -> EdgeEnergies:
         graph, vehicle, scales = self._graph, self.vehicle, RoadScales()
         energies = vehicle.energy(graph.length, graph.speed, graph.rise)
-        rows, sizes = road_rows(graph, replace(vehicle, recuperation="multiply"), 0), road_sizes(graph)
-        width = float(Coverage(1).widths()[-1])  # as before the first trip
+        rows, sizes = (
+            road_rows(graph, replace(vehicle, recuperation="multiply"), 0),
+            road_sizes(graph),
+        )
+        width = float(IntervalCalibration(1).widths()[-1])  # as before the first trip
 
         def spread(parts: Parts) -> float:
             part, noise = parts.rows(rows)
             driven = sizes[part[:, 0].astype(np.intp)]
-            return width * float(np.sqrt(scales.trip_variance(terms_of(part), noise, driven)))
+            return width * float(
+                np.sqrt(scales.trip_variance(terms_of(part), noise, driven))
+            )
 
         turn_costs, noise_std = vehicle.turn_energy(graph), scales.noise
-        return Known(mean=energies, turn_costs=turn_costs, noise_std=noise_std, spread=spread)
+        return EdgeEnergies(
+            mean=energies, turn_costs=turn_costs, noise_std=noise_std, spread=spread
+        )
 
 
 # --- by what was learned -------------------------------------------------------------------
 
 
-class Learned(ABC):
+class LearnedEnergies(ABC):
     """What a policy has learned; it knows its roads by itself."""
 
     timed = False
     vehicle: Vehicle
     trips: int | None = None
-    uturns: tuple[Uturns, ...] = (True, False, "dead-ends")  # what its roads may be like
+    uturns: tuple[Uturns, ...] = (
+        True,
+        False,
+        "dead-ends",
+    )  # what its roads may be like
 
-    def __init__(self, policy: IndexPolicy, label: str, record: Held | None) -> None:
+    def __init__(
+        self, policy: IndexPolicy, label: str, record: TrackRecord | None
+    ) -> None:
         self._policy, self.label, self.record = policy, label, record
         self._graph: LineGraph | None = None
 
     @abstractmethod
-    def unlike(self, graph: LineGraph) -> str | None:
+    def mismatch(self, graph: LineGraph) -> str | None:
         """How these roads differ from those it was learned on, in words."""
 
     def on(self, graph: LineGraph) -> Source:
@@ -166,25 +191,38 @@ class Learned(ABC):
         return self
 
     @abstractmethod
-    def known(self, depart: When | None) -> Known: ...
+    def known(self, depart: When | None) -> EdgeEnergies: ...
 
 
-class OfOneVehicle(Learned):
+class OfOneVehicle(LearnedEnergies):
     """A posterior whose prior mean is the energy model's for a vehicle: it brings that with it."""
 
-    def __init__(self, energy: RoadEnergy, trips_a_day: int | None, **learned: Any) -> None:
+    def __init__(
+        self, energy: RoadEnergy, trips_a_day: int | None, **learned: Any
+    ) -> None:
         super().__init__(**learned)
-        self.vehicle, self._energy, self._trips_a_day = energy.vehicle, energy, trips_a_day
+        self.vehicle, self._energy, self._trips_a_day = (
+            energy.vehicle,
+            energy,
+            trips_a_day,
+        )
         self.timed = trips_a_day is not None
 
-    def unlike(self, graph: LineGraph) -> str | None:
+    def mismatch(self, graph: LineGraph) -> str | None:
         names = ("length", "speed", "rise")
-        ours, theirs = ({name: getattr(each, name) for name in names} for each in (graph, self._energy))
-        ours["turns"] = describe(ShortestPath(successors=graph.turn_graph))["successors"]["turns"]
-        theirs["turns"] = describe(self._policy.oracle).get("successors", {}).get("turns")
+        ours, theirs = (
+            {name: getattr(each, name) for name in names}
+            for each in (graph, self._energy)
+        )
+        ours["turns"] = describe(ShortestPath(successors=graph.turn_graph))[
+            "successors"
+        ]["turns"]
+        theirs["turns"] = (
+            describe(self._policy.oracle).get("successors", {}).get("turns")
+        )
         return difference(ours, theirs)
 
-    def known(self, depart: When | None) -> Known:
+    def known(self, depart: When | None) -> EdgeEnergies:
         assert self._graph is not None
         policy, graph = self._policy, self._graph
         offer = Offer(step=self._step(depart), arms=road_arms(graph))
@@ -195,11 +233,13 @@ class OfOneVehicle(Learned):
                 f"{self.label} was learned with conditions that change from trip to trip; route does "
                 f"not know them, so it cannot use this state ({error})"
             ) from error
-        return Known(
+        return EdgeEnergies(
             mean=mean,
             turn_costs=np.zeros(len(graph.turns)),
             noise_std=policy.posterior.noise_std,
-            spread=lambda parts: _spread(policy.forecast(offer, parts.edges), parts.shares),
+            spread=lambda parts: _spread(
+                policy.forecast(offer, parts.edges), parts.shares
+            ),
             observations=policy.posterior.count,
         )
 
@@ -213,7 +253,7 @@ class OfOneVehicle(Learned):
         return step + (wanted - (step - 1)) % self._trips_a_day
 
 
-class OfFleet(Learned):
+class OfFleet(LearnedEnergies):
     """A fleet's posterior, which answers for any vehicle: by its name, or for one not seen yet."""
 
     uturns = ("dead-ends", True, False)
@@ -228,14 +268,16 @@ class OfFleet(Learned):
         )  # in a log, trips without a name are one vehicle's
         self.trips = inside.trips_of(self._number)
 
-    def unlike(self, graph: LineGraph) -> str | None:
-        return unlike_roads(self._inside, graph)
+    def mismatch(self, graph: LineGraph) -> str | None:
+        return road_mismatch(self._inside, graph)
 
-    def known(self, depart: When | None) -> Known:
+    def known(self, depart: When | None) -> EdgeEnergies:
         assert self._graph is not None
         policy, graph, posterior = self._policy, self._graph, self._policy.posterior
         rows = road_rows(graph, self.vehicle, self._number)
-        offer = Offer(step=policy.last_step + 1, arms=Arms(ids=graph.ids, features=rows))
+        offer = Offer(
+            step=policy.last_step + 1, arms=Arms(ids=graph.ids, features=rows)
+        )
 
         def spread(parts: Parts) -> float:
             part, noise = parts.rows(rows)
@@ -248,14 +290,20 @@ class OfFleet(Learned):
                 few = replace(offer, arms=Arms(ids=names, features=part))
                 forecast = policy.forecast(few, np.arange(len(part)))
                 width, std = float(forecast.total_widths[-1]), forecast.total()[1]
-                if forecast.noise_cov is None:  # the same noise for every edge, whole or not
+                if (
+                    forecast.noise_cov is None
+                ):  # the same noise for every edge, whole or not
                     spared = len(part) - float(parts.shares.sum())
-                    return width * float(np.sqrt(std**2 - spared * forecast.noise_std**2))
+                    return width * float(
+                        np.sqrt(std**2 - spared * forecast.noise_std**2)
+                    )
             # The posterior multiplies the noise's standard deviation by α, not its variance.
-            added = (noise - noise_parts(part)) @ np.square(self._inside.fitted.of_noise)
+            added = (noise - noise_parts(part)) @ np.square(
+                self._inside.fitted.of_noise
+            )
             return width * float(np.sqrt(std**2 + added.sum()))
 
-        return Known(
+        return EdgeEnergies(
             mean=posterior.belief(offer).mean + self.vehicle.potential(graph.rise),
             turn_costs=self.vehicle.turn_energy(graph),
             noise_std=posterior.noise_std,
@@ -265,25 +313,40 @@ class OfFleet(Learned):
 
 
 def read_learned(
-    state: str | Path | State, vehicle: Vehicle | None, name: str | None, record: Held | None
-) -> Learned:
+    state: str | Path | State,
+    vehicle: Vehicle | None,
+    name: str | None,
+    record: TrackRecord | None,
+) -> LearnedEnergies:
     """What a state holds; it refuses another vehicle than its own, unless it knows many."""
     label = "this state" if isinstance(state, State) else str(state)
     policy = loaded(state if isinstance(state, State) else load_state(state), label)
     inside: object = policy.posterior if isinstance(policy, IndexPolicy) else None
     while isinstance(inside, Wrapping):
         inside = inside.posterior
-    energy = inside.parameters().get("mean") if isinstance(inside, Described) else None
+    energy = (
+        inside.parameters().get("mean") if isinstance(inside, HasParameters) else None
+    )
     if isinstance(policy, IndexPolicy) and isinstance(inside, RoadGP):
         if isinstance(policy.posterior, RoadGP) and policy.posterior.held.trips:
-            record = policy.posterior.held  # of the latest trips, wherever they were driven
+            record = (
+                policy.posterior.held
+            )  # of the latest trips, wherever they were driven
         return OfFleet(inside, vehicle, name, policy=policy, label=label, record=record)
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
-        raise StateError(f"{label} is not the state of a policy that finds routes on a road network")
+        raise StateError(
+            f"{label} is not the state of a policy that finds routes on a road network"
+        )
     if vehicle not in (None, energy.vehicle):
-        unlike = (key for key in VEHICLE if getattr(vehicle, key) != getattr(energy.vehicle, key))
-        raise StateError(own_model(label, next(unlike)))
-    return OfOneVehicle(energy, _trips_a_day(inside), policy=policy, label=label, record=record)
+        mismatch = (
+            key
+            for key in VEHICLE
+            if getattr(vehicle, key) != getattr(energy.vehicle, key)
+        )
+        raise StateError(own_model(label, next(mismatch)))
+    return OfOneVehicle(
+        energy, _trips_a_day(inside), policy=policy, label=label, record=record
+    )
 
 
 def own_model(label: str, key: str) -> str:

@@ -47,9 +47,9 @@ from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph, RoadNetwork, with_heights
 from superarm.roads.networks.elevation import at_one_height
-from superarm.roads.networks.places import Found, Places
+from superarm.roads.networks.places import PlaceMatch, Places
 from superarm.roads.policies.navigation import Routing
-from superarm.roads.posterior import Held
+from superarm.roads.posterior import TrackRecord
 from superarm.roads.problems.road_models import load_roads
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
@@ -57,8 +57,8 @@ from .battery import VEHICLE, Battery, Charge
 from .closures import closed_by
 from .energy_beliefs import (
     ByModel,
-    Known,
-    Learned,
+    EdgeEnergies,
+    LearnedEnergies,
     OfFleet,
     Parts,
     Source,
@@ -66,9 +66,13 @@ from .energy_beliefs import (
     own_model,
     read_learned,
 )
-from .search import Ends, Search, Way
+from .search import Ends, RoutePath, Search
 
-NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
+NETWORKS = (
+    "luxembourg",
+    "monaco",
+    "city",
+)  # names that stand for a network; anything else is a path
 _ROADS = ("uturns", "edges", "city_seed", "flat")
 _KINDS = {**kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
@@ -118,7 +122,7 @@ class Router:
         settings: Mapping[str, Any] = _NONE,
         vehicle_name: str | None = None,
         backend: Backend = "auto",
-        record: Held | None = None,
+        record: TrackRecord | None = None,
     ) -> None:
         _check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
@@ -135,7 +139,9 @@ class Router:
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
         self._backend: Backend = backend
-        if backend != "auto":  # numba is imported when landmarks are made, not for a single route
+        if (
+            backend != "auto"
+        ):  # numba is imported when landmarks are made, not for a single route
             is_compiled(backend)  # which refuses what is unknown or not installed
 
     def prepare(self, *, compared: bool = True) -> None:
@@ -187,8 +193,12 @@ class Router:
             raise SpecError(str(error)) from error
         found = self._charged(plan, ends, self._found(plan.search, ends, shut), held)
         way = found.leg.way
-        if found.charge is not None and (found.charge.lost > 0.0 or found.charge.missing > 0.0):
-            other = self._charged(plan, ends, self._found(plan.uncredited, ends, shut, way), held)
+        if found.charge is not None and (
+            found.charge.lost > 0.0 or found.charge.missing > 0.0
+        ):
+            other = self._charged(
+                plan, ends, self._found(plan.uncredited, ends, shut, way), held
+            )
             found = min(found, other, key=_worse)
         if found.charge is not None and found.charge.missing > 0.0 and not anyway:
             raise InfeasibleError(self._runs_empty(found, found.charge))
@@ -198,7 +208,10 @@ class Router:
             trip=trip,
             vehicle=self._vehicle,
             places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
-            positions=(ends[0].metres(self.graph, trip.start), ends[1].metres(self.graph, trip.goal)),
+            positions=(
+                ends[0].metres(self.graph, trip.start),
+                ends[1].metres(self.graph, trip.goal),
+            ),
             routing=self.routing,
             means=found.means,
             best=found.leg,
@@ -224,13 +237,20 @@ class Router:
             lifted = per_metre * graph.rise  # Δh, (n,)
             # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
             # edges look good: potential routing does without.
-            costs = rectified_mean(known.mean - lifted, 0.0 if potential else known.noise_std)
+            costs = rectified_mean(
+                known.mean - lifted, 0.0 if potential else known.noise_std
+            )
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
             self._plans[key] = _Plan(
                 known,
                 Search(graph, costs, known.turn_costs, backend=self._backend),
-                Search(graph, np.maximum(known.mean, 0.0), known.turn_costs, backend=self._backend),
+                Search(
+                    graph,
+                    np.maximum(known.mean, 0.0),
+                    known.turn_costs,
+                    backend=self._backend,
+                ),
                 int(np.count_nonzero(known.mean < lifted)),
                 per_metre,
             )
@@ -240,7 +260,11 @@ class Router:
         """A place on the edges that it may mean; ``whole``: its share on edges that count whole."""
         found, graph = self.places.find(place), self.graph
         edges = np.array(found.edges, dtype=np.intp)
-        shares = np.full(len(edges), whole) if found.shares is None else np.array(found.shares)
+        shares = (
+            np.full(len(edges), whole)
+            if found.shares is None
+            else np.array(found.shares)
+        )
         tails = graph.network.tail[graph.edges[edges]]
         heights = graph.network.junctions[tails, 2] + shares * graph.rise[edges]
         return _End(found, Ends(edges, shares), heights - heights[0])
@@ -248,7 +272,9 @@ class Router:
     def _shut(self, closed: Iterable[str]) -> Bools | None:
         """Which edges are closed, (n,)."""
         if isinstance(closed, str) or not isinstance(closed, Iterable):
-            raise InputError(f"closed is {closed!r:.60}; give a list of edge ids or street names")
+            raise InputError(
+                f"closed is {closed!r:.60}; give a list of edge ids or street names"
+            )
         edges = [self.places.street(str(each)) for each in closed]
         if not edges:
             return None
@@ -257,8 +283,12 @@ class Router:
         return shut
 
     def _found(
-        self, search: Search, ends: tuple[_End, _End], shut: Bools | None, known: Way | None = None
-    ) -> Way:
+        self,
+        search: Search,
+        ends: tuple[_End, _End],
+        shut: Bools | None,
+        known: RoutePath | None = None,
+    ) -> RoutePath:
         """The cheapest way; ``known``: one between these ends, which may not be the cheapest."""
         way = search.find(ends[0].ends, ends[1].ends, shut, known)
         if way is None:
@@ -266,33 +296,48 @@ class Router:
             assert shut is not None
             gone = [end.found.edges[0] for end in ends if shut[end.ends.edges].all()]
             why = (
-                f"edge {self.graph.ids[gone[0]]} is" if gone else f"{np.count_nonzero(shut)} edges are"
+                f"edge {self.graph.ids[gone[0]]} is"
+                if gone
+                else f"{np.count_nonzero(shut)} edges are"
             )
-            raise InfeasibleError(f"no open route leads from edge {one} to edge {other}: {why} closed")
+            raise InfeasibleError(
+                f"no open route leads from edge {one} to edge {other}: {why} closed"
+            )
         return way
 
     # --- what a route costs ----------------------------------------------------------------
 
-    def _charged(self, plan: _Plan, ends: tuple[_End, _End], way: Way, held: float | None) -> _Priced:
+    def _charged(
+        self, plan: _Plan, ends: tuple[_End, _End], way: RoutePath, held: float | None
+    ) -> _Priced:
         """A route's sums, and the battery along it where its charge is known."""
         leg, means = self._leg(plan, ends, way)
         if held is None:
             return _Priced(leg, means, None)
         parts = Parts.of(way)
-        charge = self.battery.follow(held, means, lambda count: plan.known.spread(parts.first(count)))
+        charge = self.battery.follow(
+            held, means, lambda count: plan.known.spread(parts.first(count))
+        )
         return _Priced(leg, means, charge)
 
-    def _leg(self, plan: _Plan, ends: tuple[_End, _End], way: Way) -> tuple[Leg, Floats]:
+    def _leg(
+        self, plan: _Plan, ends: tuple[_End, _End], way: RoutePath
+    ) -> tuple[Leg, Floats]:
         known, turns = plan.known, self.graph.turn_numbers(way.edges)
         means = way.shares * known.mean[way.edges]
         means[1:] += known.turn_costs[turns]
         # From the place's own height to that of this edge there, and back at the goal.
-        before, after = ends[0].step(int(way.edges[0])), ends[1].step(int(way.edges[-1]))
+        before, after = (
+            ends[0].step(int(way.edges[0])),
+            ends[1].step(int(way.edges[-1])),
+        )
         means[0] += plan.per_metre * before
         means[-1] -= plan.per_metre * after
         energy, spread = float(means.sum()), known.spread(Parts.of(way))
         rise = float(way.shares @ self.graph.rise[way.edges]) + before - after
-        if energy < 0.0 <= rise and isinstance(self.source, OfFleet):  # which learned a log
+        if energy < 0.0 <= rise and isinstance(
+            self.source, OfFleet
+        ):  # which learned a log
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
                 "impossible: its log was wrong. Correct the log and learn it into a new state"
@@ -300,17 +345,21 @@ class Router:
         return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
 
     def _compared(
-        self, plan: _Plan, ends: tuple[_End, _End], shut: Bools | None, best: Way
+        self, plan: _Plan, ends: tuple[_End, _End], shut: Bools | None, best: RoutePath
     ) -> dict[str, Leg]:
         searches = self._comparisons.items()
-        found = {name: self._found(search, ends, shut, best) for name, search in searches}
+        found = {
+            name: self._found(search, ends, shut, best) for name, search in searches
+        }
         return {name: self._leg(plan, ends, way)[0] for name, way in found.items()}
 
     @cached_property
     def _comparisons(self) -> dict[str, Search]:
         graph, backend = self.graph, self._backend
         return {
-            "fastest": Search(graph, graph.travel_time, graph.turn_seconds, backend=backend),
+            "fastest": Search(
+                graph, graph.travel_time, graph.turn_seconds, backend=backend
+            ),
             "shortest": Search(graph, graph.length, graph.turn_length, backend=backend),
         }
 
@@ -327,7 +376,7 @@ class Router:
 
     def _runs_empty(self, found: _Priced, charge: Charge) -> str:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
-        driven = Way(edges[: charge.worst], found.leg.shares[: charge.worst])
+        driven = RoutePath(edges[: charge.worst], found.leg.shares[: charge.worst])
         metres = replace(found.leg, way=driven).length
         missing, held = charge.missing, float(charge.level[0])
         last = ids[edges[max(charge.worst - 1, 0)]]
@@ -364,14 +413,19 @@ def find_route(
     >>> answer.as_json()["cut_edges"]
     0
     """
-    asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge, "anyway": anyway}
+    asked: dict[str, Any] = {
+        "closed": closed,
+        "depart": depart,
+        "charge": charge,
+        "anyway": anyway,
+    }
     return Router(network, **router).route(start, goal, **asked)
 
 
 class _End(NamedTuple):
     """A start or goal: how it was found, and where it lies on each edge that it may mean."""
 
-    found: Found
+    found: PlaceMatch
     ends: Ends
     steps: Floats  # how much higher it lies on each edge than on the first of them, metres, (e,)
 
@@ -388,7 +442,7 @@ class _End(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    known: Known
+    known: EdgeEnergies
     search: Search
     uncredited: Search  # that counts on nothing that is won back
     cut_edges: int
@@ -429,11 +483,18 @@ def _load(
     elevation: str | Path | None,
     settings: Mapping[str, Any],
 ) -> LineGraph:
-    options = {"uturns": "dead-ends", **{key: settings[key] for key in _ROADS if key in settings}}
+    options = {
+        "uturns": "dead-ends",
+        **{key: settings[key] for key in _ROADS if key in settings},
+    }
     if not isinstance(network, RoadNetwork):
-        name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
+        name = (
+            network if isinstance(network, str) else str(network.absolute())
+        )  # a path is no name
         options["elevation"] = None if elevation is None else str(elevation)
-        return load_roads(name, vehicle_class=vehicle_class, junctions=True, **options).graph
+        return load_roads(
+            name, vehicle_class=vehicle_class, junctions=True, **options
+        ).graph
     roads = network if elevation is None else with_heights(network, elevation)
     roads = at_one_height(roads) if options.get("flat", False) else roads
     return roads.line_graph(vehicle_class, uturns=options["uturns"])
@@ -443,7 +504,9 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     known = (*VEHICLE, *_ROADS)
     for key, value in settings.items():
         if key not in known:
-            raise SpecError(f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}")
+            raise SpecError(
+                f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}"
+            )
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
         require_kind(value, _KINDS[key], key)
@@ -454,13 +517,15 @@ def _learned(
     vehicle_class: str,
     elevation: str | Path | None,
     settings: Mapping[str, Any],
-    source: Learned,
+    source: LearnedEnergies,
 ) -> tuple[LineGraph, Source]:
     """The roads on which it was learned, among those that the network may mean."""
     if own := [key for key in settings if key not in _ROADS]:
         if isinstance(source, OfFleet):
             told = f"{source.label} is a fleet's, so {own[0]} cannot be set"
-            raise StateError(f"{told}; write it into the vehicle's file (--vehicle FILE)")
+            raise StateError(
+                f"{told}; write it into the vehicle's file (--vehicle FILE)"
+            )
         raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
     first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
@@ -468,10 +533,10 @@ def _learned(
     for uturns in (first, *rest):
         if uturns != first:
             graph = graph.network.line_graph(vehicle_class, uturns=uturns)
-        unlike = source.unlike(graph)
-        if unlike is None:
+        mismatch = source.mismatch(graph)
+        if mismatch is None:
             return graph, source.on(graph)
-        found.append(unlike)
+        found.append(mismatch)
     raise StateError(
         f"{source.label} was learned on another road network: {found[0]}; pass the network and "
         "elevation that it was learned on"

@@ -37,8 +37,15 @@ from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
 from superarm.roads.networks import LineGraph
 
-_LANDMARKS, _USED = 6, 3  # and how many bounds are used for a goal: the best of the first start
-_FIRST, _WIDER, _TRIES = 0.05, 2.5, 4  # how far a search goes, in shares of π; then so much farther
+_LANDMARKS, _USED = (
+    6,
+    3,
+)  # and how many bounds are used for a goal: the best of the first start
+_FIRST, _WIDER, _TRIES = (
+    0.05,
+    2.5,
+    4,
+)  # how far a search goes, in shares of π; then so much farther
 _UNGUIDED = 8  # routes that are found before landmarks are made
 _SLACK = 1e-9  # of a known cost, by which the same cost may be larger when summed in another order
 
@@ -60,18 +67,18 @@ class Ends(NamedTuple):
         return Ends(self.edges[kept], self.shares[kept])
 
 
-class Way(NamedTuple):
+class RoutePath(NamedTuple):
     """A route, and how much of each of its edges is driven."""
 
     edges: Ints  # (k,)
     shares: Floats  # 0 to 1, (k,)
 
 
-class Best(NamedTuple):
+class BestPath(NamedTuple):
     """The cheapest route that was found; none costs infinitely much."""
 
     cost: float
-    way: Way | None
+    way: RoutePath | None
 
 
 class Search:
@@ -85,14 +92,21 @@ class Search:
     """
 
     def __init__(
-        self, graph: LineGraph, costs: Floats, turn_costs: Floats, *, backend: Backend = "auto"
+        self,
+        graph: LineGraph,
+        costs: Floats,
+        turn_costs: Floats,
+        *,
+        backend: Backend = "auto",
     ) -> None:
         self._n, self._costs, self._backend = len(graph), costs, backend
         self._graph, self._turn_costs = graph, turn_costs
         self._first, self._second = graph.turns.T
         self._weights: Floats = costs[self._second] + turn_costs  # w, (a,)
         self._ends: Numbers = self._second.astype(np.int32)
-        self._pointers: Numbers = np.searchsorted(self._first, np.arange(self._n + 1)).astype(np.int32)
+        self._pointers: Numbers = np.searchsorted(
+            self._first, np.arange(self._n + 1)
+        ).astype(np.int32)
         self._asked = 0
         self._guided = False
 
@@ -102,14 +116,20 @@ class Search:
         if self._compiled is None:
             _ = self._marks
 
-    def cost(self, way: Way) -> float:
+    def cost(self, way: RoutePath) -> float:
         """What a route costs here."""
         turns = self._graph.turn_numbers(way.edges)
-        return float(way.shares @ self._costs[way.edges] + self._turn_costs[turns].sum())
+        return float(
+            way.shares @ self._costs[way.edges] + self._turn_costs[turns].sum()
+        )
 
     def find(
-        self, starts: Ends, goals: Ends, closed: Bools | None = None, known: Way | None = None
-    ) -> Way | None:
+        self,
+        starts: Ends,
+        goals: Ends,
+        closed: Bools | None = None,
+        known: RoutePath | None = None,
+    ) -> RoutePath | None:
         """The cheapest route from one of ``starts`` to one of ``goals``; ``None``: there is no way.
 
         ``closed`` edges are not used, (n,). ``known``: a route between these ends on open edges; no
@@ -133,39 +153,50 @@ class Search:
             found = self._compiled.find(starts, goals, closed, limit)
         return min(best, found, key=lambda each: each.cost).way
 
-    def _on_one_edge(self, starts: Ends, goals: Ends) -> Best:
+    def _on_one_edge(self, starts: Ends, goals: Ends) -> BestPath:
         """The cheapest route that stays on its first edge, where a goal lies ahead."""
-        best = Best(np.inf, None)
+        best = BestPath(np.inf, None)
         for edge, start in zip(*starts, strict=True):
             for same in np.flatnonzero(goals.edges == edge):
                 share = float(goals.shares[same] - start)
                 cost = share * float(self._costs[edge])
                 if share >= 0.0 and cost < best.cost:
-                    best = Best(cost, Way(np.array([edge], dtype=np.intp), np.array([share])))
+                    best = BestPath(
+                        cost,
+                        RoutePath(np.array([edge], dtype=np.intp), np.array([share])),
+                    )
         return best
 
     # --- with scipy ------------------------------------------------------------------------
 
-    def _around(self, starts: Ends, goals: Ends, closed: Bools | None, limit: float) -> Best:
+    def _around(
+        self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
+    ) -> BestPath:
         """Search in all directions."""
         entering = (1.0 - starts.shares) * self._costs[starts.edges]
         weights = self._opened(closed)
         costs, previous = self._searched(weights, starts.edges, entering, limit)
         return self._ended(costs, previous, starts, goals)
 
-    def _towards(self, starts: Ends, goals: Ends, closed: Bools | None, limit: float) -> Best:
+    def _towards(
+        self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
+    ) -> BestPath:
         """Search by costs reduced by π, farther and farther until the goal is reached."""
         ahead = self._bounds(starts, goals)
         weights = self._opened(closed) + ahead[self._second] - ahead[self._first]
         np.maximum(weights, 0.0, out=weights)  # rounding apart, they are not negative
-        entering = (1.0 - starts.shares) * self._costs[starts.edges] + ahead[starts.edges]
+        entering = (1.0 - starts.shares) * self._costs[starts.edges] + ahead[
+            starts.edges
+        ]
         least = float(entering.min())
         radius = _FIRST * max(least, 0.0) + float(self._weights.mean())
         for tried in range(_TRIES + 1):
             farthest = limit - least
             last = tried == _TRIES or radius >= farthest
             radius = farthest if last else radius
-            costs, previous = self._searched(weights, starts.edges, entering - least, radius)
+            costs, previous = self._searched(
+                weights, starts.edges, entering - least, radius
+            )
             found = self._ended(costs - ahead + least, previous, starts, goals)
             # Whatever was not reached costs more than the radius, the rest of the way included.
             if last or found.cost <= radius + least:
@@ -176,7 +207,9 @@ class Search:
     def _opened(self, closed: Bools | None) -> Floats:
         """w, infinite into closed edges, (a,)."""
         return (
-            self._weights if closed is None else np.where(closed[self._second], np.inf, self._weights)
+            self._weights
+            if closed is None
+            else np.where(closed[self._second], np.inf, self._weights)
         )
 
     def _searched(
@@ -194,10 +227,14 @@ class Search:
         matrix = csr_matrix((data, indices, pointers), shape=(n + 1, n + 1), copy=False)
         # The limit may be 0, or a little less by rounding: the starts themselves are always reached.
         limit = max(limit, float(entering.min()))
-        found = dijkstra(matrix, indices=np.array([n]), return_predecessors=True, limit=limit)
+        found = dijkstra(
+            matrix, indices=np.array([n]), return_predecessors=True, limit=limit
+        )
         return found[0][0, :n], found[1][0, :n]
 
-    def _ended(self, costs: Floats, previous: Numbers, starts: Ends, goals: Ends) -> Best:
+    def _ended(
+        self, costs: Floats, previous: Numbers, starts: Ends, goals: Ends
+    ) -> BestPath:
         """The cheapest last turn, and the route that leads to it."""
         best, last, goal = np.inf, -1, -1
         for number, edge in enumerate(goals.edges):
@@ -206,14 +243,18 @@ class Search:
             total = costs[self._first[turns]] + self._weights[turns] - spared
             if len(total) and total.min() < best:
                 nearest = int(total.argmin())
-                best, last, goal = float(total[nearest]), int(self._first[turns[nearest]]), number
+                best, last, goal = (
+                    float(total[nearest]),
+                    int(self._first[turns[nearest]]),
+                    number,
+                )
         if last < 0:
-            return Best(np.inf, None)
+            return BestPath(np.inf, None)
         route = [int(goals.edges[goal]), last]
         while (before := int(previous[route[-1]])) != self._n:
             route.append(before)
         edges = np.array(route[::-1], dtype=np.intp)
-        return Best(best, partial_way(edges, starts, float(goals.shares[goal])))
+        return BestPath(best, partial_way(edges, starts, float(goals.shares[goal])))
 
     def _turns_into(self, edge: int) -> Ints:
         order, pointers = self._by_end
@@ -232,7 +273,9 @@ class Search:
         marks, least = self._marks, np.full(self._n, np.inf)
         for edge, share in zip(*goals, strict=True):
             best = best_marks(marks[:, starts.edges[0]], marks[:, edge])
-            bounds = np.maximum((marks[best, edge, None] - marks[best]).max(axis=0), 0.0)
+            bounds = np.maximum(
+                (marks[best, edge, None] - marks[best]).max(axis=0), 0.0
+            )
             np.minimum(least, bounds - (1.0 - share) * self._costs[edge], out=least)
         return least
 
@@ -269,7 +312,9 @@ class Search:
         from ._compiled import CompiledSearch
 
         parts = (self._pointers, self._ends, self._weights, self._costs)
-        return CompiledSearch(*parts, self._made_marks())  # which it keeps in another order
+        return CompiledSearch(
+            *parts, self._made_marks()
+        )  # which it keeps in another order
 
 
 def best_marks(start: Floats, goal: Floats) -> Ints:
@@ -277,9 +322,9 @@ def best_marks(start: Floats, goal: Floats) -> Ints:
     return np.argsort(start - goal, kind="stable")[:_USED]
 
 
-def partial_way(edges: Ints, starts: Ends, goal_share: float) -> Way:
+def partial_way(edges: Ints, starts: Ends, goal_share: float) -> RoutePath:
     """A route of two or more edges, from its start on the first to its goal on the last."""
     shares = np.ones(len(edges))
     shares[0] = 1.0 - float(starts.shares[starts.edges == edges[0]][0])
     shares[-1] = goal_share
-    return Way(edges, shares)
+    return RoutePath(edges, shares)

@@ -62,7 +62,9 @@ class _Pieces(NamedTuple):
 class Drive:
     """What was seen on one trip. Seconds count from departure."""
 
-    step: float  # Δt, seconds; the last one goes on, or is cut off, when the car arrives
+    step: (
+        float  # Δt, seconds; the last one goes on, or is cut off, when the car arrives
+    )
     speeds: Floats  # m/s, at departure and at the end of every step, (n + 1,)
     inclines: Floats  # sin α, by the heights of the SUMO network, (n,)
     reached: Floats  # seconds, (k,); of edges that were not reached, the last
@@ -86,16 +88,24 @@ class Drive:
         network; a road then climbs evenly, and junctions are level.
         """
         if vehicle.recuperation != "multiply":
-            raise InputError("SUMO multiplies by η⁻; recuperation 'divide' cannot be driven there")
+            raise InputError(
+                "SUMO multiplies by η⁻; recuperation 'divide' cannot be driven there"
+            )
         pieces = self._pieces()
         speed = self.speeds[1:][pieces.step]
-        incline = self.inclines[pieces.step] if rise is None else self._inclines(pieces, rise)
-        drag = 0.5 * vehicle.air_density * vehicle.air_drag * vehicle.front_area * speed**2
+        incline = (
+            self.inclines[pieces.step] if rise is None else self._inclines(pieces, rise)
+        )
+        drag = (
+            0.5 * vehicle.air_density * vehicle.air_drag * vehicle.front_area * speed**2
+        )
         weight = vehicle.mass * vehicle.gravity
         power = speed * (weight * (incline + vehicle.rolling_resistance) + drag)
         power += self._into_motion(vehicle, pieces)
         back, forth = vehicle.recuperation_efficiency, vehicle.propulsion_efficiency
-        drawn = np.where(power > 0.0, power / forth, power * back) + vehicle.auxiliary_power
+        drawn = (
+            np.where(power > 0.0, power / forth, power * back) + vehicle.auxiliary_power
+        )
         return self._booked(drawn, pieces)
 
     def stored(self, vehicle: Vehicle) -> Floats:
@@ -129,7 +139,10 @@ class Drive:
 
     def _booked(self, power: Floats, pieces: _Pieces) -> Floats:
         """Wh on each edge, (k,)."""
-        return np.bincount(pieces.edge, power * pieces.seconds, len(self.left)) / _JOULES_PER_WH
+        return (
+            np.bincount(pieces.edge, power * pieces.seconds, len(self.left))
+            / _JOULES_PER_WH
+        )
 
     # --- as bytes -----------------------------------------------------------------------------
 
@@ -143,16 +156,22 @@ class Drive:
         """The drive that these bytes hold, or :class:`InputError` if they hold none."""
         arrays = read_npz(BytesIO(data), most=_MOST)
         n, k, t = (
-            len(np.atleast_1d(arrays.get(name, 0))) for name in ("inclines", "left", "positions")
+            len(np.atleast_1d(arrays.get(name, 0)))
+            for name in ("inclines", "left", "positions")
         )
         shapes: dict[str, tuple[int, ...]] = {name.name: () for name in fields(cls)}
         shapes |= {"speeds": (n + 1,), "inclines": (n,), "positions": (t, 3)}
         shapes |= dict.fromkeys(("reached", "left", "driven"), (k,))
         kinds = {"arrived": "b", "completed": "i"}
-        found = {name: (array.shape, array.dtype.kind) for name, array in arrays.items()}
-        if found != {name: (shape, kinds.get(name, "f")) for name, shape in shapes.items()}:
+        found = {
+            name: (array.shape, array.dtype.kind) for name, array in arrays.items()
+        }
+        if found != {
+            name: (shape, kinds.get(name, "f")) for name, shape in shapes.items()
+        }:
             raise InputError("its arrays are not those of a drive")
         values: dict[str, Any] = {
-            name: array if array.shape else array.item() for name, array in arrays.items()
+            name: array if array.shape else array.item()
+            for name, array in arrays.items()
         }
         return cls(**values)

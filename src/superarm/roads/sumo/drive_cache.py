@@ -18,11 +18,13 @@ from superarm.core.errors import FileError, InputError, warn
 
 from .drive import Drive
 
-_PATIENCE = 60.0  # seconds to wait for other processes, each of which writes for milliseconds
+_PATIENCE = (
+    60.0  # seconds to wait for other processes, each of which writes for milliseconds
+)
 _TABLE = "CREATE TABLE IF NOT EXISTS drives (key TEXT PRIMARY KEY, drive BLOB NOT NULL) WITHOUT ROWID"
 
 
-class KeptDrives:
+class DriveCache:
     """The drives in one file, as far as they agree with what is ``told`` about how they were driven.
 
     Every call opens the file anew: a connection must not be carried into a copy of the process.
@@ -51,7 +53,9 @@ class KeptDrives:
                 return None
             drive = Drive.from_bytes(row[0] if isinstance(row[0], bytes) else b"")
             if len(drive.left) != len(trip["route"]):
-                raise InputError(f"it has {len(drive.left)} edges, not {len(trip['route'])}")
+                raise InputError(
+                    f"it has {len(drive.left)} edges, not {len(trip['route'])}"
+                )
             return drive
         except (sqlite3.Error, InputError) as error:
             self._warn(f"a drive in it is damaged and driven anew ({error})")
@@ -69,7 +73,9 @@ class KeptDrives:
         return sqlite3.connect(self._path, timeout=_PATIENCE)
 
     def _key(self, trip: Mapping[str, Any]) -> str:
-        return sha256(json.dumps({**self._told, **trip}, sort_keys=True).encode()).hexdigest()
+        return sha256(
+            json.dumps({**self._told, **trip}, sort_keys=True).encode()
+        ).hexdigest()
 
     def _warn(self, what: str) -> None:
         warn(f"{self._path}: {what}", UserWarning)

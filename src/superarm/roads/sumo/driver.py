@@ -47,7 +47,7 @@ from superarm.core.inputs import as_number
 from superarm.roads.networks._xml import require_file
 
 from .drive import Drive
-from .drive_cache import KeptDrives
+from .drive_cache import DriveCache
 from .edge_times import passing
 from .isolation import can_copy, in_a_copy
 from .passable import SumoRoads
@@ -56,8 +56,12 @@ from .traffic import Departures, Traffic
 
 LONGEST_STEP = 0.25
 """Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
-_TELEPORT_AFTER = 300.0  # seconds after which a car that is stuck is taken away; a trip then ends
-_LATEST = 86_400.0  # seconds until which signals may run before a trip begins on empty roads
+_TELEPORT_AFTER = (
+    300.0  # seconds after which a car that is stuck is taken away; a trip then ends
+)
+_LATEST = (
+    86_400.0  # seconds until which signals may run before a trip begins on empty roads
+)
 _KEPT_AS = 1  # raise it when trips are driven, or drives written, in another way
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
 
@@ -82,12 +86,22 @@ class _Seen:
         self.inside: list[bool] = [False]
         self.odometer: list[float] = [0.0]
 
-    def drive(self, step: float, positions: list[tuple[float, ...]], arrived: bool) -> Drive:
-        lengths, times = self._lengths, [step * number for number in range(len(self.index))]
-        if arrived:  # the way to the end of the last edge, at the speed of the step before
+    def drive(
+        self, step: float, positions: list[tuple[float, ...]], arrived: bool
+    ) -> Drive:
+        lengths, times = (
+            self._lengths,
+            [step * number for number in range(len(self.index))],
+        )
+        if (
+            arrived
+        ):  # the way to the end of the last edge, at the speed of the step before
             here = lengths[self.index[-1]] if self.inside[-1] else self.place[-1]
             rest = max(0.0, float(lengths[self.index[-1] :].sum() - here))
-            times.append(times[-1] + (min(step, rest / self.speeds[-1]) if self.speeds[-1] else step))
+            times.append(
+                times[-1]
+                + (min(step, rest / self.speeds[-1]) if self.speeds[-1] else step)
+            )
             self.odometer.append(self.odometer[-1] + rest)
             self.index.append(len(lengths) - 1)
             self.place.append(float(lengths[-1]))
@@ -96,8 +110,12 @@ class _Seen:
         place = np.where(inside, lengths[index], self.place)
         driven = np.array(np.arange(len(lengths)) < index[-1], dtype=np.float64)
         # A trip may end where its last edge begins.
-        driven[index[-1]] = place[-1] / lengths[index[-1]] if lengths[index[-1]] > 0.0 else 1.0
-        passed = passing(lengths, np.array(times), index, place, inside, np.array(self.odometer))
+        driven[index[-1]] = (
+            place[-1] / lengths[index[-1]] if lengths[index[-1]] > 0.0 else 1.0
+        )
+        passed = passing(
+            lengths, np.array(times), index, place, inside, np.array(self.odometer)
+        )
         speeds, inclines = np.array(self.speeds), np.sin(np.deg2rad(self.slopes))
         if len(inclines) == 0:  # it arrived, or was given up, in its first step
             speeds, inclines = np.repeat(speeds, 2), np.zeros(1)
@@ -146,7 +164,9 @@ class Driver(AbstractContextManager["Driver"]):
         self.network_file = Path(network_file)
         self.step = as_number(step, "step", 0.01, LONGEST_STEP)
         self.traffic, self.seed = traffic, seed
-        self.departures = tuple(as_number(time, "departures", 0.0, _LATEST) for time in departures)
+        self.departures = tuple(
+            as_number(time, "departures", 0.0, _LATEST) for time in departures
+        )
         if not self.departures or (traffic is not None and self.departures != (0.0,)):
             raise InputError(
                 f"departures is {departures!r}; on empty roads there must be at least one, and traffic "
@@ -154,7 +174,7 @@ class Driver(AbstractContextManager["Driver"]):
             )
         require_file(self.network_file)
         self._sumo: Any = require_extra("libsumo", "sumo")
-        self._cache = None if cache is None else KeptDrives(cache, self._told())
+        self._cache = None if cache is None else DriveCache(cache, self._told())
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-sumo-"))
         self._tidy = weakref.finalize(self, shutil.rmtree, str(self._folder), True)
         self._kept: list[_Kept] = []
@@ -164,7 +184,11 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _told(self) -> dict[str, Any]:
         """All that drives depend on, but for the route and the moment."""
-        traffic = None if self.traffic is None else {**asdict(self.traffic), "seed": self.seed}
+        traffic = (
+            None
+            if self.traffic is None
+            else {**asdict(self.traffic), "seed": self.seed}
+        )
         content = sha256(self.network_file.read_bytes()).hexdigest()
         told = {"version": _KEPT_AS, "libsumo": version("libsumo"), "network": content}
         return {**told, "step": self.step, "traffic": traffic}
@@ -202,13 +226,21 @@ class Driver(AbstractContextManager["Driver"]):
         ends; by default both are driven whole. It begins as fast as it may, and ends without braking.
         """
         if not 0 <= moment < self.moments:
-            raise InputError(f"moment is {moment!r}; this driver has moments 0 to {self.moments - 1}")
+            raise InputError(
+                f"moment is {moment!r}; this driver has moments 0 to {self.moments - 1}"
+            )
         if not self._tidy.alive:
             raise InputError("this driver is closed; make a new one")
         if isinstance(route, str) or len(route) == 0:
-            raise InputError(f"route is {route!r}; it must be a list of at least one edge id")
+            raise InputError(
+                f"route is {route!r}; it must be a list of at least one edge id"
+            )
         begins = moment if self.traffic is not None else self.departures[moment]
-        trip: dict[str, Any] = {"route": list(route), "begins": begins, "longest": longest}
+        trip: dict[str, Any] = {
+            "route": list(route),
+            "begins": begins,
+            "longest": longest,
+        }
         if between is not None:
             trip["between"] = [as_number(metres, "between", 0.0) for metres in between]
         if self._cache is not None and (known := self._cache.find(trip)) is not None:
@@ -238,7 +270,9 @@ class Driver(AbstractContextManager["Driver"]):
         free = float((lengths / roads.limits(route)).sum())
         seconds = 600.0 + 5.0 * free if longest is None else longest
         kept = self._kept[moment]
-        if self._departures is not None:  # known here, they need not be found in every copy
+        if (
+            self._departures is not None
+        ):  # known here, they need not be found in every copy
             self._departures.until(kept.time + min(seconds, 2.0 * free))
 
         def packed() -> str:
@@ -255,7 +289,11 @@ class Driver(AbstractContextManager["Driver"]):
         kept: _Kept,
         between: tuple[float, float] | None,
     ) -> Drive:
-        sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
+        sumo, vehicle, simulation = (
+            self._sumo,
+            self._sumo.vehicle,
+            self._sumo.simulation,
+        )
         if kept.file is not None:
             simulation.loadState(kept.file)
         elif kept.time > 0.0:
@@ -297,10 +335,15 @@ class Driver(AbstractContextManager["Driver"]):
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
         sumo, now = self._sumo, self._sumo.simulation.getTime()
-        while self._departures is not None and (car := self._departures[departed]).time <= now:
+        while (
+            self._departures is not None
+            and (car := self._departures[departed]).time <= now
+        ):
             name = f"{_OTHER}{departed}"
             sumo.route.add(name, car.route)
-            sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
+            sumo.vehicle.add(
+                name, name, typeID=_OTHER, departLane="best", departSpeed="max"
+            )
             sumo.vehicle.setSpeedFactor(name, car.speed_factor)
             departed += 1
         sumo.simulation.step()
@@ -323,7 +366,11 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _take_over(self) -> SumoRoads:
         """Make this driver's network the one that libsumo has loaded, as it is before any step."""
-        if self._holds() and self._roads is not None and self._sumo.simulation.isLoaded():
+        if (
+            self._holds()
+            and self._roads is not None
+            and self._sumo.simulation.isLoaded()
+        ):
             return self._roads
         if self._sumo.simulation.isLoaded():
             if Driver._holder is None:
@@ -342,12 +389,18 @@ class Driver(AbstractContextManager["Driver"]):
                 traffic = self.traffic
                 self._departures = self._other_cars(traffic, roads)
                 self._departures.until(traffic.time_of(traffic.moments))
-                self._kept = [_Kept(*kept) for kept in self._untouched(lambda: self._prepare(traffic))]
+                self._kept = [
+                    _Kept(*kept)
+                    for kept in self._untouched(lambda: self._prepare(traffic))
+                ]
             self._roads = roads
         return self._roads
 
     def _start(self) -> None:
-        network, types = self._folder / "network.net.xml", self._folder / "types.add.xml"
+        network, types = (
+            self._folder / "network.net.xml",
+            self._folder / "types.add.xml",
+        )
         if not network.exists():
             network.write_bytes(plain_text(self.network_file))
             types.write_text(self._types(), encoding="utf-8")
@@ -360,9 +413,15 @@ class Driver(AbstractContextManager["Driver"]):
             "collision.action": "none",
             "xml-validation": "never",
             "save-state.precision": 6,
-            **dict.fromkeys(("no-step-log", "no-warnings", "duration-log.disable"), "true"),
+            **dict.fromkeys(
+                ("no-step-log", "no-warnings", "duration-log.disable"), "true"
+            ),
         }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        words = [
+            word
+            for name, value in options.items()
+            for word in (f"--{name}", str(value))
+        ]
         try:
             self._sumo.start(["sumo", *words])
         except self._sumo.TraCIException as error:
@@ -398,7 +457,9 @@ class Driver(AbstractContextManager["Driver"]):
         places = sorted(traffic.edges or roads.edges)
         metres = roads.lane_metres(places)
         if (metres > 0.0).sum() < 2:
-            raise InputError(f"{self.network_file}: cars need two edges to travel between")
+            raise InputError(
+                f"{self.network_file}: cars need two edges to travel between"
+            )
         find_route = self._sumo.simulation.findRoute
         return Departures(
             traffic,

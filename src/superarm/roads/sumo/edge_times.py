@@ -23,7 +23,12 @@ class Passing(NamedTuple):
 
 
 def passing(
-    lengths: Floats, times: Floats, index: Ints, place: Floats, inside: Bools, odometer: Floats
+    lengths: Floats,
+    times: Floats,
+    index: Ints,
+    place: Floats,
+    inside: Bools,
+    odometer: Floats,
 ) -> Passing:
     """When each of k edges was passed, seen at n + 1 ``times``, the first of which is the departure.
 
@@ -37,7 +42,9 @@ def passing(
         began, ended = float(times[number]), float(times[number + 1])
         metres = float(odometer[number + 1] - odometer[number])
         pace = (ended - began) / metres if metres > 0.0 else 0.0  # seconds per metre
-        back = float(place[number + 1])  # metres from the end of the step to the edge's beginning
+        back = float(
+            place[number + 1]
+        )  # metres from the end of the step to the edge's beginning
         if last > first and inside[number + 1]:
             reached[last] = ended
         for edge in range(last - 1, first - 1, -1):

@@ -44,7 +44,9 @@ def in_a_copy(work: Callable[[], Any]) -> Any:
     finally:
         status = os.waitpid(child, 0)[1]
     if status != 0 or not answer:
-        raise SuperarmError(f"a copy of this process {_end(status)} before its work was done")
+        raise SuperarmError(
+            f"a copy of this process {_end(status)} before its work was done"
+        )
     told = json.loads(answer)
     if "error" in told:
         raise getattr(errors, told["error"])(told["text"])
@@ -68,7 +70,9 @@ def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
         except SuperarmError as error:
             told = json.dumps({"error": type(error).__name__, "text": str(error)})
         except Exception as error:
-            told = json.dumps({"error": "SuperarmError", "text": f"{type(error).__name__}: {error}"})
+            told = json.dumps(
+                {"error": "SuperarmError", "text": f"{type(error).__name__}: {error}"}
+            )
         with os.fdopen(sender, "wb") as pipe:
             pipe.write(told.encode())
         code = 0

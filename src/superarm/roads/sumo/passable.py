@@ -18,15 +18,19 @@ class SumoRoads:
     def __init__(self, sumo: Any, name: str) -> None:
         self._sumo = sumo
         self._name = name
-        self.edges = frozenset(edge for edge in sumo.edge.getIDList() if not edge.startswith(":"))
-        self._turns: dict[str, frozenset[str]] = {}
+        self.edges = frozenset(
+            edge for edge in sumo.edge.getIDList() if not edge.startswith(":")
+        )
+        self._lock: dict[str, frozenset[str]] = {}
 
     def check_route(self, route: Sequence[str]) -> None:
         """Refuse a route that cannot be driven."""
         for edge in route:
             self.check_edge(edge)
             if not self._lanes(edge):
-                raise InputError(f"edge {edge!r} of {self._name} is closed to passenger cars")
+                raise InputError(
+                    f"edge {edge!r} of {self._name} is closed to passenger cars"
+                )
         for before, after in pairwise(route):
             if after not in self._successors(before):
                 raise InputError(
@@ -48,11 +52,15 @@ class SumoRoads:
 
     def lane_metres(self, edges: Sequence[str]) -> Floats:
         """Metres of lanes that passenger cars may use, (k,); 0 for an edge without a way out."""
-        count = [len(self._lanes(edge)) if self._successors(edge) else 0 for edge in edges]
+        count = [
+            len(self._lanes(edge)) if self._successors(edge) else 0 for edge in edges
+        ]
         return np.array(count) * self.lengths(edges)
 
     def _lanes(self, edge: str) -> list[str]:
-        lanes = [f"{edge}_{number}" for number in range(self._sumo.edge.getLaneNumber(edge))]
+        lanes = [
+            f"{edge}_{number}" for number in range(self._sumo.edge.getLaneNumber(edge))
+        ]
         return [lane for lane in lanes if self._open(lane)]
 
     def _open(self, lane: str) -> bool:
@@ -61,8 +69,12 @@ class SumoRoads:
         return "passenger" not in self._sumo.lane.getDisallowed(lane)
 
     def _successors(self, edge: str) -> frozenset[str]:
-        if edge not in self._turns:
+        if edge not in self._lock:
             lane = self._sumo.lane
-            targets = [link[0] for name in self._lanes(edge) for link in lane.getLinks(name)]
-            self._turns[edge] = frozenset(lane.getEdgeID(name) for name in targets if self._open(name))
-        return self._turns[edge]
+            targets = [
+                link[0] for name in self._lanes(edge) for link in lane.getLinks(name)
+            ]
+            self._lock[edge] = frozenset(
+                lane.getEdgeID(name) for name in targets if self._open(name)
+            )
+        return self._lock[edge]

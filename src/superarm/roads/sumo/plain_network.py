@@ -18,7 +18,9 @@ _VERSION = re.compile(rb"<net\b[^>]*\bversion=")
 _ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
 _RAIL = rb'\btype="rail_(?:signal|crossing)"'
 _RAIL_JUNCTION = re.compile(rb"<junction\b[^>]*?" + _RAIL)
-_RAIL_LOGIC = re.compile(rb"<tlLogic\b[^>]*?" + _RAIL + rb"[^>]*?(?:/>|>.*?</tlLogic>)", re.DOTALL)
+_RAIL_LOGIC = re.compile(
+    rb"<tlLogic\b[^>]*?" + _RAIL + rb"[^>]*?(?:/>|>.*?</tlLogic>)", re.DOTALL
+)
 _ID = re.compile(rb'\bid="([^"]*)"')
 _SIGNALLED = re.compile(rb'<connection\b[^>]*?\btl="([^"]*)"[^>]*>')
 _SIGNAL = re.compile(rb' (?:tl|linkIndex)="[^"]*"')
@@ -31,13 +33,17 @@ def plain_text(path: Path) -> bytes:
     XmlFile(path, root="net").read(copy_to=buffer)
     text = buffer.getvalue()
     if not _VERSION.search(text):
-        raise InputError(f"{path}: <net> states no version; build the network again with netconvert")
+        raise InputError(
+            f"{path}: <net> states no version; build the network again with netconvert"
+        )
     return _without_rail(_ACTUATED.sub(rb"\1static\2", text))
 
 
 def _without_rail(text: bytes) -> bytes:
     """With junctions that yield to nobody in place of railway signals and level crossings."""
-    names = {found[1] for rail in _RAIL_JUNCTION.findall(text) if (found := _ID.search(rail))}
+    names = {
+        found[1] for rail in _RAIL_JUNCTION.findall(text) if (found := _ID.search(rail))
+    }
     if not names:
         return text
 
@@ -46,5 +52,7 @@ def _without_rail(text: bytes) -> bytes:
             return connection[0]
         return _RIGHT_OF_WAY.sub(b'state="M"', _SIGNAL.sub(b"", connection[0]))
 
-    text = _RAIL_JUNCTION.sub(lambda rail: re.sub(_RAIL, b'type="priority"', rail[0]), text)
+    text = _RAIL_JUNCTION.sub(
+        lambda rail: re.sub(_RAIL, b'type="priority"', rail[0]), text
+    )
     return _SIGNALLED.sub(freed, _RAIL_LOGIC.sub(b"", text))

@@ -94,7 +94,9 @@ class Departures:
     def _route(self) -> tuple[str, ...]:
         """The fastest way between two places; redrawn where there is none."""
         for _ in range(_TRIES):
-            first, last = np.searchsorted(self._weights, self._rng.random(2), side="right")
+            first, last = np.searchsorted(
+                self._weights, self._rng.random(2), side="right"
+            )
             if first != last:
                 route = tuple(self._find_route(self._places[first], self._places[last]))
                 if len(route) > 1:

@@ -15,7 +15,7 @@ from superarm.lab.experiments.claims import Verdict
 from superarm.lab.simulation import Run
 
 from . import bayesian, combinatorial, drifting, kernelized, movement
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _PAPERS = (bayesian, combinatorial, kernelized, drifting, movement)
 
@@ -25,10 +25,10 @@ def judge_statements(run: Run) -> list[Verdict]:
 
     None of them is about a run that begins with a state: what was learned before cannot be replayed.
     """
-    recorded = Recorded.of(run)
+    recorded = RecordedRun.of(run)
     if run.spec.get("states"):
         return []
     return [verdict for paper in _PAPERS for verdict in paper.statements(recorded)]
 
 
-__all__ = ["Recorded", "judge_statements"]
+__all__ = ["RecordedRun", "judge_statements"]

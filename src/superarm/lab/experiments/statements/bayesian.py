@@ -25,7 +25,12 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer
 from superarm.lab.experiments.claims import Verdict, Word
-from superarm.lab.results.curves import counted, feedback_at_once, mean_text, significant
+from superarm.lab.results.curves import (
+    count_text,
+    feedback_at_once,
+    mean_text,
+    significant,
+)
 from superarm.lab.results.roads import schedule_of
 from superarm.lab.results.verdicts import LEAST_SEEDS, lead_of
 from superarm.lab.theory import variance_sum_bound
@@ -35,7 +40,7 @@ from superarm.posteriors import FiniteGP
 from superarm.rules import BayesianGPUCB
 
 from .judging import word_if, word_of_share
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _LEARNERS = ("route-ucb", "route-bucb", "route-ts")
 _EXACT = ("auto", "finite")  # of the posteriors that routes have
@@ -52,7 +57,7 @@ class _Replay(NamedTuple):
     """Σ_t L_t(a*) − f(a*), Wh."""
 
 
-def statements(recorded: Recorded) -> Iterator[Verdict]:
+def statements(recorded: RecordedRun) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
     yield from _sizes_of_beta(recorded)
     if not _is_well_specified(recorded):
@@ -67,17 +72,19 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
 # --- what the run is about ----------------------------------------------------------------------
 
 
-def _is_well_specified(recorded: Recorded) -> bool:
+def _is_well_specified(recorded: RecordedRun) -> bool:
     """Whether the truth is a draw from the learners' own prior, and stays as it is."""
     problem = recorded.at(0).problem
     if problem["name"] != "navigation" or not feedback_at_once(recorded.run, 0):
         return False
-    mismatched = any(problem.get(key) is not None for key in problem if key.startswith("model_"))
+    mismatched = any(
+        problem.get(key) is not None for key in problem if key.startswith("model_")
+    )
     changing = problem.get("conditions") or problem.get("rush_hours")
     return not mismatched and not changing
 
 
-def _learners(recorded: Recorded) -> list[str]:
+def _learners(recorded: RecordedRun) -> list[str]:
     """The first policy of each algorithm of the paper that has the exact posterior."""
     found: dict[str, str] = {}
     for policy in recorded.run.policies:
@@ -87,24 +94,32 @@ def _learners(recorded: Recorded) -> list[str]:
     return list(found.values())
 
 
-def _is_exact(recorded: Recorded, policy: str) -> bool:
-    return not recorded.is_modified(policy) and recorded.options(policy)["posterior"] in _EXACT
+def _is_exact(recorded: RecordedRun, policy: str) -> bool:
+    return (
+        not recorded.is_modified(policy)
+        and recorded.options(policy)["posterior"] in _EXACT
+    )
 
 
 # --- section 4.2 --------------------------------------------------------------------------------
 
 
-def _sizes_of_beta(recorded: Recorded) -> Iterator[Verdict]:
+def _sizes_of_beta(recorded: RecordedRun) -> Iterator[Verdict]:
     """β_t as each policy of the run has it, on as many arms as the first setting has."""
     run = recorded.run
     roads = run.road_map(0)
     upper = [name for name in run.policies if recorded.algorithm(name) == "route-ucb"]
-    quantile = [name for name in run.policies if recorded.algorithm(name) == "route-bucb"]
+    quantile = [
+        name for name in run.policies if recorded.algorithm(name) == "route-bucb"
+    ]
     full = [name for name in upper if recorded.options(name)["scale"] == 1.0]
     if roads is None or not full or not quantile:
         return
     reference = _widths_of(recorded, full[0], len(roads)) ** 2
-    ratios = {name: _widths_of(recorded, name, len(roads)) ** 2 / reference for name in quantile}
+    ratios = {
+        name: _widths_of(recorded, name, len(roads)) ** 2 / reference
+        for name in quantile
+    }
     worst = max(ratios, key=lambda name: float(ratios[name].max()))
     largest = float(ratios[worst].max())
     yield Verdict(
@@ -115,7 +130,7 @@ def _sizes_of_beta(recorded: Recorded) -> Iterator[Verdict]:
     )
 
 
-def _widths_of(recorded: Recorded, policy: str, arms: int) -> Floats:
+def _widths_of(recorded: RecordedRun, policy: str, arms: int) -> Floats:
     """√β_t in every round; that of GP-UCB for policies without widths, as in the analysis."""
     schedule = schedule_of(recorded.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
     steps = range(1, recorded.run.rounds + 1)
@@ -130,30 +145,36 @@ def _no_gain(count: int) -> float:
 # --- what is replayed -----------------------------------------------------------------------------
 
 
-def _replayed(recorded: Recorded, policy: str) -> list[_Replay]:
+def _replayed(recorded: RecordedRun, policy: str) -> list[_Replay]:
     return [_replay(recorded, policy, seed) for seed in recorded.run.seeds[:_SEEDS]]
 
 
-def _replay(recorded: Recorded, policy: str, seed: int) -> _Replay:
+def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
     """One cell with the posterior that it had, asked about the route taken and the best one."""
     world = recorded.world(seed)
     assert isinstance(world, RouteWorld)
     model = world.model
     assert model.arms is not None
-    posterior = FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, form="visited")
+    posterior = FiniteGP(
+        model.kernel, model.arms, model.noise_variance, model.mean, form="visited"
+    )
     widths = _widths_of(recorded, policy, len(model.arms))
     explored = 0.0  # Σ√β_tσ
     missed = 0.0
     largest_eigenvalue = 0.0
     longest = 0
-    for width, played in zip(widths, recorded.rounds(policy, seed, world=world), strict=True):
+    for width, played in zip(
+        widths, recorded.rounds(policy, seed, world=world), strict=True
+    ):
         taken = played.positions
         if not len(taken):  # no route was open
             continue
         covariance = posterior.predict(taken, return_cov=True).cov
         stds = np.sqrt(np.maximum(0.0, np.diagonal(covariance)))
         explored += width * float(stds.sum())
-        largest_eigenvalue = max(largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
+        largest_eigenvalue = max(
+            largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1])
+        )
         longest = max(longest, len(taken))
         best = _best_route(world, played.offer)
         belief = posterior.predict(best)
@@ -183,12 +204,14 @@ def _best_route(world: RouteWorld, offer: Offer) -> Ints:
 # --- verdicts ---------------------------------------------------------------------------------------
 
 
-def _where(recorded: Recorded, cells: int) -> str:
-    return f"{recorded.where(0)}{counted(cells, 'cell')} replayed, T = {recorded.run.rounds}: "
+def _where(recorded: RecordedRun, cells: int) -> str:
+    return f"{recorded.where(0)}{count_text(cells, 'cell')} replayed, T = {recorded.run.rounds}: "
 
 
-def _widths(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Verdict:
-    used = {policy: max(cell.used for cell in cells) for policy, cells in replays.items()}
+def _widths(recorded: RecordedRun, replays: dict[str, list[_Replay]]) -> Verdict:
+    used = {
+        policy: max(cell.used for cell in cells) for policy, cells in replays.items()
+    }
     tightest = max(used, key=lambda policy: used[policy])
     cells = sum(len(found) for found in replays.values())
     where = _where(recorded, cells)
@@ -199,7 +222,9 @@ def _widths(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Verdict:
     )
 
 
-def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[Verdict]:
+def _missed(
+    recorded: RecordedRun, replays: dict[str, list[_Replay]]
+) -> Iterator[Verdict]:
     """Lemma A.2, for policies with the β_t that it is about."""
     model = recorded.world(recorded.run.seeds[0]).model
     limit = math.sqrt(float(np.max(model.kernel.diag(model.arms)))) * math.pi**2 / 6.0
@@ -217,7 +242,7 @@ def _missed(recorded: Recorded, replays: dict[str, list[_Replay]]) -> Iterator[V
         )
 
 
-def _has_lemma_widths(recorded: Recorded, policy: str) -> bool:
+def _has_lemma_widths(recorded: RecordedRun, policy: str) -> bool:
     """Whether β_t is that of Lemma A.2: of GP-UCB as it is, or of the analysis of GP-TS."""
     algorithm = recorded.algorithm(policy)
     if algorithm == "route-ucb":

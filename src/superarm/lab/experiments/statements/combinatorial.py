@@ -18,7 +18,7 @@ import numpy as np
 from superarm.core import Floats, Ints, Offer, Schedule
 from superarm.lab.experiments.claims import Verdict, Word
 from superarm.lab.problems import Codependency
-from superarm.lab.results.curves import counted, significant
+from superarm.lab.results.curves import count_text, significant
 from superarm.lab.results.verdicts import lead_of
 from superarm.lab.theory import variance_sum_bound
 from superarm.models.worlds import World
@@ -26,7 +26,7 @@ from superarm.posteriors import StreamingGP
 from superarm.rules import OclokUCB
 
 from .judging import EXACT_POSTERIORS, failure_tails, trials_needed, word_of_share
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _FROM_A_PROCESS = ("gp-function", "codependency")
 _MOST_SEEDS = 90  # replayed where a probability is judged: 0.95^90 < 1 %
@@ -58,14 +58,14 @@ class Replay(NamedTuple):
         return self.outside == 0
 
 
-def statements(recorded: Recorded) -> Iterator[Verdict]:
+def statements(recorded: RecordedRun) -> Iterator[Verdict]:
     """Lemmas 1 to 3, eq. 6 and Theorem 1 in every setting in which O'CLOK-UCB was run."""
     for index in range(len(recorded.run.settings)):
         for policy in _replayed_policies(recorded, index):
             yield from _of_policy(recorded, policy, index)
 
 
-def _replayed_policies(recorded: Recorded, index: int) -> list[str]:
+def _replayed_policies(recorded: RecordedRun, index: int) -> list[str]:
     """O'CLOK-UCB with an exact posterior, once for every δ: other forms choose alike."""
     if recorded.at(index).feedback:
         return []
@@ -80,7 +80,7 @@ def _replayed_policies(recorded: Recorded, index: int) -> list[str]:
     return list(by_delta.values())
 
 
-def _of_policy(recorded: Recorded, policy: str, index: int) -> Iterator[Verdict]:
+def _of_policy(recorded: RecordedRun, policy: str, index: int) -> Iterator[Verdict]:
     run = recorded.run
     first = recorded.world(run.seeds[0], index)
     if first.model.most_arms is None and first.model.arms is None:
@@ -94,7 +94,7 @@ def _of_policy(recorded: Recorded, policy: str, index: int) -> Iterator[Verdict]
         schedule = OclokUCB(most_arms=_most_arms(world), delta=delta)
         replays.append(replay(recorded, policy, seed, index, world, schedule))
     where = recorded.where(index)
-    sizes = f" ({len(seeds)} of {counted(len(run.seeds), 'seed')}, T = {run.rounds}, {policy})"
+    sizes = f" ({len(seeds)} of {count_text(len(run.seeds), 'seed')}, T = {run.rounds}, {policy})"
     has_promise = _promise_is_recorded(recorded, first, index)
     for verdict in _verdicts(replays, delta, unmet, has_promise):
         yield verdict._replace(evidence=f"{where}{verdict.evidence}{sizes}")
@@ -107,7 +107,7 @@ def _most_arms(world: World) -> int:
     return int(most or 0)
 
 
-def _promise_is_recorded(recorded: Recorded, world: World, index: int) -> bool:
+def _promise_is_recorded(recorded: RecordedRun, world: World, index: int) -> bool:
     """Whether the oracle always keeps its promise, and regret is against what it promises."""
     if not world.model.oracle.deterministic:
         return False
@@ -115,7 +115,7 @@ def _promise_is_recorded(recorded: Recorded, world: World, index: int) -> bool:
     return exact or "alpha_regret" in recorded.run.metrics_at(index)
 
 
-def _unmet(recorded: Recorded, world: World, index: int) -> str:
+def _unmet(recorded: RecordedRun, world: World, index: int) -> str:
     """Why Lemma 2 says nothing of a setting; empty where it does."""
     model = world.model
     if str(recorded.at(index).problem["name"]) not in _FROM_A_PROCESS:
@@ -131,7 +131,12 @@ def _unmet(recorded: Recorded, world: World, index: int) -> str:
 
 
 def replay(
-    recorded: Recorded, policy: str, seed: int, index: int, world: World, schedule: Schedule
+    recorded: RecordedRun,
+    policy: str,
+    seed: int,
+    index: int,
+    world: World,
+    schedule: Schedule,
 ) -> Replay:
     """Observe the recorded choices with an exact posterior, and look at every round beforehand.
 
@@ -177,7 +182,9 @@ def replay(
             allowed = 2.0 * lipschitz * width * float(std_chosen.sum())
             gap_share = max(gap_share, float(gaps[step - 1]) / allowed)
         covariance = posterior.predict(keys[chosen], return_cov=True).cov
-        largest_eigenvalue = max(largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
+        largest_eigenvalue = max(
+            largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1])
+        )
         variances += float(np.sum(std_chosen**2))
         budget = max(budget, len(chosen))
         posterior.observe(keys[chosen], rewards)
@@ -202,7 +209,7 @@ def replay(
     )
 
 
-def _alpha_regret(recorded: Recorded, policy: str, seed: int, index: int) -> Floats:
+def _alpha_regret(recorded: RecordedRun, policy: str, seed: int, index: int) -> Floats:
     """Against the promised share of the optimum where it is recorded, else the optimum, (T,)."""
     run = recorded.run
     metric = "alpha_regret" if "alpha_regret" in run.metrics_at(index) else "regret"
@@ -273,8 +280,10 @@ def _lemma_2(replays: Sequence[Replay], delta: float) -> Verdict:
     outside = sum(cell.outside for cell in replays)
     arms = sum(cell.arms for cell in replays)
     word = failure_tails(failed, len(replays), delta).word()
-    evidence = f"{outside:,} of {arms:,} means lie outside; the event fails in {failed} of "
-    evidence += counted(len(replays), "seed")
+    evidence = (
+        f"{outside:,} of {arms:,} means lie outside; the event fails in {failed} of "
+    )
+    evidence += count_text(len(replays), "seed")
     if word == "undecided":
         needed = trials_needed(delta)
         evidence += f", which does not decide; {needed} seeds without a failure would"
@@ -290,7 +299,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> Verdict:
     outside = sum(cell.outside for cell in replays)
     arms = sum(cell.arms for cell in replays)
     share = max(cell.gap_share for cell in replays)
-    evidence = f"{_used(share)}, in {counted(rounds, 'such round')}"
+    evidence = f"{_used(share)}, in {count_text(rounds, 'such round')}"
     if unmet:
         evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
     return Verdict(text, word_of_share(share), evidence)
@@ -304,7 +313,9 @@ def _theorem_1(replays: Sequence[Replay]) -> Verdict:
     inside = [cell for cell in replays if cell.event]
     share = max(cell.regret_share for cell in inside)
     evidence = f"{_used(share)}; the event occurs in {len(inside)} of "
-    return Verdict(text, word_of_share(share), evidence + counted(len(replays), "seed"))
+    return Verdict(
+        text, word_of_share(share), evidence + count_text(len(replays), "seed")
+    )
 
 
 def _used(share: float) -> str:

@@ -22,7 +22,7 @@ from superarm.lab.experiments.claims import Margin, Verdict, Word
 from superarm.lab.problems import DriftingFunction
 from superarm.lab.results.curves import (
     Curve,
-    counted,
+    count_text,
     growth_of,
     mean_text,
     sharing_of,
@@ -44,8 +44,14 @@ from superarm.policies.drift import block_length
 from superarm.posteriors import DriftingGP, Resetting
 from superarm.rules import SrinivasFinite
 
-from .judging import failure_tails, few_seeds_text, size_text, word_of_margin, word_of_share
-from .recorded import Recorded
+from .judging import (
+    failure_tails,
+    few_seeds_text,
+    size_text,
+    word_of_margin,
+    word_of_share,
+)
+from .recorded import RecordedRun
 from .recovery import recovery
 
 _REPLAYED = 5  # seeds, as a replay of 500 rounds on 2,500 arms takes seconds
@@ -54,7 +60,7 @@ _CHANCE = 0.05  # of a wrong verdict on eq. 29, on one side
 _DELTA = 0.5  # five seeds without a failure then have a probability of 3 % at most, if eq. 29 is false
 
 
-def statements(recorded: Recorded) -> Iterator[Verdict]:
+def statements(recorded: RecordedRun) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
     if recorded.experiment.feedback:
         return  # the paper's feedback comes at once
@@ -89,14 +95,14 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
 # --- which policies a statement is about ----------------------------------------------------
 
 
-def _forgetting(recorded: Recorded, policy: str, index: int) -> float | None:
+def _forgetting(recorded: RecordedRun, policy: str, index: int) -> float | None:
     """ε that TV-GP-UCB forgets by in a setting; ``None`` for other policies."""
     if recorded.algorithm(policy) != "tv-gp-ucb" or recorded.is_modified(policy, index):
         return None
     return _assumed_drift(recorded, policy, index)
 
 
-def _assumed_drift(recorded: Recorded, policy: str, index: int) -> float | None:
+def _assumed_drift(recorded: RecordedRun, policy: str, index: int) -> float | None:
     """ε by the policy's own option, or else that of the model."""
     own = recorded.options(policy, index).get("epsilon")
     if own is not None:
@@ -105,12 +111,16 @@ def _assumed_drift(recorded: Recorded, policy: str, index: int) -> float | None:
     return drift.epsilon if isinstance(drift, Temporal) else None
 
 
-def _knows_drift(recorded: Recorded, policy: str, index: int, world: DriftingFunction) -> bool:
+def _knows_drift(
+    recorded: RecordedRun, policy: str, index: int, world: DriftingFunction
+) -> bool:
     """Whether it is TV-GP-UCB with the true ε."""
     return _forgetting(recorded, policy, index) == world.epsilon
 
 
-def _published_block(recorded: Recorded, policy: str, index: int, world: DriftingFunction) -> bool:
+def _published_block(
+    recorded: RecordedRun, policy: str, index: int, world: DriftingFunction
+) -> bool:
     """Whether it is R-GP-UCB with the N of section 5.1 for the true ε."""
     if recorded.algorithm(policy) != "r-gp-ucb" or recorded.is_modified(policy, index):
         return False
@@ -126,7 +136,9 @@ def _nu(world: DriftingFunction) -> float:
 # --- Theorem 4.1 ----------------------------------------------------------------------------
 
 
-def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Iterator[Verdict]:
+def _lower_bound(
+    recorded: RecordedRun, index: int, world: DriftingFunction
+) -> Iterator[Verdict]:
     """The policy of least regret, after round 1, against the bound on everybody's mean."""
     run = recorded.run
     kernel = world.model.kernel
@@ -162,7 +174,7 @@ def _lower_bound(recorded: Recorded, index: int, world: DriftingFunction) -> Ite
         f"{mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
         f"{significant(bound.per_round / world.epsilon)} ε (L = {significant(bound.curvature)}, "
         f"η = {significant(bound.margin)}; f₁ is best at least that far inside in "
-        f"{best_inside.inside} of {counted(best_inside.draws, 'seed')}, so P(A₄) ≥ "
+        f"{best_inside.inside} of {count_text(best_inside.draws, 'seed')}, so P(A₄) ≥ "
         f"{significant(bound.interior)} at 99 %). With the proven P(A₄) ≥ "
         f"{significant(proven.interior)}, the bound is {significant(proven.per_round)}. The theorem is "
         f"about all points of [0, 1]^d; here the arms are {len(world.offer(1).arms):,} of them "
@@ -183,7 +195,7 @@ class _Interior(NamedTuple):
     least: float
 
 
-def _interior(recorded: Recorded, index: int, margin: float) -> _Interior:
+def _interior(recorded: RecordedRun, index: int, margin: float) -> _Interior:
     """Of f₁, which seeds draw independently of each other; by Clopper and Pearson."""
     from scipy.special import betaincinv
 
@@ -204,7 +216,7 @@ _WIDTHS = "with the policy's own widths, which are below those of the theorems"
 
 
 def _order_of(
-    recorded: Recorded, policy: str, index: int, world: DriftingFunction
+    recorded: RecordedRun, policy: str, index: int, world: DriftingFunction
 ) -> DriftAlgorithm | None:
     """Which order of the corollary is about a policy in a setting, if any is."""
     if world.kernel == "matern" and not world.nu > 2.0:
@@ -214,7 +226,9 @@ def _order_of(
     return "r-gp-ucb" if _published_block(recorded, policy, index, world) else None
 
 
-def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -> Iterator[Verdict]:
+def _growth_with_time(
+    recorded: RecordedRun, index: int, world: DriftingFunction
+) -> Iterator[Verdict]:
     """Exponents in T, over the last half of the rounds, against that of the order times √β_T."""
     run = recorded.run
     rounds = thinned(run.rounds, log=True)
@@ -222,7 +236,9 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         order = _order_of(recorded, policy, index, world)
         if order is None:
             continue
-        rate = rate_drift(rounds, world.epsilon, order, dimension=world.dimension, nu=_nu(world))
+        rate = rate_drift(
+            rounds, world.epsilon, order, dimension=world.dimension, nu=_nu(world)
+        )
         # Õ leaves out logarithms; that of the widths is the largest of them.
         schedule = SrinivasFinite(arms=len(world.offer(1).arms), delta=_DELTA)
         widths = np.array([schedule.width(int(step), float) for step in rounds])
@@ -243,13 +259,21 @@ def _growth_with_time(recorded: Recorded, index: int, world: DriftingFunction) -
         )
 
 
-def _growth_with_drift(recorded: Recorded, first: DriftingFunction) -> Iterator[Verdict]:
+def _growth_with_drift(
+    recorded: RecordedRun, first: DriftingFunction
+) -> Iterator[Verdict]:
     """Exponents in ε over the run's sweep: an upper bound ε^q needs at least q as ε → 0."""
     run = recorded.run
     for panel in sweeps(run, "epsilon"):
-        settings = [index for index, value in zip(panel.settings, panel.values, strict=True) if value]
+        settings = [
+            index
+            for index, value in zip(panel.settings, panel.values, strict=True)
+            if value
+        ]
         worlds = [recorded.world(run.seeds[0], index) for index in settings]
-        drifts = np.array([world.epsilon for world in worlds if isinstance(world, DriftingFunction)])
+        drifts = np.array(
+            [world.epsilon for world in worlds if isinstance(world, DriftingFunction)]
+        )
         if len(drifts) < 2 or len(drifts) < len(worlds):
             continue
         for policy in run.policies:
@@ -265,7 +289,7 @@ def _growth_with_drift(recorded: Recorded, first: DriftingFunction) -> Iterator[
 
 
 def _in_drift(
-    recorded: Recorded,
+    recorded: RecordedRun,
     policy: str,
     order: DriftAlgorithm,
     settings: list[int],
@@ -278,7 +302,9 @@ def _in_drift(
         float(rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu))
         for drift in drifts
     ]
-    totals = np.stack([run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings])
+    totals = np.stack(
+        [run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings]
+    )
     allowed = _slope(drifts, np.array(rates)[:, None])[0]
     found = _slope(drifts, totals)
     margin = Margin(policy, found - allowed, 1.0)
@@ -307,7 +333,9 @@ def _slope(drifts: Floats, totals: Floats) -> Floats:
 # --- eqs. 28 and 29 -------------------------------------------------------------------------
 
 
-def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iterator[Verdict]:
+def _confidence(
+    recorded: RecordedRun, index: int, world: DriftingFunction
+) -> Iterator[Verdict]:
     """Every arm of every round within √β_t posterior standard deviations, with probability 1 − δ."""
     run = recorded.run
     seeds = run.seeds[:_REPLAYED]
@@ -315,12 +343,14 @@ def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iter
     for policy in run.policies:
         if not _knows_drift(recorded, policy, index, world):
             continue
-        shares = [_largest_error(recorded, policy, seed, index, schedule) for seed in seeds]
+        shares = [
+            _largest_error(recorded, policy, seed, index, schedule) for seed in seeds
+        ]
         failures = sum(share > 1.0 for share in shares)
         tails = failure_tails(failures, len(seeds), _DELTA)
         evidence = (
             f"{recorded.where(index)}{policy}: in {failures} of "
-            f"{counted(len(seeds), 'replayed seed')} an arm's value lies outside; the largest error is "
+            f"{count_text(len(seeds), 'replayed seed')} an arm's value lies outside; the largest error is "
             f"{significant(max(shares))} of the width. If failures had a probability of δ = {_DELTA:g} "
             f"or more, so few of them would have a probability of at most "
             f"{significant(tails.as_few, 2)} (T = {run.rounds})"
@@ -334,7 +364,7 @@ def _confidence(recorded: Recorded, index: int, world: DriftingFunction) -> Iter
 
 
 def _largest_error(
-    recorded: Recorded, policy: str, seed: int, index: int, schedule: SrinivasFinite
+    recorded: RecordedRun, policy: str, seed: int, index: int, schedule: SrinivasFinite
 ) -> float:
     """The largest |f_t − μ̃| over √β_t σ̃, over rounds and arms of one seed."""
     world = recorded.world(seed, index)
@@ -360,12 +390,16 @@ def _posterior(model: Model, epsilon: float) -> DriftingGP:
 # --- Lemma D.1 ------------------------------------------------------------------------------
 
 
-def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterator[Verdict]:
+def _mismatch(
+    recorded: RecordedRun, index: int, world: DriftingFunction
+) -> Iterator[Verdict]:
     """It holds for any choices, if the largest |y| of a block takes the place of eq. 65."""
     run = recorded.run
     seeds = run.seeds[: max(1, min(_REPLAYED, _MISMATCH_CELLS // len(run.settings)))]
     for policy in run.policies:
-        if recorded.algorithm(policy) != "r-gp-ucb" or "wrapped" in recorded.options(policy, index):
+        if recorded.algorithm(policy) != "r-gp-ucb" or "wrapped" in recorded.options(
+            policy, index
+        ):
             continue
         block = _block_of(recorded, policy, index, world)
         if block is None:
@@ -379,14 +413,16 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
             f"deviations by at most {significant(std, 2)}"
         )
         # Standard deviations are between 0 and the prior's, and so are their differences.
-        largest_std = math.sqrt(float(world.model.kernel.diag(world.offer(1).arms.features).max()))
+        largest_std = math.sqrt(
+            float(world.model.kernel.diag(world.offer(1).arms.features).max())
+        )
         allowed = mismatch_bounds(block, world.epsilon, world.model.noise_variance, 1.0)
         if float(allowed.std) >= largest_std:
             evidence += (
                 f" of {significant(float(allowed.std))}, which is more than they can differ by: no run "
                 f"with this N, ε and σ² can contradict that part"
             )
-        evidence += f" ({counted(len(seeds), 'seed')} replayed, T = {run.rounds})"
+        evidence += f" ({count_text(len(seeds), 'seed')} replayed, T = {run.rounds})"
         yield Verdict(
             "Lemma D.1: Δμ ≤ (σ⁻² + σ⁻⁴)N³ε max|y| and Δσ ≤ √((3σ⁻² + σ⁻⁴)N³ε), as in eqs. 82 and 87",
             word_of_share(max(mean, std)),
@@ -394,15 +430,21 @@ def _mismatch(recorded: Recorded, index: int, world: DriftingFunction) -> Iterat
         )
 
 
-def _block_of(recorded: Recorded, policy: str, index: int, world: World) -> int | None:
+def _block_of(
+    recorded: RecordedRun, policy: str, index: int, world: World
+) -> int | None:
     """N of R-GP-UCB in a setting."""
     learner = recorded.at(index).build_policy(policy, world)
-    if not isinstance(learner, IndexPolicy) or not isinstance(learner.posterior, Resetting):
+    if not isinstance(learner, IndexPolicy) or not isinstance(
+        learner.posterior, Resetting
+    ):
         return None
     return learner.posterior.block
 
 
-def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block: int) -> Mismatch:
+def mismatch_used(
+    recorded: RecordedRun, policy: str, seed: int, index: int, block: int
+) -> Mismatch:
     """The largest share of what Lemma D.1 allows that a cell used, in means and standard deviations.
 
     Two posteriors get what R-GP-UCB saw since its last reset: one that drifts by ε as the truth does,
@@ -417,7 +459,9 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
     """
     world = recorded.world(seed, index)
     if not isinstance(world, DriftingFunction):
-        raise InputError(f"Lemma D.1 is about functions that drift, got {type(world).__name__}")
+        raise InputError(
+            f"Lemma D.1 is about functions that drift, got {type(world).__name__}"
+        )
     model = world.model
     drifting = Resetting(_posterior(model, world.epsilon), block=block)
     static = Resetting(_posterior(model, 0.0), block=block)
@@ -432,7 +476,9 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
         if count:
             true = drifting.belief(offer)
             stale = static.belief(offer)
-            allowed = mismatch_bounds(block, world.epsilon, model.noise_variance, largest)
+            allowed = mismatch_bounds(
+                block, world.epsilon, model.noise_variance, largest
+            )
             mean = max(mean, float(np.abs(true.mean - stale.mean).max() / allowed.mean))
             std = max(std, float(np.abs(true.std - stale.std).max() / allowed.std))
         for posterior in (drifting, static):
@@ -447,7 +493,7 @@ def mismatch_used(recorded: Recorded, policy: str, seed: int, index: int, block:
 _SMOOTHNESS = (2.5, 4.5, math.inf)
 
 
-def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
+def _block_lengths(recorded: RecordedRun) -> Iterator[Verdict]:
     """The N of section 5.1 for rougher and smoother functions: what it is does not depend on seeds."""
     run = recorded.run
     drifts = {}
@@ -455,7 +501,9 @@ def _block_lengths(recorded: Recorded) -> Iterator[Verdict]:
         world = recorded.world(run.seeds[0], index)
         if not isinstance(world, DriftingFunction) or world.epsilon == 0.0:
             continue
-        if any(_published_block(recorded, policy, index, world) for policy in run.policies):
+        if any(
+            _published_block(recorded, policy, index, world) for policy in run.policies
+        ):
             drifts[world.epsilon] = world
     if not drifts:
         return

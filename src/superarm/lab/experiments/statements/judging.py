@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.lab.experiments.claims import Margin, Word
-from superarm.lab.results.curves import counted
+from superarm.lab.results.curves import count_text
 from superarm.lab.results.verdicts import LEAST_SEEDS, Sharing
 from superarm.lab.simulation import Run
 
@@ -103,7 +103,7 @@ def trials_needed(delta: float, chance: float = CHANCE) -> int:
 
 def size_text(run: Run) -> str:
     """How many seeds and rounds evidence is from."""
-    return f"({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
+    return f"({count_text(len(run.seeds), 'seed')}, T = {run.rounds})"
 
 
 def few_seeds_text(run: Run) -> str:
@@ -111,4 +111,4 @@ def few_seeds_text(run: Run) -> str:
     seeds = len(run.seeds)
     if seeds >= LEAST_SEEDS:
         return ""
-    return f"; undecided: {counted(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
+    return f"; undecided: {count_text(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"

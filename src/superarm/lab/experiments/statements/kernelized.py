@@ -27,12 +27,12 @@ from superarm.core import Floats, Gamma, Ints
 from superarm.lab import theory
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.problems.finite import FiniteProblem
-from superarm.lab.results.curves import counted, feedback_at_once, significant
+from superarm.lab.results.curves import count_text, feedback_at_once, significant
 from superarm.oracles import TopK
 from superarm.rules import information
 
 from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, trials_needed, word_if
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _POLICIES = ("igp-ucb", "gp-ts")
 _MOST_WORK = 1e10  # rounds × (10⁴ + arms²) of a run that are replayed; about a minute
@@ -89,14 +89,14 @@ class _Cells(NamedTuple):
 
     @property
     def size(self) -> str:
-        return f"{counted(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
+        return f"{count_text(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
 
     def used(self, shares: Iterable[float]) -> _Used:
         """Shares of what a statement allows, one for each replay."""
         return _Used(self.policy, self.seeds, tuple(shares))
 
 
-def statements(recorded: Recorded) -> Iterator[Verdict]:
+def statements(recorded: RecordedRun) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
     run = recorded.run
     policies = [name for name in run.policies if recorded.algorithm(name) in _POLICIES]
@@ -123,7 +123,9 @@ def _is_single_arm(world: object) -> TypeGuard[FiniteProblem]:
     return stated and single and model.direction == "maximize"
 
 
-def _affordable_seeds(recorded: Recorded, world: FiniteProblem, cells_per_seed: int) -> tuple[int, ...]:
+def _affordable_seeds(
+    recorded: RecordedRun, world: FiniteProblem, cells_per_seed: int
+) -> tuple[int, ...]:
     """The seeds that are replayed: as many as take about a minute, one at least."""
     rounds = recorded.run.rounds
     work = rounds * (1e4 + len(world.arms) ** 2) * cells_per_seed
@@ -131,7 +133,7 @@ def _affordable_seeds(recorded: Recorded, world: FiniteProblem, cells_per_seed: 
 
 
 def _of_policy(
-    recorded: Recorded, policy: str, index: int, seeds: tuple[int, ...]
+    recorded: RecordedRun, policy: str, index: int, seeds: tuple[int, ...]
 ) -> Iterator[Verdict]:
     run = recorded.run
     options = recorded.options(policy, index)
@@ -153,12 +155,14 @@ def _of_policy(
     yield _always(text, found, f"{found.worst}; {cells.size}")
     yield _bands(cells)
     lam = theory.theory_noise_variance(run.rounds)
-    has_theory_noise = all(math.isclose(world.model.noise_variance, lam) for world in worlds)
+    has_theory_noise = all(
+        math.isclose(world.model.noise_variance, lam) for world in worlds
+    )
     if has_theory_noise and _is_as_proved(recorded, policy, index):
         yield from _igp_ucb(cells) if cells.algorithm == "igp-ucb" else _gp_ts(cells)
 
 
-def _is_as_proved(recorded: Recorded, policy: str, index: int) -> bool:
+def _is_as_proved(recorded: RecordedRun, policy: str, index: int) -> bool:
     """Whether a learner is Algorithm 1 or 2 with a certified γ, as Theorems 3 and 4 have it."""
     if recorded.is_modified(policy, index):
         return False
@@ -184,16 +188,14 @@ def _of_any_choices(cells: _Cells) -> Iterator[Verdict]:
         f"of their size ({cells.policy}; {cells.size})",
     )
     found = cells.used(_share_of_gain(replay) for replay in cells.replays)
-    text = (
-        "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
-    )
+    text = "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
     yield _always(text, found, f"{found.worst}; {cells.size}")
     found = cells.used(_share_of_noise(replay, cells.delta) for replay in cells.replays)
     text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
     yield _with_probability(text, found, cells.delta, cells.size)
 
 
-def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay:
+def _replayed(recorded: RecordedRun, policy: str, seed: int, index: int) -> _Replay:
     """Eqs. 19–21 on what a cell recorded, beside the same for its noise alone."""
     world = recorded.world(seed, index)
     assert isinstance(world, FiniteProblem)
@@ -204,7 +206,9 @@ def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay
     prior = np.broadcast_to(np.asarray(model.mean, dtype=np.float64), world.truth.shape)
     truth = world.truth - prior
     mean = np.zeros(len(truth))  # of f − the prior mean
-    noise_mean = np.zeros(len(truth))  # of a function that is learned from the noise alone
+    noise_mean = np.zeros(
+        len(truth)
+    )  # of a function that is learned from the noise alone
     positions = np.empty(rounds, dtype=np.intp)
     variances = np.empty(rounds)
     norms = np.empty(rounds)
@@ -215,7 +219,9 @@ def _replayed(recorded: Recorded, policy: str, seed: int, index: int) -> _Replay
         arm = int(played.positions[0])
         stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
         error = np.abs(mean - truth)
-        band[step] = np.max(np.divide(error, stds, out=np.zeros_like(error), where=stds > 0.0))
+        band[step] = np.max(
+            np.divide(error, stds, out=np.zeros_like(error), where=stds > 0.0)
+        )
         noise = float(played.rewards[0]) - world.truth[arm]
         spread = lam + max(0.0, float(cov[arm, arm]))
         # ‖ε‖² in the norm of Theorem 1 is ‖ε‖² − εᵀ(K + λI)⁻¹ε, and the latter a sum over rounds.
@@ -247,14 +253,18 @@ def _share_of_gain(replay: _Replay) -> float:
     model = replay.world.model
     rounds = len(replay.stds)
     lam = theory.theory_noise_variance(rounds)
-    most = information.greedy_information_gain(model.kernel, model.arms, rounds, lam).upper_bounds
+    most = information.greedy_information_gain(
+        model.kernel, model.arms, rounds, lam
+    ).upper_bounds
     return float(np.max(replay.gained[1:] / most[1:]))
 
 
 def _share_of_noise(replay: _Replay, delta: float) -> float:
     """The largest squared norm over its bound, R²(ln det(λI + K_t) + 2 ln(1/δ)): eq. 6."""
     rounds = replay.rounds
-    logarithms = 2.0 * replay.gained[1:] + rounds * math.log(theory.theory_noise_variance(len(rounds)))
+    logarithms = 2.0 * replay.gained[1:] + rounds * math.log(
+        theory.theory_noise_variance(len(rounds))
+    )
     bounds = replay.world.noise_std**2 * (logarithms - 2.0 * math.log(delta))
     return float(np.max(replay.norms / bounds))
 
@@ -269,9 +279,13 @@ def _within_assumptions(world: FiniteProblem) -> bool:
     model = world.model
     K = np.asarray(model.kernel(model.arms))
     f = world.truth - np.asarray(model.mean)
-    norm = math.sqrt(max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f))))
+    norm = math.sqrt(
+        max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f)))
+    )
     bound = model.norm_bound or 0.0
-    return float(K.diagonal().max()) <= 1.0 + ROUNDING and norm <= bound * (1.0 + ROUNDING)
+    return float(K.diagonal().max()) <= 1.0 + ROUNDING and norm <= bound * (
+        1.0 + ROUNDING
+    )
 
 
 # --- what holds with high probability -----------------------------------------------------
@@ -362,7 +376,9 @@ def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdi
     word = tails.word()
     side = f"so few failures would have probability {significant(tails.as_few, 2)}"
     if tails.as_many < tails.as_few:
-        side = f"so many failures would have probability {significant(tails.as_many, 2)}"
+        side = (
+            f"so many failures would have probability {significant(tails.as_many, 2)}"
+        )
     evidence = (
         f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{side}"

@@ -19,7 +19,7 @@ from superarm.core.streams import stream
 from superarm.lab import theory
 from superarm.lab.experiments.claims import Verdict, Word
 from superarm.lab.problems import MovementProblem
-from superarm.lab.results.curves import counted, significant
+from superarm.lab.results.curves import count_text, significant
 from superarm.lab.results.verdicts import LEAST_SEEDS
 from superarm.lab.simulation import simulate
 from superarm.movement import MatrixMetric, offline_optimum
@@ -29,7 +29,7 @@ from superarm.policies.published import posterior_for
 from superarm.rules import RidgeUCB, information
 
 from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, word_if, word_of_share
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _MOST_SEEDS = 20  # cells that are played again
 _TREES = 100  # drawn for the mean stretch
@@ -37,7 +37,7 @@ _CONFIDENCE = 0.95
 _LARGEST_POWER = 700.0  # of e, in floats
 
 
-def statements(recorded: Recorded) -> Iterator[Verdict]:
+def statements(recorded: RecordedRun) -> Iterator[Verdict]:
     """Every statement that the run can speak to."""
     world = recorded.world(recorded.run.seeds[0])
     if not isinstance(world, MovementProblem):
@@ -48,12 +48,14 @@ def statements(recorded: Recorded) -> Iterator[Verdict]:
             yield from _of_policy(recorded, policy)
 
 
-def _is_algorithm_1(recorded: Recorded, policy: str) -> bool:
+def _is_algorithm_1(recorded: RecordedRun, policy: str) -> bool:
     """Whether a policy is GP-MD as the paper has it, with an exact posterior."""
     if recorded.algorithm(policy) != "gp-md" or recorded.experiment.feedback:
         return False
     options = recorded.options(policy)
-    once_per_episode = options["update"] == "episode" and options["first_episode"] == "episode"
+    once_per_episode = (
+        options["update"] == "episode" and options["first_episode"] == "episode"
+    )
     is_exact = options["posterior"] in EXACT_POSTERIORS
     return once_per_episode and is_exact and not recorded.is_modified(policy)
 
@@ -61,7 +63,7 @@ def _is_algorithm_1(recorded: Recorded, policy: str) -> bool:
 # --- trees --------------------------------------------------------------------------------
 
 
-def _stretch(recorded: Recorded, world: MovementProblem) -> Verdict:
+def _stretch(recorded: RecordedRun, world: MovementProblem) -> Verdict:
     """Eq. 15 for the run's metric: the mean over trees of the pair that is lengthened most."""
     metric = world.metric
     n = len(metric)
@@ -115,8 +117,12 @@ class _Cell:
     expected: float = 0.0  # eq. 50: Σ⟨σ²_m, l(z)⟩
     stds: float = 0.0  # eq. 58: Σ⟨σ_m, l(z)⟩
     information: float = 0.0
-    service: float = -math.inf  # eq. 38: the largest excess of an episode over what C allows
-    service_printed: float = -math.inf  # … over the cost of the cheapest way in the metric itself
+    service: float = (
+        -math.inf
+    )  # eq. 38: the largest excess of an episode over what C allows
+    service_printed: float = (
+        -math.inf
+    )  # … over the cost of the cheapest way in the metric itself
     service_size: float = 0.0  # the largest cost of an episode
     movement: float = 0.0  # eq. 13: the largest share of an episode in what is allowed
     moved: float = 0.0  # along the tree, in all episodes
@@ -163,7 +169,9 @@ class _Replay:
         self.policy = policy
         self.cell = cell
         self.delta = delta
-        self.stale = posterior_for(world.model, "streaming")  # learns as Algorithm 1 does
+        self.stale = posterior_for(
+            world.model, "streaming"
+        )  # learns as Algorithm 1 does
         self.fresh = posterior_for(world.model, "streaming")  # learns at once
         self._held: list[_Observation] = []
         self._rounds: list[_Round] = []
@@ -172,7 +180,12 @@ class _Replay:
         self._episode = _Episode(0.0, 0.0)
 
     def __call__(
-        self, name: str, offer: Offer, decision: Decision, feedback: Feedback, forecast: Forecast | None
+        self,
+        name: str,
+        offer: Offer,
+        decision: Decision,
+        feedback: Feedback,
+        forecast: Forecast | None,
     ) -> None:
         if offer.begins or offer.step == 1:
             self.end_episode()
@@ -182,7 +195,9 @@ class _Replay:
         self._record_round(offer, decision, stale)
         self._check_band(offer, fresh.mean, fresh.std)
         (chosen,) = decision.positions
-        self._compare_variances(float(stale.std[chosen] ** 2), float(fresh.std[chosen] ** 2))
+        self._compare_variances(
+            float(stale.std[chosen] ** 2), float(fresh.std[chosen] ** 2)
+        )
         keys = self.stale.keys(offer)[feedback.positions]
         self.fresh.observe(keys, feedback.rewards)
         self._held.append(_Observation(keys, feedback.rewards))
@@ -192,7 +207,9 @@ class _Replay:
         cell = self.cell
         assert decision.carry is not None
         mean = decision.carry.array("distribution")
-        costs = -self.policy.rule.desirability(belief.negated(), offer.step, np.random.default_rng(0))
+        costs = -self.policy.rule.desirability(
+            belief.negated(), offer.step, np.random.default_rng(0)
+        )
         costs = np.maximum(costs, 0.0) if self.policy.clip else costs
         self._rounds.append(_Round(costs, mean))
         cell.expected += float(belief.std**2 @ mean) / cell.unit
@@ -206,7 +223,9 @@ class _Replay:
         if log_ratio > ROUNDING:
             cell.ratio = max(cell.ratio, log_ratio / self._gained)
         before = self._episode
-        self._episode = _Episode(before.stale + stale / cell.unit, before.fresh + fresh / cell.unit)
+        self._episode = _Episode(
+            before.stale + stale / cell.unit, before.fresh + fresh / cell.unit
+        )
         gain = 0.5 * math.log1p(fresh / self.world.model.noise_variance)
         self._gained += gain
         cell.information += gain
@@ -260,7 +279,9 @@ class _Replay:
         cell.service = max(cell.service, served - allowed)
         optimum = offline_optimum(costs, self.world.metric, self._start).total
         cell.service_printed = max(cell.service_printed, served - optimum)
-        cell.service_size = max(cell.service_size, float(np.abs(costs).max()) * len(costs))
+        cell.service_size = max(
+            cell.service_size, float(np.abs(costs).max()) * len(costs)
+        )
 
     def _compare_movement(self, costs: Floats, means: Floats) -> None:
         """Eq. 13 on the tree, with costs before the step."""
@@ -269,14 +290,20 @@ class _Replay:
         before = np.vstack([np.eye(len(tree))[self._start], means[:-1]])
         raised = costs - costs.min(axis=1, keepdims=True)
         hit = float(np.sum(raised * before))
-        moved = sum(tree.distance(one, other) for one, other in zip(before, means, strict=True))
+        moved = sum(
+            tree.distance(one, other) for one, other in zip(before, means, strict=True)
+        )
         constants = theory.movement_constants(tree, self.policy.kappa)
-        cell.movement = max(cell.movement, moved / (constants.ratio * hit + constants.start))
+        cell.movement = max(
+            cell.movement, moved / (constants.ratio * hit + constants.start)
+        )
         cell.moved += moved
         cell.hit += hit
 
 
-def _play_again(recorded: Recorded, policy: str, seed: int, index: int, delta: float) -> _Cell:
+def _play_again(
+    recorded: RecordedRun, policy: str, seed: int, index: int, delta: float
+) -> _Cell:
     run = recorded.run
     world = recorded.world(seed, index)
     learner = recorded.at(index).build_policy(policy, world)
@@ -284,29 +311,40 @@ def _play_again(recorded: Recorded, policy: str, seed: int, index: int, delta: f
     assert isinstance(learner, TreeIndexPolicy)
     unit = float(np.max(world.model.kernel.diag(world.offer(1).arms.features)))
     cell = _Cell(
-        seed=seed, unit=unit, noise=world.model.noise_variance / unit, gamma=_information_gains(world)
+        seed=seed,
+        unit=unit,
+        noise=world.model.noise_variance / unit,
+        gamma=_information_gains(world),
     )
     replay = _Replay(world, learner, cell, delta)
-    traces = simulate(world, {policy: learner}, rounds=run.rounds, seed=seed, watch=replay)
+    traces = simulate(
+        world, {policy: learner}, rounds=run.rounds, seed=seed, watch=replay
+    )
     replay.end_episode()
     played = traces[policy].choices
-    cell.same = played is not None and bool(np.array_equal(played, run.choices(policy, index, seed)))
+    cell.same = played is not None and bool(
+        np.array_equal(played, run.choices(policy, index, seed))
+    )
     return cell
 
 
 def _information_gains(world: MovementProblem) -> Floats:
     """γ_0, …, γ_H from below: by greedy choice among what the first episode offers, (H + 1,)."""
     H = _episode_length(world)
-    offered = [world.offer(step).arms.features for step in range(1, min(world.horizon, H) + 1)]
+    offered = [
+        world.offer(step).arms.features for step in range(1, min(world.horizon, H) + 1)
+    ]
     candidates = np.unique(np.concatenate(offered), axis=0)
     model = world.model
-    return information.greedy_information_gain(model.kernel, candidates, H, model.noise_variance).gains
+    return information.greedy_information_gain(
+        model.kernel, candidates, H, model.noise_variance
+    ).gains
 
 
 # --- verdicts -----------------------------------------------------------------------------
 
 
-def _of_policy(recorded: Recorded, policy: str) -> Iterator[Verdict]:
+def _of_policy(recorded: RecordedRun, policy: str) -> Iterator[Verdict]:
     run = recorded.run
     index = len(run.settings) // 2
     seeds = run.seeds[:_MOST_SEEDS]
@@ -315,7 +353,7 @@ def _of_policy(recorded: Recorded, policy: str) -> Iterator[Verdict]:
     world = recorded.world(seeds[0], index)
     assert isinstance(world, MovementProblem)
     where = recorded.where(index)
-    place = f" ({policy}, {counted(len(cells), 'seed')}, T = {run.rounds})"
+    place = f" ({policy}, {count_text(len(cells), 'seed')}, T = {run.rounds})"
     if not all(cell.same for cell in cells):
         place = f", with choices that differ from the recorded ones{place}"
     H = _episode_length(world)
@@ -336,7 +374,9 @@ def _episode_length(world: MovementProblem) -> int:
     return step - 1
 
 
-def _learning(cells: list[_Cell], world: MovementProblem, H: int, delta: float) -> Iterator[Verdict]:
+def _learning(
+    cells: list[_Cell], world: MovementProblem, H: int, delta: float
+) -> Iterator[Verdict]:
     """Eqs. 50 to 60: what is not learned within an episode."""
     yield _shrinking(cells, H)
     yield from _stale_variances(cells, H)
@@ -383,11 +423,16 @@ def _stale_variances(cells: list[_Cell], H: int) -> Iterator[Verdict]:
         "exp(2γ_{H−1}))",
         _word_by_less(max(printed_episodes) <= 1.0 + ROUNDING),
         f"at most {max(printed_episodes):.3g} of what is allowed in "
-        f"{counted(len(printed_episodes), 'episode')}, with a lower bound of γ_{{H−1}} in its place",
+        f"{count_text(len(printed_episodes), 'episode')}, with a lower bound of γ_{{H−1}} in its place",
     )
     derived = []
     for cell in cells:
-        allowed = math.exp(2.0 * cell.log_ratio) * 2.0 * cell.information / math.log1p(1.0 / cell.noise)
+        allowed = (
+            math.exp(2.0 * cell.log_ratio)
+            * 2.0
+            * cell.information
+            / math.log1p(1.0 / cell.noise)
+        )
         derived.append(cell.stale / allowed)
     yield Verdict(
         "Eq. 56, with exp(2 max ln(σ_m/σ_{h,m})) and the information gained in place of their bounds: "
@@ -395,7 +440,9 @@ def _stale_variances(cells: list[_Cell], H: int) -> Iterator[Verdict]:
         word_of_share(max(derived)),
         f"at most {max(derived):.3g} of what is allowed",
     )
-    printed = [cell.stale / (2.0 * _exp(cell.gamma[H]) * cell.information) for cell in cells]
+    printed = [
+        cell.stale / (2.0 * _exp(cell.gamma[H]) * cell.information) for cell in cells
+    ]
     yield Verdict(
         "Eq. 56, as printed: Σσ²_m ≤ 2 exp(γ_H)γ_{HN}, with the information gained for γ_{HN} (in "
         "general it does not hold)",
@@ -407,7 +454,9 @@ def _stale_variances(cells: list[_Cell], H: int) -> Iterator[Verdict]:
 def _expected_variances(cells: list[_Cell], H: int, delta: float) -> Verdict:
     shares = []
     for cell in cells:
-        allowed = theory.conditional_mean_bound(cell.stale, episode=H, delta=delta, form="derived")
+        allowed = theory.conditional_mean_bound(
+            cell.stale, episode=H, delta=delta, form="derived"
+        )
         shares.append(cell.expected / float(allowed))
     return _with_probability(
         "Eq. 50, with 1.26H ln(1/δ) for 4H ln(1/δ) + 8H ln(4H) + 1: ΣE[Δ_m] ≤ 2ΣΔ_m + … for "
@@ -439,7 +488,9 @@ def _competitive(cells: list[_Cell]) -> Iterator[Verdict]:
         else f"every episode is below the cheapest path, by {significant(-printed)} or more",
     )
     share = max(cell.movement for cell in cells)
-    moved = sum(cell.moved for cell in cells) / max(sum(cell.hit for cell in cells), 1e-300)
+    moved = sum(cell.moved for cell in cells) / max(
+        sum(cell.hit for cell in cells), 1e-300
+    )
     yield Verdict(
         "Eq. 13 on the tree, with costs before the step: Σ‖z_t − z_{t−1}‖ ≤ a Σ⟨c_t, z_{t−1}⟩ + b in "
         "every episode (with costs after the step, no such a and b exist)",
@@ -448,7 +499,9 @@ def _competitive(cells: list[_Cell]) -> Iterator[Verdict]:
     )
 
 
-def _coverage(cells: list[_Cell], world: MovementProblem, delta: float) -> Iterator[Verdict]:
+def _coverage(
+    cells: list[_Cell], world: MovementProblem, delta: float
+) -> Iterator[Verdict]:
     if world.model.norm_bound is None or world.model.noise_bound is None:
         return
     yield _with_probability(
@@ -463,7 +516,7 @@ def _coverage(cells: list[_Cell], world: MovementProblem, delta: float) -> Itera
 
 
 def _concentration(
-    recorded: Recorded, policy: str, index: int, world: MovementProblem, H: int
+    recorded: RecordedRun, policy: str, index: int, world: MovementProblem, H: int
 ) -> Iterator[Verdict]:
     """Eq. 31, by the costs that were expected before actions were drawn."""
     run = recorded.run
@@ -479,7 +532,10 @@ def _concentration(
     psi = float(world.metric.distances.max())
     largest = max(_largest_cost(recorded, seed, index) for seed in run.seeds)
     forms: tuple[tuple[theory.movement.Form, str], ...] = (
-        ("printed", "Eq. 31, as printed: costs exceed their expectation by at most 4H(B + ψ) ln(…)"),
+        (
+            "printed",
+            "Eq. 31, as printed: costs exceed their expectation by at most 4H(B + ψ) ln(…)",
+        ),
         (
             "derived",
             "Eq. 31, by Azuma: costs exceed their expectation by at most H(B + ψ)√(N ln(1/δ)/2)",
@@ -487,11 +543,16 @@ def _concentration(
     )
     for form, text in forms:
         allowed = theory.episode_concentration(
-            episodes, episode=H, norm_bound=largest, diameter=psi, delta=delta, form=form
+            episodes,
+            episode=H,
+            norm_bound=largest,
+            diameter=psi,
+            delta=delta,
+            form=form,
         )
         vacuous = bool(allowed[-1] >= H * (largest + psi) * episodes[-1])
         evidence = f"at most {float(np.max(ends[:, -1] / allowed[-1])):.3g} of what is allowed after "
-        evidence += f"{counted(len(episodes), 'episode')}, with the largest f as B"
+        evidence += f"{count_text(len(episodes), 'episode')}, with the largest f as B"
         if vacuous:
             evidence += ", more than all costs together, so this run is too short to contradict it"
             yield Verdict(text, "undecided", evidence)
@@ -500,7 +561,7 @@ def _concentration(
             yield _with_probability(text, failed, len(run.seeds), delta, evidence)
 
 
-def _largest_cost(recorded: Recorded, seed: int, index: int) -> float:
+def _largest_cost(recorded: RecordedRun, seed: int, index: int) -> float:
     """The largest f in any round of a cell."""
     world = recorded.world(seed, index)
     assert isinstance(world, MovementProblem)
@@ -508,7 +569,9 @@ def _largest_cost(recorded: Recorded, seed: int, index: int) -> float:
     return max(float(np.max(world.means(world.offer(step)))) for step in steps)
 
 
-def _with_probability(text: str, failures: int, trials: int, delta: float, evidence: str) -> Verdict:
+def _with_probability(
+    text: str, failures: int, trials: int, delta: float, evidence: str
+) -> Verdict:
     """A statement that may fail with probability δ, after this many independent seeds.
 
     δ is the smallest at which no failure shows, with 95 % confidence, that failures are rarer than δ.
@@ -519,9 +582,9 @@ def _with_probability(text: str, failures: int, trials: int, delta: float, evide
         word = "holds"
     elif failure_tails(failures, trials, delta).as_many < 1.0 - _CONFIDENCE:
         word = "does not hold"
-    count = (
-        f"with δ = {delta:.2g}, the smallest that {counted(trials, 'seed')} can decide, it fails in "
-    )
+    count = f"with δ = {delta:.2g}, the smallest that {count_text(trials, 'seed')} can decide, it fails in "
     return Verdict(
-        f"{text} (with probability 1 − δ)", word, f"{count}{failures} of {trials}; {evidence}"
+        f"{text} (with probability 1 − δ)",
+        word,
+        f"{count}{failures} of {trials}; {evidence}",
     )

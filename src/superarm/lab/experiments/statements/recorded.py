@@ -13,12 +13,14 @@ from superarm.core.errors import StateError
 from superarm.core.registry import parameters_of
 from superarm.core.streams import Streams
 from superarm.lab.experiments.spec import Experiment
-from superarm.lab.results.curves import counted, setting_prefix
+from superarm.lab.results.curves import count_text, setting_prefix
 from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.files import damaged
 from superarm.models.worlds import World
 
-_MORE_ROADS = 2  # a city has about as many edges as it is asked for, surely half of them
+_MORE_ROADS = (
+    2  # a city has about as many edges as it is asked for, surely half of them
+)
 
 
 class Round(NamedTuple):
@@ -32,7 +34,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recorded:
+class RecordedRun:
     """A run and its experiment, as ``run.json`` describes it.
 
     Args:
@@ -44,7 +46,7 @@ class Recorded:
     experiment: Experiment
 
     @classmethod
-    def of(cls, run: Run) -> Recorded:
+    def of(cls, run: Run) -> RecordedRun:
         """Rebuild the experiment from a ``run.json`` that anybody may have written.
 
         Problems bound their own sizes. Roads must be as many as the run has drawn, because a city of
@@ -52,18 +54,33 @@ class Recorded:
         """
         if "parameters" not in run.spec:
             path = run.directory / "run.json"
-            raise StateError(f"{path} has no parameters, which theory needs; run the experiment again")
-        data = {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]}
-        recorded = cls(run=run, experiment=Experiment.from_mapping(data, str(run.directory)))
+            raise StateError(
+                f"{path} has no parameters, which theory needs; run the experiment again"
+            )
+        data = {
+            "id": run.experiment,
+            "rounds": run.rounds,
+            "seeds": 1,
+            **run.spec["parameters"],
+        }
+        recorded = cls(
+            run=run, experiment=Experiment.from_mapping(data, str(run.directory))
+        )
         recorded._check_roads()
         return recorded
 
     def _check_roads(self) -> None:
         problem = self.at(0).problem
         roads = self.run.road_map(0)
-        generated = problem.get("network") in (None, "city") and problem.get("route") is None
+        generated = (
+            problem.get("network") in (None, "city") and problem.get("route") is None
+        )
         edges = problem.get("edges", 0) if generated else 0
-        if roads is not None and isinstance(edges, int) and edges > _MORE_ROADS * len(roads):
+        if (
+            roads is not None
+            and isinstance(edges, int)
+            and edges > _MORE_ROADS * len(roads)
+        ):
             where = self.run.directory / "run.json"
             raise StateError(
                 f"{where} has a city of {edges:,} edges, but the run was on {len(roads):,}; "
@@ -73,7 +90,9 @@ class Recorded:
     def at(self, setting_index: int) -> Experiment:
         """The experiment in one of the run's settings, without a cache of drives."""
         experiment = self.experiment.with_setting(self.run.settings[setting_index])
-        problem = {key: value for key, value in experiment.problem.items() if key != "cache"}
+        problem = {
+            key: value for key, value in experiment.problem.items() if key != "cache"
+        }
         return replace(experiment, problem=problem)
 
     def world(self, seed: int, setting_index: int = 0) -> World:
@@ -118,16 +137,30 @@ class Recorded:
         """
         world = self.world(seed, setting_index) if world is None else world
         streams = Streams(seed, "noise")
-        cell = self.run.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
-        for step, row in enumerate(self.run.choices(policy, setting_index, seed), start=1):
+        cell = (
+            self.run.directory
+            / "cells"
+            / f"{cell_name(policy, setting_index, seed)}.npz"
+        )
+        for step, row in enumerate(
+            self.run.choices(policy, setting_index, seed), start=1
+        ):
             offer = world.offer(step)
             chosen = row[row >= 0].astype(np.intp)
-            if chosen.max(initial=-1) >= len(offer.arms) or len(np.unique(chosen)) < len(chosen):
-                raise damaged(cell, f"round {step} chooses arms that are not on offer, or one twice")
+            if chosen.max(initial=-1) >= len(offer.arms) or len(
+                np.unique(chosen)
+            ) < len(chosen):
+                raise damaged(
+                    cell,
+                    f"round {step} chooses arms that are not on offer, or one twice",
+                )
             if arms is not None and len(chosen) != arms:
                 raise damaged(
-                    cell, f"round {step} must choose {counted(arms, 'arm')}, got {len(chosen)}"
+                    cell,
+                    f"round {step} must choose {count_text(arms, 'arm')}, got {len(chosen)}",
                 )
             decision = Decision(step=step, action=chosen, positions=chosen)
-            feedback = world.feedback(offer, decision, world.noise(offer, streams.at(step)))
+            feedback = world.feedback(
+                offer, decision, world.noise(offer, streams.at(step))
+            )
             yield Round(offer, feedback.positions, feedback.rewards)

@@ -19,16 +19,16 @@ from superarm.lab.problems.series import SensorSeries
 from superarm.lab.results.curves import mean_text, sharing_of
 
 from .judging import few_seeds_text, size_text, word_of_margin
-from .recorded import Recorded
+from .recorded import RecordedRun
 
 _SUDDEN = 0.05  # the share of rounds that count as sudden changes
 _AFTER = 5  # rounds before and after a sudden change
 _FEWEST = 3  # sudden changes
 
-AssumedDrift = Callable[[Recorded, str, int], float | None]
+AssumedDrift = Callable[[RecordedRun, str, int], float | None]
 
 
-def recovery(recorded: Recorded, forgetting: AssumedDrift) -> Iterator[Verdict]:
+def recovery(recorded: RecordedRun, forgetting: AssumedDrift) -> Iterator[Verdict]:
     """After the sensor that was best has dropped most: regret, less that from before the drop.
 
     Args:
@@ -43,8 +43,14 @@ def recovery(recorded: Recorded, forgetting: AssumedDrift) -> Iterator[Verdict]:
         changes = sudden_changes(setting_world.readings[: run.rounds])
         if len(changes) < _FEWEST:
             continue
-        drifts = {policy: forgetting(recorded, policy, index) for policy in run.policies}
-        forgetful = [policy for policy, drift in drifts.items() if drift is not None and drift > 0.0]
+        drifts = {
+            policy: forgetting(recorded, policy, index) for policy in run.policies
+        }
+        forgetful = [
+            policy
+            for policy, drift in drifts.items()
+            if drift is not None and drift > 0.0
+        ]
         static = [policy for policy, drift in drifts.items() if drift == 0.0]
         for policy in forgetful:
             for rival in static:
@@ -69,7 +75,9 @@ def sudden_changes(readings: Floats) -> list[int]:
     return sorted(int(step) for step in rounds[usable][largest])
 
 
-def _recovers(recorded: Recorded, index: int, policy: str, rival: str, changes: list[int]) -> Verdict:
+def _recovers(
+    recorded: RecordedRun, index: int, policy: str, rival: str, changes: list[int]
+) -> Verdict:
     run = recorded.run
     own = _around(recorded, policy, index, changes)
     other = _around(recorded, rival, index, changes)
@@ -100,7 +108,9 @@ class _Around(NamedTuple):
         return self.after - self.before
 
 
-def _around(recorded: Recorded, policy: str, index: int, changes: list[int]) -> _Around:
+def _around(
+    recorded: RecordedRun, policy: str, index: int, changes: list[int]
+) -> _Around:
     totals = recorded.run.cumulative(policy, index).astype(np.float64)
     regrets = np.diff(totals, axis=1, prepend=0.0)  # column t − 1 is round t
     before = [regrets[:, step - 1 - _AFTER : step - 1].mean(axis=1) for step in changes]

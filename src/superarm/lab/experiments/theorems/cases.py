@@ -24,8 +24,12 @@ NO_THEOREM = {
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
     "genie": "it is not a learner: it knows the truth of the round before, and is itself a lower line "
     "for the others",
-    **dict.fromkeys(("prior", "known-cost", "random", "stationary"), "it learns nothing"),
-    **dict.fromkeys(("minc-known", "offline"), "it knows the costs: there is nothing to learn"),
+    **dict.fromkeys(
+        ("prior", "known-cost", "random", "stationary"), "it learns nothing"
+    ),
+    **dict.fromkeys(
+        ("minc-known", "offline"), "it knows the costs: there is nothing to learn"
+    ),
     "cgp-lcb": "it ignores what moving costs, which the regret counts: nothing keeps the regret from "
     "growing linearly with T",
 }
@@ -36,7 +40,7 @@ class NoBoundError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shared:
+class BoundInputs:
     """What the bounds of all policies take, computed once."""
 
     run: Run
@@ -45,12 +49,16 @@ class Shared:
     @cached_property
     def rounds(self) -> Floats:
         """Where bounds are drawn."""
-        return np.unique(np.geomspace(1, self.run.rounds, _POINTS).astype(np.intp)).astype(np.float64)
+        return np.unique(
+            np.geomspace(1, self.run.rounds, _POINTS).astype(np.intp)
+        ).astype(np.float64)
 
     @cached_property
     def world(self) -> World:
         """Of the first seed: truths differ from seed to seed, the model does not."""
-        return self.experiment.build_problem(seed=self.run.seeds[0], horizon=self.run.rounds)
+        return self.experiment.build_problem(
+            seed=self.run.seeds[0], horizon=self.run.rounds
+        )
 
     def growth(self, observed: int) -> theory.ArmSetGrowth:
         """γ of so many observations of fixed arms."""
@@ -68,15 +76,23 @@ class Shared:
         run = self.run
         model = self.world.model
         if model.arms is None:
-            raise NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
+            raise NoBoundError(
+                "arms change from round to round: Theorem 3.2 needs finitely many"
+            )
         # The theorem's K is the most arms that a route may have; the longest driven stands in.
-        driven = (run.choices(policy, 0, seed) for policy in run.policies for seed in run.seeds)
+        driven = (
+            run.choices(policy, 0, seed)
+            for policy in run.policies
+            for seed in run.seeds
+        )
         budget = max(int(choices.shape[1]) for choices in driven)
         return {
             "gamma": self.growth(run.rounds * budget),
             "arms": len(model.arms),
             "budget": budget,
             "noise_variance": model.noise_variance,
-            "largest_eigenvalue": theory.prior_eigenvalue_bound(model.kernel, model.arms, budget).value,
+            "largest_eigenvalue": theory.prior_eigenvalue_bound(
+                model.kernel, model.arms, budget
+            ).value,
             "largest_variance": float(np.max(model.kernel.diag(model.arms))),
         }

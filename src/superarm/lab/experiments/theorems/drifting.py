@@ -11,7 +11,7 @@ from superarm.lab.problems import DriftingFunction
 from superarm.lab.results.bounds import Bound
 from superarm.models.worlds import World
 
-from .cases import NoBoundError, Options, Shared
+from .cases import BoundInputs, NoBoundError, Options
 
 DRIFT_POLICIES = {"tv-gp-ucb": "Theorem 4.3", "r-gp-ucb": "Theorem 4.2"}
 _DELTA = 0.1
@@ -22,7 +22,7 @@ DRIFT_NOTE = (
 )
 
 
-def drift_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+def drift_bound(shared: BoundInputs, policy: str, name: str, given: Options) -> Bound:
     """The same for all seeds, as they share one model."""
     world = shared.world
     rounds = shared.rounds
@@ -37,8 +37,12 @@ def drift_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
     words = f"{DRIFT_POLICIES[name]}. Drawn although the run does not meet this assumption: "
     words += f"widths √β_t (here √({given['c1']:g} ln({given['c2']:g} t)))"
     if name == "tv-gp-ucb":
-        found = theory.drifting_information_gain(model.kernel, model.arms, T, noise, true)
-        growth = theory.DriftingGrowth(gamma=gamma, epsilon=true, noise_variance=noise, horizon=T)
+        found = theory.drifting_information_gain(
+            model.kernel, model.arms, T, noise, true
+        )
+        growth = theory.DriftingGrowth(
+            gamma=gamma, epsilon=true, noise_variance=noise, horizon=T
+        )
 
         def drifting(t: int) -> float:
             return min(2.0 * float(found[t]), growth(t))  # greedy reaches half at least
@@ -46,7 +50,9 @@ def drift_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
         values = theory.regret_bound_tv_gp_ucb(rounds, drifting, **theorem)
     else:
         block = posterior.block
-        values = theory.regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
+        values = theory.regret_bound_r_gp_ucb(
+            rounds, gamma, block=block, epsilon=true, **theorem
+        )
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
         words += ". This bound is too loose to say anything: no policy loses more than "
@@ -56,21 +62,35 @@ def drift_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 
-def drift_order(shared: Shared, policy: str, name: str, given: Options) -> dict[str, Bound]:
+def drift_order(
+    shared: BoundInputs, policy: str, name: str, given: Options
+) -> dict[str, Bound]:
     """Corollary 4.1, where it covers the policy; scaled, as it states no constants."""
     world = shared.world
     if not isinstance(world, DriftingFunction) or world.epsilon == 0.0:
         return {}
     nu = world.nu if world.kernel == "matern" else math.inf
-    chosen_block = name == "r-gp-ucb" and (given["block"] is not None or given["epsilon"] is not None)
-    if nu <= 2.0 or chosen_block or world.model.drift != Temporal(epsilon=world.epsilon):
+    chosen_block = name == "r-gp-ucb" and (
+        given["block"] is not None or given["epsilon"] is not None
+    )
+    if (
+        nu <= 2.0
+        or chosen_block
+        or world.model.drift != Temporal(epsilon=world.epsilon)
+    ):
         return {}
     algorithm: theory.DriftAlgorithm = "r-gp-ucb" if name == "r-gp-ucb" else "tv-gp-ucb"
-    rate = theory.rate_drift(shared.rounds, world.epsilon, algorithm, dimension=world.dimension, nu=nu)
+    rate = theory.rate_drift(
+        shared.rounds, world.epsilon, algorithm, dimension=world.dimension, nu=nu
+    )
     end = float(shared.run.cumulative(policy, 0)[:, -1].mean())
     words = "The order of Corollary 4.1, without logarithms, scaled to end where the regret does"
     label = f"order of Corollary 4.1, {policy}"
-    return {policy: Bound(label, shared.rounds, rate * end / (float(rate[-1]) or 1.0), words)}
+    return {
+        policy: Bound(
+            label, shared.rounds, rate * end / (float(rate[-1]) or 1.0), words
+        )
+    }
 
 
 def _true_drift(world: World, assumed: Kernel | None) -> float:
@@ -79,7 +99,9 @@ def _true_drift(world: World, assumed: Kernel | None) -> float:
         reason = "the truth is no draw of a Gaussian process that drifts by a known ε"
         raise NoBoundError(f"{reason}: the theorems need one")
     if world.k != 1:
-        raise NoBoundError(f"{world.k} arms are chosen in a round: the theorems are about one")
+        raise NoBoundError(
+            f"{world.k} arms are chosen in a round: the theorems are about one"
+        )
     true = world.epsilon
     if assumed not in (None, Temporal(epsilon=true)):
         epsilon = assumed.epsilon if isinstance(assumed, Temporal) else None

@@ -19,9 +19,11 @@ from superarm.models.worlds import World
 from superarm.policies.published import gamma_for
 from superarm.rules import information
 
-from .cases import NoBoundError, Options, Shared
+from .cases import BoundInputs, NoBoundError, Options
 
-_MOST_ARRIVALS = 5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
+_MOST_ARRIVALS = (
+    5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
+)
 
 
 class _Case(NamedTuple):
@@ -33,7 +35,9 @@ class _Case(NamedTuple):
     options: Options  # of the policy, with their defaults
     budget: int  # most arms chosen in a round of the run
     world: World
-    arrivals: Sequence[Floats]  # contexts of every round, where arms change; none where γ takes long
+    arrivals: Sequence[
+        Floats
+    ]  # contexts of every round, where arms change; none where γ takes long
 
     @property
     def most_arms(self) -> int:
@@ -42,7 +46,9 @@ class _Case(NamedTuple):
         if most is None and self.model.arms is not None:
             most = len(self.model.arms)
         if most is None:
-            raise NoBoundError("the problem does not state most_arms, which the theorem needs")
+            raise NoBoundError(
+                "the problem does not state most_arms, which the theorem needs"
+            )
         return most
 
     @property
@@ -66,7 +72,9 @@ class _Case(NamedTuple):
 
     def _stated(self, value: float | None) -> float:
         if value is None or self.model.gain is None:
-            raise NoBoundError("the problem does not state B, R and γ, which the theorem needs")
+            raise NoBoundError(
+                "the problem does not state B, R and γ, which the theorem needs"
+            )
         return value
 
 
@@ -76,7 +84,7 @@ class _Theorem(NamedTuple):
     curve: Callable[[Floats, _Case], Floats]
 
 
-def by_theorem(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+def by_theorem(shared: BoundInputs, policy: str, name: str, given: Options) -> Bound:
     """Averaged over the run's seeds; assumptions that the run does not meet are named."""
     theorem = THEOREMS[name]
     run = shared.run
@@ -91,11 +99,19 @@ def by_theorem(shared: Shared, policy: str, name: str, given: Options) -> Bound:
         steps = range(1, run.rounds + 1) if changing else ()
         arrivals = [world.offer(step).arms.features for step in steps]
         case = _Case(
-            str(experiment.problem["name"]), world.model, features, given, budget, world, arrivals
+            str(experiment.problem["name"]),
+            world.model,
+            features,
+            given,
+            budget,
+            world,
+            arrivals,
         )
         largest = _largest_variance(case)
         if largest > 1.0 + 1e-9:
-            raise NoBoundError(f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1")
+            raise NoBoundError(
+                f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1"
+            )
         values.append(theorem.curve(shared.rounds, case))
         unmet = unmet or list(_unmet(name, case))
     assumes = theorem.source
@@ -113,7 +129,9 @@ def _largest_variance(case: _Case) -> float:
 def _igp_ucb(rounds: Floats, case: _Case) -> Floats:
     norm = case.norm_bound
     noise = case.noise_bound
-    return theory.regret_bound_igp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+    return theory.regret_bound_igp_ucb(
+        rounds, case.gamma, norm, noise, case.options["delta"]
+    )
 
 
 def _gp_ts(rounds: Floats, case: _Case) -> Floats:
@@ -124,7 +142,9 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
     try:
         lipschitz = lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
-        raise NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
+        raise NoBoundError(
+            f"the theorem needs the kernel's Lipschitz constant: {error}"
+        ) from None
     return theory.regret_bound_gp_ts(
         rounds,
         case.gamma,
@@ -140,13 +160,17 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
 def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
     norm = case.norm_bound
     noise = case.model.noise_variance
-    return theory.regret_bound_gp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+    return theory.regret_bound_gp_ucb(
+        rounds, case.gamma, norm, noise, case.options["delta"]
+    )
 
 
 def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
     model = case.model
     if not model.oracle.deterministic:
-        raise NoBoundError("its oracle is random: the theorem needs one that always keeps its promise")
+        raise NoBoundError(
+            "its oracle is random: the theorem needs one that always keeps its promise"
+        )
     gamma: Gamma
     if case.arrivals:
         gains = information.arriving_information_gain(
@@ -154,7 +178,9 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         )
 
         def gamma(count: float) -> float:
-            return 2.0 * float(gains[int(count) // case.budget])  # greedy reaches half at least
+            return 2.0 * float(
+                gains[int(count) // case.budget]
+            )  # greedy reaches half at least
     else:
         if model.gain is None:
             raise NoBoundError("the problem does not state γ, which the theorem needs")
@@ -162,7 +188,8 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
     return theory.regret_bound_oclok_ucb(
         rounds,
         gamma,
-        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
+        largest_eigenvalue=case.budget
+        * _largest_variance(case),  # of the prior: at most the trace
         noise_variance=model.noise_variance,
         lipschitz=model.reward.lipschitz,
         most_arms=case.most_arms,
@@ -175,7 +202,9 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
     if case.options["posterior"] not in EXACT_POSTERIORS:
         yield f"the exact posterior (here it is {case.options['posterior']})"
-    if case.options.get("gain") != "greedy" and not case.arrivals:  # which are certified
+    if (
+        case.options.get("gain") != "greedy" and not case.arrivals
+    ):  # which are certified
         yield "a proven bound on γ (here the experiment's γ, which is not proven)"
     if name == "oclok-ucb":
         if case.options["stepwise"]:
@@ -184,7 +213,9 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
             yield "f drawn from the learner's Gaussian process (here it is not)"
         elif isinstance(case.world, Codependency) and not case.world.is_known:
             yield "a learner with the kernel of f (here it has another)"
-        elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
+        elif not np.isclose(
+            case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2
+        ):
             yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
         return
     if case.problem != "rkhs-function":
@@ -192,7 +223,9 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     if name == "gp-ucb":
         yield "noise that never exceeds √λ (here it is Gaussian)"
         yield "β_t with γ_t (here with γ_{t−1})"
-    elif not np.isclose(case.model.noise_variance, theory.theory_noise_variance(case.model.horizon)):
+    elif not np.isclose(
+        case.model.noise_variance, theory.theory_noise_variance(case.model.horizon)
+    ):
         yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
         yield "samples on the grids D_t of section 4.2 (here on all arms)"

@@ -10,12 +10,12 @@ from superarm.core import Floats, Gamma
 from superarm.lab import theory
 from superarm.lab.problems import MovementProblem
 from superarm.lab.results.bounds import Bound
-from superarm.lab.results.curves import counted, significant
+from superarm.lab.results.curves import count_text, significant
 from superarm.lab.simulation import Run
 from superarm.policies.published import gamma_for
 from superarm.rules import information
 
-from .cases import NoBoundError, Options, Shared
+from .cases import BoundInputs, NoBoundError, Options
 
 TREE_POLICIES = ("gp-md", "md-known")
 _DELTA = 0.1
@@ -23,7 +23,9 @@ _MOST_GREEDY = 2e10  # count² × candidates up to which γ is found by greedy c
 _MOVEMENT = "“Movement Penalized Bayesian Optimization with Application to Wind Energy Systems” (2022)"
 
 
-def movement_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+def movement_bound(
+    shared: BoundInputs, policy: str, name: str, given: Options
+) -> Bound:
     """Theorem 1 with its constants, or its order alone; eqs. 12 and 13 on what was recorded."""
     run = shared.run
     world = shared.world
@@ -32,7 +34,9 @@ def movement_bound(shared: Shared, policy: str, name: str, given: Options) -> Bo
         raise NoBoundError("the theorem is about problems in which moving has a cost")
     competitive = _competitive(run, policy, world)
     if name == "md-known":
-        raise NoBoundError(f"it knows the costs: there is nothing to learn. {competitive}")
+        raise NoBoundError(
+            f"it knows the costs: there is nothing to learn. {competitive}"
+        )
     model = world.model
     if model.gain is None:
         raise NoBoundError(f"the model names no growth rate for γ. {competitive}")
@@ -44,7 +48,9 @@ def movement_bound(shared: Shared, policy: str, name: str, given: Options) -> Bo
             f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
             f"problem does not state B and σ with k ≤ 1. {competitive}"
         )
-        return Bound("order of Theorem 1, scaled", rounds, rate * end / (rate[-1] or 1.0), words)
+        return Bound(
+            "order of Theorem 1, scaled", rounds, rate * end / (rate[-1] or 1.0), words
+        )
     H = world.span
     psi = float(world.metric.distances.max())
     norm = model.norm_bound
@@ -75,7 +81,9 @@ def movement_bound(shared: Shared, policy: str, name: str, given: Options) -> Bo
         ". The theorem bounds the regret against α times the optimum, with α and β for which eqs. 38 "
         f"and 39 hold; the regret here is against the optimum itself. {_unmet(given)}{competitive}"
     )
-    return Bound("Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words)
+    return Bound(
+        "Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words
+    )
 
 
 def _unmet(given: Options) -> str:
@@ -89,7 +97,9 @@ def _unmet(given: Options) -> str:
         unmet.append("learning once per episode (here at once)")
     if not unmet:
         return ""
-    return f"Drawn although the run does not meet these assumptions: {'; '.join(unmet)}. "
+    return (
+        f"Drawn although the run does not meet these assumptions: {'; '.join(unmet)}. "
+    )
 
 
 def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
@@ -98,7 +108,9 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
     Where that takes long, of one episode alone, times the number of episodes: γ is subadditive.
     """
     steps = range(1, world.horizon + 1)
-    arms = {id(world.offer(step).arms): world.offer(step).arms.features for step in steps}
+    arms = {
+        id(world.offer(step).arms): world.offer(step).arms.features for step in steps
+    }
     candidates = np.unique(np.concatenate(list(arms.values())), axis=0)
     model = world.model
     short = count if float(count) ** 2 * len(candidates) <= _MOST_GREEDY else episode
@@ -140,7 +152,7 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     costly = optimum > 0.0
     largest = float((total[costly] / optimum[costly]).max())
     return (
-        f"Eqs. 12 and 13, from one given start to the next ({counted(optimum.size, 'time')}): in "
+        f"Eqs. 12 and 13, from one given start to the next ({count_text(optimum.size, 'time')}): in "
         f"total, service costs {served} times as much as the offline optimum, which is a difference of "
         f"{mean} on average and of {most} at most; movement costs {moved} times as much, where ln² n "
         f"is {significant(limit)}. With β = 0, the regret is 0 for α = {significant(alpha)}, and at "

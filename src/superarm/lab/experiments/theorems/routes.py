@@ -10,7 +10,7 @@ from superarm.lab.results.bounds import Bound
 from superarm.lab.results.roads import schedule_of
 from superarm.rules import BayesianGPUCB
 
-from .cases import NO_THEOREM, NoBoundError, Options, Shared
+from .cases import NO_THEOREM, BoundInputs, NoBoundError, Options
 
 ROUTE_POLICIES = ("route-ucb", "route-bucb", "route-ts", "route-greedy", "route-rule")
 ROUTE_NOTE = (
@@ -21,7 +21,7 @@ ROUTE_NOTE = (
 )
 
 
-def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound:
+def route_bound(shared: BoundInputs, policy: str, name: str, given: Options) -> Bound:
     """Theorem 3.2 itself covers none, as regret is rectified; the bound of any widths does."""
     # Refused: other rules, and whatever makes the posterior not that of the truth's own prior.
     problem = shared.experiment.problem
@@ -29,20 +29,38 @@ def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
     assumed = problem.get("model_lengthscale")
     true = problem.get("lengthscale", 1.0)
     for refused, reason in (
-        (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
-        (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
-        (assumed not in (None, true), "the model’s lengthscale is not that of the truth"),
+        (
+            problem["name"] != "navigation",
+            "the truth is not drawn from the model’s prior",
+        ),
+        (
+            problem.get("switch_cost"),
+            "no theorem implemented here covers switching costs",
+        ),
+        (
+            assumed not in (None, true),
+            "the model’s lengthscale is not that of the truth",
+        ),
         (_differs(problem), "the model’s kernels are not those of the truth"),
-        (posterior == "independent", "edges are treated as independent, which they are not"),
+        (
+            posterior == "independent",
+            "edges are treated as independent, which they are not",
+        ),
         (
             posterior not in EXACT_POSTERIORS,
             "the posterior is approximate: the theorems need the exact one",
         ),
-        (given["routing"] != "rectified", "it minimises energy less the height potential"),
+        (
+            given["routing"] != "rectified",
+            "it minimises energy less the height potential",
+        ),
         (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
         (name == "route-greedy", NO_THEOREM["gp-greedy"]),
         (name == "route-rule", "no theorem implemented here covers custom rules"),
-        (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
+        (
+            name == "route-ts" and given["mode"] != "joint",
+            _why_not_theorem(name, given),
+        ),
     ):
         if refused:
             raise NoBoundError(reason)
@@ -51,7 +69,9 @@ def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
     # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
     schedule = schedule_of(shared.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
     widths = np.array([schedule.width(step, lambda count: 0.0) for step in steps])
-    values = theory.bayesian_regret_bound_of_widths(widths, rectified=True, **shared.on_routes)
+    values = theory.bayesian_regret_bound_of_widths(
+        widths, rectified=True, **shared.on_routes
+    )
     whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
     assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
     assumes += _why_not_theorem(name, given)
@@ -61,7 +81,11 @@ def route_bound(shared: Shared, policy: str, name: str, given: Options) -> Bound
 
 def _differs(problem: Options) -> bool:
     """Whether the model has other feature kernels than the truth."""
-    defaults = {"graph_lengthscales": None, "feature_lengthscales": None, "graph_share": 0.5}
+    defaults = {
+        "graph_lengthscales": None,
+        "feature_lengthscales": None,
+        "graph_share": 0.5,
+    }
     for name, default in defaults.items():
         assumed = problem.get(f"model_{name}")
         if assumed is not None and assumed != problem.get(name, default):
@@ -75,10 +99,14 @@ def _why_not_theorem(name: str, given: Options) -> str:
     if name == "route-ts" and given["mode"] != "joint":
         reasons.append("arms are sampled one by one: the theorem needs joint samples")
     if name == "route-bucb" and given["omega"] <= 1.0:
-        reasons.append(f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
+        reasons.append(
+            f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1"
+        )
     elif name == "route-bucb" and given["xi"] <= given["omega"]:
         reasons.append(f"xi = {given['xi']:g} is not above omega, as the theorem needs")
     if name == "route-ucb" and given["scale"] != 1.0:
-        reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
+        reasons.append(
+            f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself"
+        )
     reasons.append("regret is rectified: the theorem is about sums of f itself")
     return "; and because ".join(reasons)
