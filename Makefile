@@ -12,25 +12,28 @@ SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.p
 	tests/lab/simulation tests/core/test_linalg.py tests/lab/experiments/test_plans.py \
 	tests/cli/test_resume.py tests/roads/posterior
 
-.PHONY: demo test slow check core kernels oldest bench torch sumo clean
+.PHONY: help demo test slow all check core kernels oldest bench torch sumo clean
 
-demo: $(VENV)/.core
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.core ## watch a car learn its way through a city
 	$(BIN)/superarm demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not thorough" --doctest-modules
 
-slow: $(VENV)/.dev
+slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
 	$(BIN)/python -m pytest -q -n auto -m "slow or thorough"
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
-kernels: $(VENV)/.dev
+kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS
 	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
 		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q -n auto -m "not slow" $(SHORT); done
 
 # The same, and figures, with the oldest versions that pyproject.toml allows; Python 3.11 to 3.13.
 # What old packages use of others may be deprecated by now.
-oldest:
+oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
@@ -39,28 +42,30 @@ oldest:
 		$(SHORT) tests/lab/test_plotting.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.
-core:
+core: ## the wheel without any extra: doctor, demo and a run
 	$(PYTHON) -m venv --clear $(VENV)-core
 	$(VENV)-core/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt .
 	cd $(VENV)-core && bin/superarm doctor && bin/superarm demo --quiet --out demo
 	cd $(VENV)-core && bin/superarm run kernelized/rkhs-se --rounds 50 --seeds 2 --quiet --out run
 
-check: $(VENV)/.dev
+check: $(VENV)/.dev ## ruff, mypy (strict) and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+all: test slow kernels oldest core check ## everything that CI runs, without torch and SUMO
+
 # The peers of the benchmarks. torch comes first and by version: a bare "torch" pulls in CUDA.
-torch: $(VENV)/.dev
+torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
 	$(PIP) torch==2.13.0
 	$(PIP) --editable '.[torch]'
 
 # The traffic simulator, about 770 MB.
-sumo: $(VENV)/.dev
+sumo: $(VENV)/.dev ## add the traffic simulator to .venv, about 770 MB
 	$(PIP) --editable '.[sumo]'
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev ## compare speed with other libraries
 	$(BIN)/python -m bench streaming
 	$(BIN)/python -m bench finite
 	$(BIN)/python -m bench network
@@ -70,7 +75,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench threads
 	$(BIN)/python -m bench startup
 
-clean:
+clean: ## remove virtual environments and results
 	rm -rf $(VENV) $(VENV)-core $(VENV)-oldest demo runs
 
 $(VENV)/.venv:

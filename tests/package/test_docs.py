@@ -466,4 +466,4 @@ def test_every_extra_is_in_the_readme() -> None:
 
 
 def test_the_readme_stays_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 160
