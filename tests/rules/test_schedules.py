@@ -1,4 +1,4 @@
-"""Each width against its equation, with numbers worked out in 40-digit arithmetic."""
+"""Each width against its equation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import math
 
 import pytest
+from scipy.special import ndtri
 
 from superarm.core import Schedule
 from superarm.core.errors import InputError
@@ -31,48 +32,111 @@ from superarm.rules import (
 from superarm.rules.base import upper_quantile
 
 SLOPES = {"dimension": 2, "side": 3.0, "a": 1.5, "b": 0.7, "delta": 0.1}
+PI2 = math.pi**2
+ROOT_2PI = math.sqrt(2.0 * math.pi)
 
-# Round 7, γ_6 = 5.
+
+def drift_width(
+    t: int, events: float, d: int, r: float, a: float, b: float, delta: float
+) -> float:
+    """√β_T of bogunovic2016time: eqs. 15 (``events`` 4) and 17 (``events`` 3), δ shared."""
+    share = events * PI2 * t**2 / (6.0 * delta)
+    slope = r * d * b * t**2 * math.sqrt(math.log(d * a * share))
+    return math.sqrt(2.0 * math.log(share) + 2.0 * d * math.log(slope))
+
+
+def quantile_width(log_size: float, t: int, omega: float, xi: float) -> float:
+    """Φ⁻¹(1 − η_t), η_t = √(2π)^ω / (2 |A|^ω t^ξ): sandberg2025bayesian, Lemma 3.1."""
+    log_eta = omega * (math.log(ROOT_2PI) - log_size) - math.log(2.0) - xi * math.log(t)
+    return -float(ndtri(math.exp(log_eta)))
+
+
+# Each width as its paper prints it, in round 7 with γ_6 = 5.
 WIDTHS: list[tuple[Schedule, float]] = [
     (Fixed(value=1.5), 1.5),
-    (ImprovedGPUCB(norm_bound=2.0, noise_bound=0.3, delta=0.1), 3.2224832582652935),
-    (ThompsonScale(norm_bound=2.0, noise_bound=0.3, delta=0.1), 3.2724903965216077),
-    (AgnosticGPUCB(norm_bound=2.0, delta=0.1), 339.16687956282524),
-    (KernelUCB(eta=3.0, regularisation=4.0), 1.5),
-    (SrinivasFinite(arms=50, delta=0.1), 4.6052423821127078),
-    (OclokUCB(most_arms=150), 5.1164509865318878),
-    (BayesianGPUCB(arms=50), 3.7107694000932205),
-    (BayesianGPUCB(arms=50, scale=0.5), 2.6239102062254531),
-    (BayesianGPUCBCompact(dimension=3, tau=4.0), 6.1330621621825268),
-    (BayesianGPUCBCompact(dimension=3, tau=lambda t: 4.0 * t * t), 6.1330621621825268),
-    (BayesUCBQuantile(arms=50), 2.6892258304456571),
-    (BayesUCBQuantile(arms=50, omega=1.5, xi=2.0), 3.6845820466655077),
+    (
+        ImprovedGPUCB(norm_bound=2.0, noise_bound=0.3, delta=0.1),
+        2.0 + 0.3 * math.sqrt(2.0 * (5.0 + 1.0 + math.log(1.0 / 0.1))),
+    ),
+    (
+        ThompsonScale(norm_bound=2.0, noise_bound=0.3, delta=0.1),
+        2.0 + 0.3 * math.sqrt(2.0 * (5.0 + 1.0 + math.log(2.0 / 0.1))),
+    ),
+    (
+        AgnosticGPUCB(norm_bound=2.0, delta=0.1),
+        math.sqrt(2.0 * 2.0**2 + 300.0 * 5.0 * math.log(7.0 / 0.1) ** 3),
+    ),
+    (KernelUCB(eta=3.0, regularisation=4.0), 3.0 / math.sqrt(4.0)),
+    (
+        SrinivasFinite(arms=50, delta=0.1),
+        math.sqrt(2.0 * math.log(50.0 * 7.0**2 * PI2 / (6.0 * 0.1))),
+    ),
+    (
+        OclokUCB(most_arms=150),
+        math.sqrt(2.0 * math.log(150.0 * PI2 * 7.0**2 / (3.0 * 0.05))),
+    ),
+    (BayesianGPUCB(arms=50), math.sqrt(2.0 * math.log(50.0 * 7.0**2 / ROOT_2PI))),
+    (BayesianGPUCB(arms=50, scale=0.5), math.sqrt(math.log(50.0 * 7.0**2 / ROOT_2PI))),
+    (
+        BayesianGPUCBCompact(dimension=3, tau=4.0),
+        math.sqrt(2.0 * math.log((4.0 * 7.0**2) ** 3 * 7.0**2 / ROOT_2PI)),
+    ),
+    (
+        BayesianGPUCBCompact(dimension=3, tau=lambda t: 4.0 * t * t),
+        math.sqrt(2.0 * math.log((4.0 * 7.0**2) ** 3 * 7.0**2 / ROOT_2PI)),
+    ),
+    (BayesUCBQuantile(arms=50), quantile_width(math.log(50.0), 7, 1.0, 1.0)),
+    (
+        BayesUCBQuantile(arms=50, omega=1.5, xi=2.0),
+        quantile_width(math.log(50.0), 7, 1.5, 2.0),
+    ),
     (
         BayesUCBQuantileCompact(dimension=3, tau=4.0, omega=1.5, xi=2.0),
-        6.9400358718026045,
+        quantile_width(3.0 * math.log(4.0 * 7.0**2), 7, 1.5, 2.0),
     ),
-    (SimpleQuantile(), 1.1503493803760082),
-    (LogarithmicUCB(), 1.6327166343674469),
-    (ResettingGPUCB(**SLOPES), 6.4728527559900042),
-    (TimeVaryingGPUCB(**SLOPES), 6.4232981155518315),
+    (SimpleQuantile(), -float(ndtri(1.0 / 8.0))),
+    (LogarithmicUCB(), math.sqrt(0.8 * math.log(4.0 * 7.0))),
+    (ResettingGPUCB(**SLOPES), drift_width(7, 4.0, 2, 3.0, 1.5, 0.7, 0.1)),
+    (TimeVaryingGPUCB(**SLOPES), drift_width(7, 3.0, 2, 3.0, 1.5, 0.7, 0.1)),
 ]
 
 # Round 30, γ_29 = 2, and every default.
 DEFAULT_WIDTHS: list[tuple[Schedule, float]] = [
-    (ImprovedGPUCB(norm_bound=1.25, noise_bound=0.75), 3.692418520568967),
-    (ThompsonScale(norm_bound=1.25, noise_bound=0.75), 3.8471520571095255),
-    (AgnosticGPUCB(norm_bound=1.25), 333.67690736146059),
+    (
+        ImprovedGPUCB(norm_bound=1.25, noise_bound=0.75),
+        1.25 + 0.75 * math.sqrt(2.0 * (2.0 + 1.0 + math.log(1.0 / 0.1))),
+    ),
+    (
+        ThompsonScale(norm_bound=1.25, noise_bound=0.75),
+        1.25 + 0.75 * math.sqrt(2.0 * (2.0 + 1.0 + math.log(2.0 / 0.1))),
+    ),
+    (
+        AgnosticGPUCB(norm_bound=1.25),
+        math.sqrt(2.0 * 1.25**2 + 300.0 * 2.0 * math.log(30.0 / 0.1) ** 3),
+    ),
     (KernelUCB(eta=2.0), 2.0),
-    (SrinivasFinite(arms=40), 5.1558820027039095),
-    (OclokUCB(most_arms=40), 5.4180908028608987),
-    (BayesianGPUCB(arms=40), 4.3754624176728051),
-    (BayesianGPUCBCompact(dimension=2, tau=5.0), 6.7390090638960355),
-    (BayesUCBQuantile(arms=40), 3.077298957264806),
-    (BayesUCBQuantileCompact(dimension=2, tau=5.0), 5.879055625948607),
-    (SimpleQuantile(), 1.8485962885014085),
-    (LogarithmicUCB(), 1.9570368913808541),
-    (ResettingGPUCB(dimension=3), 8.7670136579726149),
-    (TimeVaryingGPUCB(dimension=3), 8.7300000905817224),
+    (
+        SrinivasFinite(arms=40),
+        math.sqrt(2.0 * math.log(40.0 * 30.0**2 * PI2 / (6.0 * 0.1))),
+    ),
+    (
+        OclokUCB(most_arms=40),
+        math.sqrt(2.0 * math.log(40.0 * PI2 * 30.0**2 / (3.0 * 0.05))),
+    ),
+    (BayesianGPUCB(arms=40), math.sqrt(2.0 * math.log(40.0 * 30.0**2 / ROOT_2PI))),
+    (
+        BayesianGPUCBCompact(dimension=2, tau=5.0),
+        math.sqrt(2.0 * math.log((5.0 * 30.0**2) ** 2 * 30.0**2 / ROOT_2PI)),
+    ),
+    (BayesUCBQuantile(arms=40), quantile_width(math.log(40.0), 30, 1.0, 1.0)),
+    (
+        BayesUCBQuantileCompact(dimension=2, tau=5.0),
+        quantile_width(2.0 * math.log(5.0 * 30.0**2), 30, 1.0, 1.0),
+    ),
+    (SimpleQuantile(), -float(ndtri(1.0 / 31.0))),
+    (LogarithmicUCB(), math.sqrt(0.8 * math.log(4.0 * 30.0))),
+    (ResettingGPUCB(dimension=3), drift_width(30, 4.0, 3, 1.0, 1.0, 1.0, 0.1)),
+    (TimeVaryingGPUCB(dimension=3), drift_width(30, 3.0, 3, 1.0, 1.0, 1.0, 0.1)),
 ]
 
 

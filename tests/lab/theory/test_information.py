@@ -124,9 +124,13 @@ def test_greedy_refuses_nonsense() -> None:
 @pytest.mark.parametrize(
     ("growth", "expected"),  # t = 50
     [
-        (SquaredExponentialGain(dimension=2), 59.86930274176016),
-        (MaternGain(nu=2.5, dimension=2), 33.045498791589003),
-        (MaternGain(nu=2.5, dimension=2, rate="vakili"), 8.10147056529722),
+        (SquaredExponentialGain(dimension=2), math.log(50.0) ** 3),
+        # t^{d(d+1)/(2ν + d(d+1))} ln t and t^{d/(2ν + d)} (ln t)^{2ν/(2ν + d)}
+        (MaternGain(nu=2.5, dimension=2), 50.0 ** (6.0 / 11.0) * math.log(50.0)),
+        (
+            MaternGain(nu=2.5, dimension=2, rate="vakili"),
+            50.0 ** (2.0 / 7.0) * math.log(50.0) ** (5.0 / 7.0),
+        ),
         (LinearGain(dimension=3), 3.0 * math.log(50.0)),
         (ConstantGain(), 1.0),
     ],
