@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_trees import any_tree, drawn_tree, rng
 from scipy.optimize import brentq, minimize
 
 from superarm.core import Floats, Ints
@@ -26,32 +26,6 @@ compiled = pytest.mark.skipif(
 BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(2, 12)
-
-
-def rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
-def drawn_tree(n: int, seed: int) -> Tree:
-    return frt_tree(PointMetric(points=rng(seed).normal(size=(n, 2))), rng(seed))
-
-
-def any_tree(n: int, seed: int) -> Tree:
-    """Any tree over n actions; siblings weigh different amounts."""
-    source = rng(seed)
-    parent, weight, leaves, waiting = [-1], [0.0], [], [(0, n)]
-    for vertex, size in waiting:  # grows as it is read, so level by level
-        if size == 1:
-            leaves.append(vertex)
-            continue
-        cuts = source.choice(
-            np.arange(1, size), size=source.integers(1, size), replace=False
-        )
-        for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
-            parent.append(vertex)
-            weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
-            waiting.append((len(parent) - 1, end - begin))
-    return Tree(parent=parent, weight=weight, leaf=source.permutation(leaves))  # type: ignore[arg-type]
 
 
 trees = st.one_of(

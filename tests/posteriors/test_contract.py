@@ -7,24 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_array
+from sample_posteriors import posterior_makers
 
 from superarm.core import Arms, Offer, State
 from superarm.core.errors import StateError
-from superarm.kernels import GraphMatern, Matern, Temporal
-from superarm.posteriors import (
-    ChangeDetecting,
-    DriftingGP,
-    FiniteGP,
-    IndependentGaussian,
-    InducingGP,
-    Refitting,
-    Resetting,
-    Separate,
-    SparseVariational,
-    StreamingGP,
-)
-from superarm.roads.posterior import RoadGP
+from superarm.kernels import Matern, Temporal
 from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))
@@ -32,24 +19,9 @@ KERNEL = Matern(nu=1.5, lengthscale=0.4)
 FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
     epsilon=0.1, column=2
 )
-MAKERS: dict[str, Any] = {
-    "streaming": lambda: StreamingGP(KERNEL, 0.1),
-    "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
-    "variational": lambda: SparseVariational(
-        KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0
-    ),
-    "inducing": lambda: InducingGP(KERNEL, 0.1, inducing=4),
-    "drifting": lambda: DriftingGP(KERNEL, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
-    "forgetting": lambda: StreamingGP(FADING, 0.1, timed=True, forget=1e-6),
-    "resetting": lambda: Resetting(FiniteGP(KERNEL, FEATURES, 0.1), block=3),
-    "change-detecting": lambda: ChangeDetecting(
-        StreamingGP(KERNEL, 0.1), run_length=1e3
-    ),
-    "refitting": lambda: Refitting(StreamingGP(KERNEL, 0.1), every=150, most=30),
-    "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
-    "roads": lambda: RoadGP(GraphMatern(csc_array(np.eye(6) - 0.1), nu=2), np.ones(6)),
-    "separate": lambda: Separate(StreamingGP(KERNEL, 0.1), column=2),
-}
+MAKERS = posterior_makers(FEATURES, 0.1, lengthscale=0.4, inducing=4, block=3)
+# It warns that it is approximate; ``test_long_histories`` is about it.
+del MAKERS["streaming, inducing"]
 ARMS = {
     "RoadGP": np.column_stack(
         [np.arange(6), np.ones((6, 6)), np.zeros(6), np.arange(6) % 2]

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_posteriors import Maker, posterior_makers
 
 from superarm.core import Arms, Floats, Ints, Offer
 from superarm.core.errors import InputError, ShapeError, StaleBeliefError
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
-    ChangeDetecting,
-    DriftingGP,
     FiniteGP,
-    IndependentGaussian,
-    InducingGP,
-    Refitting,
-    Resetting,
-    SparseVariational,
     StreamingGP,
 )
 from superarm.testing.helpers import assert_moments
@@ -36,27 +29,14 @@ FADING = Matern(nu=1.5, lengthscale=0.6, columns=(0, 1)) * Temporal(
     epsilon=0.1, column=2
 )
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
-    "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
-    "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=1, inducing=5),
-    "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
-    "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
-    "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
-    "independent": lambda: IndependentGaussian(
-        np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS
-    ),
-    "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
-    "drifting": lambda: DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.1)),
-    "forgetting": lambda: StreamingGP(FADING, NOISE, timed=True, forget=1e-6),
-    "resetting": lambda: Resetting(FiniteGP(ROUGH, ARMS, NOISE), block=5),
-    "change-detecting": lambda: ChangeDetecting(FiniteGP(ROUGH, ARMS, NOISE)),
-    "refitting": lambda: Refitting(
-        FiniteGP(ROUGH, ARMS, NOISE), every=3, fit_noise=False
-    ),
-    "variational": lambda: SparseVariational(
-        ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0
-    ),
+# Not the forms of DriftingGP, which share what is pending, nor those with other arms.
+OTHERS = ("drifting, folded", "drifting, visited", "separate", "roads")
+MAKERS: dict[str, Maker] = {
+    name: maker
+    for name, maker in posterior_makers(
+        ARMS, NOISE, lengthscale=0.6, inducing=5, block=5
+    ).items()
+    if name not in OTHERS
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore:more than 1 observations")
@@ -205,6 +185,8 @@ def test_pending_arms_must_be_keys(name: str) -> None:
     )
     # Of one that forgets, the last column would be one of times.
     with pytest.raises(
-        ShapeError if wrong.ndim == 2 and name != "forgetting" else InputError
+        ShapeError
+        if wrong.ndim == 2 and name != "streaming, forgetting"
+        else InputError
     ):
         gp.belief(offer_of(), wrong)

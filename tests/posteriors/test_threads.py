@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_posteriors import Maker, posterior_makers
 
 from superarm.core import Arms, Floats, Offer
 from superarm.core.locks import ReadWriteLock, consistent_read
-from superarm.kernels import Matern, SquaredExponential
+from superarm.kernels import Matern
 from superarm.posteriors import (
     FiniteGP,
-    IndependentGaussian,
     SparseVariational,
     StreamingGP,
 )
@@ -28,16 +28,16 @@ ARMS = np.random.default_rng(1).random((30, 2))
 OFFER = Offer(step=1, arms=Arms.numbered(ARMS))
 ROUGH = Matern(nu=1.5, lengthscale=0.6)
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
-    "streaming, finite-rank": lambda: StreamingGP(
-        SquaredExponential(lengthscale=0.8), NOISE, form="finite-rank"
-    ),
-    "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
-    "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
-    "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
-    "independent": lambda: IndependentGaussian(np.ones(len(ARMS)), NOISE, arms=ARMS),
-}
+EXACT = (
+    "streaming, cholesky",
+    "streaming, finite-rank",
+    "root, numpy",
+    "root, compiled",
+    "visited",
+    "independent",
+)
+SAMPLES = posterior_makers(ARMS, NOISE, lengthscale=0.6)
+MAKERS: dict[str, Maker] = {name: SAMPLES[name] for name in EXACT}
 
 
 @pytest.fixture
