@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,7 +22,10 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name in names:
-            return getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+            module = importlib.import_module(f"{package}.{names[name]}")
+            value = getattr(module, name)
+            vars(sys.modules[package])[name] = value  # looked up once
+            return value
         if name in rooms:
             return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
