@@ -32,7 +32,8 @@ from superarm.core import Bools, Floats, Ints
 from superarm.core.errors import InputError, require_extra
 from superarm.core.inputs import as_features, as_number, as_vector
 from superarm.roads.networks.geography import COMPLEX, mercator, pairs
-from superarm.roads.networks.road import LineGraph, RoadNetwork
+from superarm.roads.networks.line_graph import LineGraph
+from superarm.roads.networks.road import RoadNetwork
 
 _TOLERANCE = 1.0  # metres that a course may be off when points of it are left out
 _SAMPLE = (

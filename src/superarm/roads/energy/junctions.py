@@ -29,7 +29,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 
 if TYPE_CHECKING:
-    from superarm.roads.networks.road import LineGraph
+    from superarm.roads.networks.line_graph import LineGraph
 
 ACCELERATION, BRAKING = 2.6, 4.5
 UTURN_SECONDS = 20.0

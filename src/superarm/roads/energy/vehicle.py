@@ -40,7 +40,7 @@ from superarm.core.registry import register
 from .junctions import ACCELERATION, BRAKING, junction_speeds
 
 if TYPE_CHECKING:
-    from superarm.roads.networks.road import LineGraph
+    from superarm.roads.networks.line_graph import LineGraph
 
 _JOULES_PER_WH = 3600.0
 _LEAST = 1e-3  # of what is divided by

@@ -37,7 +37,7 @@ from superarm.core.compressed import read_npz
 from superarm.core.errors import InputError
 from superarm.roads.energy.junctions import Signal
 
-from .road import LIMITS, OF_TURNS, RoadNetwork
+from .road import LIMITS, TURN_COLUMNS, RoadNetwork
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -53,7 +53,7 @@ _LEAST_EDGES = 1000  # a network of fewer is read in no time
 _CHUNK = 1 << 20
 _PLAIN = ("junctions", "tail", "head", "length", "speed", "connections")
 _NUMBERS = ("tail", "head", "connections")
-_OPTIONAL = ("lon_lat", *OF_TURNS)
+_OPTIONAL = ("lon_lat", *TURN_COLUMNS)
 _OF_SIGNALS = (
     "signal_turns",
     "signal_cycle",

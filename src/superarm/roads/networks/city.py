@@ -23,7 +23,8 @@ from superarm.core.streams import stream
 from .city_land import draw_land
 from .city_streets import Road, Streets, cut_streets, draw_streets
 from .geography import pairs
-from .road import VEHICLE_CLASSES, RoadNetwork, largest_part
+from .line_graph import largest_part
+from .road import VEHICLE_CLASSES, RoadNetwork
 
 FEWEST_EDGES = 200
 MOST_EDGES = 2_000_000

@@ -24,7 +24,7 @@ from superarm.core.arrays import repeated
 
 from .city_land import RIVER, Land
 from .geography import Points, pairs
-from .road import components
+from .line_graph import components
 
 # Metres between the centres of districts; less in a small town.
 _DISTRICT = 800.0

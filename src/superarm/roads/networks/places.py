@@ -26,8 +26,8 @@ from superarm.core import Floats, Ints
 from superarm.core.errors import InputError, UnknownArmError
 
 from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs
+from .line_graph import LineGraph
 from .pieces import Budget, Pieces, is_inside, is_near
-from .road import LineGraph
 
 # Metres from a place to the farthest edge that is used for it.
 _FARTHEST = 500.0

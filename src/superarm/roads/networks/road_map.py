@@ -6,7 +6,7 @@ import numpy as np
 
 from superarm.core.road_map import RoadMap
 
-from .road import LineGraph
+from .line_graph import LineGraph
 
 
 def road_map(graph: LineGraph, start: int = -1, goal: int = -1) -> RoadMap:

@@ -34,7 +34,7 @@ from superarm.roads.energy.junctions import STANDSTILL, Signal, yielding_speed
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .road import VEHICLE_CLASSES, RoadNetwork, limited
+from .road import VEHICLE_CLASSES, RoadNetwork, parse_limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
@@ -236,7 +236,7 @@ class _SumoNet:
 
     def _limited(self, key: str, attributes: Attributes, what: str) -> float:
         try:
-            return limited(attributes[key], what)
+            return parse_limited(attributes[key], what)
         except ValueError as error:
             raise self._file.fault(
                 f"{key} is {attributes[key]!r}; it must be {error}"

@@ -18,7 +18,7 @@ import numpy as np
 from superarm.core.compressed import open_packed
 from superarm.core.errors import InputError, MissingDataError
 
-from .road import OF_TURNS, RoadNetwork, limited
+from .road import TURN_COLUMNS, RoadNetwork, parse_limited
 
 Value = TypeVar("Value")
 _COLUMNS = {
@@ -27,7 +27,11 @@ _COLUMNS = {
     "connections": ("from", "to", "passenger"),
 }
 _OF_TURNS = dict(
-    zip(OF_TURNS, ("length_m", "speed_mps", "wait_s", "stop", "entry_mps"), strict=True)
+    zip(
+        TURN_COLUMNS,
+        ("length_m", "speed_mps", "wait_s", "stop", "entry_mps"),
+        strict=True,
+    )
 )
 _PLACE = (("x", "place"), ("y", "place"), ("z", "height"))
 
@@ -87,7 +91,7 @@ class _Row(dict[str, str]):
     where: str
 
     def limited(self, key: str, what: str) -> float:
-        return self._parsed(key, lambda text: limited(text, what))
+        return self._parsed(key, lambda text: parse_limited(text, what))
 
     def flag(self, key: str) -> bool:
         return self._parsed(key, {"0": False, "1": True}.__getitem__, "0 or 1")

@@ -10,7 +10,7 @@ from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import InfeasibleError
 from superarm.core.streams import stream
 
-from .road import LineGraph
+from .line_graph import LineGraph
 
 _STARTS, _GOALS = 8, 4
 _FEW_STARTS, _FEW_GOALS = (
