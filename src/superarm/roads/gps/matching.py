@@ -108,19 +108,15 @@ def match_trace(
         raise InputError(
             f"a trace may have at most {MOST_POINTS:,} points, got {len(points):,}; split it into trips"
         )
-    if times is None:
-        clock = np.arange(len(points)) * 1.0
-    else:
-        clock = as_rising(times, "times", len(points))
+    clock = _as_clock(times, len(points))
     if metres is None:
         metres = graph.network.lon_lat is None
     if not metres:
         points = to_metres(graph.network, points)
     streets = street_map(graph)
     if noise is None:
-        sigma = _estimate_noise(streets, points)
-    else:
-        sigma = as_number(noise, "noise", 0.1, 100.0)
+        noise = _estimate_noise(streets, points)
+    sigma = as_number(noise, "noise", 0.1, 100.0)
 
     nearest_sample, _ = streets.tree.query(points)
     on_road = np.flatnonzero(nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE)
@@ -159,6 +155,12 @@ def match_trace(
         worst=float(projected.distance.max()),
         missed=len(points) - len(used),
     )
+
+
+def _as_clock(times: Any, count: int) -> Floats:
+    if times is None:
+        return np.arange(count) * 1.0
+    return as_rising(times, "times", count)
 
 
 def _estimate_noise(streets: StreetMap, points: Floats) -> float:
@@ -289,10 +291,7 @@ def _project_on_route(
     """
     from scipy.optimize import isotonic_regression
 
-    edge_parts = []
-    for edge in route.edges:
-        edge_parts.append(np.arange(streets.first[edge], streets.first[edge + 1]))
-    parts = np.concatenate(edge_parts)
+    parts = np.concatenate([streets.parts_of(edge) for edge in route.edges])
     counts = np.diff(streets.first)[route.edges]
     starts = np.concatenate([[0], np.cumsum(counts)])  # of edges among the parts
     metres_before = np.cumsum(streets.length[parts]) - streets.length[parts]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Floats, Ints
 from superarm.core.errors import require_extra
 from superarm.roads.networks.line_graph import LineGraph
 
@@ -95,6 +95,10 @@ class StreetMap:
         """Return the edge that a part belongs to."""
         return int(self.edge[self._number[label]])
 
+    def parts_of(self, edge: int) -> Ints:
+        """Return the parts of an edge, in order."""
+        return np.arange(self.first[edge], self.first[edge + 1])
+
     def edges_nbrto(self, label: Label) -> list[Any]:
         """Return the parts that may follow; the library calls this."""
         return [self._parts[part] for part in self._next[self._number[label]]]
@@ -143,9 +147,8 @@ def _label_courses(graph: LineGraph) -> tuple[list[Floats], list[Label]]:
     free_label = len(network.junction_ids)
     for edge in graph.edges:
         ends = (int(network.tail[edge]), int(network.head[edge]))
-        if network.shapes is None:
-            course = network.junctions[ends, :2]
-        else:
+        course = network.junctions[ends, :2]
+        if network.shapes is not None:
             course = _simplify(network.shapes[edge])
         # Two straight edges between the same junctions would have the same label.
         if len(course) == 2 and ends in seen_ends:

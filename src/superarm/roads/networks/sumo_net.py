@@ -392,7 +392,7 @@ class _Turns:
         link = int(index)
         phases = [(phase.seconds, phase.states[link]) for phase in program.phases]
         limit = self._file.edges[attributes["from"]].speed
-        return Signal.of(phases, offset=program.offset, speed=limit)
+        return Signal.from_phases(phases, offset=program.offset, speed=limit)
 
 
 def _entry_speed(attributes: Attributes, signal: Signal | None) -> float:
