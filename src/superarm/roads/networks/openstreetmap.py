@@ -27,7 +27,7 @@ from superarm.core.errors import (
 from superarm.core.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
-from .cache import cached
+from .cache import read_cached
 from .elevation import Tiles, with_heights
 from .netconvert import convert
 from .road import RoadNetwork
@@ -89,7 +89,7 @@ def read_osm(
                 message = f"{path}: netconvert made no usable network from it: {error}"
                 raise InputError(message) from None
 
-    network = cached(
+    network = read_cached(
         path,
         converted,
         name=known_as,
@@ -100,7 +100,7 @@ def read_osm(
         },
         variant="heights" if heights else "level",
         least_edges=1,  # it is converting that takes long
-        wanted=cache,
+        enabled=cache,
     )
     return network if elevation is None else with_heights(network, elevation)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from superarm.core.errors import InputError, MissingDataError
 
 from ._xml import bare_name
-from .cache import cached
+from .cache import read_cached
 from .elevation import Tiles, at_one_height, with_heights
 from .openstreetmap import OSM_FILES, read_osm
 from .road import RoadNetwork
@@ -47,12 +47,12 @@ def read_network(
         network = read_tables(path)
     elif name.endswith(SUMO_FILES):
         name_of_it, options = bare_name(path), {"reader": "sumo"}
-        network = cached(
+        network = read_cached(
             path,
             lambda: read_sumo(path),
             name=name_of_it,
             options=options,
-            wanted=cache,
+            enabled=cache,
         )
     else:
         raise InputError(
