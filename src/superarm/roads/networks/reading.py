@@ -1,4 +1,4 @@
-"""A road network from whatever holds it."""
+"""A road network from a file or folder of any known kind."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ def read_network(
     if path.is_dir():
         network = read_tables(path)
     elif name.endswith(SUMO_FILES):
-        name_of_it, options = bare_name(path), {"reader": "sumo"}
         network = read_cached(
             path,
             lambda: read_sumo(path),
-            name=name_of_it,
-            options=options,
+            name=bare_name(path),
+            options={"reader": "sumo"},
             enabled=cache,
         )
     else:
@@ -62,4 +61,6 @@ def read_network(
         )
     if flat:
         return at_one_height(network)
-    return network if elevation is None else with_heights(network, elevation)
+    if elevation is not None:
+        return with_heights(network, elevation)
+    return network
