@@ -159,7 +159,7 @@ def match_trace(
 
 def _as_clock(times: Any, count: int) -> Floats:
     if times is None:
-        return np.arange(count) * 1.0
+        return np.arange(count, dtype=np.float64)
     return as_rising(times, "times", count)
 
 

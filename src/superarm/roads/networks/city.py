@@ -62,8 +62,9 @@ def generate_city(
     streets = streets._replace(places=bent_places.round(2))
     # To the centimetre, and not below the straight line.
     length = np.ceil(np.abs(streets.spans()) * 100.0 - 1e-6) / 100.0
-    rise = np.diff(height[streets.ends], axis=1)[:, 0]
-    steep = np.quantile(np.abs(rise) / length, 0.98)
+    first_height, second_height = height[streets.ends].T
+    grade = np.abs(second_height - first_height) / length
+    steep = np.quantile(grade, 0.98)
     height = (height * (hills * _STEEP / steep)).round(2)
     return _build_network(f"city-{edges}-{seed}", streets, height, length, rng)
 
@@ -142,27 +143,40 @@ def _draw_turns(streets: Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     One turns back only where there is no other way; where a ban would leave none, it is not posted.
     """
     tail, head = ends.T
-    by_tail = np.argsort(tail, kind="stable")
-    # Edges that leave place p are by_tail[begins[p] : begins[p + 1]].
-    begins = np.searchsorted(tail[by_tail], np.arange(len(streets.places) + 1))
-    first, number = repeated(begins[head + 1] - begins[head])
-    second = by_tail[begins[head[first]] + number]
+    places = len(streets.places)
+    first, second = _meeting_edges(tail, head, places)
 
     heading = streets.places[head] - streets.places[tail]
     angle = np.angle(heading[second] / heading[first])
     is_left = (angle > 0.7) & (angle < 2.7)
     is_main = streets.road >= Road.COLLECTOR
     main_ends = streets.ends[is_main].ravel()
-    main_count = np.bincount(main_ends, minlength=len(streets.places))
-    is_strict = (main_count >= 3) & (rng.random(len(main_count)) < _NO_LEFT)
+    main_count = np.bincount(main_ends, minlength=places)
+    is_strict = rng.random(places) < _NO_LEFT
+    is_strict &= main_count >= 3
 
-    is_uturn = street[first] == street[second]
-    is_banned = is_strict[head[first]] & is_main[street[first]] & is_left
+    first_street = street[first]
+    is_uturn = first_street == street[second]
+    is_banned = is_left & is_main[first_street]
+    is_banned &= is_strict[head[first]]
     # Bans are lifted first, then turning back is allowed.
-    is_banned &= _has_other_way(first, is_uturn | is_banned, len(street))
-    is_uturn &= _has_other_way(first, is_uturn | is_banned, len(street))
-    legal = ~(is_banned | is_uturn)
-    return np.stack([first[legal], second[legal]], axis=1)
+    edges = len(street)
+    is_banned &= _has_other_way(first, is_uturn | is_banned, edges)
+    is_uturn &= _has_other_way(first, is_uturn | is_banned, edges)
+    is_legal = ~(is_banned | is_uturn)
+    turns: Ints = np.stack([first, second], axis=1)[is_legal]
+    return turns
+
+
+def _meeting_edges(tail: Ints, head: Ints, places: int) -> tuple[Ints, Ints]:
+    """Return all pairs of edges of which the second leaves where the first ends, (c,) each."""
+    by_tail = np.argsort(tail, kind="stable")
+    # Edges that leave place p are by_tail[begins[p] : begins[p + 1]].
+    begins = np.searchsorted(tail[by_tail], np.arange(places + 1))
+    counts = np.diff(begins)
+    first, number = repeated(counts[head])
+    begin = begins[head[first]]
+    return first, by_tail[begin + number]
 
 
 def _has_other_way(first: Ints, is_barred: Bools, edges: int) -> Bools:

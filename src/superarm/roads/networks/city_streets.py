@@ -126,14 +126,17 @@ def draw_streets(land: Land, rng: Rng) -> Streets:
 
 def cut_streets(streets: Streets, land: Land, edges: int) -> Streets:
     """Return the inner part with about ``edges`` directed edges, in one piece."""
-    outermost_end = land.level(streets.places)[streets.ends].max(axis=1)
-    order = np.argsort(outermost_end, kind="stable")
-    directions = np.where(streets.one_way[order] == 0, 2, 1)
-    count = np.cumsum(directions)
+    level = land.level(streets.places)
+    outermost = level[streets.ends].max(axis=1)
+    order = np.argsort(outermost, kind="stable")
+    directions = np.where(streets.one_way == 0, 2, 1)
+    count = np.cumsum(directions[order])
     # A little is lost where streets lead nowhere.
-    inner = streets.select(order[count <= 1.02 * edges])
-    place_component = components(inner.ends, len(inner.places), directed=False)
-    street_component = place_component[inner.ends[:, 0]]
+    is_inner = count <= 1.02 * edges
+    inner = streets.select(order[is_inner])
+    component = components(inner.ends, len(inner.places), directed=False)
+    first_end, _ = inner.ends.T
+    street_component = component[first_end]
     largest = np.bincount(street_component).argmax()
     return inner.select(street_component == largest)
 
@@ -156,15 +159,18 @@ class _Districts(NamedTuple):
         Args:
             sides: The districts on both sides of each road, (s, 2).
         """
+        side, other_side = sides.T
         circle, other_circle = self.circle[sides.T]
         sector, other_sector = self.sector[sides.T]
-        road = np.where(sides[:, 0] != sides[:, 1], Road.COLLECTOR, Road.LOCAL)
-        is_avenue = (sector != other_sector) & (np.minimum(circle, other_circle) > 0)
+        is_seam = side != other_side
+        road = np.where(is_seam, Road.COLLECTOR, Road.LOCAL)
+        is_avenue = sector != other_sector
+        is_avenue &= np.minimum(circle, other_circle) > 0
         is_main_circle = circle // 4 != other_circle // 4
         road[is_avenue | is_main_circle] = Road.ARTERIAL
-        is_inside = circle[:, None] < self.rings  # (s, r)
-        other_is_inside = other_circle[:, None] < self.rings
-        road[(is_inside != other_is_inside).any(axis=1)] = Road.RING
+        for ring in self.rings:
+            is_ring = (circle < ring) != (other_circle < ring)
+            road[is_ring] = Road.RING
         return road
 
     def nearest(self, points: Points) -> tuple[Ints, Floats]:
@@ -188,16 +194,23 @@ def _draw_districts(land: Land, rng: Rng) -> _Districts:
     circle, number = repeated(per_circle)
     turn = (number + 0.5) / per_circle[circle]  # 0 to 1, around the centre
     count = len(circle)
-    jitter = 0.16 * (rng.random(count) - 0.5 + 1j * (rng.random(count) - 0.5))
+    x_jitter = rng.random(count) - 0.5
+    y_jitter = rng.random(count) - 0.5
+    jitter = 0.16 * (x_jitter + 1j * y_jitter)
+    on_circle = circle * np.exp(2j * np.pi * turn)
     # Avenues are rays between sectors; where they are far apart, there are twice as many.
-    sectors = 6 * 2 ** np.floor(np.log2(np.maximum(circle, 2) / 1.5))
+    doublings = np.floor(np.log2(np.maximum(circle, 2) / 1.5))
+    sectors = 6 * 2**doublings
     is_askew = rng.random(count) < 0.3
-    askew = np.where(is_askew, 0.5 * np.pi * rng.random(count), 0.0)
+    angle = 0.5 * np.pi * rng.random(count)
+    askew = np.where(is_askew, angle, 0.0)
+    # Streets are closer to each other in the centre.
     remoteness = np.minimum(apart * circle / land.radius, 1.2)
-    spacing = (130.0 + 90.0 * remoteness) * (0.85 + 0.35 * rng.random(count))
+    spacing_factor = 0.85 + 0.35 * rng.random(count)
+    spacing = (130.0 + 90.0 * remoteness) * spacing_factor
     return _Districts(
         apart=apart,
-        centres=apart * (circle * np.exp(2j * np.pi * turn) + jitter),
+        centres=apart * (on_circle + jitter),
         circle=circle,
         sector=np.floor(turn * sectors).astype(np.intp),
         angle=2.0 * np.pi * turn + askew,
@@ -225,26 +238,36 @@ def _draw_sites(land: Land, districts: _Districts, rng: Rng) -> _Sites:
     lattices = _draw_lattices(districts, rng)
     seams = _draw_seam_pairs(districts, rng)
     blocks = np.concatenate([lattices, seams])
-    blocks = blocks[land.river_distance(blocks) > RIVER + _BANK]
-
-    downstream = np.arange(-1.3 * land.radius, 1.3 * land.radius, _RIVER_STEP)
-    middle = downstream + 1j * land.river.sum(downstream)
-    bank = np.gradient(middle) * 1j
-    bank *= RIVER / np.abs(bank)
-    river = land.heading * np.concatenate([middle + bank, middle - bank, middle])
-
-    points = np.concatenate([blocks, river])
-    is_water = np.arange(len(points)) >= len(points) - len(downstream)
+    is_dry = land.river_distance(blocks) > RIVER + _BANK
+    blocks = blocks[is_dry]
+    river, banks = _river_sites(land)
+    points = np.concatenate([blocks, banks, river])
+    count = len(points)
+    is_water = np.arange(count) >= count - len(river)
     # No four sites may stand on one circle.
-    points += rng.random(len(points)) + 1j * rng.random(len(points))
+    x_jitter = rng.random(count)
+    y_jitter = rng.random(count)
+    points += x_jitter + 1j * y_jitter
     inside = land.level(points) < 1.15
     return _Sites(points[inside], is_water[inside])
+
+
+def _river_sites(land: Land) -> tuple[Points, Points]:
+    """Return sites down the middle of the river, and in mirrored pairs along its banks."""
+    reach = 1.3 * land.radius
+    downstream = np.arange(-reach, reach, _RIVER_STEP)
+    middle = downstream + 1j * land.river.sum(downstream)
+    across = np.gradient(middle) * 1j
+    across *= RIVER / np.abs(across)
+    banks = np.concatenate([middle + across, middle - across])
+    return land.heading * middle, land.heading * banks
 
 
 def _draw_lattices(districts: _Districts, rng: Rng) -> Points:
     """Draw sites within the districts, each on a lattice that is turned its own way."""
     count = len(districts.centres)
-    reach = int(np.ceil(0.75 * districts.apart / districts.spacing.min()))
+    extent = 0.75 * districts.apart  # metres from the centre of a district
+    reach = int(np.ceil(extent / districts.spacing.min()))
     axis = np.arange(-reach, reach + 1.0)
     across, up = np.meshgrid(axis, axis)
     across = across.reshape(1, -1)
@@ -253,16 +276,19 @@ def _draw_lattices(districts: _Districts, rng: Rng) -> Points:
     is_old = rng.random((count, 1)) < 0.2
     jitter = np.where(is_old, 0.45, 0.12)
     aspect = np.sqrt(1.1 + 0.9 * rng.random((count, 1)))
-    shape = (count, across.shape[1])
-    x = (across + jitter * (rng.random(shape) - 0.5)) * aspect
-    y = (up + jitter * (rng.random(shape) - 0.5)) / aspect
+    shape = (count, across.size)
+    x_jitter = jitter * (rng.random(shape) - 0.5)
+    y_jitter = jitter * (rng.random(shape) - 0.5)
+    x = (across + x_jitter) * aspect
+    y = (up + y_jitter) / aspect
     turn = districts.spacing * np.exp(1j * districts.angle)
     offset = (x + 1j * y) * turn[:, None]  # from the centre of the district
-    district, column = np.nonzero(np.abs(offset) < 0.75 * districts.apart)
+    district, column = np.nonzero(np.abs(offset) < extent)
     points: Points = districts.centres[district] + offset[district, column]
     nearest, to_seam = districts.nearest(points)
-    is_clear = to_seam > 0.8 * districts.spacing[district]
-    sites: Points = points[(nearest == district) & is_clear]
+    is_site = nearest == district
+    is_site &= to_seam > 0.8 * districts.spacing[district]
+    sites: Points = points[is_site]
     return sites
 
 
@@ -273,14 +299,16 @@ def _draw_seam_pairs(districts: _Districts, rng: Rng) -> Points:
     centre, other_centre = districts.centres[ridges.sides.T]
     spacing = districts.spacing[ridges.sides].mean(axis=1)
     # At the border of the plan a seam may be endless.
-    length = np.minimum(np.abs(end - begin), 2000.0)
+    span = end - begin
+    length = np.minimum(np.abs(span), 2000.0)
     count = np.round(length / (0.95 * spacing)).astype(np.intp)
     seam, number = repeated(count)
     jitter = 0.3 * (rng.random(len(seam)) - 0.5)
     share = (number + 0.5 + jitter) / count[seam]
-    middle = begin[seam] + share * (end - begin)[seam]
+    middle = begin[seam] + share * span[seam]
     between = other_centre - centre
-    across = (0.42 * spacing * between / np.abs(between))[seam]
+    across = 0.42 * spacing * between / np.abs(between)
+    across = across[seam]
     near_side = middle - across
     far_side = middle + across
     # Beside a corner, a site may fall into a third district.
@@ -330,19 +358,36 @@ def _find_ridges(points: Points) -> _Ridges:
 
 def _contract(streets: Streets) -> Streets:
     """Merge the ends of very short streets; of parallel streets keep the largest."""
-    is_short = (np.abs(streets.spans()) < _SHORTEST) & ~streets.bridge
-    label = components(streets.ends[is_short], len(streets.places), directed=False)
-    # A merged place is the mean of its places.
-    x = np.bincount(label, weights=streets.places.real)
-    y = np.bincount(label, weights=streets.places.imag)
-    places = np.array((x + 1j * y) / np.bincount(label), dtype=np.complex128)
-    ends = np.sort(label[streets.ends], axis=1)
+    is_short = np.abs(streets.spans()) < _SHORTEST
+    is_short &= ~streets.bridge
+    count = len(streets.places)
+    merged = components(streets.ends[is_short], count, directed=False)
+    places = _mean_places(streets.places, merged)
+    ends = np.sort(merged[streets.ends], axis=1)
+    streets = streets._replace(places=places, ends=ends)
+    return streets.select(_largest_of_parallel(streets))
+
+
+def _mean_places(places: Points, merged: Ints) -> Points:
+    """Return the mean of the places with the same number, number by number."""
+    count = np.bincount(merged)
+    x = np.bincount(merged, weights=places.real)
+    y = np.bincount(merged, weights=places.imag)
+    return np.array((x + 1j * y) / count, dtype=np.complex128)
+
+
+def _largest_of_parallel(streets: Streets) -> Ints:
+    """Return one street for each pair of different ends."""
+    first, second = streets.ends.T
     # Parallel streets stand one after another, the largest first.
-    order = np.lexsort((-streets.road, ends[:, 1], ends[:, 0]))
-    sorted_ends = ends[order]
-    keep = sorted_ends[:, 0] != sorted_ends[:, 1]
-    keep[1:] &= (np.diff(sorted_ends, axis=0) != 0).any(axis=1)
-    return streets._replace(places=places, ends=ends).select(order[keep])
+    order = np.lexsort((-streets.road, second, first))
+    first = first[order]
+    second = second[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (np.diff(first) != 0) | (np.diff(second) != 0)
+    is_street = first != second
+    largest: Ints = order[is_new & is_street]
+    return largest
 
 
 def _draw_one_way(streets: Streets, rng: Rng) -> Ints:
@@ -350,16 +395,27 @@ def _draw_one_way(streets: Streets, rng: Rng) -> Ints:
 
     Streets on one line share a draw, and parallel ones alternate.
     """
-    forward = streets.spans() / np.abs(streets.spans())
-    flip = np.where(forward.real + 0.2 * forward.imag >= 0.0, 1, -1)
+    span = streets.spans()
+    direction = span / np.abs(span)
+    # A line has one direction, whichever end of a street comes first.
+    is_eastward = direction.real + 0.2 * direction.imag >= 0.0
+    flip = np.where(is_eastward, 1, -1)
     middle = streets.places[streets.ends].mean(axis=1)
-    # Stripes run along a street's direction, whichever end comes first.
-    stripe = np.floor(flip * (forward.conj() * middle).imag / _STRIPE)
-    # A hash of the square and the stripe: streets with the same one share a draw.
-    square = np.floor(pairs(middle) / _DISTRICT) @ np.array([7919.0, 104_729.0])
-    key = square + 31.0 * stripe
+    offset = direction.conj() * middle
+    # Lines with the same distance from the centre are in one stripe.
+    stripe = np.floor(flip * offset.imag / _STRIPE)
     draws = rng.random(_STRIPE_DRAWS)
-    draw = draws[np.mod(key, _STRIPE_DRAWS).astype(np.intp)]
-    is_one_way = (streets.road == Road.LOCAL) & (draw < _ONE_WAY)
+    draw = draws[_stripe_key(middle, stripe)]
+    is_one_way = streets.road == Road.LOCAL
+    is_one_way &= draw < _ONE_WAY
     alternate = np.where(stripe % 2 == 0, 1, -1)
     return np.where(is_one_way, flip * alternate, 0)
+
+
+def _stripe_key(middle: Points, stripe: Floats) -> Ints:
+    """Return a number for each street, the same for a stripe within a square."""
+    square = np.floor(pairs(middle) / _DISTRICT)
+    square_key = square @ np.array([7919.0, 104_729.0])
+    key = np.mod(square_key + 31.0 * stripe, _STRIPE_DRAWS)
+    numbers: Ints = key.astype(np.intp)
+    return numbers

@@ -215,9 +215,11 @@ class LineGraph(Graph, Remade):
         """Return the points of all edges one after another, (p, 2), and how many each has, (n,)."""
         network = self.network
         if network.shapes is None:
-            ends = np.stack([network.tail, network.head], axis=1)[self.edges]
-            points = network.junctions[ends, :2].reshape(-1, 2)
-            return points, np.full(len(self), 2)
+            tail = network.tail[self.edges]
+            head = network.head[self.edges]
+            ends = np.stack([tail, head], axis=1)
+            points = network.junctions[ends, :2]
+            return points.reshape(-1, 2), np.full(len(self), 2)
         shapes = [network.shapes[edge] for edge in self.edges]
         counts = np.array([len(shape) for shape in shapes])
         return np.concatenate(shapes), counts
@@ -269,15 +271,24 @@ def components(links: Ints, count: int, *, directed: bool) -> Ints:
 
 def _find_pairs(pairs: Ints, among: Ints) -> Ints:
     """Return where each pair first stands among other pairs, (c,); −1: nowhere."""
-    base = int(max(pairs.max(initial=0), among.max(initial=0))) + 1
-    pair_keys = pairs[:, 0] * base + pairs[:, 1]
-    keys = among[:, 0] * base + among[:, 1]
-    if len(keys) == 0:
-        return np.full(len(pair_keys), -1, dtype=np.intp)
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], pair_keys)
-    candidate = order[np.minimum(place, len(keys) - 1)]
-    return np.where(keys[candidate] == pair_keys, candidate, -1)
+    largest = max(pairs.max(initial=0), among.max(initial=0))
+    base = int(largest) + 1
+    keys = _pair_keys(pairs, base)
+    among_keys = _pair_keys(among, base)
+    if len(among_keys) == 0:
+        return np.full(len(keys), -1, dtype=np.intp)
+    order = np.argsort(among_keys, kind="stable")
+    place = np.searchsorted(among_keys[order], keys)
+    place = np.minimum(place, len(among_keys) - 1)
+    candidate = order[place]
+    return np.where(among_keys[candidate] == keys, candidate, -1)
+
+
+def _pair_keys(pairs: Ints, base: int) -> Ints:
+    """Return one number for each pair of numbers below ``base``, (c,)."""
+    first, second = pairs.T
+    keys: Ints = first * base + second
+    return keys
 
 
 def _turn_column(values: Floats | None, connection: Ints) -> Floats:

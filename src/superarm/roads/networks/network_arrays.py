@@ -128,11 +128,17 @@ def _unpack_shapes(arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
 
 
 def _pack_signals(signals: Mapping[int, Signal]) -> Arrays:
-    cycles = [signal.cycle for signal in signals.values()]
-    offsets = [signal.offset for signal in signals.values()]
-    yields = [signal.yields for signal in signals.values()]
-    counts = [len(signal.reds) for signal in signals.values()]
-    reds = [red for signal in signals.values() for red in signal.reds]
+    cycles = []
+    offsets = []
+    yields = []
+    counts = []
+    reds: list[tuple[float, float]] = []
+    for signal in signals.values():
+        cycles.append(signal.cycle)
+        offsets.append(signal.offset)
+        yields.append(signal.yields)
+        counts.append(len(signal.reds))
+        reds.extend(signal.reds)
     return {
         "signal_turns": np.array(list(signals), dtype=np.int64),
         "signal_cycle": np.array(cycles, dtype=np.float64),
@@ -224,4 +230,4 @@ def _parts(counts: Ints, total: int, least: int) -> list[slice]:
     if end != total:
         raise InputError("its parts do not make up the whole")
     starts = (ends - counts).tolist()
-    return [slice(start, end) for start, end in zip(starts, ends.tolist(), strict=True)]
+    return list(map(slice, starts, ends.tolist()))

@@ -119,7 +119,8 @@ class Places:
         street = self._find_street(place)
         pieces = self._pieces.take(np.isin(self._pieces.edge, street.edges))
         lengths = np.abs(pieces.step)
-        middle = np.average(pieces.middle, weights=lengths if lengths.any() else None)
+        weights = lengths if lengths.any() else None
+        middle = np.average(pieces.middle, weights=weights)
         ways = self._nearest_ways(pieces, middle)
         how = "nearest to the middle of the street" if len(street.edges) > 1 else ""
         shares = self._shares(ways.edges, complex(middle))
@@ -163,11 +164,10 @@ class Places:
         # Most of a line may be far from every road.
         drawn = drawn.take(is_near(line_places, places[near], _MIDDLES_APART))
         covered = self._covered(self._pieces.take(near), drawn)
-        lengths = np.bincount(
-            self._pieces.edge, np.abs(self._pieces.step), minlength=len(self.graph)
-        )
+        lengths = self._sum_by_edge(self._pieces.edge, np.abs(self._pieces.step))
         enough = np.minimum(_LONG, 0.5 * lengths)
-        return np.flatnonzero((covered > 0.0) & (covered >= enough))
+        is_along = (covered > 0.0) & (covered >= enough)
+        return np.flatnonzero(is_along)
 
     def _clip_line(self, line: Sequence[Sequence[float]]) -> Pieces:
         """Return the parts of a line that are near the network."""
@@ -185,13 +185,23 @@ class Places:
 
         roads = roads.split(_STEP)
         line = line.split(_STEP)
-        _, nearest = cKDTree(pairs(line.middle)).query(pairs(roads.middle))
+        tree = cKDTree(pairs(line.middle))
+        _, nearest = tree.query(pairs(roads.middle))
         beside = line.take(nearest)
         lengths = np.abs(roads.step)
-        askew = np.abs((roads.step * np.conj(beside.step)).imag)
+        # Of a product of two steps the imaginary part is its size times the sine of their angle.
+        product = roads.step * np.conj(beside.step)
+        askew = np.abs(product.imag)
         is_along = askew <= _SLANT * lengths * np.abs(beside.step)
         is_along &= beside.distance(roads.middle) <= _ALONG
-        return np.bincount(roads.edge, lengths * is_along, minlength=len(self.graph))
+        metres = lengths * is_along
+        return self._sum_by_edge(roads.edge, metres)
+
+    def _sum_by_edge(self, edge: Ints, values: Floats) -> Floats:
+        """Return the sum of the values of each edge, (n,)."""
+        total: Any = np.bincount(edge, values, minlength=len(self.graph))
+        sums: Floats = total
+        return sums
 
     def within(
         self, rings: Sequence[Sequence[Sequence[float]]], budget: Budget | None = None
@@ -207,14 +217,16 @@ class Places:
         borders = [self._to_plane(ring) for ring in rings]
         begin = np.concatenate(borders)
         end = np.concatenate([np.roll(border, -1) for border in borders])
-        near = _in_box(pairs(self._pieces.middle), pairs(begin), _PIECE)
+        places = pairs(self._pieces.middle)
+        near = _in_box(places, pairs(begin), _PIECE)
         pieces = self._pieces.take(near)
         edges: list[Ints] = [np.empty(0, dtype=np.intp)]
         for first in range(0, len(pieces.edge), _PIECES_AT_ONCE):
-            part = pieces.take(slice(first, first + _PIECES_AT_ONCE)).split(_STEP)
-            budget.spend(_PER_POINT * len(part.edge))
-            inside = is_inside(part.middle, begin, end, budget)
-            edges.append(np.unique(part.edge[inside]))
+            rows = slice(first, first + _PIECES_AT_ONCE)
+            points = pieces.take(rows).split(_STEP)
+            budget.spend(_PER_POINT * len(points.edge))
+            inside = is_inside(points.middle, begin, end, budget)
+            edges.append(np.unique(points.edge[inside]))
         return np.unique(np.concatenate(edges))
 
     # --- by place --------------------------------------------------------------------------
@@ -222,16 +234,17 @@ class Places:
     def _find_nearest(self, latitude: float, longitude: float) -> PlaceMatch:
         point = self._to_plane([[longitude, latitude]])[0]
         # The piece with the nearest middle bounds how far the nearest piece can be.
-        _, nearest_middle = self._tree.query(pairs(point))
+        pair = pairs(point)
+        _, nearest_middle = self._tree.query(pair)
         bound = self._pieces.take([nearest_middle]).distance(point)[0]
-        close = self._tree.query_ball_point(pairs(point), bound + _PIECE)
+        close = self._tree.query_ball_point(pair, bound + _PIECE)
         close_pieces = self._pieces.take(np.array(sorted(close)))
         ways = self._nearest_ways(close_pieces, point)
         # Near a pole the map's scale at the place alone would make any distance small.
         edge = ways.edges[0]
-        junction = self.graph.network.tail[self.graph.edges[edge]]
-        edge_latitude = self._lon_lat[junction][1]
-        scale = float(metres_per_radian([latitude, edge_latitude]).max())
+        _, edge_latitude = self._begin_of(edge)
+        scales = metres_per_radian([latitude, edge_latitude])
+        scale = float(scales.max())
         distance = ways.distance * (scale / self._scale)
         if distance > _FARTHEST:
             raise self._too_far(latitude, longitude, edge, distance)
@@ -243,9 +256,8 @@ class Places:
         self, latitude: float, longitude: float, edge: int, distance: float
     ) -> UnknownArmError:
         lon_lat = self._lon_lat
-        junction = self.graph.network.tail[self.graph.edges[edge]]
         # The map exaggerates long distances, and a long edge may begin far away.
-        straight = great_circle((longitude, latitude), lon_lat[junction])
+        straight = great_circle((longitude, latitude), self._begin_of(edge))
         metres = min(distance, straight)
         west, south = lon_lat.min(axis=0)
         east, north = lon_lat.max(axis=0)
@@ -258,6 +270,13 @@ class Places:
             f"{north:.4f},{east:.4f}"
         )
 
+    def _begin_of(self, edge: int) -> Floats:
+        """Return longitude and latitude of the junction where an edge begins."""
+        number = self.graph.edges[edge]
+        junction = self.graph.network.tail[number]
+        begin: Floats = self._lon_lat[junction]
+        return begin
+
     def _nearest_ways(self, pieces: Pieces, point: complex) -> _NearestWays:
         """Return the edge of these pieces nearest to a point, with its other ways."""
         network = self.graph.network
@@ -266,10 +285,9 @@ class Places:
         distance = pieces.distance(point).round(6)
         nearest = int(distance.argmin())
         edge = int(pieces.edge[nearest])
-        is_reverse = (tail[pieces.edge] == head[edge]) & (
-            head[pieces.edge] == tail[edge]
-        )
-        is_other = is_reverse & (pieces.edge != edge)
+        is_other = pieces.edge != edge
+        is_other &= tail[pieces.edge] == head[edge]
+        is_other &= head[pieces.edge] == tail[edge]
         is_beside = distance <= distance[nearest] + _BESIDE
         others = np.unique(pieces.edge[is_other & is_beside])
         return _NearestWays((edge, *others.tolist()), float(distance[nearest]))
@@ -389,7 +407,8 @@ def _in_box(points: Floats, corners: Floats, margin: float) -> Ints:
     """Return rows of points, (p, 2), that lie in the box around corners, (c, 2), and a margin."""
     low = corners.min(axis=0) - margin
     high = corners.max(axis=0) + margin
-    return np.flatnonzero(((points >= low) & (points <= high)).all(axis=1))
+    is_inside_box = (points >= low) & (points <= high)
+    return np.flatnonzero(is_inside_box.all(axis=1))
 
 
 def _share(course: Points, point: complex) -> float:
@@ -401,7 +420,8 @@ def _share(course: Points, point: complex) -> float:
         return 0.0
     offset = point - course[:-1]
     squares = np.where(lengths > 0.0, lengths, 1.0) ** 2
-    along = np.clip((offset * np.conj(steps)).real / squares, 0.0, 1.0)
+    along = (offset * np.conj(steps)).real / squares
+    along = np.clip(along, 0.0, 1.0)
     nearest = int(np.abs(offset - along * steps).argmin())
     before = float(lengths[:nearest].sum() + along[nearest] * lengths[nearest])
     return min(before / total, 1.0)

@@ -253,7 +253,9 @@ class RoadNetwork(Displayable, Remade):
         places = self.junctions[:, :2]
         x_step, y_step = (places[self.head] - places[self.tail]).T
         distance = np.hypot(x_step, y_step)
-        return self.rise / np.maximum(np.maximum(self.length, distance), 1.0)
+        run = np.maximum(np.maximum(self.length, distance), 1.0)
+        incline: Floats = self.rise / run
+        return incline
 
     def on_earth(self, advice: str) -> Floats:
         """Return ``lon_lat``, (j, 2), or raise an error if it is not known.
