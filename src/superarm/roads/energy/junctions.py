@@ -37,6 +37,8 @@ UTURN_SECONDS = 20.0
 """What turning back costs beside what the junction takes, as in OSRM."""
 STANDSTILL = 0.1
 """The speed of a car that stops at a stop sign, m/s."""
+# Metres to gain and lose ½(m/s)² again.
+_METRES_PER_GAIN = 1.0 / ACCELERATION + 1.0 / BRAKING
 # Departures over which a duration is averaged if none is set.
 _DEPARTURES = 32
 # SUMO's states of a signal: red, yellow and red-yellow.
@@ -164,14 +166,16 @@ def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpee
     inside = np.where(through > 0.0, np.minimum(through, inside), inside)
     slow = np.where(entry > 0.0, np.minimum(entry, inside), inside)
     # From where one looks to the line one accelerates over entry²/2b metres.
-    enter = np.minimum(inside, np.sqrt(slow**2 + entry**2 * ACCELERATION / BRAKING))
+    enter_square = slow**2 + entry**2 * ACCELERATION / BRAKING
+    enter = np.minimum(inside, np.sqrt(enter_square))
     leave_square = enter**2 + 2.0 * ACCELERATION * graph.turn_length[rows]
     leave = np.minimum(inside, np.sqrt(leave_square))
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
-    gain = graph.length[ends].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
-    gain_before, gain_after = gain  # of v²
-    before = np.minimum(limit_before, np.sqrt(slow**2 + gain_before))
-    after = np.minimum(limit_after, np.sqrt(leave**2 + gain_after))
+    length_before, length_after = graph.length[ends].T
+    before_square = slow**2 + length_before * 2.0 / _METRES_PER_GAIN
+    after_square = leave**2 + length_after * 2.0 / _METRES_PER_GAIN
+    before = np.minimum(limit_before, np.sqrt(before_square))
+    after = np.minimum(limit_after, np.sqrt(after_square))
     return JunctionSpeeds(before, slow, enter, leave, after)
 
 
@@ -231,7 +235,7 @@ def drive_time(
     _brake(pieces.metres, pieces.most)
     moving = _piece_seconds(pieces.metres, pieces.limit, pieces.most)
     # When the car is at the line of each junction, if it never waits.
-    at_line = np.cumsum(moving)[_PIECES_BEFORE_LINES]
+    at_line = np.cumsum(moving)[_IN_SIGHT]
     signals = [graph.signals.get(turn) for turn in turns.tolist()]
     begin = _departures(signals, departure)
     late = np.zeros_like(begin)
@@ -309,7 +313,8 @@ def border_speeds(
     _brake(metres, most)
     speeds = _accelerate(metres, most)
     free = np.square(speeds[_EDGE_STARTS])
-    stops = np.clip(np.maximum(graph.turn_stop, graph.is_uturn)[turns], 0.0, 1.0)
+    stops = np.maximum(graph.turn_stop[turns], graph.is_uturn[turns])
+    stops = np.clip(stops, 0.0, 1.0)
     stopped = np.minimum(free, 2.0 * ACCELERATION * graph.turn_length[turns])
     mean = (1.0 - stops) * free + stops * stopped
     variance = stops * (1.0 - stops) * np.square(free - stopped)
@@ -323,12 +328,11 @@ def border_speeds(
 
 # Each edge of a route but the last has three pieces: the approach to where one looks, the metres
 # in sight of the junction, and those inside it. The last edge has an approach only.
-_APPROACH = 0
-_IN_SIGHT = 1
-_INSIDE = 2
 _PIECES_PER_EDGE = 3
-# Among 3k − 2 pieces: those that end at the line of a junction.
-_PIECES_BEFORE_LINES = slice(1, None, _PIECES_PER_EDGE)
+# Among 3k − 2 pieces:
+_APPROACHES = slice(0, None, _PIECES_PER_EDGE)
+_IN_SIGHT = slice(1, None, _PIECES_PER_EDGE)
+_INSIDE = slice(2, None, _PIECES_PER_EDGE)
 # Among their 3k − 1 ends: where one looks, and where the second and further edges begin.
 _LOOKS = slice(1, -1, _PIECES_PER_EDGE)
 _EDGE_STARTS = slice(3, -1, _PIECES_PER_EDGE)
@@ -346,22 +350,26 @@ def _split_route(
     """Split a route into pieces; ``lengths`` are the metres of each edge that are driven, (k,)."""
     look = graph.turn_entry[turns]
     sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
-    metres = np.zeros((len(edges), _PIECES_PER_EDGE))
-    metres[:, _APPROACH] = lengths
-    metres[:-1, _APPROACH] -= sight
-    metres[:-1, _IN_SIGHT] = sight
-    metres[:-1, _INSIDE] = graph.turn_length[turns]
-    limit = np.zeros((len(edges), _PIECES_PER_EDGE))
-    limit[:, _APPROACH] = graph.speed[edges]
-    limit[:, _IN_SIGHT] = graph.speed[edges]
-    limit[:-1, _INSIDE] = graph.turn_speed[turns]
+    approach = lengths.copy()
+    approach[:-1] -= sight
+    pieces = max(_PIECES_PER_EDGE * len(edges) - 2, 0)
+    metres = np.empty(pieces)
+    metres[_APPROACHES] = approach
+    metres[_IN_SIGHT] = sight
+    metres[_INSIDE] = graph.turn_length[turns]
+    speed = graph.speed[edges]
+    limit = np.empty(pieces)
+    limit[_APPROACHES] = speed
+    limit[_IN_SIGHT] = speed[:-1]
+    limit[_INSIDE] = graph.turn_speed[turns]
     limit[limit == 0.0] = np.inf
-    # The last edge ends with its approach.
-    piece_metres = metres.ravel()[:-2]
-    piece_limit = limit.ravel()[:-2]
-    most = np.minimum(np.append(piece_limit, np.inf), np.append(np.inf, piece_limit))
-    most[_LOOKS] = np.minimum(most[_LOOKS], np.where(look > 0.0, look, np.inf))
-    return _RoutePieces(piece_metres, piece_limit, most)
+    # At the end of a piece the limits on both sides hold.
+    limit_before = np.append(np.inf, limit)
+    limit_after = np.append(limit, np.inf)
+    most = np.minimum(limit_after, limit_before)
+    look_limit = np.where(look > 0.0, look, np.inf)
+    most[_LOOKS] = np.minimum(most[_LOOKS], look_limit)
+    return _RoutePieces(metres, limit, most)
 
 
 def _brake(metres: Floats, most: Floats) -> None:
@@ -393,7 +401,10 @@ def _piece_seconds(metres: Floats, limit: Floats, most: Floats) -> Floats:
     )
     top = np.minimum(limit, np.sqrt(highest / (ACCELERATION + BRAKING)))
     top = np.maximum(top, np.maximum(first, last))
-    accelerating = (top**2 - first**2) / (2.0 * ACCELERATION)
-    braking = (top**2 - last**2) / (2.0 * BRAKING)
-    steady = np.maximum(metres - (accelerating + braking), 0.0) / top
-    return (top - first) / ACCELERATION + (top - last) / BRAKING + steady
+    accelerating_metres = (top**2 - first**2) / (2.0 * ACCELERATION)
+    braking_metres = (top**2 - last**2) / (2.0 * BRAKING)
+    steady_metres = metres - (accelerating_metres + braking_metres)
+    steady = np.maximum(steady_metres, 0.0) / top
+    accelerating = (top - first) / ACCELERATION
+    braking = (top - last) / BRAKING
+    return accelerating + braking + steady

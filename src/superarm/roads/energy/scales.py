@@ -91,14 +91,20 @@ class RoadScales:
             noise: What multiplies the squares of ``of_noise``, (k, 4).
             sizes: Wh that each road moves, (k,).
         """
-        of_roads = self.near**2 + self.own**2 + np.square(self.share * sizes)
-        roads = np.square(terms[:, _ROAD_TERM]) * of_roads
-        total = roads + noise @ np.square(self.of_noise)
-        of_terms = np.sum(
-            [np.square(self.fleet), np.square(self.vehicle), np.square(self.trip)],
-            axis=0,
-        )
-        return float(total.sum() + np.square(terms.sum(axis=0)) @ of_terms)
+        share_variance = np.square(self.share * sizes)
+        road_variance = self.near**2 + self.own**2 + share_variance
+        road_term = terms[:, _ROAD_TERM]
+        roads = np.square(road_term) * road_variance
+        roads = roads + noise @ np.square(self.of_noise)
+        term_variances = [
+            np.square(self.fleet),
+            np.square(self.vehicle),
+            np.square(self.trip),
+        ]
+        term_variance = np.sum(term_variances, axis=0)  # (5,)
+        trip_terms = terms.sum(axis=0)
+        shared = np.square(trip_terms) @ term_variance
+        return float(roads.sum() + shared)
 
     @property
     def of_noise(self) -> Floats:

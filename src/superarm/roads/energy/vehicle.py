@@ -109,6 +109,11 @@ class Vehicle:
         """The share 1/η⁺ − η⁻ of energy that is lost by spending it and winning it back."""
         return max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
 
+    @property
+    def _drag_per_square(self) -> float:
+        """Newtons of air drag for each (m/s)²."""
+        return 0.5 * self.air_drag * self.front_area * self.air_density
+
     def energy(self, length: Any, speed: Any, rise: Any) -> Floats:
         """Return the energy of a drive at constant speed, Wh.
 
@@ -124,9 +129,7 @@ class Vehicle:
         cos_slope = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))
         weight = self.mass * self.gravity
         rolling = weight * self.rolling_resistance * cos_slope
-        drag = (
-            0.5 * self.air_drag * self.front_area * self.air_density * np.square(speed)
-        )
+        drag = self._drag_per_square * np.square(speed)
         work = weight * rise + length * (rolling + drag)  # G of eq. 8
         if self.recuperation == "multiply":
             returned = work * self.recuperation_efficiency
@@ -149,21 +152,24 @@ class Vehicle:
             turns: Places in ``graph.turns``; by default all of them.
         """
         rows = slice(None) if turns is None else turns
+        ends = graph.turns[rows]
+        turn_length = graph.turn_length[rows]
         speeds = junction_speeds(graph, turns)
         stops = np.maximum(graph.turn_stop[rows], graph.is_uturn[rows])
-        # (m/s)² that are regained by accelerating.
-        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.slow**2, 0.0)
+        # v² that is left when accelerating begins, and that is regained.
+        slow_square = (1.0 - stops) * speeds.slow**2
+        regained = np.maximum(speeds.after**2 - slow_square, 0.0)
         motion = 0.5 * self._lost_share * self.mass * regained
-        turn_length = graph.turn_length[rows]
         through = self.energy(1.0, speeds.leave, 0.0) * turn_length
         extra_seconds = graph.turn_seconds[rows] - turn_length / speeds.leave
-        limit_before, limit_after = graph.speed[graph.turns[rows]].T
-        slower_braking = _slower(limit_before, speeds.before, speeds.slow, BRAKING)
+        auxiliary = self.auxiliary_power * extra_seconds
+        limit_before, limit_after = graph.speed[ends].T
+        slower_before = _slower(limit_before, speeds.before, speeds.slow, BRAKING)
         slower_after = _slower(limit_after, speeds.after, speeds.leave, ACCELERATION)
-        drag = 0.5 * self.air_drag * self.front_area * self.air_density
-        saved = drag * (slower_braking + slower_after)
-        joules = motion + self.auxiliary_power * extra_seconds - saved
-        return np.asarray(np.maximum(through + joules / _JOULES_PER_WH, 0.0))
+        saved = self._drag_per_square * (slower_before + slower_after)
+        joules = motion + auxiliary - saved
+        energy = through + joules / _JOULES_PER_WH
+        return np.asarray(np.maximum(energy, 0.0))
 
     def terms(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
         """Return Wh of each edge for rolling, for 1 kW while driving, for drag and climbing, (n, 4).
@@ -178,13 +184,7 @@ class Vehicle:
         rows = slice(None) if edges is None else edges
         length = graph.length[rows]
         weight = self.mass * self.gravity
-        drag = (
-            0.5
-            * self.air_drag
-            * self.front_area
-            * self.air_density
-            * np.square(graph.speed[rows])
-        )
+        drag = self._drag_per_square * np.square(graph.speed[rows])
         joules = [
             weight * self.rolling_resistance * length,
             1000.0 * graph.travel_time[rows],
@@ -207,19 +207,20 @@ class Vehicle:
         rows = len(graph) if edges is None else len(edges)
         p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
         # Seconds of red, of which who stops waits half on average.
-        red = np.divide(
-            2.0 * graph.turn_wait[turns], p, out=np.zeros(len(p)), where=p > 0.0
-        )
-        speed = graph.speed[graph.turns[turns, 0]]
+        red = _divide(2.0 * graph.turn_wait[turns], p)
+        first_edge = graph.turns[turns, 0]
+        speed = graph.speed[first_edge]
         stop = 0.5 * self._lost_share * self.mass * np.square(speed)
         power = self.auxiliary_power
         # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
         mean = stop + power * (0.5 * red)
-        mean_square = mean**2 + (power * red) ** 2 / 12.0
-        variance = (p * mean_square - (p * mean) ** 2) / _JOULES_PER_WH**2
+        uniform_variance = (power * red) ** 2 / 12.0
+        mean_square = mean**2 + uniform_variance
+        joules_square = p * mean_square - (p * mean) ** 2
+        variance = joules_square / _JOULES_PER_WH**2
         count = np.bincount(row, minlength=rows)
         total = np.bincount(row, variance, rows)
-        return np.divide(total, count, out=np.zeros(rows), where=count > 0)
+        return _divide(total, count)
 
     def motion(self, speed: Any) -> Floats:
         """Return Wh that braking gives back: η⁻·½·m·v²/3600.
@@ -252,6 +253,12 @@ def _slower(limit: Floats, fast: Floats, slow: Floats, acceleration: float) -> F
     metres = 0.5 * (fast**2 - slow**2) / acceleration
     # v² is linear in the place.
     return (limit**2 - 0.5 * (fast**2 + slow**2)) * metres
+
+
+def _divide(dividend: Floats, divisor: Floats | Ints) -> Floats:
+    """Return quotients; 0 where the divisor is 0."""
+    zeros = np.zeros(len(divisor))
+    return np.divide(dividend, divisor, out=zeros, where=divisor > 0)
 
 
 class _TurnsBehind(NamedTuple):

@@ -170,8 +170,11 @@ def _estimate_noise(streets: StreetMap, points: Floats) -> float:
     """
     count = min(_LOOKED_UP, len(streets.sampled))
     _, samples = streets.tree.query(points, k=count)
-    parts = streets.sampled[samples].reshape(len(points), -1)  # (p, k)
-    projection = project(points[:, None, :], streets.begin[parts], streets.end[parts])
+    parts = streets.sampled[samples]
+    parts = parts.reshape(len(points), -1)  # (p, k)
+    begin = streets.begin[parts]
+    end = streets.end[parts]
+    projection = project(points[:, None, :], begin, end)
     nearest = projection.distance.min(axis=1)  # (p,)
     sigma = np.median(nearest) / _MEDIAN_SIGMAS
     return float(np.clip(sigma, _LEAST_NOISE, _MOST_NOISE))
@@ -294,7 +297,8 @@ def _project_on_route(
     parts = np.concatenate([streets.parts_of(edge) for edge in route.edges])
     counts = np.diff(streets.first)[route.edges]
     starts = np.concatenate([[0], np.cumsum(counts)])  # of edges among the parts
-    metres_before = np.cumsum(streets.length[parts]) - streets.length[parts]
+    lengths = streets.length[parts]
+    metres_before = np.cumsum(lengths) - lengths
 
     matched = np.array([match.point for match in route.matches])
     places = np.array([match.place for match in route.matches])
@@ -303,12 +307,15 @@ def _project_on_route(
     along = np.empty(len(used))
     distance = np.empty(len(used))
     for row, point in enumerate(used):
-        begin = starts[places[before[row]]]
-        end = starts[places[after[row]] + 1]
+        first_place = places[before[row]]
+        last_place = places[after[row]]
+        begin = starts[first_place]
+        end = starts[last_place + 1]
         near = parts[begin:end]
         projection = project(points[point], streets.begin[near], streets.end[near])
-        best = int(projection.distance.argmin())
-        metres = projection.share[best] * streets.length[near[best]]
-        distance[row] = projection.distance[best]
-        along[row] = metres_before[begin + best] + metres
+        nearest = int(projection.distance.argmin())
+        best = begin + nearest  # among the parts
+        distance[row] = projection.distance[nearest]
+        metres = projection.share[nearest] * lengths[best]
+        along[row] = metres_before[best] + metres
     return _PointsAlong(isotonic_regression(along).x, distance)

@@ -62,33 +62,44 @@ class StreetMap:
         counts = [len(course) - 1 for course in courses]
         # Edge i has the parts first[i] … first[i + 1] − 1, (n + 1,).
         self.first = np.concatenate([[0], np.cumsum(counts)])
-        self.edge = np.repeat(np.arange(len(graph)), counts)  # of each part
+        edges = np.arange(len(graph))
+        self.edge = np.repeat(edges, counts)  # of each part
         self.begin = np.concatenate([course[:-1] for course in courses])
         self.end = np.concatenate([course[1:] for course in courses])
-        self.length = norms(self.end - self.begin)
+        self.step = self.end - self.begin
+        self.length = norms(self.step)
         self.metres = np.add.reduceat(self.length, self.first[:-1])  # of each edge
         self._number = {label: part for part, label in enumerate(labels)}
-        # As the library wants parts: label and place of one end, then of the other.
-        self._parts: list[tuple[Any, ...]] = []
-        ends = zip(labels, self.begin.tolist(), self.end.tolist(), strict=True)
-        for (first_label, last_label), begin, end in ends:
-            self._parts.append((first_label, tuple(begin), last_label, tuple(end)))
+        self._parts = self._library_parts(labels)
         self._next = self._following_parts(graph)
 
         samples = np.ceil(self.length / SAMPLE).astype(int) + 1  # of each part
-        self.sampled = np.repeat(np.arange(len(labels)), samples)  # parts
+        parts = np.arange(len(labels))
+        self.sampled = np.repeat(parts, samples)  # the part of each sample
         shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in samples])
-        steps = (self.end - self.begin)[self.sampled]
-        self.tree = cKDTree(self.begin[self.sampled] + shares[:, None] * steps)
+        offsets = shares[:, None] * self.step[self.sampled]
+        self.tree = cKDTree(self.begin[self.sampled] + offsets)
+
+    def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
+        """Return parts as the library wants them: label and place of one end, then of the other."""
+        parts: list[tuple[Any, ...]] = []
+        begins = map(tuple, self.begin.tolist())
+        ends = map(tuple, self.end.tolist())
+        for label, begin, end in zip(labels, begins, ends, strict=True):
+            begin_label, end_label = label
+            parts.append((begin_label, begin, end_label, end))
+        return parts
 
     def _following_parts(self, graph: LineGraph) -> list[list[int]]:
-        first = self.first.tolist()
+        """Return the parts that may follow each part."""
+        first_parts = self.first[:-1].tolist()  # of each edge
+        last_parts = (self.first[1:] - 1).tolist()
         following = [[part + 1] for part in range(len(self.edge))]
-        for last in self.first[1:] - 1:
+        for last in last_parts:
             following[last] = []
         for before, after in graph.turns.tolist():
-            last_part = first[before + 1] - 1
-            following[last_part].append(first[after])
+            last = last_parts[before]
+            following[last].append(first_parts[after])
         return following
 
     def edge_of(self, label: Label) -> int:
@@ -116,8 +127,8 @@ class StreetMap:
         samples = self.tree.query_ball_point(place, max_dist + 0.5 * SAMPLE)
         near = np.unique(self.sampled[samples])
         projection = project(np.array(place), self.begin[near], self.end[near])
-        steps = (self.end - self.begin)[near]
-        nearest = self.begin[near] + projection.share[:, None] * steps
+        offset = projection.share[:, None] * self.step[near]
+        nearest = self.begin[near] + offset
         rows = zip(
             near.tolist(),
             projection.distance.tolist(),

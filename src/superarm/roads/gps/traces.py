@@ -44,8 +44,10 @@ def pieces_of(graph: LineGraph, places: Any, times: Any) -> list[slice]:
     if not len(seconds):
         return [slice(0, len(clock))]
     metres = norms(np.diff(points, axis=0))
-    is_late = seconds > np.maximum(_PAUSE, 10.0 * np.median(seconds))
-    is_far = (metres > _FAR) & (metres > _FASTEST * seconds)
+    longest_pause = np.maximum(_PAUSE, 10.0 * np.median(seconds))
+    is_late = seconds > longest_pause
+    is_far = metres > _FAR
+    is_far &= metres > _FASTEST * seconds
     jumps = np.flatnonzero(is_late | is_far) + 1
     ends = [0, *jumps.tolist(), len(clock)]
     return [slice(begin, end) for begin, end in pairwise(ends)]
@@ -85,7 +87,8 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     middle = known.mean()
     scale = np.abs(known - middle).max() or 1.0
     powers = np.arange(min(4, len(known)))
-    terms = ((known - middle) / scale)[:, None] ** powers
+    unit = (known - middle) / scale
+    terms = unit[:, None] ** powers
     factors = np.linalg.lstsq(terms, target)[0]
     error = np.abs(terms @ factors - target).max()
     if error > _FITS:
@@ -93,7 +96,8 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
             f"{network.name}: longitudes and latitudes are up to {error:.1f} m off its x and y; "
             "give places in metres"
         )
-    point_terms = ((mercator(lon_lat) - middle) / scale)[:, None] ** powers
+    point_unit = (mercator(lon_lat) - middle) / scale
+    point_terms = point_unit[:, None] ** powers
     return pairs(point_terms @ factors)
 
 
