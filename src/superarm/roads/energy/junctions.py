@@ -53,9 +53,8 @@ class Signal(NamedTuple):
 
     cycle: float
     offset: float  # when a first cycle begins
-    reds: tuple[
-        tuple[float, float], ...
-    ]  # from, to; the last may end in the next cycle
+    # From, to; the last may end in the next cycle.
+    reds: tuple[tuple[float, float], ...]
     yields: bool  # whether one must give way even when it is green
 
     @classmethod

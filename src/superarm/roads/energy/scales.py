@@ -31,7 +31,7 @@ _FIRST_FIELDS = 10
 class RoadScales:
     """Standard deviations of the model of :class:`~superarm.roads.posterior.RoadGP`.
 
-    Those of terms are shares of the term (0.2: a fifth more or less than the energy model says), the
+    Those of terms are shares of the term (0.2: a fifth more or less than in the energy model), the
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
 
     Args:

@@ -219,8 +219,8 @@ class Vehicle:
         joules_square = p * mean_square - (p * mean) ** 2
         variance = joules_square / _JOULES_PER_WH**2
         count = np.bincount(row, minlength=rows)
-        total = np.bincount(row, variance, rows)
-        return _divide(total, count)
+        total: Any = np.bincount(row, variance, rows)
+        return _divide(total, count.astype(np.float64))
 
     def motion(self, speed: Any) -> Floats:
         """Return Wh that braking gives back: η⁻·½·m·v²/3600.
@@ -255,10 +255,10 @@ def _slower(limit: Floats, fast: Floats, slow: Floats, acceleration: float) -> F
     return (limit**2 - 0.5 * (fast**2 + slow**2)) * metres
 
 
-def _divide(dividend: Floats, divisor: Floats | Ints) -> Floats:
+def _divide(dividend: Floats, divisor: Floats) -> Floats:
     """Return quotients; 0 where the divisor is 0."""
     zeros = np.zeros(len(divisor))
-    return np.divide(dividend, divisor, out=zeros, where=divisor > 0)
+    return np.divide(dividend, divisor, out=zeros, where=divisor > 0.0)
 
 
 class _TurnsBehind(NamedTuple):

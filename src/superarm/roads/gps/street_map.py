@@ -83,11 +83,11 @@ class StreetMap:
     def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
         """Return parts as the library wants them: label and place of one end, then of the other."""
         parts: list[tuple[Any, ...]] = []
-        begins = map(tuple, self.begin.tolist())
-        ends = map(tuple, self.end.tolist())
-        for label, begin, end in zip(labels, begins, ends, strict=True):
+        places = zip(self.begin.tolist(), self.end.tolist(), strict=True)
+        for label, (begin, end) in zip(labels, places, strict=True):
             begin_label, end_label = label
-            parts.append((begin_label, begin, end_label, end))
+            part = (begin_label, tuple(begin), end_label, tuple(end))
+            parts.append(part)
         return parts
 
     def _following_parts(self, graph: LineGraph) -> list[list[int]]:

@@ -59,9 +59,10 @@ class Land(NamedTuple):
         waves = []
         outline = zip(self.outline_amplitude, self.outline_phase, strict=True)
         for frequency, (amplitude, phase) in enumerate(outline, start=2):
-            waves.append(amplitude * np.cos(frequency * angle + phase))
-        outline_radius = self.radius * (1.0 + np.sum(waves, axis=0))
-        level: Floats = np.abs(points) / outline_radius
+            wave = np.cos(frequency * angle + phase)
+            waves.append(amplitude * wave)
+        factor = 1.0 + np.sum(waves, axis=0)
+        level: Floats = np.abs(points) / (self.radius * factor)
         return level
 
     def bend(self, points: Points) -> Points:
@@ -74,9 +75,11 @@ class Land(NamedTuple):
     def river_distance(self, points: Points) -> Floats:
         """Return metres to the middle of the river, nearly."""
         turned = points / self.heading
-        middle = self.river.sum(turned.real + 0.0)
-        middle_ahead = self.river.sum(turned.real + 1.0)  # a metre downstream
-        return np.abs(turned.imag - middle) / np.hypot(1.0, middle_ahead - middle)
+        downstream = turned.real
+        middle = self.river.sum(downstream + 0.0)
+        middle_ahead = self.river.sum(downstream + 1.0)  # a metre downstream
+        slope = middle_ahead - middle
+        return np.abs(turned.imag - middle) / np.hypot(1.0, slope)
 
     def height(self, points: Points) -> Floats:
         """Return the height of the land, in no unit.

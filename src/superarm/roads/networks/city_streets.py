@@ -339,7 +339,8 @@ def _find_ridges(points: Points) -> _Ridges:
     # Slivers of the hull have corners far outside anyway.
     area = np.where(np.abs(area) > 1e-9, area, np.inf)
     # The centres of the circles through the corners of each triangle.
-    corners = a + 1j * (v * np.abs(u) ** 2 - u * np.abs(v) ** 2) / -area
+    weighted = v * np.abs(u) ** 2 - u * np.abs(v) ** 2
+    corners = a + 1j * weighted / -area
     # Two triangles that share a side make a ridge, seen from the one with the smaller number.
     neighbors = triangulation.neighbors
     first, opposite = np.nonzero(neighbors > np.arange(len(triangles))[:, None])

@@ -70,20 +70,24 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
         raise InputError(f"zone is {zone!r}; UTM has the zones 1 … 60")
     east = places[:, 0] - _FALSE_EASTING
     north = places[:, 1] - (_FALSE_NORTHING_SOUTH if south else 0.0)
-    is_near = (np.abs(east) <= _FARTHEST_EAST) & (np.abs(north) <= _FARTHEST_NORTH)
+    is_near = np.abs(east) <= _FARTHEST_EAST
+    is_near &= np.abs(north) <= _FARTHEST_NORTH
     if not is_near.all():
         easting, northing = places[int(np.argmin(is_near))]
         raise InputError(
             f"easting {easting}, northing {northing} is not a place in UTM"
         )
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
-    sphere = zeta - sum(
+    series = sum(
         beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1)
     )
+    sphere = zeta - series
     xi = sphere.real
     eta = sphere.imag
-    conformal = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))  # τ′
-    longitude = np.arctan2(np.sinh(eta), np.cos(xi))
+    sinh_eta = np.sinh(eta)
+    cos_xi = np.cos(xi)
+    conformal = np.sin(xi) / np.hypot(sinh_eta, cos_xi)  # τ′
+    longitude = np.arctan2(sinh_eta, cos_xi)
     latitude = np.arctan(_tangent(conformal))
     middle = 6.0 * zone - 183.0  # of the zone
     return np.stack([middle + np.degrees(longitude), np.degrees(latitude)], axis=1)
@@ -133,11 +137,12 @@ def great_circle(place: Any, other: Any) -> float:
     east, north = np.radians(place)
     other_east, other_north = np.radians(other)
     # The haversine formula.
-    across = (
-        np.cos(north) * np.cos(other_north) * np.sin((other_east - east) / 2.0) ** 2
-    )
-    half_chord = np.sqrt(np.sin((other_north - north) / 2.0) ** 2 + across)
-    return float(2.0 * _AXIS * np.arcsin(min(half_chord, 1.0)))
+    half_east = np.sin((other_east - east) / 2.0)
+    half_north = np.sin((other_north - north) / 2.0)
+    across = np.cos(north) * np.cos(other_north) * half_east**2
+    half_chord = np.sqrt(half_north**2 + across)
+    half_angle = np.arcsin(min(half_chord, 1.0))
+    return float(2.0 * _AXIS * half_angle)
 
 
 def _conformal(tangent: Floats) -> Floats:

@@ -122,7 +122,7 @@ def _nodes(network: RoadNetwork) -> Iterator[str]:
 
 def _edges(network: RoadNetwork) -> Iterator[str]:
     junctions = network.junction_ids
-    allowed = _allowed(network.permits, len(network.edge_ids))
+    allowed = _allow_attributes(network.permits, len(network.edge_ids))
     for number, name in enumerate(network.edge_ids):
         tail = junctions[network.tail[number]]
         head = junctions[network.head[number]]
@@ -141,8 +141,8 @@ def _connections(network: RoadNetwork) -> Iterator[str]:
     lane_permits = {}
     for vehicle_class, may_use in network.permits.items():
         lane_permits[vehicle_class] = may_use[first] & may_use[second]
-    turn_allowed = _allowed(network.turn_permits, len(first))
-    lanes_allowed = _allowed(lane_permits, len(first))
+    turn_allowed = _allow_attributes(network.turn_permits, len(first))
+    lanes_allowed = _allow_attributes(lane_permits, len(first))
     for number, (before, after) in enumerate(network.connections.tolist()):
         allowed = turn_allowed[number]
         if allowed == lanes_allowed[number]:
@@ -156,7 +156,7 @@ def _connections(network: RoadNetwork) -> Iterator[str]:
         yield f"from={quoteattr(ids[number])}"
 
 
-def _allowed(permits: Mapping[str, Bools], count: int) -> list[str]:
+def _allow_attributes(permits: Mapping[str, Bools], count: int) -> list[str]:
     """Return for each edge or turn the attribute of who may use it; "" where everybody may."""
     return [_allow_attribute(permits, number) for number in range(count)]
 

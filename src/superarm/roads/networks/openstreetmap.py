@@ -5,7 +5,7 @@ ramps, junctions drawn as several nodes, traffic lights. It comes with the ``[su
 
 Heights are the nodes' ``ele`` tags, if the roads have them. netconvert puts a node without one at
 0 m, a cliff: so a map with heights here and there is refused. A map without any gives a flat network,
-and so does one whose heights are not asked for.
+and so does one that is read without heights.
 """
 
 from __future__ import annotations

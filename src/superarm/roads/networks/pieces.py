@@ -115,10 +115,14 @@ def _clip_axis(
     is_still = step == 0.0
     is_beside = is_still & ((begin < lower) | (begin > upper))
     divisor = np.where(is_still, 1.0, step)
-    crossings = [(lower - begin) / divisor, (upper - begin) / divisor]
-    first, last = np.sort(crossings, axis=0)
-    enters = np.where(is_beside, np.inf, np.where(is_still, 0.0, first))
-    leaves = np.where(is_beside, -np.inf, np.where(is_still, 1.0, last))
+    at_lower = (lower - begin) / divisor
+    at_upper = (upper - begin) / divisor
+    enters, leaves = np.sort([at_lower, at_upper], axis=0)
+    # A piece along the other axis is inside all the way, or never.
+    enters[is_still] = 0.0
+    leaves[is_still] = 1.0
+    enters[is_beside] = np.inf
+    leaves[is_beside] = -np.inf
     return enters, leaves
 
 
@@ -153,20 +157,26 @@ def is_inside(points: Points, begin: Points, end: Points, budget: Budget) -> Boo
     y = points.imag
     by_height = np.argsort(y)
     heights = y[by_height]
-    first = np.searchsorted(heights, np.minimum(begin.imag, end.imag))
-    last = np.searchsorted(heights, np.maximum(begin.imag, end.imag))
+    lower = np.minimum(begin.imag, end.imag)
+    upper = np.maximum(begin.imag, end.imag)
+    first = np.searchsorted(heights, lower)
+    last = np.searchsorted(heights, upper)
     counts = last - first  # points beside each border
     budget.spend(_PER_CROSSING * float(counts.sum()))
     is_odd: Bools = np.zeros(len(points), dtype=bool)
     # As many borders at once as fit into memory with their points.
     block_of_border = np.cumsum(counts) // _COMPARED_AT_ONCE
     new_blocks = np.flatnonzero(np.diff(block_of_border)) + 1
-    for borders in np.split(np.arange(len(counts)), new_blocks):
+    all_borders = np.arange(len(counts))
+    for borders in np.split(all_borders, new_blocks):
         row, number = repeated(counts[borders])
-        a = begin[borders][row]
-        b = end[borders][row]
-        point = by_height[first[borders][row] + number]
-        crossing = a.real + (y[point] - a.imag) / (b.imag - a.imag) * (b.real - a.real)
+        border = borders[row]
+        point = by_height[first[border] + number]
+        a = begin[border]
+        b = end[border]
+        share = (y[point] - a.imag) / (b.imag - a.imag)  # of the border below the point
+        crossing = a.real + share * (b.real - a.real)
         crossed_by = point[x[point] < crossing]
-        is_odd ^= np.bincount(crossed_by, minlength=len(points)) % 2 == 1
+        crossings = np.bincount(crossed_by, minlength=len(points))
+        is_odd ^= crossings % 2 == 1
     return is_odd

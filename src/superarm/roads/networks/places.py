@@ -163,7 +163,7 @@ class Places:
             return np.empty(0, dtype=np.intp)
         # Most of a line may be far from every road.
         drawn = drawn.take(is_near(line_places, places[near], _MIDDLES_APART))
-        covered = self._covered(self._pieces.take(near), drawn)
+        covered = self._covered_metres(self._pieces.take(near), drawn)
         lengths = self._sum_by_edge(self._pieces.edge, np.abs(self._pieces.step))
         enough = np.minimum(_LONG, 0.5 * lengths)
         is_along = (covered > 0.0) & (covered >= enough)
@@ -173,13 +173,14 @@ class Places:
         """Return the parts of a line that are near the network."""
         places = pairs(self._pieces.middle)
         points = self._to_plane(line)
-        no_edge = np.zeros(len(points) - 1, dtype=np.intp)
-        drawn = Pieces(no_edge, points[:-1], np.diff(points))
+        begin = points[:-1]
+        no_edge = np.zeros(len(begin), dtype=np.intp)
+        drawn = Pieces(no_edge, begin, np.diff(points))
         low = places.min(axis=0) - _MIDDLES_APART
         high = places.max(axis=0) + _MIDDLES_APART
         return drawn.clip(low, high)
 
-    def _covered(self, roads: Pieces, line: Pieces) -> Floats:
+    def _covered_metres(self, roads: Pieces, line: Pieces) -> Floats:
         """Return metres of each edge that run along a line, (n,)."""
         from scipy.spatial import cKDTree
 

@@ -204,7 +204,7 @@ class _SumoFile:
         if self._open_edge is not None:
             self._read_edge_lane(self._open_edge, attributes)
         elif self._in_inner_edge:
-            mask = _permitted(attributes)
+            mask = _permission_mask(attributes)
             lane = attributes["id"]
             length = self._number("length", attributes, "turn_length")
             speed = self._number("speed", attributes, "turn_speed")
@@ -222,7 +222,7 @@ class _SumoFile:
             edge.length = self._number("length", attributes, "length")
             edge.speed = self._number("speed", attributes, "speed")
             edge.shape = edge.shape or attributes["shape"]
-        edge.lanes.append(_permitted(attributes))
+        edge.lanes.append(_permission_mask(attributes))
 
     def _read_junction(self, attributes: Attributes) -> None:
         if attributes.get("type") == "internal":
@@ -330,7 +330,7 @@ class _Turns:
                     f"via names lane {via!r}, which is not in the file", connection.line
                 )
             mask &= self._file.inner_lanes.mask(via)
-        return mask & _permitted(attributes)
+        return mask & _permission_mask(attributes)
 
     def _lane_mask(self, edge: str, key: str, connection: _Element) -> int:
         lanes = self._file.edges[edge].lanes
@@ -507,7 +507,7 @@ def _parse_pairs(pairs: list[list[str]]) -> Floats:
     return numbers if np.isfinite(numbers).all() else np.empty(0)
 
 
-def _permitted(attributes: Attributes) -> int:
+def _permission_mask(attributes: Attributes) -> int:
     """Return who may use a lane or a connection."""
     return _parse_mask(attributes.get("allow", ""), attributes.get("disallow", ""))
 

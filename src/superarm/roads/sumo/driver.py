@@ -255,9 +255,10 @@ class Driver(AbstractContextManager["Driver"]):
             simulation.loadState(state.file)
         elif state.time > 0.0:
             simulation.step(state.time)
-        begin, end = "0", "max"
+        begin = "0"
+        end = "max"
         if between is not None:
-            begin, end = repr(float(between[0])), repr(float(between[1]))
+            begin, end = (repr(float(metres)) for metres in between)
         self._sumo.route.add(_TRIP, route)
         vehicle.add(
             _TRIP,

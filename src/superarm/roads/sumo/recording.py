@@ -69,9 +69,11 @@ class Recording:
         """Record the way to the end of the last edge, at the last speed; return its seconds."""
         lengths = self._lengths
         edge = self.index[-1]
-        place = lengths[edge] if self.inside[-1] else self.place[-1]
-        remaining = max(0.0, float(lengths[edge:].sum() - place))
         speed = self.speeds[-1]
+        is_inside = self.inside[-1]
+        place = lengths[edge] if is_inside else self.place[-1]
+        remaining = float(lengths[edge:].sum() - place)
+        remaining = max(0.0, remaining)
         seconds = min(step, remaining / speed) if speed else step
         self.odometer.append(self.odometer[-1] + remaining)
         self.index.append(len(lengths) - 1)
