@@ -11,12 +11,12 @@ from scipy.sparse.csgraph import dijkstra
 from superarm.core.errors import InputError, MissingExtraError
 from superarm.roads.gps import (
     MatchedTrace,
-    _noise_of,
-    _streets_of,
     energies_along,
     match_trace,
     pieces_of,
 )
+from superarm.roads.gps.matching import _estimate_noise
+from superarm.roads.gps.street_map import street_map
 from superarm.roads.networks import RoadNetwork, generate_city
 from superarm.roads.networks.geography import from_utm
 
@@ -456,16 +456,16 @@ def test_traces_are_split_where_clock_or_places_jump() -> None:
 def test_noise_is_estimated_from_the_trace() -> None:
     """One long straight road: the median distance from it is 0.674 σ; 5 m is the least."""
     graph = generate_city(edges=200, seed=1).line_graph(uturns="dead-ends")
-    streets = _streets_of(graph)
+    streets = street_map(graph)
     rng = np.random.default_rng(0)
     parts = rng.integers(len(streets.begin), size=2000)
     places = (
         streets.begin[parts]
         + rng.uniform(size=(2000, 1)) * (streets.end - streets.begin)[parts]
     )
-    assert _noise_of(streets, places) == 5.0
+    assert _estimate_noise(streets, places) == 5.0
     noisy = places + rng.normal(0.0, 12.0, places.shape)
-    assert 8.0 < _noise_of(streets, noisy) < 13.0
-    assert _noise_of(streets, noisy) < _noise_of(
+    assert 8.0 < _estimate_noise(streets, noisy) < 13.0
+    assert _estimate_noise(streets, noisy) < _estimate_noise(
         streets, places + rng.normal(0.0, 25.0, places.shape)
     )

@@ -143,7 +143,9 @@ def test_turns_of_which_nothing_is_known_add_nothing_but_changes_of_speed() -> N
 
 
 def test_a_signal_by_hand() -> None:
-    signal = Signal.of([(30.0, "r"), (20.0, "G"), (4.0, "y"), (36.0, "r")], offset=5.0)
+    signal = Signal.from_phases(
+        [(30.0, "r"), (20.0, "G"), (4.0, "y"), (36.0, "r")], offset=5.0
+    )
     assert signal == Signal(90.0, 5.0, ((50.0, 120.0),), False)
     assert signal.wait == pytest.approx(70.0**2 / 180.0)
     assert signal.stop == pytest.approx(70.0 / 90.0)
@@ -152,17 +154,19 @@ def test_a_signal_by_hand() -> None:
         [30.0, 1.0, 0.0, 0.0, 70.0, 30.0, 30.0]
     )
     # At 18 m/s one cannot stop for the first 2 seconds of yellow.
-    assert Signal.of([(20.0, "G"), (4.0, "y"), (36.0, "r")], speed=18.0).reds == (
-        (22.0, 60.0),
+    assert Signal.from_phases(
+        [(20.0, "G"), (4.0, "y"), (36.0, "r")], speed=18.0
+    ).reds == ((22.0, 60.0),)
+    assert Signal.from_phases(
+        [(20.0, "G"), (1.0, "y"), (36.0, "r")], speed=18.0
+    ).reds == ((21.0, 57.0),)
+    assert Signal.from_phases([(20.0, "G"), (36.0, "r")], speed=18.0).reds == (
+        (20.0, 56.0),
     )
-    assert Signal.of([(20.0, "G"), (1.0, "y"), (36.0, "r")], speed=18.0).reds == (
-        (21.0, 57.0),
-    )
-    assert Signal.of([(20.0, "G"), (36.0, "r")], speed=18.0).reds == ((20.0, 56.0),)
-    assert Signal.of([(20.0, "g"), (36.0, "r"), (9.0, "G")]).yields
-    assert not Signal.of([(20.0, "g"), (36.0, "r"), (30.0, "G")]).yields
-    assert Signal.of([(20.0, "G")]).reds == ()
-    assert Signal.of([(20.0, "r")]).wait == 10.0
+    assert Signal.from_phases([(20.0, "g"), (36.0, "r"), (9.0, "G")]).yields
+    assert not Signal.from_phases([(20.0, "g"), (36.0, "r"), (30.0, "G")]).yields
+    assert Signal.from_phases([(20.0, "G")]).reds == ()
+    assert Signal.from_phases([(20.0, "r")]).wait == 10.0
 
 
 @given(
@@ -174,7 +178,7 @@ def test_a_signal_by_hand() -> None:
 def test_who_comes_at_any_time_waits_as_long_as_those_of_a_cycle_do(
     phases: list[tuple[int, str]], offset: int
 ) -> None:
-    signal = Signal.of(
+    signal = Signal.from_phases(
         [(float(seconds), state) for seconds, state in phases], offset=float(offset)
     )
     shown = [state for seconds, state in phases for _ in range(seconds)]
@@ -208,7 +212,7 @@ def with_signals(*signals: Signal) -> LineGraph:
 
 
 def test_one_waits_for_green_and_begins_from_rest() -> None:
-    graph = with_signals(Signal.of([(40.0, "G"), (50.0, "r")]))
+    graph = with_signals(Signal.from_phases([(40.0, "G"), (50.0, "r")]))
     again = 10.0 / (2 * A)
     assert drive_time(graph, [0, 1], 0.0) == pytest.approx(
         101.0 + 40.0 + again
@@ -230,7 +234,8 @@ def test_one_waits_for_green_and_begins_from_rest() -> None:
 def test_signals_in_step_are_passed_in_step() -> None:
     """51 s apart and 51 s later: who passes the first passes the second."""
     first, second = (
-        Signal.of([(45.0, "G"), (45.0, "r")], offset=shift) for shift in (0.0, 51.0)
+        Signal.from_phases([(45.0, "G"), (45.0, "r")], offset=shift)
+        for shift in (0.0, 51.0)
     )
     graph = with_signals(first, second)
     again = 10.0 / (2 * A)
@@ -445,7 +450,8 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
     }
     order = rng.permutation(len(network.connections))
     signals = {
-        int(turn): Signal.of([(30.0, "G"), (20.0 + turn, "r")]) for turn in order[:40]
+        int(turn): Signal.from_phases([(30.0, "G"), (20.0 + turn, "r")])
+        for turn in order[:40]
     }
     shuffled = replace(
         network,

@@ -16,7 +16,7 @@ import pytest
 from superarm.roads.energy.junctions import Signal
 from superarm.roads.networks import RoadNetwork, generate_city, read_network
 from superarm.roads.networks import cache as module
-from superarm.roads.networks.cache import cache_place, cached
+from superarm.roads.networks.cache import cache_path, read_cached
 from superarm.roads.networks.geography import from_utm
 
 
@@ -92,7 +92,7 @@ def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
         "least_edges": 1,
         **options,
     }
-    return cached(path, reader, **options)
+    return read_cached(path, reader, **options)
 
 
 @pytest.mark.parametrize(
@@ -140,18 +140,18 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(path: Path) -> None:
         path.write_text("another network")
         return network
 
-    cached(path, changing, name="town", options={}, least_edges=1)
-    assert not cache_place(path).exists()
+    read_cached(path, changing, name="town", options={}, least_edges=1)
+    assert not cache_path(path).exists()
 
 
 def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
-    read(path, reader, wanted=False)
+    read(path, reader, enabled=False)
     monkeypatch.setenv("SUPERARM_CACHE", "0")
     read(path, reader)
-    assert not cache_place(path).exists()
-    read(path, reader, wanted=True)
-    assert cache_place(path).exists()
+    assert not cache_path(path).exists()
+    read(path, reader, enabled=True)
+    assert cache_path(path).exists()
     read(path, reader)  # nor is it read
     assert reader.times == 4
     small = Reader(generate_city(edges=300, seed=1))
@@ -159,10 +159,10 @@ def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         path.with_name("town.net.xml"),
         small,
         least_edges=1000,
-        wanted=True,
+        enabled=True,
         variant="small",
     )
-    assert not cache_place(path, "small").exists()
+    assert not cache_path(path, "small").exists()
 
 
 def test_where_it_cannot_be_written_there_is_none(
@@ -173,9 +173,9 @@ def test_where_it_cannot_be_written_there_is_none(
     def full(*_: Any) -> None:
         raise OSError(28, "disk full")
 
-    cache_place(path).mkdir()  # a folder cannot be replaced
+    cache_path(path).mkdir()  # a folder cannot be replaced
     read(path, reader)
-    cache_place(path).rmdir()
+    cache_path(path).rmdir()
     monkeypatch.setattr(module.os, "replace", full)
     read(path, reader)
     monkeypatch.setattr(module.os, "access", lambda *_: False)
@@ -185,12 +185,12 @@ def test_where_it_cannot_be_written_there_is_none(
 
 
 def arrays_of(path: Path) -> dict[str, Any]:
-    with np.load(cache_place(path)) as file:
+    with np.load(cache_path(path)) as file:
         return dict(file)
 
 
 def rewritten(path: Path, arrays: dict[str, Any]) -> None:
-    with cache_place(path).open("wb") as file:
+    with cache_path(path).open("wb") as file:
         np.savez(file, **arrays)
 
 
@@ -198,23 +198,23 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
     """Whatever byte is changed, the network is the one that was read."""
     network = generate_city(edges=200, seed=1)
     read(path, Reader(network))
-    whole, rng = cache_place(path).read_bytes(), np.random.default_rng(0)
+    whole, rng = cache_path(path).read_bytes(), np.random.default_rng(0)
     noticed = 0
     for place in rng.integers(len(whole), size=120).tolist():
         damaged = bytearray(whole)
         damaged[place] ^= 1 << int(rng.integers(8))
-        cache_place(path).write_bytes(damaged)
+        cache_path(path).write_bytes(damaged)
         reader = Reader(network)
         require_same(read(path, reader), network)
         noticed += reader.times
-        assert cache_place(path).read_bytes() in (whole, bytes(damaged))
+        assert cache_path(path).read_bytes() in (whole, bytes(damaged))
     assert noticed > 100
     for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        cache_place(path).write_bytes(whole[:size])
+        cache_path(path).write_bytes(whole[:size])
         reader = Reader(network)
         require_same(read(path, reader), network)
         assert reader.times == 1
-        assert zipfile.is_zipfile(cache_place(path))  # it was written anew
+        assert zipfile.is_zipfile(cache_path(path))  # it was written anew
 
 
 @pytest.mark.thorough
@@ -269,7 +269,7 @@ def test_bombs_objects_and_foreign_files_are_ignored(
 ) -> None:
     network = generate_city(edges=200, seed=1)
     read(path, Reader(network))
-    arrays, place = arrays_of(path), cache_place(path)
+    arrays, place = arrays_of(path), cache_path(path)
 
     def ignored() -> None:
         reader = Reader(network)
@@ -311,9 +311,9 @@ def test_sumo_networks_use_it(
 
     path = build_network(tmp_path)
     monkeypatch.setattr(
-        module.cached,
+        module.read_cached,
         "__kwdefaults__",
-        {**module.cached.__kwdefaults__, "least_edges": 1},
+        {**module.read_cached.__kwdefaults__, "least_edges": 1},
     )
     first = read_network(path)
     monkeypatch.setattr(

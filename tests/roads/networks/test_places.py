@@ -15,7 +15,8 @@ from superarm.core.errors import FileError, InputError, UnknownArmError
 from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
 from superarm.roads.networks import places as module
 from superarm.roads.networks.geography import from_utm, mercator, metres_per_radian
-from superarm.roads.networks.places import Budget, Places
+from superarm.roads.networks.pieces import Budget, Pieces
+from superarm.roads.networks.places import Places
 from superarm.roads.routing.closures import closed_by
 
 OFFSET = np.array([300_000.0, 5_400_000.0])
@@ -409,15 +410,15 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
 
 def slow_along(places: Places, line: Any) -> list[int]:
     """Every 2 m of every road against every 2 m of the whole line."""
-    points = places._plane(line)
-    whole = module._Pieces(
+    points = places._to_plane(line)
+    whole = Pieces(
         np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)
     )
     drawn = whole.split(50.0).split(2.0)
     roads = places._pieces
     fine = roads.split(2.0)
     gaps = np.abs(fine.middle[:, None] - drawn.middle[None])
-    beside = drawn.at(gaps.argmin(axis=1))
+    beside = drawn.take(gaps.argmin(axis=1))
     askew = np.abs((fine.step * np.conj(beside.step)).imag)
     parallel = askew <= 0.5 * np.abs(fine.step) * np.abs(beside.step)
     parallel &= beside.distance(fine.middle) <= 10.0
@@ -436,7 +437,7 @@ def slow_within(places: Places, rings: Any) -> list[int]:
     x, y = fine.middle.real, fine.middle.imag
     inside = np.zeros(len(x), dtype=bool)
     for ring in rings:
-        border = places._plane(ring)
+        border = places._to_plane(ring)
         for a, b in zip(border, np.roll(border, -1), strict=True):
             if a.imag != b.imag:
                 crossed = a.real + (y - a.imag) / (b.imag - a.imag) * (b.real - a.real)
@@ -453,7 +454,7 @@ def test_lines_and_areas_against_slow_loops(
     hamlet: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PIECES_AT_ONCE", 50)
-    monkeypatch.setattr(module, "_COMPARED_AT_ONCE", 1000)
+    monkeypatch.setattr("superarm.roads.networks.pieces._COMPARED_AT_ONCE", 1000)
     network = hamlet.graph.network
     shapes = [network.shapes[edge] for edge in hamlet.graph.edges]
     middle = network.junctions[:, :2].mean(axis=0)
@@ -492,7 +493,9 @@ def test_a_line_around_the_globe_costs_what_it_has_near_the_network(
         [-179.0, -89.0],
     ]
     assert set(there) <= set(hamlet.along(globe, budget).tolist())
-    assert Budget().left - budget.left < 1e6  # of the steps, 100 for every 2 m
+    assert (
+        Budget().remaining - budget.remaining < 1e6
+    )  # of the steps, 100 for every 2 m
     assert hamlet.along([[-179.9, -60.0], [-100.0, -60.0]]).tolist() == []
 
 
@@ -505,7 +508,7 @@ def test_an_area_with_many_corners_is_looked_at_once(hamlet: Places) -> None:
     budget = Budget()
     found = hamlet.within([ring], budget)
     assert found.tolist() == hamlet.within([ring[::100]]).tolist()
-    assert Budget().left - budget.left < 3e6
+    assert Budget().remaining - budget.remaining < 3e6
 
 
 def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> None:
@@ -523,5 +526,7 @@ def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> No
     ] * 20_000  # many small ones, together
     with pytest.raises(FileError, match=r"^closures, feature \d+: .*; simplify them"):
         closed_by(
-            {"type": "FeatureCollection", "features": areas}, hamlet, Budget(left=1e6)
+            {"type": "FeatureCollection", "features": areas},
+            hamlet,
+            Budget(remaining=1e6),
         )

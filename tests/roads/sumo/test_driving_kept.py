@@ -38,7 +38,7 @@ def unmoved(monkeypatch):
         def refuse(*_):
             raise AssertionError("this drive should have been found")
 
-        monkeypatch.setattr(Driver, "_found", refuse)
+        monkeypatch.setattr(Driver, "_simulate", refuse)
 
     return switch
 

@@ -8,12 +8,12 @@
 Braking from v to u takes (v − u)/b seconds and (v² − u²)/2b metres, so that (v − u)²/2bv seconds are
 lost against driving on at v; likewise with a.
 
-Who has to give way brakes until it is seen that nobody comes, and accelerates from there: with speed u
-that must be seen u²/2b metres before the line.
+A car that has to give way brakes until it is seen that nobody comes, and accelerates from there: with
+speed u that must be seen u²/2b metres before the line.
 
-Who comes r seconds before a signal turns green waits for r seconds, and then begins to accelerate from
+A car that comes r seconds before a signal turns green waits for r seconds, and then accelerates from
 0, not from u. Who comes at any time waits Σ r²/2 over the cycle on average, the sum over its reds.
-Signals that are near each other depend on each other: ``drive_time`` goes from one to the next with
+Signals that are near each other depend on each other: ``drive_time`` drives from one to the next with
 the phases that they have; ``turn_seconds``, a sum over turns, cannot.
 """
 
@@ -29,16 +29,23 @@ import numpy as np
 from superarm.core import Floats, Ints
 
 if TYPE_CHECKING:
-    from superarm.roads.networks.road import LineGraph
+    from superarm.roads.networks.line_graph import LineGraph
 
-ACCELERATION, BRAKING = 2.6, 4.5
+ACCELERATION = 2.6
+BRAKING = 4.5
 UTURN_SECONDS = 20.0
-"""What turning back costs beside what the junction takes, as OSRM has it."""
-STANDSTILL = 0.1  # m/s, of who stops at a stop sign
-_DEPARTURES = (
-    32  # over which a duration is averaged where it is not said when the trip begins
-)
+"""What turning back costs beside what the junction takes, as in OSRM."""
+STANDSTILL = 0.1
+"""The speed of a car that stops at a stop sign, m/s."""
+# Metres to gain and lose ½(m/s)² again.
+_METRES_PER_GAIN = 1.0 / ACCELERATION + 1.0 / BRAKING
+# Departures over which a duration is averaged if none is set.
+_DEPARTURES = 32
+# SUMO's states of a signal: red, yellow and red-yellow.
 _STOPS = "ryuRYU"
+_YELLOW = "yY"
+# Green without priority, off and blinking, and green after a stop.
+_YIELDING = "gos"
 
 
 class Signal(NamedTuple):
@@ -46,63 +53,68 @@ class Signal(NamedTuple):
 
     cycle: float
     offset: float  # when a first cycle begins
-    reds: tuple[
-        tuple[float, float], ...
-    ]  # from and to; the last may end in the next cycle
+    # From, to; the last may end in the next cycle.
+    reds: tuple[tuple[float, float], ...]
     yields: bool  # whether one must give way even when it is green
 
     @classmethod
-    def of(
+    def from_phases(
         cls,
         phases: Sequence[tuple[float, str]],
         *,
         offset: float = 0.0,
         speed: float = 0.0,
     ) -> Signal:
-        """From the phases' seconds and SUMO's states ("G", "g", "y", "r" …).
+        """Build a signal from its phases.
 
-        Yellow stops only who can stop: who comes with ``speed`` in its first v/2b seconds goes on.
+        Yellow stops only who can stop: a car that comes in its first v/2b seconds drives on.
+
+        Args:
+            phases: The seconds of each phase, and SUMO's state ("G", "g", "y", "r" …).
+            offset: When a first cycle begins, seconds.
+            speed: How fast cars come, m/s.
         """
-        first = next(
-            (number for number, (_, state) in enumerate(phases) if state not in _STOPS),
-            0,
-        )
-        time = sum(seconds for seconds, _ in phases[:first])
-        cycle, reds, yielding = (
-            time + sum(seconds for seconds, _ in phases[first:]),
-            [],
-            0.0,
-        )
-        for red, run in groupby(
-            [*phases[first:], *phases[:first]], lambda each: each[1] in _STOPS
-        ):
+        first_green = 0
+        for number, (_, state) in enumerate(phases):
+            if state not in _STOPS:
+                first_green = number
+                break
+        time = sum(seconds for seconds, _ in phases[:first_green])
+        cycle = time + sum(seconds for seconds, _ in phases[first_green:])
+        reds: list[tuple[float, float]] = []
+        yielding = 0.0
+        # From a green phase on, so that no red is cut in two.
+        rotated = [*phases[first_green:], *phases[:first_green]]
+        for is_red, run in groupby(rotated, _is_red):
             part = list(run)
-            seconds, state = part[0]
-            end = time + sum(each for each, _ in part)
-            if red:
-                reds.append(
-                    (
-                        time + min(seconds, speed / (2.0 * BRAKING)) * (state in "yY"),
-                        end,
-                    )
-                )
-            yielding += sum(each for each, state in part if state in "gos")
+            end = time + sum(seconds for seconds, _ in part)
+            if is_red:
+                seconds, state = part[0]
+                drives_on = 0.0
+                if state in _YELLOW:
+                    drives_on = min(seconds, speed / (2.0 * BRAKING))
+                reds.append((time + drives_on, end))
+            yielding += sum(seconds for seconds, state in part if state in _YIELDING)
             time = end
         green = cycle - sum(end - begin for begin, end in reds)
         return cls(cycle, offset, tuple(reds), yielding > 0.5 * green)
 
     @property
     def wait(self) -> float:
-        """Expected seconds of who comes at any time."""
+        """Expected seconds of waiting of who comes at any time."""
         return sum((end - begin) ** 2 for begin, end in self.reds) / (2.0 * self.cycle)
 
     @property
     def stop(self) -> float:
-        """How likely one has to stop who comes at any time."""
+        """Probability of having to stop of who comes at any time."""
         return sum(end - begin for begin, end in self.reds) / self.cycle
 
     def waits(self, times: Floats) -> Floats:
-        """Seconds that who comes at these times has to wait; 0: it is green."""
+        """Return seconds of waiting; 0: it is green.
+
+        Args:
+            times: When cars come, seconds.
+        """
         wait = np.zeros_like(times)
         for begin, end in self.reds:
             since = (times - self.offset - begin) % self.cycle
@@ -110,9 +122,21 @@ class Signal(NamedTuple):
         return wait
 
 
+def _is_red(phase: tuple[float, str]) -> bool:
+    _, state = phase
+    return state in _STOPS
+
+
 def yielding_speed(sight: float) -> float:
-    """With which one can still stop where, ``sight`` metres before a junction, one sees who comes."""
+    """Return the speed with which one can still stop before a junction, m/s.
+
+    Args:
+        sight: Metres before the junction from which one sees who comes.
+    """
     return sqrt(2.0 * BRAKING * sight)
+
+
+# --- all turns of a graph ------------------------------------------------------------------
 
 
 class JunctionSpeeds(NamedTuple):
@@ -126,42 +150,58 @@ class JunctionSpeeds(NamedTuple):
 
 
 def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpeeds:
-    """From the speed limits, and what can be reached on edges that are short.
+    """Return the speeds at turns, by speed limits and what can be reached on edges that are short.
 
-    ``turns`` are places in ``graph.turns``; by default all of them.
+    Args:
+        graph: The roads.
+        turns: Places in ``graph.turns``; by default all of them.
     """
-    at = slice(None) if turns is None else turns
-    ends, entry, through = graph.turns[at], graph.turn_entry[at], graph.turn_speed[at]
-    limits = graph.speed[ends].T
-    inside = np.minimum(*limits)
+    rows = slice(None) if turns is None else turns
+    ends = graph.turns[rows]
+    entry = graph.turn_entry[rows]
+    through = graph.turn_speed[rows]
+    limit_before, limit_after = graph.speed[ends].T
+    inside = np.minimum(limit_before, limit_after)
     inside = np.where(through > 0.0, np.minimum(through, inside), inside)
     slow = np.where(entry > 0.0, np.minimum(entry, inside), inside)
-    enter = np.minimum(inside, np.sqrt(slow**2 + entry**2 * ACCELERATION / BRAKING))
-    leave = np.minimum(
-        inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length[at])
-    )
+    # From where one looks to the line one accelerates over entry²/2b metres.
+    enter_square = slow**2 + entry**2 * ACCELERATION / BRAKING
+    enter = np.minimum(inside, np.sqrt(enter_square))
+    leave_square = enter**2 + 2.0 * ACCELERATION * graph.turn_length[rows]
+    leave = np.minimum(inside, np.sqrt(leave_square))
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
-    metres = graph.length[ends].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
-    before, after = np.minimum(limits, np.sqrt(np.stack([slow, leave]) ** 2 + metres))
+    length_before, length_after = graph.length[ends].T
+    before_square = slow**2 + length_before * 2.0 / _METRES_PER_GAIN
+    after_square = leave**2 + length_after * 2.0 / _METRES_PER_GAIN
+    before = np.minimum(limit_before, np.sqrt(before_square))
+    after = np.minimum(limit_after, np.sqrt(after_square))
     return JunctionSpeeds(before, slow, enter, leave, after)
 
 
 def turn_seconds(graph: LineGraph) -> Floats:
-    """See :attr:`superarm.roads.networks.LineGraph.turn_seconds`."""
-    before, slow, enter, leave, after = junction_speeds(graph)
-    limits = graph.speed[graph.turns].T
-    braking = _lost(before, slow, limits[0])
-    accelerating = _lost(enter, slow, limits[0]) + _lost(after, leave, limits[1])
-    faster = (leave**2 - enter**2) / (2.0 * ACCELERATION)
-    through = (leave - enter) / ACCELERATION + (graph.turn_length - faster) / leave
-    stopping = graph.turn_wait + graph.turn_stop * enter / (2.0 * ACCELERATION)
+    """Return :attr:`superarm.roads.networks.LineGraph.turn_seconds`."""
+    speeds = junction_speeds(graph)
+    enter = speeds.enter
+    leave = speeds.leave
+    limit_before, limit_after = graph.speed[graph.turns].T
+    braking = _lost(speeds.before, speeds.slow, limit_before)
+    accelerating_before = _lost(enter, speeds.slow, limit_before)
+    accelerating_after = _lost(speeds.after, leave, limit_after)
+    accelerating = accelerating_before + accelerating_after
     lost = braking / BRAKING + accelerating / ACCELERATION
+    accelerating_metres = (leave**2 - enter**2) / (2.0 * ACCELERATION)
+    steady = (graph.turn_length - accelerating_metres) / leave
+    through = (leave - enter) / ACCELERATION + steady
+    stopping = graph.turn_wait + graph.turn_stop * enter / (2.0 * ACCELERATION)
     return lost + through + stopping + UTURN_SECONDS * graph.is_uturn
 
 
 def _lost(fast: Floats, slow: Floats, limit: Floats) -> Floats:
-    """Seconds lost against the limit by changing speed from one to the other at 1 m/s²."""
+    """Return seconds lost against the limit by changing speed from one to the other at 1 m/s²."""
     return (fast - slow) - (fast**2 - slow**2) / (2.0 * limit)
+
+
+# --- along a route -------------------------------------------------------------------------
 
 
 def drive_time(
@@ -171,47 +211,66 @@ def drive_time(
     *,
     shares: Floats | None = None,
 ) -> float:
-    """Seconds that a car takes for a route on empty roads.
+    """Return the seconds that a car takes for a route on empty roads.
 
     It begins with the first edge's speed limit, or as fast as it can still brake for the junction, and
-    passes its end without braking for it. Signals show what they do for who begins at ``departure``, in
-    seconds since they began; without one it is the mean over a cycle. U-turns take as long as their
-    junction takes, not ``UTURN_SECONDS``. ``shares``: how much of each edge is driven, 0 to 1, (k,),
-    less than 1 where a route begins or ends on an edge; by default all of it.
+    passes its end without braking for it. U-turns take as long as their junction takes, not
+    ``UTURN_SECONDS``.
+
+    Args:
+        graph: The roads.
+        route: Numbers of its edges, each of which leads into the next.
+        departure: When the trip begins, in seconds since signals began their programs; by default the
+            mean over a cycle.
+        shares: How much of each edge is driven, 0 to 1, (k,), less than 1 where a route begins or ends
+            on an edge; by default all of it.
     """
     edges = np.asarray(route, dtype=np.intp)
-    lengths = (
-        graph.length[edges] if shares is None else shares * graph.length[edges]
-    )  # (k,)
+    lengths = graph.length[edges]  # (k,)
+    if shares is not None:
+        lengths = shares * lengths
     turns = graph.turn_numbers(edges)
-    metres, limit, most = _pieces(graph, edges, turns, lengths)
-    _brake(metres, most)
-    moving = _times(metres, limit, most)
-    lines = np.cumsum(moving)[
-        1::3
-    ]  # when the car is at each junction, if it never waits
-    known = [graph.signals.get(turn) for turn in turns.tolist()]
-    cycle = max((signal.cycle for signal in known if signal is not None), default=0.0)
-    times = (
-        np.linspace(0.0, cycle, _DEPARTURES, endpoint=False)
-        if departure is None
-        else [departure]
-    )
-    begin = np.array(times, dtype=np.float64)
+    pieces = _split_route(graph, edges, turns, lengths)
+    _brake(pieces.metres, pieces.most)
+    moving = _piece_seconds(pieces.metres, pieces.limit, pieces.most)
+    # When the car is at the line of each junction, if it never waits.
+    at_line = np.cumsum(moving)[_IN_SIGHT]
+    signals = [graph.signals.get(turn) for turn in turns.tolist()]
+    begin = _departures(signals, departure)
     late = np.zeros_like(begin)
-    for number, (turn, signal) in enumerate(zip(turns.tolist(), known, strict=True)):
-        if graph.turn_stop[turn] == 0.0 and graph.turn_wait[turn] == 0.0:
+    for number, (turn, signal) in enumerate(zip(turns.tolist(), signals, strict=True)):
+        stop = graph.turn_stop[turn]
+        wait = graph.turn_wait[turn]
+        if stop == 0.0 and wait == 0.0:
             continue
-        rest = slice(3 * number + 2, None)
-        from_rest = most[rest].copy()
-        from_rest[0] = 0.0
-        again = _times(metres[rest], limit[rest], from_rest).sum() - moving[rest].sum()
+        restart = _restart_seconds(pieces, moving, number)
         if signal is None:
-            late += graph.turn_wait[turn] + graph.turn_stop[turn] * again
+            late += wait + stop * restart
         else:
-            wait = signal.waits(begin + late + lines[number])
-            late += np.where(wait > 0.0, wait + again, 0.0)
+            waits = signal.waits(begin + late + at_line[number])
+            late += np.where(waits > 0.0, waits + restart, 0.0)
     return float(moving.sum() + late.mean())
+
+
+def _departures(signals: Sequence[Signal | None], departure: float | None) -> Floats:
+    """Return the times at which a trip begins: one, or several over the longest cycle."""
+    if departure is not None:
+        return np.array([departure], dtype=np.float64)
+    cycles = [signal.cycle for signal in signals if signal is not None]
+    longest = max(cycles, default=0.0)
+    return np.linspace(0.0, longest, _DEPARTURES, endpoint=False)
+
+
+def _restart_seconds(pieces: _RoutePieces, moving: Floats, junction: int) -> float:
+    """Return seconds lost by driving from rest at the line of a junction, to the end of the route."""
+    remaining = slice(_PIECES_PER_EDGE * junction + 2, None)
+    from_rest = pieces.most[remaining].copy()
+    from_rest[0] = 0.0
+    seconds = _piece_seconds(
+        pieces.metres[remaining], pieces.limit[remaining], from_rest
+    )
+    lost: float = seconds.sum() - moving[remaining].sum()
+    return lost
 
 
 class BorderSpeeds(NamedTuple):
@@ -220,8 +279,8 @@ class BorderSpeeds(NamedTuple):
     mean: Floats
     variance: Floats  # of stopping or not, (m/s)⁴
     free: Floats  # of who need not stop
-    start: float  # v² where the route begins, and where it ends: the highest that is possible there
-    end: float
+    start: float  # v² where the route begins: the highest that is possible there
+    end: float  # v² where the route ends: the highest that is possible there
 
 
 def border_speeds(
@@ -231,88 +290,109 @@ def border_speeds(
     from_rest: bool = False,
     to_rest: bool = False,
 ) -> BorderSpeeds:
-    """How fast a car is expected to be between the k edges of a route on empty roads.
+    """Return how fast a car is expected to be between the k edges of a route on empty roads.
 
     Who stops at a junction, with probability p, accelerates from 0 through its L metres. So v² is
     min(v_free², 2aL) with probability p and v_free² otherwise: its mean is a mixture of both, and its
     variance p(1 − p) times their difference squared.
 
     Args:
-        graph: the roads.
-        route: numbers of its edges, each of which leads into the next.
-        from_rest: whether the route starts at rest; otherwise at the speed that is allowed.
-        to_rest: whether it ends at rest.
+        graph: The roads.
+        route: Numbers of its edges, each of which leads into the next.
+        from_rest: Whether the route starts at rest; otherwise at the speed that is allowed.
+        to_rest: Whether it ends at rest.
     """
     edges = np.asarray(route, dtype=np.intp)
     turns = graph.turn_numbers(edges)
-    metres, _, most = _pieces(graph, edges, turns, graph.length[edges])
+    metres, _, most = _split_route(graph, edges, turns, graph.length[edges])
     if from_rest:
         most[0] = 0.0
     if to_rest:
         most[-1] = 0.0
     _brake(metres, most)
-    ends = _accelerate(metres, most)
-    free = np.square(ends[3:-1:3])
-    stops = np.clip(np.maximum(graph.turn_stop, graph.is_uturn)[turns], 0.0, 1.0)
+    speeds = _accelerate(metres, most)
+    free = np.square(speeds[_EDGE_STARTS])
+    stops = np.maximum(graph.turn_stop[turns], graph.is_uturn[turns])
+    stops = np.clip(stops, 0.0, 1.0)
     stopped = np.minimum(free, 2.0 * ACCELERATION * graph.turn_length[turns])
     mean = (1.0 - stops) * free + stops * stopped
     variance = stops * (1.0 - stops) * np.square(free - stopped)
-    last = float(np.square(ends[-1]))
+    end = float(np.square(speeds[-1]))
     if len(turns):  # who stopped before the last edge may not be as fast at its end
-        after_stop = min(last, stopped[-1] + 2.0 * ACCELERATION * metres[-1])
-        last = (1.0 - stops[-1]) * last + stops[-1] * after_stop
-    return BorderSpeeds(
-        mean, variance, free, start=float(np.square(ends[0])), end=float(last)
-    )
+        after_stop = min(end, stopped[-1] + 2.0 * ACCELERATION * metres[-1])
+        end = (1.0 - stops[-1]) * end + stops[-1] * after_stop
+    start = float(np.square(speeds[0]))
+    return BorderSpeeds(mean, variance, free, start=start, end=float(end))
 
 
-def _pieces(
+# Each edge of a route but the last has three pieces: the approach to where one looks, the metres
+# in sight of the junction, and those inside it. The last edge has an approach only.
+_PIECES_PER_EDGE = 3
+# Among 3k − 2 pieces:
+_APPROACHES = slice(0, None, _PIECES_PER_EDGE)
+_IN_SIGHT = slice(1, None, _PIECES_PER_EDGE)
+_INSIDE = slice(2, None, _PIECES_PER_EDGE)
+# Among their 3k − 1 ends: where one looks, and where the second and further edges begin.
+_LOOKS = slice(1, -1, _PIECES_PER_EDGE)
+_EDGE_STARTS = slice(3, -1, _PIECES_PER_EDGE)
+
+
+class _RoutePieces(NamedTuple):
+    metres: Floats  # of each piece, (3k − 2,)
+    limit: Floats  # speed limit of each piece, (3k − 2,)
+    most: Floats  # the highest speed that is allowed at their ends, (3k − 1,)
+
+
+def _split_route(
     graph: LineGraph, edges: Ints, turns: Ints, lengths: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """A route in pieces, three for each edge: to where one looks, to the junction, through it.
-
-    ``lengths`` are the metres of each edge that are driven, (k,). Returns metres and speed limit of
-    each piece, (3k − 2,), and the most that is allowed at their ends, (3k − 1,).
-    """
+) -> _RoutePieces:
+    """Split a route into pieces; ``lengths`` are the metres of each edge that are driven, (k,)."""
     look = graph.turn_entry[turns]
     sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
-    metres, limit = np.zeros((2, len(edges), 3))
-    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = (
-        lengths,
-        sight,
-        graph.turn_length[turns],
-    )
-    metres[:-1, 0] -= sight
-    limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
+    approach = lengths.copy()
+    approach[:-1] -= sight
+    pieces = max(_PIECES_PER_EDGE * len(edges) - 2, 0)
+    metres = np.empty(pieces)
+    metres[_APPROACHES] = approach
+    metres[_IN_SIGHT] = sight
+    metres[_INSIDE] = graph.turn_length[turns]
+    speed = graph.speed[edges]
+    limit = np.empty(pieces)
+    limit[_APPROACHES] = speed
+    limit[_IN_SIGHT] = speed[:-1]
+    limit[_INSIDE] = graph.turn_speed[turns]
     limit[limit == 0.0] = np.inf
-    metres, limit = metres.ravel()[:-2], limit.ravel()[:-2]
-    most = np.minimum(np.append(limit, np.inf), np.append(np.inf, limit))
-    most[1:-1:3] = np.minimum(most[1:-1:3], np.where(look > 0.0, look, np.inf))
-    return metres, limit, most
+    # At the end of a piece the limits on both sides hold.
+    limit_before = np.append(np.inf, limit)
+    limit_after = np.append(limit, np.inf)
+    most = np.minimum(limit_after, limit_before)
+    look_limit = np.where(look > 0.0, look, np.inf)
+    most[_LOOKS] = np.minimum(most[_LOOKS], look_limit)
+    return _RoutePieces(metres, limit, most)
 
 
 def _brake(metres: Floats, most: Floats) -> None:
     """Lower ``most``, the speeds at the ends of pieces, to those from which one can brake in time."""
     for piece in reversed(range(len(metres))):
-        most[piece] = min(
-            most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece])
-        )
+        can_brake = sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece])
+        most[piece] = min(most[piece], can_brake)
 
 
 def _accelerate(metres: Floats, most: Floats) -> Floats:
-    """The speeds at the ends of pieces that are reached: at most so many."""
-    ends = most.copy()
+    """Return the speeds that are reached at the ends of pieces, at most ``most``."""
+    speeds = most.copy()
     for piece in range(len(metres)):
-        ends[piece + 1] = min(
-            ends[piece + 1], sqrt(ends[piece] ** 2 + 2.0 * ACCELERATION * metres[piece])
-        )
-    return ends
+        reached = sqrt(speeds[piece] ** 2 + 2.0 * ACCELERATION * metres[piece])
+        speeds[piece + 1] = min(speeds[piece + 1], reached)
+    return speeds
 
 
-def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
-    """Seconds for each piece of a way; ``most`` is the speed at its ends, from which one can brake."""
-    ends = _accelerate(metres, most)
-    first, last = ends[:-1], ends[1:]
+def _piece_seconds(metres: Floats, limit: Floats, most: Floats) -> Floats:
+    """Return seconds for each piece; ``most`` is the speed at its ends, from which one can brake."""
+    speeds = _accelerate(metres, most)
+    first = speeds[:-1]
+    last = speeds[1:]
+    # Accelerating from first to top and braking to last takes all metres of a piece.
     highest = (
         2.0 * ACCELERATION * BRAKING * metres
         + BRAKING * first**2
@@ -320,8 +400,10 @@ def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
     )
     top = np.minimum(limit, np.sqrt(highest / (ACCELERATION + BRAKING)))
     top = np.maximum(top, np.maximum(first, last))
-    changing = (top**2 - first**2) / (2.0 * ACCELERATION) + (top**2 - last**2) / (
-        2.0 * BRAKING
-    )
-    steady = np.maximum(metres - changing, 0.0) / top
-    return (top - first) / ACCELERATION + (top - last) / BRAKING + steady
+    accelerating_metres = (top**2 - first**2) / (2.0 * ACCELERATION)
+    braking_metres = (top**2 - last**2) / (2.0 * BRAKING)
+    steady_metres = metres - (accelerating_metres + braking_metres)
+    steady = np.maximum(steady_metres, 0.0) / top
+    accelerating = (top - first) / ACCELERATION
+    braking = (top - last) / BRAKING
+    return accelerating + braking + steady

@@ -13,11 +13,17 @@ from superarm.core.inputs import as_number, as_vector
 from superarm.core.registry import register
 
 TERMS = ("rolling", "time", "drag", "climb", "each")
-"""What a vehicle may do otherwise than it is told to, on all roads alike: see ``posteriors.RoadGP``."""
+"""The terms in which a vehicle may differ from its model on all roads alike: see ``RoadGP``."""
 Outliers = Literal["keep", "weigh", "refuse"]
-"""What becomes of rewards far from what was expected."""
-_LEAST, _MOST = 1e-4, 1e4
-_FIRST = 10  # scales that every saved state has
+"""How to treat rewards far from what was expected."""
+# The column of the term that each edge has by itself.
+_ROAD_TERM = TERMS.index("each")
+_LEAST = 1e-4
+_MOST = 1e4
+# Fields with a value for each term.
+_OF_TERMS = ("fleet", "vehicle", "trip")
+# Fields that every saved state has; later ones may be missing.
+_FIRST_FIELDS = 10
 
 
 @register("scales", "roads")
@@ -25,22 +31,22 @@ _FIRST = 10  # scales that every saved state has
 class RoadScales:
     """Standard deviations of the model of :class:`~superarm.roads.posterior.RoadGP`.
 
-    Those of terms are shares of the term (0.2: a fifth more or less than the energy model says), the
+    Those of terms are shares of the term (0.2: a fifth more or less than in the energy model), the
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
 
     Args:
-        near: Wh: what roads cost beyond the model, carried along the network.
-        own: Wh: the same of each road by itself.
+        near: What roads cost beyond the model, carried along the network, Wh.
+        own: What each road costs beyond the model by itself, Wh.
         share: The same as a share of the Wh that a road moves: for rolling, drag and height.
         fleet: The terms of all vehicles together.
         vehicle: The terms of each vehicle by itself.
-        trip: The terms of one trip alone: weather and payload of the day.
-        noise: Wh: what one drive over a road differs from the next.
+        trip: The terms of one trip: weather and payload of the day.
+        noise: How much one drive over a road differs from the next, Wh.
         noise_per_time: The same for every Wh of ``time``, as a square root: noise that grows with
             the time spent.
-        noise_per_stop: The same as a multiple of what signals let expect, by their programs.
-        noise_share: The same as a share of the Wh that a road moves: terms tell those of unlike
-            vehicles only nearly. It is not fitted, see ``posteriors.roads.fitting``.
+        noise_per_stop: The same as a multiple of what the programs of signals suggest.
+        noise_share: The same as a share of the Wh that a road moves: terms describe unlike vehicles
+            only nearly. It is not fitted, see ``roads.posterior.fitting``.
         motion: What is stored in motion where one road ends and the next begins, as a share of what
             is expected there, border by border. This and the next are fitted where readings hold
             motion.
@@ -63,71 +69,88 @@ class RoadScales:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in ("fleet", "vehicle", "trip"):
-                given = as_vector(value, item.name, len(TERMS))
-                bad = (given < _LEAST) | (given > _MOST)
-                if bad.any():
-                    told = f"{item.name} holds {given[bad][0]:g}"
-                    raise InputError(
-                        f"{told}; each must lie between {_LEAST:g} and {_MOST:g}"
-                    )
-                object.__setattr__(self, item.name, tuple(given.tolist()))
+            checked: tuple[float, ...] | float
+            if item.name in _OF_TERMS:
+                checked = _check_terms(value, item.name)
             else:
-                object.__setattr__(
-                    self, item.name, as_number(value, item.name, _LEAST, _MOST)
-                )
+                checked = as_number(value, item.name, _LEAST, _MOST)
+            object.__setattr__(self, item.name, checked)
 
     def as_vector(self) -> Floats:
-        """All of them in the order of the fields, (24,)."""
-        return np.concatenate(
-            [np.atleast_1d(getattr(self, item.name)) for item in fields(self)]
-        )
+        """Return all scales in the order of the fields, (24,)."""
+        values = [np.atleast_1d(getattr(self, item.name)) for item in fields(self)]
+        return np.concatenate(values)
 
     def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:
-        """Wh² by which a trip may differ from the model before anything is learned.
+        """Return Wh² by which a trip may differ from the model before anything is learned.
 
-        Of its roads' terms, (k, 5), what their noise is made of, (k, 4), and sizes, (k,); what roads
-        share with their neighbours counts as each road's own.
+        What roads share with their neighbours counts as each road's own.
+
+        Args:
+            terms: Terms of the trip's roads, Wh, (k, 5).
+            noise: What multiplies the squares of ``of_noise``, (k, 4).
+            sizes: Wh that each road moves, (k,).
         """
-        own = np.square(terms[:, -1]) * (
-            self.near**2 + self.own**2 + np.square(self.share * sizes)
-        )
-        of_all = np.sum(
-            [np.square(each) for each in (self.fleet, self.vehicle, self.trip)], axis=0
-        )
-        total = own + noise @ np.square(self.of_noise)
-        return float(total.sum() + np.square(terms.sum(axis=0)) @ of_all)
+        share_variance = np.square(self.share * sizes)
+        road_variance = self.near**2 + self.own**2 + share_variance
+        road_term = terms[:, _ROAD_TERM]
+        roads = np.square(road_term) * road_variance
+        roads = roads + noise @ np.square(self.of_noise)
+        term_variances = [
+            np.square(self.fleet),
+            np.square(self.vehicle),
+            np.square(self.trip),
+        ]
+        term_variance = np.sum(term_variances, axis=0)  # (5,)
+        trip_terms = terms.sum(axis=0)
+        shared = np.square(trip_terms) @ term_variance
+        return float(roads.sum() + shared)
 
     @property
     def of_noise(self) -> Floats:
-        """Those of the noise that each drive over a road has by itself, (4,)."""
+        """The scales of the noise that each drive over a road has by itself, (4,)."""
         return np.array(
             [self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share]
         )
 
     @classmethod
     def of(cls, values: Floats, like: RoadScales | None = None) -> Self:
-        """The inverse of :meth:`as_vector`.
+        """Build scales from a vector: the inverse of :meth:`as_vector`.
 
-        A saved state has fewer values where scales were added after it: these are as in ``like``. So
-        new scales go to the end.
+        New scales are added at the end, so that a state saved before has fewer values.
+
+        Args:
+            values: The scales in the order of the fields; clipped to what is allowed.
+            like: Scales for the fields that ``values`` do not reach.
         """
-        left: list[float] = np.clip(values, _LEAST, _MOST).tolist()
+        numbers: list[float] = np.clip(values, _LEAST, _MOST).tolist()
         parts: dict[str, Any] = {}
+        begin = 0
         for item in fields(cls):
-            several = item.name in ("fleet", "vehicle", "trip")
-            size = len(TERMS) if several else 1
-            if len(left) < size and len(parts) >= _FIRST and like is not None:
+            has_terms = item.name in _OF_TERMS
+            end = begin + (len(TERMS) if has_terms else 1)
+            if end <= len(numbers):
+                part = numbers[begin:end]
+                parts[item.name] = tuple(part) if has_terms else part[0]
+                begin = end
+            elif len(parts) >= _FIRST_FIELDS and like is not None:
                 parts[item.name] = getattr(like, item.name)
-                continue
-            taken, left = left[:size], left[size:]
-            if len(taken) < size:
+            else:
                 raise InputError(
                     f"{len(values)} values are too few for the scales of roads"
                 )
-            parts[item.name] = tuple(taken) if several else taken[0]
-        if left:
+        if begin < len(numbers):
             raise InputError(
                 f"{len(values)} values are too many for the scales of roads"
             )
         return cls(**parts)
+
+
+def _check_terms(value: Any, name: str) -> tuple[float, ...]:
+    numbers = as_vector(value, name, len(TERMS))
+    wrong = (numbers < _LEAST) | (numbers > _MOST)
+    if wrong.any():
+        raise InputError(
+            f"{name} holds {numbers[wrong][0]:g}; each must lie between {_LEAST:g} and {_MOST:g}"
+        )
+    return tuple(numbers.tolist())

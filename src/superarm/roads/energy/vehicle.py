@@ -21,11 +21,12 @@ costs is a cheapest route: no negative cycles, and Dijkstra's algorithm is exact
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.arrays import repeated
 from superarm.core.errors import InputError
 from superarm.core.inputs import (
     as_number,
@@ -40,11 +41,13 @@ from superarm.core.registry import register
 from .junctions import ACCELERATION, BRAKING, junction_speeds
 
 if TYPE_CHECKING:
-    from superarm.roads.networks.road import LineGraph
+    from superarm.roads.networks.line_graph import LineGraph
 
 _JOULES_PER_WH = 3600.0
-_LEAST = 1e-3  # of what is divided by
-_LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
+# The least value of a parameter that something is divided by.
+_LEAST = 1e-3
+# The largest value of any parameter: beyond it numbers overflow.
+_LARGEST = 1e9
 Recuperation = Literal["multiply", "divide"]
 
 
@@ -56,15 +59,15 @@ class Vehicle:
     The defaults are Table 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025).
 
     Args:
-        mass: Kg.
+        mass: Mass with load, kg.
         rolling_resistance: Coefficient of rolling resistance.
-        front_area: M².
-        air_drag: Drag coefficient of the vehicle.
-        propulsion_efficiency: Η⁺.
-        recuperation_efficiency: Η⁻.
-        auxiliary_power: W, for heating and the like: drawn for as long as the drive takes.
-        gravity: M/s².
-        air_density: Kg/m³.
+        front_area: Area that the air meets, m².
+        air_drag: Drag coefficient.
+        propulsion_efficiency: Efficiency η⁺ when energy is spent, 0 to 1.
+        recuperation_efficiency: Efficiency η⁻ when energy is won back, 0 to 1.
+        auxiliary_power: Power for heating and the like, W, drawn for as long as the drive takes.
+        gravity: Gravitational acceleration, m/s².
+        air_density: Density of air, kg/m³.
         recuperation: Whether recovered energy is multiplied by the efficiency or divided by it, as
             eq. 8 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) is printed.
 
@@ -84,142 +87,156 @@ class Vehicle:
     recuperation: Recuperation = "multiply"
 
     def __post_init__(self) -> None:
-        for name in (
-            "mass",
-            "gravity",
-            "propulsion_efficiency",
-            "recuperation_efficiency",
-        ):
-            most = 1.0 if name.endswith("efficiency") else _LARGEST
-            value = as_positive(getattr(self, name), name)
-            object.__setattr__(self, name, as_number(value, name, _LEAST, most))
-        for name in (
-            "rolling_resistance",
-            "front_area",
-            "air_drag",
-            "auxiliary_power",
-            "air_density",
-        ):
-            as_number(getattr(self, name), name, 0.0, _LARGEST)
+        self._require_divisor("mass", self.mass, _LARGEST)
+        self._require_divisor("gravity", self.gravity, _LARGEST)
+        self._require_divisor("propulsion_efficiency", self.propulsion_efficiency, 1.0)
+        self._require_divisor(
+            "recuperation_efficiency", self.recuperation_efficiency, 1.0
+        )
+        as_number(self.rolling_resistance, "rolling_resistance", 0.0, _LARGEST)
+        as_number(self.front_area, "front_area", 0.0, _LARGEST)
+        as_number(self.air_drag, "air_drag", 0.0, _LARGEST)
+        as_number(self.auxiliary_power, "auxiliary_power", 0.0, _LARGEST)
+        as_number(self.air_density, "air_density", 0.0, _LARGEST)
         require_choice(self.recuperation, "recuperation", ("multiply", "divide"))
 
+    def _require_divisor(self, name: str, value: float, most: float) -> None:
+        number = as_number(as_positive(value, name), name, _LEAST, most)
+        object.__setattr__(self, name, number)
+
+    @property
+    def _lost_share(self) -> float:
+        """The share 1/η⁺ − η⁻ of energy that is lost by spending it and winning it back."""
+        return max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+
+    @property
+    def _drag_per_square(self) -> float:
+        """Newtons of air drag for each (m/s)²."""
+        return 0.5 * self.air_drag * self.front_area * self.air_density
+
     def energy(self, length: Any, speed: Any, rise: Any) -> Floats:
-        """Wh for metres, m/s and metres of height; negative where more is won back than spent."""
-        length, rise = (
-            np.asarray(length, dtype=np.float64),
-            np.asarray(rise, dtype=np.float64),
-        )
-        level = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))  # cos α
+        """Return the energy of a drive at constant speed, Wh.
+
+        It is negative where more is won back than spent.
+
+        Args:
+            length: Metres.
+            speed: m/s.
+            rise: Metres of height.
+        """
+        length = np.asarray(length, dtype=np.float64)
+        rise = np.asarray(rise, dtype=np.float64)
+        cos_slope = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))
         weight = self.mass * self.gravity
-        drag = (
-            0.5 * self.air_drag * self.front_area * self.air_density * np.square(speed)
-        )
-        work = weight * rise + length * (
-            weight * self.rolling_resistance * level + drag
-        )
-        back = self.recuperation_efficiency
-        returned = work * back if self.recuperation == "multiply" else work / back
-        spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
-        energy: Floats = (
-            spent + self.auxiliary_power * length / speed
-        ) / _JOULES_PER_WH
+        rolling = weight * self.rolling_resistance * cos_slope
+        drag = self._drag_per_square * np.square(speed)
+        work = weight * rise + length * (rolling + drag)  # G of eq. 8
+        if self.recuperation == "multiply":
+            returned = work * self.recuperation_efficiency
+        else:
+            returned = work / self.recuperation_efficiency
+        drawn = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
+        auxiliary = self.auxiliary_power * length / speed
+        energy: Floats = (drawn + auxiliary) / _JOULES_PER_WH
         return energy
 
     def turn_energy(self, graph: LineGraph, turns: Ints | None = None) -> Floats:
-        """Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
-
-        ``turns`` are places in ``graph.turns``; by default all of them.
+        """Return Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
 
         For driving through the junction, and for accelerating again: what is in motion counts as
         stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops. Air drag
-        that is spared by being slower than the edges allow is taken off, as far as there is something.
+        that is saved by being slower than the edges allow is taken off, as far as there is something.
+
+        Args:
+            graph: The roads.
+            turns: Places in ``graph.turns``; by default all of them.
         """
-        at = slice(None) if turns is None else turns
+        rows = slice(None) if turns is None else turns
+        ends = graph.turns[rows]
+        turn_length = graph.turn_length[rows]
         speeds = junction_speeds(graph, turns)
-        stops = np.maximum(graph.turn_stop[at], graph.is_uturn[at])
-        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.slow**2, 0.0)
-        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
-        through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length[at]
-        longer = graph.turn_seconds[at] - graph.turn_length[at] / speeds.leave
-        pairs = (speeds.before, speeds.after), (speeds.slow, speeds.leave)
-        fast, slow = (np.stack(each) ** 2 for each in pairs)
-        metres = 0.5 * (fast - slow) / np.array([[BRAKING], [ACCELERATION]])
-        slower = graph.speed[graph.turns[at]].T ** 2 - 0.5 * (
-            fast + slow
-        )  # v² is linear in the place
-        drag = 0.5 * self.air_drag * self.front_area * self.air_density
-        spared = drag * (slower * metres).sum(axis=0)
-        energy = (
-            0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
-        )
-        return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
+        stops = np.maximum(graph.turn_stop[rows], graph.is_uturn[rows])
+        # v² that is left when accelerating begins, and that is regained.
+        slow_square = (1.0 - stops) * speeds.slow**2
+        regained = np.maximum(speeds.after**2 - slow_square, 0.0)
+        motion = 0.5 * self._lost_share * self.mass * regained
+        through = self.energy(1.0, speeds.leave, 0.0) * turn_length
+        extra_seconds = graph.turn_seconds[rows] - turn_length / speeds.leave
+        auxiliary = self.auxiliary_power * extra_seconds
+        limit_before, limit_after = graph.speed[ends].T
+        slower_before = _slower(limit_before, speeds.before, speeds.slow, BRAKING)
+        slower_after = _slower(limit_after, speeds.after, speeds.leave, ACCELERATION)
+        saved = self._drag_per_square * (slower_before + slower_after)
+        joules = motion + auxiliary - saved
+        energy = through + joules / _JOULES_PER_WH
+        return np.asarray(np.maximum(energy, 0.0))
 
     def terms(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
-        """Wh of each edge for rolling, for 1 kW while it is driven, for drag and for climbing, (n, 4).
+        """Return Wh of each edge for rolling, for 1 kW while driving, for drag and climbing, (n, 4).
 
-        ``edges`` are numbers of edges; by default all of them.
+        Where a vehicle differs from its parameters on all roads alike, it differs by a multiple of
+        these.
 
-        What a vehicle does otherwise than it is told to is, on all roads alike, a multiple of these.
+        Args:
+            graph: The roads.
+            edges: Numbers of edges; by default all of them.
         """
-        at = slice(None) if edges is None else edges
-        length = graph.length[at]
+        rows = slice(None) if edges is None else edges
+        length = graph.length[rows]
         weight = self.mass * self.gravity
-        drag = (
-            0.5
-            * self.air_drag
-            * self.front_area
-            * self.air_density
-            * np.square(graph.speed[at])
-        )
+        drag = self._drag_per_square * np.square(graph.speed[rows])
         joules = [
             weight * self.rolling_resistance * length,
-            1000.0 * graph.travel_time[at],
+            1000.0 * graph.travel_time[rows],
+            drag * length,
+            weight * graph.rise[rows],
         ]
-        joules += [drag * length, weight * graph.rise[at]]
         return np.stack(joules, axis=1) / _JOULES_PER_WH
 
     def stop_variance(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
-        """Wh² by which signals behind each edge make drives differ, (n,); 0 where there are none.
-
-        ``edges`` are numbers of edges; by default all of them.
+        """Return Wh² by which signals behind each edge make drives differ, (n,); 0 without signals.
 
         With a probability p one must stop, and then waits up to r seconds, all waits alike: of stopping
         and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
+
+        Args:
+            graph: The roads.
+            edges: Numbers of edges; by default all of them.
         """
-        if edges is None:
-            rows = len(graph)
-            turns = np.arange(len(graph.turns))
-            behind = graph.turns[:, 0]  # the row that each turn belongs to
-        else:
-            rows = len(edges)
-            first_turn = np.searchsorted(graph.turns[:, 0], edges)
-            many = np.searchsorted(graph.turns[:, 0], edges, side="right") - first_turn
-            behind = np.repeat(np.arange(rows), many)
-            turns = (
-                np.arange(len(behind)) + (first_turn - np.cumsum(many) + many)[behind]
-            )
+        turns, row = _turns_behind(graph, edges)
+        rows = len(graph) if edges is None else len(edges)
         p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
-        red = np.divide(
-            2.0 * graph.turn_wait[turns], p, out=np.zeros(len(p)), where=p > 0.0
-        )
-        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
-        stop = 0.5 * lost * self.mass * np.square(graph.speed[graph.turns[turns, 0]])
-        wait, power = 0.5 * red, self.auxiliary_power
+        # Seconds of red, of which who stops waits half on average.
+        red = _divide(2.0 * graph.turn_wait[turns], p)
+        first_edge = graph.turns[turns, 0]
+        speed = graph.speed[first_edge]
+        stop = 0.5 * self._lost_share * self.mass * np.square(speed)
+        power = self.auxiliary_power
         # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
-        mean = stop + power * wait
-        square = mean**2 + (power * red) ** 2 / 12.0
-        variance = (p * square - (p * mean) ** 2) / _JOULES_PER_WH**2
-        count = np.bincount(behind, minlength=rows)
-        summed = np.bincount(behind, variance, rows)
-        return np.divide(summed, count, out=np.zeros(rows), where=count > 0)
+        mean = stop + power * (0.5 * red)
+        uniform_variance = (power * red) ** 2 / 12.0
+        mean_square = mean**2 + uniform_variance
+        joules_square = p * mean_square - (p * mean) ** 2
+        variance = joules_square / _JOULES_PER_WH**2
+        count = np.bincount(row, minlength=rows)
+        total: Any = np.bincount(row, variance, rows)
+        return _divide(total, count.astype(np.float64))
 
     def motion(self, speed: Any) -> Floats:
-        """Wh that braking from these speeds (m/s) gives back: η⁻·½·m·v²/3600."""
+        """Return Wh that braking gives back: η⁻·½·m·v²/3600.
+
+        Args:
+            speed: m/s.
+        """
         per_square = 0.5 * self.mass * self.recuperation_efficiency / _JOULES_PER_WH
         return per_square * np.square(np.asarray(speed, dtype=np.float64))
 
     def potential(self, height: Any) -> Floats:
-        """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
+        """Return Wh that driving down gives back: h = m·g·z·η⁻/3600.
+
+        Args:
+            height: Metres.
+        """
         if self.recuperation != "multiply":
             raise InputError(
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
@@ -231,6 +248,35 @@ class Vehicle:
         return per_metre * np.asarray(height, dtype=np.float64)
 
 
+def _slower(limit: Floats, fast: Floats, slow: Floats, acceleration: float) -> Floats:
+    """Return metres times (m/s)² below the limit² while speed changes at this rate, m/s²."""
+    metres = 0.5 * (fast**2 - slow**2) / acceleration
+    # v² is linear in the place.
+    return (limit**2 - 0.5 * (fast**2 + slow**2)) * metres
+
+
+def _divide(dividend: Floats, divisor: Floats) -> Floats:
+    """Return quotients; 0 where the divisor is 0."""
+    zeros = np.zeros(len(divisor))
+    return np.divide(dividend, divisor, out=zeros, where=divisor > 0.0)
+
+
+class _TurnsBehind(NamedTuple):
+    turns: Ints  # places in the turns of a graph, (t,)
+    row: Ints  # the edge that each turn is behind, among those in question, (t,)
+
+
+def _turns_behind(graph: LineGraph, edges: Ints | None) -> _TurnsBehind:
+    """Return the turns behind some edges; by default all."""
+    first_edge = graph.turns[:, 0]
+    if edges is None:
+        return _TurnsBehind(np.arange(len(graph.turns)), first_edge)
+    begin = np.searchsorted(first_edge, edges)
+    counts = np.searchsorted(first_edge, edges, side="right") - begin
+    row, number = repeated(counts)
+    return _TurnsBehind(begin[row] + number, row)
+
+
 @register("mean", "road-energy")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoadEnergy:
@@ -238,9 +284,9 @@ class RoadEnergy:
 
     Args:
         vehicle: The vehicle that drives.
-        length: Metres, (n,).
-        speed: M/s, (n,).
-        rise: Metres, (n,).
+        length: Length of each road, metres, (n,).
+        speed: Speed on each road, m/s, (n,).
+        rise: Height gained along each road, metres, (n,).
     """
 
     vehicle: Vehicle
@@ -254,13 +300,22 @@ class RoadEnergy:
         vehicle: object = self.vehicle
         if not isinstance(vehicle, Vehicle):
             raise InputError(f"vehicle is {vehicle!r}; it must be a Vehicle")
-        for name in ("length", "speed", "rise"):
-            array = read_only(as_vector(getattr(self, name), name, len(self.length)))
-            if name != "rise" and not (array > 0.0).all():
-                raise InputError(f"{name} must be above 0 for every road")
-            object.__setattr__(self, name, array)
+        count = len(self.length)
+        length = as_vector(self.length, "length", count)
+        _require_positive(length, "length")
+        speed = as_vector(self.speed, "speed", count)
+        _require_positive(speed, "speed")
+        rise = as_vector(self.rise, "rise", count)
+        object.__setattr__(self, "length", read_only(length))
+        object.__setattr__(self, "speed", read_only(speed))
+        object.__setattr__(self, "rise", read_only(rise))
         values = self.vehicle.energy(self.length, self.speed, self.rise)
         object.__setattr__(self, "values", read_only(values))
 
     def __call__(self, rows: Floats) -> Floats:
         return self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]
+
+
+def _require_positive(values: Floats, name: str) -> None:
+    if not (values > 0.0).all():
+        raise InputError(f"{name} must be above 0 for every road")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
@@ -15,24 +14,32 @@ from superarm.core.errors import InputError, MissingDataError
 
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
-_LONGEST = (
-    1 << 20
-)  # bytes of one element with its attributes; the longest of large cities have 10,000
-_DEEPEST = 32  # elements inside each other; road networks have 5. A parser keeps every one that is open
+# Bytes of one element with its attributes; the longest of large cities have 10,000.
+_LONGEST = 1 << 20
+# Elements inside each other; road networks have 5. A parser keeps every one that is open.
+_DEEPEST = 32
+# Characters of an error.
 _MESSAGE = 400
 
 
 class XmlFile:
-    """One pass over an XML file: what stands in it is handed on, element by element.
+    """One pass over an XML file, element by element.
 
     Document types are refused: a road network has none, and a file of a few lines can declare
     entities that expand to gigabytes.
+
+    Args:
+        path: The file, plain or packed.
+        root: The tag of the outermost element.
     """
 
     def __init__(self, path: str | Path, root: str) -> None:
         self.path = Path(path)
         self._root = root
         self._parser = expat.ParserCreate()
+        self._depth = 0
+        self._on_start: Callable[[str, Attributes], object] | None = None
+        self._on_end: Callable[[str], object] | None = None
 
     @property
     def line(self) -> int:
@@ -40,7 +47,12 @@ class XmlFile:
         return self._parser.CurrentLineNumber
 
     def fault(self, message: str, line: int | None = None) -> InputError:
-        """An error at a line of this file; without one, at the element now being handled."""
+        """Return an error at a line of this file.
+
+        Args:
+            message: What is wrong.
+            line: Its line; by default that of the element now being handled.
+        """
         if len(message) > _MESSAGE:  # it quotes what is in the file
             message = f"{message[: _MESSAGE // 2]} … {message[-_MESSAGE // 2 :]}"
         return InputError(f"{self.path}: line {line or self.line}: {message}")
@@ -51,64 +63,71 @@ class XmlFile:
         end: Callable[[str], object] | None = None,
         copy_to: BinaryIO | None = None,
     ) -> None:
-        """Call ``start`` and ``end`` for every element; write the unpacked bytes to ``copy_to``."""
-        depth, parser = 1, self._parser
+        """Read the file once.
 
-        def first(tag: str, attributes: Attributes) -> None:
-            if tag != self._root:
-                raise self.fault(f"the file holds <{tag}>, not <{self._root}>")
-            parser.StartElementHandler = begin
-            parser.EndElementHandler = close
-
-        def begin(tag: str, attributes: Attributes) -> None:
-            nonlocal depth
-            depth += 1
-            if depth > _DEEPEST:
-                raise self.fault(f"<{tag}> is nested more than {_DEEPEST} levels deep")
-            if start is not None:
-                try:
-                    start(tag, attributes)
-                except KeyError as error:
-                    raise self.fault(
-                        f"<{tag}> lacks the attribute {error.args[0]!r}"
-                    ) from None
-
-        def close(tag: str) -> None:
-            nonlocal depth
-            depth -= 1
-            if end is not None:
-                end(tag)
-
+        Args:
+            start: Called with the tag and the attributes of every element inside the root.
+            end: Called with the tag of every element that ends, the root's too.
+            copy_to: Where to write the unpacked bytes.
+        """
         require_file(self.path)
-        parser.StartElementHandler = first
-        parser.StartDoctypeDeclHandler = self._refuse
+        self._on_start = start
+        self._on_end = end
+        self._parser.StartElementHandler = self._start_root
+        self._parser.StartDoctypeDeclHandler = self._refuse
         try:
             with open_packed(self.path) as file:
-                fed = 0
-                while chunk := file.read(_CHUNK):
-                    parser.Parse(chunk, False)
-                    fed += len(chunk)
-                    # An element that goes on is read again with every chunk: a long one takes ages.
-                    if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
-                        raise self.fault(
-                            f"an element of more than {_LONGEST} bytes begins here; no road has one"
-                        )
-                    if copy_to is not None:
-                        copy_to.write(chunk)
-                parser.Parse(b"", True)
+                self._parse(file, copy_to)
         except InputError:
             raise
         except expat.ExpatError as error:
             raise self.fault(
                 f"not XML: {expat.ErrorString(error.code)}", error.lineno
             ) from None
-        except (
-            LookupError,
-            ValueError,
-        ) as error:  # an encoding that is declared but unknown
+        except (LookupError, ValueError) as error:
+            # The file declares an unknown encoding.
             raise self.fault(f"not XML: {error}") from None
         except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
             raise unreadable(self.path, error) from None
+
+    def _parse(self, file: BinaryIO, copy_to: BinaryIO | None) -> None:
+        parser = self._parser
+        fed = 0
+        while chunk := file.read(_CHUNK):
+            parser.Parse(chunk, False)
+            fed += len(chunk)
+            # An unfinished element is parsed again with every chunk: a long one takes ages.
+            if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
+                raise self.fault(
+                    f"an element of more than {_LONGEST} bytes begins here; no road has one"
+                )
+            if copy_to is not None:
+                copy_to.write(chunk)
+        parser.Parse(b"", True)
+
+    def _start_root(self, tag: str, attributes: Attributes) -> None:
+        if tag != self._root:
+            raise self.fault(f"the file holds <{tag}>, not <{self._root}>")
+        self._depth = 1
+        self._parser.StartElementHandler = self._start_element
+        self._parser.EndElementHandler = self._end_element
+
+    def _start_element(self, tag: str, attributes: Attributes) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise self.fault(f"<{tag}> is nested more than {_DEEPEST} levels deep")
+        if self._on_start is not None:
+            try:
+                self._on_start(tag, attributes)
+            except KeyError as error:
+                raise self.fault(
+                    f"<{tag}> lacks the attribute {error.args[0]!r}"
+                ) from None
+
+    def _end_element(self, tag: str) -> None:
+        self._depth -= 1
+        if self._on_end is not None:
+            self._on_end(tag)
 
     def _refuse(self, name: str, *_: object) -> None:
         raise self.fault(
@@ -117,7 +136,7 @@ class XmlFile:
 
 
 def require_file(path: Path) -> None:
-    """An error that names ``path`` unless it is a file."""
+    """Raise an error unless ``path`` is a file."""
     if not path.exists():
         raise MissingDataError(f"{path} does not exist; check the path")
     if not path.is_file():
@@ -125,9 +144,18 @@ def require_file(path: Path) -> None:
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
+    """Return an error about a file that is damaged.
+
+    Args:
+        path: The file.
+        error: What reading it raised.
+    """
     return InputError(f"{path}: the file is damaged or cannot be read: {error}")
 
 
 def bare_name(path: Path) -> str:
-    """``lust3d`` for ``data/lust3d.net.xml.xz``."""
-    return reduce(str.removesuffix, (".gz", ".xz", ".xml", ".net", ".osm"), path.name)
+    """Return ``lust3d`` for ``data/lust3d.net.xml.xz``."""
+    name = path.name
+    for suffix in (".gz", ".xz", ".xml", ".net", ".osm"):
+        name = name.removesuffix(suffix)
+    return name

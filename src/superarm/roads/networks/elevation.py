@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,22 +35,33 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tile:
-    """The heights of one square degree."""
+    """The heights of one square degree.
 
-    west: int  # longitude of the western edge, degrees
-    south: int  # latitude of the southern edge, degrees
-    heights: NDArray[np.int16]  # (side, side) metres; row 0 is the north
+    Args:
+        west: Longitude of the western edge, degrees.
+        south: Latitude of the southern edge, degrees.
+        heights: Metres, (side, side); row 0 is the north.
+    """
+
+    west: int
+    south: int
+    heights: NDArray[np.int16]
 
     def __post_init__(self) -> None:
-        rows, *columns = self.heights.shape
-        if columns != [rows] or rows < 2:
+        shape = self.heights.shape
+        is_square = len(shape) == 2 and shape[0] == shape[1]
+        if not is_square or len(self.heights) < 2:
             raise InputError(
                 f"heights has shape {self.heights.shape}; a tile is a square"
             )
 
     @classmethod
     def read(cls, path: str | Path) -> Tile:
-        """The tile in a ``.hgt``, ``.hgt.gz`` or ``.hgt.xz`` file, placed by the file's name."""
+        """Read a tile, placed by the name of its file.
+
+        Args:
+            path: A ``.hgt``, ``.hgt.gz`` or ``.hgt.xz`` file, named such as ``N49E006.hgt``.
+        """
         path = Path(path)
         corner = _corner(path)
         if corner is None:
@@ -63,51 +74,65 @@ class Tile:
                 data = file.read(2 * max(_SIDES) ** 2 + 1)
         except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
             raise unreadable(path, error) from None
-        sizes = {2 * side**2: side for side in _SIDES}
-        if len(data) not in sizes:
-            raise InputError(
-                f"{path} holds {len(data)} bytes; a tile has "
-                + " or ".join(
-                    f"{size} ({side} × {side} heights)" for size, side in sizes.items()
-                )
+        sides = {2 * side**2: side for side in _SIDES}  # by bytes
+        side = sides.get(len(data))
+        if side is None:
+            sizes = " or ".join(
+                f"{size} ({side} × {side} heights)" for size, side in sides.items()
             )
-        side = sizes[len(data)]
+            raise InputError(f"{path} holds {len(data)} bytes; a tile has {sizes}")
         heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
-        return cls(west=corner[0], south=corner[1], heights=read_only(heights))
+        return cls(west=corner.west, south=corner.south, heights=read_only(heights))
 
     def covers(self, lon: Any, lat: Any) -> Bools:
-        """Which places lie in this tile; its edges belong to it."""
-        return _within(self.west, self.south, np.asarray(lon), np.asarray(lat))
+        """Return which places lie in this tile; its edges belong to it.
+
+        Args:
+            lon: Longitudes, degrees.
+            lat: Latitudes, degrees.
+        """
+        corner = _Corner(self.west, self.south)
+        return corner.covers(np.asarray(lon), np.asarray(lat))
 
     def height(self, lon: Any, lat: Any) -> Floats:
-        """Metres at these places, between the four heights around each (bilinear).
+        """Return metres at places, between the four heights around each (bilinear).
 
         A void takes no part: the others of the four then weigh more. NaN where all four are void.
+
+        Args:
+            lon: Longitudes, degrees.
+            lat: Latitudes, degrees.
         """
         lon, lat = np.broadcast_arrays(
-            *(np.asarray(each, dtype=np.float64) for each in (lon, lat))
+            np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
         )
         outside = ~self.covers(lon, lat)
         if outside.any():
-            where = int(np.argmax(outside))
+            first = int(np.argmax(outside))
             raise InputError(
-                f"longitude {lon.flat[where]}, latitude {lat.flat[where]} is outside the tile at "
+                f"longitude {lon.flat[first]}, latitude {lat.flat[first]} is outside the tile at "
                 f"{self.west}, {self.south}"
             )
         last = len(self.heights) - 1
-        across, down = (lon - self.west) * last, (self.south + 1 - lat) * last
+        across = (lon - self.west) * last
+        down = (self.south + 1 - lat) * last
         column = np.minimum(np.floor(across), last - 1).astype(np.intp)
         row = np.minimum(np.floor(down), last - 1).astype(np.intp)
-        right, below = across - column, down - row
-        corners = self.heights[
-            row[..., None] + (0, 0, 1, 1), column[..., None] + (0, 1, 0, 1)
-        ]
-        across = np.stack([1.0 - right, right, 1.0 - right, right], axis=-1)
-        down = np.stack([1.0 - below, 1.0 - below, below, below], axis=-1)
-        seen = corners != _VOID
-        weights = np.where(seen, down * across, 0.0)
+        # Each of the four corners around a place, (…, 4): north-west, north-east, south-west, south-east.
+        corner_rows = row[..., None] + (0, 0, 1, 1)
+        corner_columns = column[..., None] + (0, 1, 0, 1)
+        corners = self.heights[corner_rows, corner_columns]
+        east = across - column
+        west = 1.0 - east
+        south = down - row
+        north = 1.0 - south
+        weights_across = np.stack([west, east, west, east], axis=-1)
+        weights_down = np.stack([north, north, south, south], axis=-1)
+        is_known = corners != _VOID
+        weights = np.where(is_known, weights_down * weights_across, 0.0)
         # On a void, the weights of its neighbours are 0: there they count alike.
-        weights = np.where(weights.sum(axis=-1, keepdims=True) > 0.0, weights, seen)
+        has_weight = weights.sum(axis=-1, keepdims=True) > 0.0
+        weights = np.where(has_weight, weights, is_known)
         with np.errstate(invalid="ignore"):
             heights: Floats = (weights * corners).sum(axis=-1) / weights.sum(axis=-1)
         return heights
@@ -118,9 +143,13 @@ Tiles = Tile | str | Path | Sequence[Tile | str | Path]
 
 
 def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
-    """The network with its junctions at the heights of the tiles.
+    """Return the network with its junctions at the heights of the tiles.
 
     Files are read only if a junction lies in them, so a folder may hold a continent.
+
+    Args:
+        network: The roads, with longitudes and latitudes.
+        tiles: Tiles, files or folders of files.
     """
     advice = (
         "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
@@ -128,57 +157,90 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
     lon, lat = network.on_earth(advice).T
     heights = np.full(len(lon), np.nan)
     covered = np.zeros(len(lon), dtype=bool)
-    for tile in _read_where(tiles, lon, lat):
+    for tile in _read_covering(tiles, lon, lat):
         inside = tile.covers(lon, lat)
         covered |= inside
-        wanted = inside & np.isnan(heights)
-        heights[wanted] = tile.height(lon[wanted], lat[wanted])
-    for bad, what in (
-        (~covered, "outside all tiles"),
-        (np.isnan(heights), "where the tiles have no height (a void)"),
-    ):
-        if bad.any():
-            first = int(np.argmax(bad))
-            west, south = int(np.floor(lon[first])), int(np.floor(lat[first]))
-            raise InputError(
-                f"{network.name}: {int(bad.sum())} of {len(lon)} junctions lie {what}; the first is "
-                f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude "
-                f"{lat[first]:.5f}. The tile needed there is "
-                f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"
-            )
-    return replace(
-        network, junctions=np.column_stack([network.junctions[:, :2], heights])
+        missing = inside & np.isnan(heights)
+        heights[missing] = tile.height(lon[missing], lat[missing])
+    _require_heights(network, covered, "outside all tiles")
+    _require_heights(
+        network, ~np.isnan(heights), "where the tiles have no height (a void)"
+    )
+    places = network.junctions[:, :2]
+    return replace(network, junctions=np.column_stack([places, heights]))
+
+
+def _require_heights(network: RoadNetwork, has_height: Bools, where: str) -> None:
+    """Raise an error about the junctions that have no height, which lie ``where``."""
+    if has_height.all():
+        return
+    missing = ~has_height
+    first = int(np.argmax(missing))
+    lon, lat = network.on_earth("tiles need longitudes and latitudes")[first]
+    corner = _Corner(west=int(np.floor(lon)), south=int(np.floor(lat)))
+    raise InputError(
+        f"{network.name}: {int(missing.sum())} of {len(missing)} junctions lie {where}; the first is "
+        f"{network.junction_ids[first]!r} at longitude {lon:.5f}, latitude {lat:.5f}. The tile needed "
+        f"there is {corner.name()}"
     )
 
 
 def at_one_height(network: RoadNetwork) -> RoadNetwork:
-    """The network with all its junctions at 0 m."""
+    """Return the network with all its junctions at 0 m."""
     return replace(network, junctions=network.junctions * (1.0, 1.0, 0.0))
 
 
-def _read_where(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
-    for source in [tiles] if isinstance(tiles, Tile | str | Path) else tiles:
+def _read_covering(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
+    """Yield tiles, of files only those in which one of the places lies."""
+    sources = [tiles] if isinstance(tiles, Tile | str | Path) else tiles
+    for source in sources:
         if isinstance(source, Tile):
             yield source
             continue
-        path = Path(source)
-        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-            corner = _corner(file)
-            if corner is None and file != path:
-                continue  # a folder may hold other things
-            if corner is None or _within(*corner, lon, lat).any() or not file.exists():
+        for file in _tile_files(Path(source)):
+            if _may_cover(file, lon, lat):
                 yield Tile.read(file)
 
 
-def _corner(path: Path) -> tuple[int, int] | None:
-    """West and south of a tile by its file name."""
+def _tile_files(path: Path) -> list[Path]:
+    """Return the file of this path, or the tiles of a folder, which may hold other things."""
+    if not path.is_dir():
+        return [path]
+    return [file for file in sorted(path.iterdir()) if _corner(file) is not None]
+
+
+def _may_cover(file: Path, lon: Floats, lat: Floats) -> bool:
+    corner = _corner(file)
+    if corner is None or not file.exists():
+        return True  # reading raises the error
+    return bool(corner.covers(lon, lat).any())
+
+
+class _Corner(NamedTuple):
+    """The south-west corner of a tile, degrees."""
+
+    west: int
+    south: int
+
+    def covers(self, lon: Floats, lat: Floats) -> Bools:
+        """Return which places lie in the tile; its edges belong to it."""
+        in_longitude = (lon >= self.west) & (lon <= self.west + 1)
+        in_latitude = (lat >= self.south) & (lat <= self.south + 1)
+        return in_longitude & in_latitude
+
+    def name(self) -> str:
+        """Return the name of the tile, such as N49E006."""
+        north_south = "S" if self.south < 0 else "N"
+        east_west = "W" if self.west < 0 else "E"
+        return f"{north_south}{abs(self.south):02d}{east_west}{abs(self.west):03d}"
+
+
+def _corner(path: Path) -> _Corner | None:
+    """Return the corner of a tile by its file name, if it is named like one."""
     match = _NAME.fullmatch(path.name)
     if match is None:
         return None
     north_south, latitude, east_west, longitude, _ = match.groups()
-    south = int(latitude) * (1 if north_south in "Nn" else -1)
-    return int(longitude) * (1 if east_west in "Ee" else -1), south
-
-
-def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:
-    return (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
+    west = int(longitude) if east_west in "Ee" else -int(longitude)
+    south = int(latitude) if north_south in "Nn" else -int(latitude)
+    return _Corner(west, south)

@@ -36,8 +36,12 @@ _FLATTENING = 1.0 / 298.257_223_563
 _SCALE = 0.9996
 _FALSE_EASTING = 500_000.0
 _FALSE_NORTHING_SOUTH = 10_000_000.0
-_FARTHEST_EAST = 3_500_000.0  # from the middle of a zone, metres: 30°, five times as far as it is used
-_FARTHEST_NORTH = 10_002_000.0  # from the equator to a pole, metres, and a little more
+# Metres from the middle of a zone: 30°, five times as far as it is used.
+_FARTHEST_EAST = 3_500_000.0
+# Metres from the equator to a pole, and a little more.
+_FARTHEST_NORTH = 10_002_000.0
+# τ of τ′ by Newton's method: it doubles the digits, and begins with two.
+_NEWTON_STEPS = 4
 
 _n = _FLATTENING / (2.0 - _FLATTENING)
 _ECCENTRICITY = np.sqrt(_FLATTENING * (2.0 - _FLATTENING))
@@ -51,7 +55,12 @@ _BETA = (  # eq. 36
 
 
 def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
-    """Longitude and latitude in degrees, (k, 2), of eastings and northings in metres, (k, 2).
+    """Return longitude and latitude in degrees, (k, 2).
+
+    Args:
+        east_north: Eastings and northings in metres, (k, 2).
+        zone: Zone of UTM, 1 to 60.
+        south: Whether northings are those of the southern hemisphere.
 
     >>> from_utm([[500_000.0, 0.0]], zone=32).tolist()
     [[9.0, 0.0]]
@@ -61,40 +70,39 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
         raise InputError(f"zone is {zone!r}; UTM has the zones 1 … 60")
     east = places[:, 0] - _FALSE_EASTING
     north = places[:, 1] - (_FALSE_NORTHING_SOUTH if south else 0.0)
-    far = ~((np.abs(east) <= _FARTHEST_EAST) & (np.abs(north) <= _FARTHEST_NORTH))
-    if far.any():
-        row = int(np.argmax(far))
+    is_near = np.abs(east) <= _FARTHEST_EAST
+    is_near &= np.abs(north) <= _FARTHEST_NORTH
+    if not is_near.all():
+        easting, northing = places[int(np.argmin(is_near))]
         raise InputError(
-            f"easting {places[row, 0]}, northing {places[row, 1]} is not a place in UTM"
+            f"easting {easting}, northing {northing} is not a place in UTM"
         )
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
-    sphere = zeta - sum(
+    series = sum(
         beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1)
     )
-    xi, eta = sphere.real, sphere.imag
-    conformal = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))  # τ′
-    longitude = np.arctan2(np.sinh(eta), np.cos(xi))
-    below = 1.0 - _ECCENTRICITY**2
-    tangent: Floats = conformal / below
-    for _ in range(
-        4
-    ):  # τ of τ′ by Newton's method: it doubles the digits, and begins with two
-        reached = _conformal(tangent)
-        slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
-        tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
-    latitude = np.arctan(tangent)
-    return np.stack(
-        [6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1
-    )
+    sphere = zeta - series
+    xi = sphere.real
+    eta = sphere.imag
+    sinh_eta = np.sinh(eta)
+    cos_xi = np.cos(xi)
+    conformal = np.sin(xi) / np.hypot(sinh_eta, cos_xi)  # τ′
+    longitude = np.arctan2(sinh_eta, cos_xi)
+    latitude = np.arctan(_tangent(conformal))
+    middle = 6.0 * zone - 183.0  # of the zone
+    return np.stack([middle + np.degrees(longitude), np.degrees(latitude)], axis=1)
 
 
 def pairs(points: Any) -> Floats:
-    """Real and imaginary parts, (…, 2)."""
+    """Return real and imaginary parts, (…, 2)."""
     return np.stack([np.real(points), np.imag(points)], axis=-1)
 
 
 def mercator(lon_lat: Any) -> Points:
-    """λ + iψ in radians, (k,), of longitudes and latitudes in degrees, (k, 2).
+    """Return λ + iψ in radians, (k,).
+
+    Args:
+        lon_lat: Longitudes and latitudes in degrees, (k, 2).
 
     >>> mercator([[180.0, 0.0]])
     array([3.14159265+0.j])
@@ -105,31 +113,52 @@ def mercator(lon_lat: Any) -> Points:
 
 
 def metres_per_radian(latitude: Any) -> Floats:
-    """Metres on Earth of a small step of one radian on Mercator's map, at latitudes in degrees."""
+    """Return metres on Earth for a radian on Mercator's map, of small steps.
+
+    Args:
+        latitude: Degrees.
+    """
     phi = np.radians(latitude)
-    metres: Floats = (
-        _AXIS * np.cos(phi) / np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
-    )
+    flattening = np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
+    metres: Floats = _AXIS * np.cos(phi) / flattening
     return metres
 
 
-def great_circle(here: Any, there: Any) -> float:
-    """Metres between two places on a sphere, each longitude and latitude in degrees.
+def great_circle(place: Any, other: Any) -> float:
+    """Return metres between two places on a sphere.
+
+    Args:
+        place: Longitude and latitude in degrees.
+        other: The same of the other place.
 
     >>> round(great_circle((0.0, 0.0), (0.0, 90.0)) / 1000.0)
     10019
     """
-    (east, north), (other_east, other_north) = np.radians([here, there])
-    across = (
-        np.cos(north) * np.cos(other_north) * np.sin((other_east - east) / 2.0) ** 2
-    )
-    half_chord = np.sqrt(np.sin((other_north - north) / 2.0) ** 2 + across)
-    return float(2.0 * _AXIS * np.arcsin(min(half_chord, 1.0)))
+    east, north = np.radians(place)
+    other_east, other_north = np.radians(other)
+    # The haversine formula.
+    half_east = np.sin((other_east - east) / 2.0)
+    half_north = np.sin((other_north - north) / 2.0)
+    across = np.cos(north) * np.cos(other_north) * half_east**2
+    half_chord = np.sqrt(half_north**2 + across)
+    half_angle = np.arcsin(min(half_chord, 1.0))
+    return float(2.0 * _AXIS * half_angle)
 
 
 def _conformal(tangent: Floats) -> Floats:
-    """τ′ of τ."""
+    """Return τ′ of τ."""
     e = _ECCENTRICITY
     sigma = np.sinh(e * np.arctanh(e * tangent / np.hypot(1.0, tangent)))
     conformal: Floats = tangent * np.hypot(1.0, sigma) - sigma * np.hypot(1.0, tangent)
     return conformal
+
+
+def _tangent(conformal: Floats) -> Floats:
+    """Return τ of τ′, the inverse of :func:`_conformal`."""
+    below = 1.0 - _ECCENTRICITY**2
+    tangent: Floats = conformal / below
+    for _ in range(_NEWTON_STEPS):
+        reached = _conformal(tangent)
+        slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
+        tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
+    return tangent

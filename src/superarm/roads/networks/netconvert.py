@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
@@ -39,13 +39,20 @@ _OPTIONS = (
 def convert(
     path: Path, options: list[str], folder: str, timeout: float = 600.0
 ) -> None:
-    """Run netconvert in ``folder``, where no name can be an option; errors are about ``path``."""
+    """Run netconvert.
+
+    Args:
+        path: The file that errors are about.
+        options: Options of netconvert.
+        folder: The folder to run in, where no name can be an option.
+        timeout: Seconds after which it is stopped.
+    """
     home = Path(require_extra("sumo", "sumo").SUMO_HOME)
     program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
     if not program.is_file():
         raise MissingExtraError(f"{program} is missing; run: {install_line('sumo')}")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [str(program), *options, "--xml-validation=never"],
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -61,58 +68,64 @@ def convert(
             f"{path}: netconvert had not finished after {timeout:g} s; raise timeout, or use a "
             "smaller map"
         ) from None
-    if done.returncode:
-        words = [
-            line for line in done.stderr.splitlines() if not line.startswith("Warning")
-        ]
-        said = "\n".join(words[-_ERROR_LINES:]) or "nothing"
+    if result.returncode:
+        lines = result.stderr.splitlines()
+        errors = [line for line in lines if not line.startswith("Warning")]
+        output = "\n".join(errors[-_ERROR_LINES:]) or "nothing"
         raise InputError(
-            f"{path}: netconvert failed (exit code {done.returncode}) and said:\n{said}"
+            f"{path}: netconvert failed (exit code {result.returncode}) and said:\n{output}"
         )
 
 
 def write_sumo(network: RoadNetwork, path: str | Path) -> Path:
-    """A ``.net.xml`` or ``.net.xml.gz`` that SUMO drives on and ``read_sumo`` reads; the path.
+    """Write a network as a file that SUMO drives on and ``read_sumo`` reads; return its path.
 
     Ids, turns, lengths, speeds, heights and permissions are kept, numbers to six decimals; roads are
     drawn as straight lines.
+
+    Args:
+        network: The roads.
+        path: A ``.net.xml`` or ``.net.xml.gz`` file.
     """
     path = Path(path)
     if not path.name.endswith((".net.xml", ".net.xml.gz")):
         raise InputError(f"{path}: a SUMO network is named .net.xml or .net.xml.gz")
     with TemporaryDirectory(prefix="superarm-") as folder:
-        made = "made.net.xml.gz" if path.suffix == ".gz" else "made.net.xml"
-        files = [f"--output-file={made}"]
-        for kind, elements in (
-            ("node", _nodes),
-            ("edge", _edges),
-            ("connection", _connections),
-        ):
-            lines = "".join(f"<{kind} {element}/>\n" for element in elements(network))
-            (Path(folder) / kind).write_text(
-                f"<{kind}s>\n{lines}</{kind}s>\n", encoding="utf-8"
-            )
-            files.append(f"--{kind}-files={kind}")
+        output = "made.net.xml.gz" if path.suffix == ".gz" else "made.net.xml"
+        _write_elements(Path(folder), "node", _nodes(network))
+        _write_elements(Path(folder), "edge", _edges(network))
+        _write_elements(Path(folder), "connection", _connections(network))
+        files = [
+            f"--output-file={output}",
+            "--node-files=node",
+            "--edge-files=edge",
+            "--connection-files=connection",
+        ]
         convert(path, [*files, *_OPTIONS], folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(Path(folder) / made, path)
+        shutil.move(Path(folder) / output, path)
     return path
 
 
+def _write_elements(folder: Path, kind: str, elements: Iterable[str]) -> None:
+    """Write XML elements, of each of which the attributes are given, to a file named after them."""
+    lines = "".join(f"<{kind} {attributes}/>\n" for attributes in elements)
+    text = f"<{kind}s>\n{lines}</{kind}s>\n"
+    (folder / kind).write_text(text, encoding="utf-8")
+
+
 def _nodes(network: RoadNetwork) -> Iterator[str]:
-    for name, (x, y, z) in zip(
-        network.junction_ids, network.junctions.tolist(), strict=True
-    ):
+    places = network.junctions.tolist()
+    for name, (x, y, z) in zip(network.junction_ids, places, strict=True):
         yield f'id={quoteattr(name)} x="{x:.6f}" y="{y:.6f}" z="{z:.6f}"'
 
 
 def _edges(network: RoadNetwork) -> Iterator[str]:
-    junction, allowed = (
-        network.junction_ids,
-        _allowed(network.permits, len(network.edge_ids)),
-    )
+    junctions = network.junction_ids
+    allowed = _allow_attributes(network.permits, len(network.edge_ids))
     for number, name in enumerate(network.edge_ids):
-        tail, head = junction[network.tail[number]], junction[network.head[number]]
+        tail = junctions[network.tail[number]]
+        head = junctions[network.head[number]]
         yield (
             f'id={quoteattr(name)} from={quoteattr(tail)} to={quoteattr(head)} numLanes="1"'
             f' speed="{network.speed[number]:.6f}" length="{network.length[number]:.6f}"'
@@ -121,31 +134,41 @@ def _edges(network: RoadNetwork) -> Iterator[str]:
 
 
 def _connections(network: RoadNetwork) -> Iterator[str]:
-    """Every connection, and for edges that have none a line that says so."""
-    edge = network.edge_ids
+    """Yield every connection, and for edges that have none an element without an end."""
+    ids = network.edge_ids
     first, second = network.connections.T
-    lanes = {who: may[first] & may[second] for who, may in network.permits.items()}
-    said = zip(
-        _allowed(network.turn_permits, len(first)),
-        _allowed(lanes, len(first)),
-        strict=True,
-    )
-    for one, other, (of_turn, of_lanes) in zip(
-        first.tolist(), second.tolist(), said, strict=True
-    ):
-        ends = f'from={quoteattr(edge[one])} to={quoteattr(edge[other])} fromLane="0" toLane="0"'
-        yield ends + (of_turn if of_turn != of_lanes else "")
-    for number in np.setdiff1d(np.arange(len(edge)), first).tolist():
-        yield f"from={quoteattr(edge[number])}"
+    # Who may use both lanes: SUMO assumes it of a connection that states nothing.
+    lane_permits = {}
+    for vehicle_class, may_use in network.permits.items():
+        lane_permits[vehicle_class] = may_use[first] & may_use[second]
+    turn_allowed = _allow_attributes(network.turn_permits, len(first))
+    lanes_allowed = _allow_attributes(lane_permits, len(first))
+    for number, (before, after) in enumerate(network.connections.tolist()):
+        allowed = turn_allowed[number]
+        if allowed == lanes_allowed[number]:
+            allowed = ""
+        yield (
+            f"from={quoteattr(ids[before])} to={quoteattr(ids[after])} "
+            f'fromLane="0" toLane="0"{allowed}'
+        )
+    without_turns = np.setdiff1d(np.arange(len(ids)), first)
+    for number in without_turns.tolist():
+        yield f"from={quoteattr(ids[number])}"
 
 
-def _allowed(permits: Mapping[str, Bools], count: int) -> list[str]:
-    """For each edge or turn the attribute that says who may use it; nothing where everybody may."""
-    words = []
-    for number in range(count):
-        classes = [
-            who for who in VEHICLE_CLASSES if who in permits and permits[who][number]
-        ]
-        allow = f' allow="{" ".join(classes)}"' if classes else ' disallow="all"'
-        words.append("" if len(classes) == len(VEHICLE_CLASSES) else allow)
-    return words
+def _allow_attributes(permits: Mapping[str, Bools], count: int) -> list[str]:
+    """Return for each edge or turn the attribute of who may use it; "" where everybody may."""
+    return [_allow_attribute(permits, number) for number in range(count)]
+
+
+def _allow_attribute(permits: Mapping[str, Bools], number: int) -> str:
+    classes = [
+        vehicle_class
+        for vehicle_class in VEHICLE_CLASSES
+        if vehicle_class in permits and permits[vehicle_class][number]
+    ]
+    if len(classes) == len(VEHICLE_CLASSES):
+        return ""
+    if not classes:
+        return ' disallow="all"'
+    return f' allow="{" ".join(classes)}"'

@@ -1,11 +1,11 @@
 """OpenStreetMap extracts, ``.osm`` or ``.osm.xml`` plain or packed, through SUMO's netconvert.
 
-netconvert knows what is hard about OpenStreetMap: default speeds and lanes, turn restrictions,
+netconvert handles what is hard about OpenStreetMap: default speeds and lanes, turn restrictions,
 ramps, junctions drawn as several nodes, traffic lights. It comes with the ``[sumo]`` extra.
 
 Heights are the nodes' ``ele`` tags, if the roads have them. netconvert puts a node without one at
 0 m, a cliff: so a map with heights here and there is refused. A map without any gives a flat network,
-and so does one whose heights are not asked for.
+and so does one that is read without heights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from superarm.core.errors import (
 from superarm.core.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
-from .cache import cached
+from .cache import read_cached
 from .elevation import Tiles, with_heights
 from .netconvert import convert
 from .road import RoadNetwork
@@ -70,29 +70,35 @@ def read_osm(
     timeout: float = 600.0,
     cache: bool | None = None,
 ) -> RoadNetwork:
-    """The roads of a map that passenger cars may use; ``elevation``: tiles in place of ``ele`` tags.
+    """Read the roads of a map that passenger cars may use.
 
-    ``flat`` leaves heights out. ``timeout``: seconds after which netconvert is stopped. ``cache``: as
-    for ``read_network``.
+    Args:
+        path: An ``.osm`` or ``.osm.xml`` file, plain or packed.
+        elevation: SRTM tiles whose heights replace ``ele`` tags.
+        flat: Whether to leave heights out.
+        name: The network's name; by default that of the file.
+        timeout: Seconds after which netconvert is stopped.
+        cache: Whether to cache the network, as for ``read_network``.
     """
-    path, heights = Path(path), elevation is None and not flat
+    path = Path(path)
+    heights = elevation is None and not flat
     require_file(path)
     require_extra("sumo", "sumo")
-    known_as = name or bare_name(path)
+    network_name = name or bare_name(path)
 
-    def converted() -> RoadNetwork:
+    def read_converted() -> RoadNetwork:
         with TemporaryDirectory(prefix="superarm-") as folder:
-            net = _converted(path, folder, heights, timeout)
+            net = _convert_map(path, folder, heights, timeout)
             try:
-                return read_sumo(net, known_as)
+                return read_sumo(net, network_name)
             except (InputError, FileNotFoundError) as error:
                 message = f"{path}: netconvert made no usable network from it: {error}"
                 raise InputError(message) from None
 
-    network = cached(
+    network = read_cached(
         path,
-        converted,
-        name=known_as,
+        read_converted,
+        name=network_name,
         options={
             "reader": "osm",
             "netconvert": [*_OPTIONS, _netconvert_version()],
@@ -100,37 +106,42 @@ def read_osm(
         },
         variant="heights" if heights else "level",
         least_edges=1,  # it is converting that takes long
-        wanted=cache,
+        enabled=cache,
     )
     return network if elevation is None else with_heights(network, elevation)
 
 
 def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> Path:
-    """The ``.net.xml`` that SUMO drives on, made of a map once and then found by the map's content.
+    """Convert a map once to a ``.net.xml`` that SUMO drives on; return its path.
 
-    ``folder``: where it is kept. ``heights``: whether ``ele`` tags count.
+    The converted network is cached by the content of the map.
+
+    Args:
+        path: An ``.osm`` or ``.osm.xml`` file, plain or packed.
+        folder: The folder of the cache.
+        heights: Whether ``ele`` tags count.
     """
     path = Path(path)
     require_file(path)
     require_extra("sumo", "sumo")
-    made_of = sha256(path.read_bytes())
-    made_of.update(repr((_OPTIONS, heights, _netconvert_version())).encode())
-    kept = Path(folder) / made_of.hexdigest() / f"{bare_name(path)}.net.xml"
-    if not kept.is_file():
+    digest = sha256(path.read_bytes())
+    digest.update(repr((_OPTIONS, heights, _netconvert_version())).encode())
+    converted = Path(folder) / digest.hexdigest() / f"{bare_name(path)}.net.xml"
+    if not converted.is_file():
         with TemporaryDirectory(prefix="superarm-") as temporary:
-            net = _converted(path, temporary, heights)
+            net = _convert_map(path, temporary, heights)
             try:
-                atomic_write(kept, net.read_bytes())
+                atomic_write(converted, net.read_bytes())
             except OSError as error:
                 raise FileError(
                     f"{path}: the converted SUMO network cannot be cached in {folder} ({error}); set "
                     "XDG_CACHE_HOME to a writable folder"
                 ) from error
-    return kept
+    return converted
 
 
 def _netconvert_version() -> str:
-    """What converted networks are cached by: another version of netconvert converts anew."""
+    """Return the version that converted networks are cached by: another one converts anew."""
     try:
         return version("eclipse-sumo")
     except PackageNotFoundError:
@@ -138,37 +149,45 @@ def _netconvert_version() -> str:
         raise MissingExtraError(f"{message}; run: {install_line('sumo')}") from None
 
 
-def _converted(path: Path, folder: str, heights: bool, timeout: float = 600.0) -> Path:
-    plain, net = Path(folder) / "map.osm", Path(folder) / "map.net.xml"
+def _convert_map(
+    path: Path, folder: str, heights: bool, timeout: float = 600.0
+) -> Path:
+    plain = Path(folder) / "map.osm"
+    net = Path(folder) / "map.net.xml"
     with plain.open("wb") as copy:
-        found = _Map(path, copy_to=copy)
-    files = (f"--osm-files={plain.name}", f"--output-file={net.name}")
-    options = (
-        (*_OPTIONS, "--osm.elevation") if heights and found.has_heights() else _OPTIONS
-    )
-    convert(path, [*files, *options], folder, timeout)
+        road_map = _Map(path, copy_to=copy)
+    options = [f"--osm-files={plain.name}", f"--output-file={net.name}", *_OPTIONS]
+    if heights and road_map.has_heights():
+        options.append("--osm.elevation")
+    convert(path, options, folder, timeout)
     return net
 
 
 class _Map:
-    """What a map says about heights; reading it also finds what is not XML before netconvert does."""
+    """The heights of a map. Reading it also finds what is not XML before netconvert does.
+
+    Args:
+        path: The map.
+        copy_to: Where to write the unpacked map.
+    """
 
     def __init__(self, path: Path, copy_to: BinaryIO) -> None:
         self._file = XmlFile(path, root="osm")
-        self._known: set[str] = set()
-        self._with_height: set[str] = set()
-        self._on_roads: set[str] = set()
-        self._node: str | None = None
-        self._way: list[str] | None = None
-        self._drivable = False
+        self._nodes: set[str] = set()
+        self._nodes_with_height: set[str] = set()
+        self._road_nodes: set[str] = set()
+        self._open_node: str | None = None
+        self._open_way: list[str] | None = None
+        self._is_road = False  # whether the open way is one
         self._file.read(self._start, self._end, copy_to=copy_to)
-        self._on_roads &= self._known
-        if not self._on_roads:
+        self._road_nodes &= self._nodes
+        if not self._road_nodes:
             raise InputError(f"{path}: the map contains no roads for cars")
 
     def has_heights(self) -> bool:
-        """Whether the roads have heights; an error where only some of them do."""
-        total, tagged = len(self._on_roads), len(self._on_roads & self._with_height)
+        """Return whether the roads have heights; raise an error where only some of them do."""
+        total = len(self._road_nodes)
+        tagged = len(self._road_nodes & self._nodes_with_height)
         if 0 < tagged < total:
             raise InputError(
                 f"{self._file.path}: only {tagged} of {total} road nodes have a height (an ele tag); "
@@ -179,24 +198,26 @@ class _Map:
 
     def _start(self, tag: str, attributes: Attributes) -> None:
         if tag == "node":
-            self._node = attributes["id"]
-            self._known.add(self._node)
+            self._open_node = attributes["id"]
+            self._nodes.add(self._open_node)
         elif tag == "way":
-            self._way, self._drivable = [], False
-        elif tag == "nd" and self._way is not None:
-            self._way.append(attributes["ref"])
+            self._open_way = []
+            self._is_road = False
+        elif tag == "nd" and self._open_way is not None:
+            self._open_way.append(attributes["ref"])
         elif tag == "tag":
-            self._tag(attributes["k"], attributes["v"])
+            self._read_tag(attributes["k"], attributes["v"])
 
-    def _tag(self, key: str, value: str) -> None:
-        if key == "ele" and self._node is not None and _METRES.fullmatch(value):
-            self._with_height.add(self._node)
-        elif key == "highway":
-            self._drivable = value in _ROADS
+    def _read_tag(self, key: str, value: str) -> None:
+        if key == "highway":
+            self._is_road = value in _ROADS
+        elif key == "ele" and self._open_node is not None and _METRES.fullmatch(value):
+            self._nodes_with_height.add(self._open_node)
 
     def _end(self, tag: str) -> None:
         if tag == "node":
-            self._node = None
+            self._open_node = None
         elif tag == "way":
-            self._on_roads.update(self._way or () if self._drivable else ())
-            self._way = None
+            if self._open_way is not None and self._is_road:
+                self._road_nodes.update(self._open_way)
+            self._open_way = None

@@ -22,101 +22,129 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Bools, Floats, Ints
-from superarm.core.arrays import repeated
+from superarm.core import Floats, Ints
 from superarm.core.errors import InputError, UnknownArmError
 
 from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs
-from .road import LineGraph
+from .line_graph import LineGraph
+from .pieces import Budget, Pieces, is_inside, is_near
 
-_FARTHEST = 500.0  # metres from a place to an edge that is used for it
-_PIECE, _STEP = (
-    50.0,
-    2.0,
-)  # lengths of pieces in metres: to look for, and to measure with
-_BESIDE = 15.0  # metres by which the other way may be farther from a place
-_ALONG, _LONG, _SLANT = (
-    10.0,
-    30.0,
-    0.5,
-)  # metres from a line; metres along it; sine of the angle to it
-_LONGEST_LINE = 5e6  # metres of a line through the network
-_PIECES_AT_ONCE = 20_000  # of roads, in each of which there are at most 25 points
-_COMPARED_AT_ONCE = 1 << 21  # pairs of a point and a border
-_LIKE, _MOST_TOLD = 0.8, 5  # how alike names must be, and how many are told
+# Metres from a place to the farthest edge that is used for it.
+_FARTHEST = 500.0
+# Metres of the longest piece: to search with, and to measure with.
+_PIECE = 50.0
+_STEP = 2.0
+# Metres by which the other way may be farther from a place.
+_BESIDE = 15.0
+# An edge runs along a line if it is within so many metres of it …
+_ALONG = 10.0
+# … at an angle of at most this sine …
+_SLANT = 0.5
+# … for so many metres, or half of its length.
+_LONG = 30.0
+# Metres between the middles of pieces of which some part is within 10 m of the other.
+_MIDDLES_APART = _ALONG + _PIECE
+# Metres of a line through the network.
+_LONGEST_LINE = 5e6
+# Pieces of roads that are split in one go, each into at most 25 points.
+_PIECES_AT_ONCE = 20_000
+# How alike names must be, to be meant or to be suggested, and how many are listed.
+_ALIKE = 0.8
+_HARDLY_ALIKE = 0.5
+_MOST_NAMES = 5
+# Steps of the budget: to find the nearest road for 2 m of a line, and for a point of a road.
+_PER_STEP = 100.0
+_PER_POINT = 20.0
 
 
 class PlaceMatch(NamedTuple):
-    """The edge of a place and its other ways; what the place is, and how the edge belongs to it."""
+    """The edge of a place and its other ways."""
 
     edges: tuple[int, ...]
     place: str = ""
+    """What the place is."""
     how: str = ""
+    """How the edge belongs to the place."""
     shares: tuple[float, ...] | None = None
     """How much of each edge lies before the place; ``None``: whole edges are meant."""
+
+
+class _Street(NamedTuple):
+    name: str
+    edges: list[int]
+
+
+class _Frames(NamedTuple):
+    """How metres z of each edge become places of the plane: origin + (z − begin)·turn, (n,)."""
+
+    origin: Points
+    begin: Points
+    turn: Points
+
+
+class _NearestWays(NamedTuple):
+    edges: tuple[int, ...]  # the nearest edge, then its other ways
+    distance: float  # metres of the plane
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
     """Edges by place, by the name of their street, along lines and within areas.
 
-    What it takes to look them up is made when it is first needed.
+    Search trees are built when they are first needed.
+
+    Args:
+        graph: The roads.
     """
 
     graph: LineGraph
 
     def find(self, place: str | tuple[float, float]) -> PlaceMatch:
-        """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street.
+        """Find the edge of a place.
 
         An edge that is named by its id is meant as a whole. Coordinates, and the middle of a street,
         are points: where they lie on an edge is the place of its course that is nearest to them.
+
+        Args:
+            place: An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a
+                street.
         """
         if not isinstance(place, str):
-            return self._nearest(*_degrees(place))
+            return self._find_nearest(*_as_degrees(place))
         if place in self.graph:
             return PlaceMatch((self.graph.number(place),))
-        try:
-            pair = [float(part) for part in place.split(",")]
-        except ValueError:
-            pair = []
-        if len(pair) == 2 and np.isfinite(pair).all():
-            return self._nearest(*_degrees(pair))
-        name, edges = self._street(place)
-        pieces = self._pieces.at(np.isin(self._pieces.edge, edges))
-        weights = np.abs(pieces.step)
-        middle = np.average(pieces.middle, weights=weights if weights.any() else None)
-        how = "nearest to the middle of the street" if len(edges) > 1 else ""
-        ways, _ = pieces.ways(middle, self.graph)
-        return PlaceMatch(ways, name, how, self._shares(ways, complex(middle)))
+        pair = _parse_pair(place)
+        if pair is not None:
+            return self._find_nearest(*_as_degrees(pair))
+        street = self._find_street(place)
+        pieces = self._pieces.take(np.isin(self._pieces.edge, street.edges))
+        lengths = np.abs(pieces.step)
+        weights = lengths if lengths.any() else None
+        middle = np.average(pieces.middle, weights=weights)
+        ways = self._nearest_ways(pieces, middle)
+        how = "nearest to the middle of the street" if len(street.edges) > 1 else ""
+        shares = self._shares(ways.edges, complex(middle))
+        return PlaceMatch(ways.edges, street.name, how, shares)
 
     def street(self, name: str) -> Ints:
-        """The edge of this id, or all edges of the street of this name."""
-        return (
-            np.array([self.graph.number(name)])
-            if name in self.graph
-            else self._street(name)[1]
-        )
+        """Return the edge of this id, or all edges of the street of this name."""
+        if name in self.graph:
+            return np.array([self.graph.number(name)])
+        return np.array(self._find_street(name).edges)
 
     def along(
         self, line: Sequence[Sequence[float]], budget: Budget | None = None
     ) -> Ints:
-        """Edges that run along a line of longitudes and latitudes, in either direction.
+        """Return edges that run along a line, in either direction.
 
         Within 10 m of it and at most 30° askew, for 30 m or half of their length. The line may be at
         most 5,000 km long where the network is; elsewhere it costs nothing.
-        """
-        from scipy.spatial import cKDTree
 
-        all_pieces = self._pieces
-        places = pairs(all_pieces.middle)
-        reach = (
-            _ALONG + _PIECE
-        )  # between the middles of pieces of which some part is within 10 m
-        points = self._plane(line)
-        drawn = _Pieces(
-            np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)
-        )
-        drawn = drawn.clipped(places.min(axis=0) - reach, places.max(axis=0) + reach)
+        Args:
+            line: Longitudes and latitudes in degrees.
+            budget: Pays for the work; by default a fresh one.
+        """
+        drawn = self._clip_line(line)
         length = float(np.abs(drawn.step).sum())
         if length > _LONGEST_LINE:
             raise InputError(
@@ -127,87 +155,146 @@ class Places:
         drawn = drawn.split(_PIECE)
         if not len(drawn.edge):
             return np.empty(0, dtype=np.intp)
-        ends = pairs(drawn.middle)
-        low, high = ends.min(axis=0) - reach, ends.max(axis=0) + reach
-        near = np.flatnonzero(((places >= low) & (places <= high)).all(axis=1))
-        near = near[_is_near(places[near], ends, reach)]
+        places = pairs(self._pieces.middle)
+        line_places = pairs(drawn.middle)
+        near = _in_box(places, line_places, _MIDDLES_APART)
+        near = near[is_near(places[near], line_places, _MIDDLES_APART)]
         if not len(near):
             return np.empty(0, dtype=np.intp)
-        drawn = drawn.at(
-            _is_near(ends, places[near], reach)
-        )  # the rest is far from every road
-        fine, drawn = all_pieces.at(near).split(_STEP), drawn.split(_STEP)
-        nearest = cKDTree(pairs(drawn.middle)).query(pairs(fine.middle))[1]
-        beside = drawn.at(nearest)
-        askew = np.abs((fine.step * np.conj(beside.step)).imag)
-        parallel = askew <= _SLANT * np.abs(fine.step) * np.abs(beside.step)
-        parallel &= beside.distance(fine.middle) <= _ALONG
-        n = len(self.graph)
-        covered = np.bincount(fine.edge, np.abs(fine.step) * parallel, minlength=n)
-        whole = np.bincount(all_pieces.edge, np.abs(all_pieces.step), minlength=n)
-        return np.flatnonzero(
-            (covered > 0.0) & (covered >= np.minimum(_LONG, 0.5 * whole))
-        )
+        # Most of a line may be far from every road.
+        drawn = drawn.take(is_near(line_places, places[near], _MIDDLES_APART))
+        covered = self._covered_metres(self._pieces.take(near), drawn)
+        lengths = self._sum_by_edge(self._pieces.edge, np.abs(self._pieces.step))
+        enough = np.minimum(_LONG, 0.5 * lengths)
+        is_along = (covered > 0.0) & (covered >= enough)
+        return np.flatnonzero(is_along)
+
+    def _clip_line(self, line: Sequence[Sequence[float]]) -> Pieces:
+        """Return the parts of a line that are near the network."""
+        places = pairs(self._pieces.middle)
+        points = self._to_plane(line)
+        begin = points[:-1]
+        no_edge = np.zeros(len(begin), dtype=np.intp)
+        drawn = Pieces(no_edge, begin, np.diff(points))
+        low = places.min(axis=0) - _MIDDLES_APART
+        high = places.max(axis=0) + _MIDDLES_APART
+        return drawn.clip(low, high)
+
+    def _covered_metres(self, roads: Pieces, line: Pieces) -> Floats:
+        """Return metres of each edge that run along a line, (n,)."""
+        from scipy.spatial import cKDTree
+
+        roads = roads.split(_STEP)
+        line = line.split(_STEP)
+        tree = cKDTree(pairs(line.middle))
+        _, nearest = tree.query(pairs(roads.middle))
+        beside = line.take(nearest)
+        lengths = np.abs(roads.step)
+        # Of a product of two steps the imaginary part is its size times the sine of their angle.
+        product = roads.step * np.conj(beside.step)
+        askew = np.abs(product.imag)
+        is_along = askew <= _SLANT * lengths * np.abs(beside.step)
+        is_along &= beside.distance(roads.middle) <= _ALONG
+        metres = lengths * is_along
+        return self._sum_by_edge(roads.edge, metres)
+
+    def _sum_by_edge(self, edge: Ints, values: Floats) -> Floats:
+        """Return the sum of the values of each edge, (n,)."""
+        total: Any = np.bincount(edge, values, minlength=len(self.graph))
+        sums: Floats = total
+        return sums
 
     def within(
         self, rings: Sequence[Sequence[Sequence[float]]], budget: Budget | None = None
     ) -> Ints:
-        """Edges of which some part lies in an area: inside the first ring, outside the others."""
+        """Return edges of which some part lies in an area.
+
+        Args:
+            rings: Longitudes and latitudes in degrees. The area is inside the first ring and outside
+                the others.
+            budget: Pays for the work; by default a fresh one.
+        """
         budget = budget or Budget()
-        borders = [self._plane(ring) for ring in rings]
-        low = (
-            np.array([pairs(border).min(axis=0) for border in borders]).min(axis=0)
-            - _PIECE
-        )
-        high = (
-            np.array([pairs(border).max(axis=0) for border in borders]).max(axis=0)
-            + _PIECE
-        )
-        places = pairs(self._pieces.middle)
-        pieces = self._pieces.at(((places >= low) & (places <= high)).all(axis=1))
+        borders = [self._to_plane(ring) for ring in rings]
         begin = np.concatenate(borders)
         end = np.concatenate([np.roll(border, -1) for border in borders])
-        found: list[Ints] = [np.empty(0, dtype=np.intp)]
+        places = pairs(self._pieces.middle)
+        near = _in_box(places, pairs(begin), _PIECE)
+        pieces = self._pieces.take(near)
+        edges: list[Ints] = [np.empty(0, dtype=np.intp)]
         for first in range(0, len(pieces.edge), _PIECES_AT_ONCE):
-            fine = pieces.at(slice(first, first + _PIECES_AT_ONCE)).split(_STEP)
-            budget.spend(_PER_POINT * len(fine.edge))
-            found.append(np.unique(fine.edge[_inside(fine.middle, begin, end, budget)]))
-        return np.unique(np.concatenate(found))
+            rows = slice(first, first + _PIECES_AT_ONCE)
+            points = pieces.take(rows).split(_STEP)
+            budget.spend(_PER_POINT * len(points.edge))
+            inside = is_inside(points.middle, begin, end, budget)
+            edges.append(np.unique(points.edge[inside]))
+        return np.unique(np.concatenate(edges))
 
     # --- by place --------------------------------------------------------------------------
 
-    def _nearest(self, latitude: float, longitude: float) -> PlaceMatch:
-        point = self._plane([[longitude, latitude]])[0]
-        bound = self._pieces.at([self._tree.query(pairs(point))[1]]).distance(point)[0]
-        close = np.array(
-            sorted(self._tree.query_ball_point(pairs(point), bound + _PIECE))
-        )
-        ways, away = self._pieces.at(close).ways(point, self.graph)
+    def _find_nearest(self, latitude: float, longitude: float) -> PlaceMatch:
+        point = self._to_plane([[longitude, latitude]])[0]
+        # The piece with the nearest middle bounds how far the nearest piece can be.
+        pair = pairs(point)
+        _, nearest_middle = self._tree.query(pair)
+        bound = self._pieces.take([nearest_middle]).distance(point)[0]
+        close = self._tree.query_ball_point(pair, bound + _PIECE)
+        close_pieces = self._pieces.take(np.array(sorted(close)))
+        ways = self._nearest_ways(close_pieces, point)
         # Near a pole the map's scale at the place alone would make any distance small.
-        begin = self.graph.network.tail[self.graph.edges[ways[0]]]
-        there = self._lon_lat[begin]
-        away *= float(metres_per_radian([latitude, there[1]]).max()) / self._scale
-        name = self.graph.ids[ways[0]]
-        told = f"latitude {latitude:.5f}, longitude {longitude:.5f}"
-        if away > _FARTHEST:
-            ends = self._lon_lat
-            # The map exaggerates long distances, and a long edge may begin far away.
-            metres = min(away, great_circle((longitude, latitude), there))
-            (west, south), (east, north) = ends.min(axis=0), ends.max(axis=0)
-            swapped = west <= latitude <= east and south <= longitude <= north
-            raise UnknownArmError(
-                f"{told} is {metres / 1000.0:.1f} km from the nearest edge that can be used, {name!r}, "
-                f"more than {_FARTHEST:.0f} m; "
-                + ("are they swapped? " if swapped else "")
-                + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
-                f"{north:.4f},{east:.4f}"
-            )
-        return PlaceMatch(
-            ways, told, f"{away:.0f} m away", self._shares(ways, complex(point))
+        edge = ways.edges[0]
+        _, edge_latitude = self._begin_of(edge)
+        scales = metres_per_radian([latitude, edge_latitude])
+        scale = float(scales.max())
+        distance = ways.distance * (scale / self._scale)
+        if distance > _FARTHEST:
+            raise self._too_far(latitude, longitude, edge, distance)
+        place = _describe(latitude, longitude)
+        shares = self._shares(ways.edges, complex(point))
+        return PlaceMatch(ways.edges, place, f"{distance:.0f} m away", shares)
+
+    def _too_far(
+        self, latitude: float, longitude: float, edge: int, distance: float
+    ) -> UnknownArmError:
+        lon_lat = self._lon_lat
+        # The map exaggerates long distances, and a long edge may begin far away.
+        straight = great_circle((longitude, latitude), self._begin_of(edge))
+        metres = min(distance, straight)
+        west, south = lon_lat.min(axis=0)
+        east, north = lon_lat.max(axis=0)
+        is_swapped = west <= latitude <= east and south <= longitude <= north
+        question = "are they swapped? " if is_swapped else ""
+        return UnknownArmError(
+            f"{_describe(latitude, longitude)} is {metres / 1000.0:.1f} km from the nearest edge that "
+            f"can be used, {self.graph.ids[edge]!r}, more than {_FARTHEST:.0f} m; {question}"
+            f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
+            f"{north:.4f},{east:.4f}"
         )
 
+    def _begin_of(self, edge: int) -> Floats:
+        """Return longitude and latitude of the junction where an edge begins."""
+        number = self.graph.edges[edge]
+        junction = self.graph.network.tail[number]
+        begin: Floats = self._lon_lat[junction]
+        return begin
+
+    def _nearest_ways(self, pieces: Pieces, point: complex) -> _NearestWays:
+        """Return the edge of these pieces nearest to a point, with its other ways."""
+        network = self.graph.network
+        tail = network.tail[self.graph.edges]
+        head = network.head[self.graph.edges]
+        distance = pieces.distance(point).round(6)
+        nearest = int(distance.argmin())
+        edge = int(pieces.edge[nearest])
+        is_other = pieces.edge != edge
+        is_other &= tail[pieces.edge] == head[edge]
+        is_other &= head[pieces.edge] == tail[edge]
+        is_beside = distance <= distance[nearest] + _BESIDE
+        others = np.unique(pieces.edge[is_other & is_beside])
+        return _NearestWays((edge, *others.tolist()), float(distance[nearest]))
+
     def _shares(self, edges: Sequence[int], point: complex) -> tuple[float, ...]:
-        """How much of each edge lies before the place on it that is nearest to a point."""
+        """Return how much of each edge lies before the place on it nearest to a point."""
         return tuple(_share(self._course(edge), point) for edge in edges)
 
     @property
@@ -219,38 +306,46 @@ class Places:
         """Metres of the plane for a radian."""
         return float(metres_per_radian(self._lon_lat[:, 1].mean()))
 
-    def _plane(self, lon_lat: Any) -> Points:
+    def _to_plane(self, lon_lat: Any) -> Points:
         return self._scale * mercator(lon_lat)
 
     @cached_property
-    def _frames(self) -> tuple[Points, Points, Points]:
-        """What turns metres of each edge into places of the plane: a, b, f of a + (z − b)·f, (n,)."""
-        graph, network = self.graph, self.graph.network
-        ends = np.stack([network.tail, network.head])[:, graph.edges]
-        first, last = begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
-        if network.lon_lat is not None:
-            first, last = self._plane(network.lon_lat)[ends]
-        ring = (
-            begin == end
-        )  # of which only the metres are known: north is taken to be up
-        turned = np.where(ring, 1.0, (last - first) / np.where(ring, 1.0, end - begin))
-        return first, begin, turned
+    def _frames(self) -> _Frames:
+        network = self.graph.network
+        ends = np.stack([network.tail, network.head])[:, self.graph.edges]  # (2, n)
+        begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
+        if network.lon_lat is None:
+            plane_begin, plane_end = begin, end
+        else:
+            plane_begin, plane_end = self._to_plane(network.lon_lat)[ends]
+        # Of a ring only the metres are known: north is taken to be up.
+        is_ring = begin == end
+        span = np.where(is_ring, 1.0, end - begin)
+        turn = np.where(is_ring, 1.0, (plane_end - plane_begin) / span)
+        return _Frames(plane_begin, begin, turn)
 
     def _course(self, edge: int) -> Points:
-        """The course of one edge in the plane, (p,)."""
-        first, begin, turned = (each[edge] for each in self._frames)
-        course: Points = first + (self.graph.course(edge) @ COMPLEX - begin) * turned
+        """Return the course of one edge in the plane, (p,)."""
+        frames = self._frames
+        metres = self.graph.course(edge) @ COMPLEX
+        turned = (metres - frames.begin[edge]) * frames.turn[edge]
+        course: Points = frames.origin[edge] + turned
         return course
 
     @cached_property
-    def _pieces(self) -> _Pieces:
+    def _pieces(self) -> Pieces:
         """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
-        first, begin, turned = self._frames
+        frames = self._frames
         courses, counts = self.graph.courses()
         edge = np.repeat(np.arange(len(self.graph)), counts)
-        places = first[edge] + (courses @ COMPLEX - begin[edge]) * turned[edge]
-        joined = edge[1:] == edge[:-1]
-        pieces = _Pieces(edge[1:][joined], places[:-1][joined], np.diff(places)[joined])
+        turned = (courses @ COMPLEX - frames.begin[edge]) * frames.turn[edge]
+        points = frames.origin[edge] + turned
+        is_joined = edge[1:] == edge[:-1]
+        pieces = Pieces(
+            edge=edge[1:][is_joined],
+            begin=points[:-1][is_joined],
+            step=np.diff(points)[is_joined],
+        )
         return pieces.split(_PIECE)
 
     @cached_property
@@ -262,198 +357,103 @@ class Places:
     # --- by name ---------------------------------------------------------------------------
 
     @cached_property
-    def _streets(self) -> dict[str, tuple[str, list[int]]]:
-        """The edges of every street, by its name in plain letters."""
-        streets: dict[str, tuple[str, list[int]]] = {}
+    def _streets(self) -> dict[str, _Street]:
+        """All streets, by their names in plain letters."""
+        streets: dict[str, _Street] = {}
         for edge, name in enumerate(self.graph.street_names or ()):
             if name:
-                streets.setdefault(_plain(name), (name, []))[1].append(edge)
+                street = streets.setdefault(_plain(name), _Street(name, []))
+                street.edges.append(edge)
         return streets
 
-    def _street(self, name: str) -> tuple[str, Ints]:
-        """The street of this name, or of the one name that is like it."""
-        wanted, streets = _plain(name), self._streets
-        if (
-            not streets
-            or not wanted
-            or (wanted not in streets and name in self.graph.network.edge_ids)
-        ):
-            self.graph.number(name)  # says why there is none
-        like = (
-            [wanted]
-            if wanted in streets
-            else [each for each in streets if wanted in each]
-        )
-        like = like or difflib.get_close_matches(
-            wanted, streets, n=_MOST_TOLD, cutoff=_LIKE
-        )
-        if len(like) != 1:
-            known = self.graph.network.name
-            several = (
-                f"{len(like)} streets of {known} fit {name!r}, such as"
-                if like
-                else (f"{known} has no edge and no street {name!r}; did you mean")
-            )
-            told = like or difflib.get_close_matches(
-                wanted, streets, n=_MOST_TOLD, cutoff=0.5
-            )
-            names = " or ".join(
-                repr(streets[each][0]) for each in sorted(told)[:_MOST_TOLD]
-            )
-            end = "; write more of the name" if like else "?"
-            raise UnknownArmError(
-                f"{several} {names}{end}" if told else several.partition(";")[0]
-            )
-        found, edges = streets[like[0]]
-        return found, np.array(edges)
+    def _find_street(self, name: str) -> _Street:
+        """Find the street of this name, or of the one name that is like it."""
+        streets = self._streets
+        plain = _plain(name)
+        if plain and plain in streets:
+            return streets[plain]
+        is_known_edge = name in self.graph.network.edge_ids
+        if not streets or not plain or is_known_edge:
+            self.graph.number(name)  # raises an error about the edge
+        matches = [street for street in streets if plain in street]
+        if not matches:
+            matches = self._alike(plain, _ALIKE)
+        if len(matches) != 1:
+            raise self._no_street(name, matches)
+        return streets[matches[0]]
 
-
-@dataclass(slots=True)
-class Budget:
-    """How much work lines and areas may still cost, together: some ten seconds in the beginning."""
-
-    left: float = 1e9  # steps of about 10 ns
-
-    def spend(self, steps: float) -> None:
-        self.left -= steps
-        if self.left < 0.0:
-            raise InputError(
-                "lines and areas have too many corners for this network; simplify them, or remove "
-                "those that do not matter"
-            )
-
-
-_PER_STEP = 100.0  # of the budget: looking for what is nearest to 2 m of a line
-_PER_POINT = 20.0  # one point of a road, every 2 m
-_PER_CROSSING = 5.0  # a border beside a point
-
-
-def _is_near(points: Floats, others: Floats, reach: float) -> Bools:
-    """Which points, (p, 2), have another one within reach."""
-    from scipy.spatial import cKDTree
-
-    farthest = np.nextafter(reach, np.inf)  # what is as far as that counts as near
-    away = cKDTree(others).query(points, distance_upper_bound=farthest)[0]
-    near: Bools = np.isfinite(away)
-    return near
-
-
-def _inside(points: Points, begin: Points, end: Points, budget: Budget) -> Bools:
-    """Which points lie inside: a ray to the right crosses an odd number of borders.
-
-    A border, from ``begin`` to ``end``, is compared only with points between the heights of its ends.
-    """
-    x, y = points.real, points.imag
-    by_height = np.argsort(y)
-    heights = y[by_height]
-    first = np.searchsorted(heights, np.minimum(begin.imag, end.imag))
-    last = np.searchsorted(heights, np.maximum(begin.imag, end.imag))
-    counts = last - first
-    budget.spend(_PER_CROSSING * float(counts.sum()))
-    odd: Bools = np.zeros(len(points), dtype=bool)
-    # As many borders at once as fit into memory with their points.
-    blocks = np.cumsum(counts) // _COMPARED_AT_ONCE
-    for block in np.split(np.arange(len(counts)), np.flatnonzero(np.diff(blocks)) + 1):
-        row, nth = repeated(counts[block])
-        a, b = begin[block][row], end[block][row]
-        point = by_height[first[block][row] + nth]
-        crossed = a.real + (y[point] - a.imag) / (b.imag - a.imag) * (b.real - a.real)
-        right = point[x[point] < crossed]
-        odd ^= np.bincount(right, minlength=len(points)) % 2 == 1
-    return odd
-
-
-class _Pieces(NamedTuple):
-    edge: Ints  # (p,)
-    begin: Points  # in the plane, (p,)
-    step: Points  # from there to its end
-
-    @property
-    def middle(self) -> Points:
-        return self.begin + 0.5 * self.step
-
-    def at(self, rows: Any) -> _Pieces:
-        return _Pieces(self.edge[rows], self.begin[rows], self.step[rows])
-
-    def clipped(self, low: Floats, high: Floats) -> _Pieces:
-        """What of them lies in a box; a piece inside it stays as it is."""
-        share: list[
-            Floats
-        ] = []  # where a piece, from 0 to 1, enters and leaves the box
-        for begin, step, lower, upper in (
-            (self.begin.real, self.step.real, low[0], high[0]),
-            (self.begin.imag, self.step.imag, low[1], high[1]),
-        ):
-            still = step == 0.0
-            beside = still & ((begin < lower) | (begin > upper))
-            moving = np.where(still, 1.0, step)
-            ends = np.sort([(lower - begin) / moving, (upper - begin) / moving], axis=0)
-            share.append(np.where(beside, np.inf, np.where(still, 0.0, ends[0])))
-            share.append(np.where(beside, -np.inf, np.where(still, 1.0, ends[1])))
-        enters = np.maximum(0.0, np.maximum(share[0], share[2]))
-        leaves = np.minimum(1.0, np.minimum(share[1], share[3]))
-        inside = enters <= leaves
-        enters, leaves = enters[inside], leaves[inside]
-        kept = self.at(inside)
-        return _Pieces(
-            kept.edge, kept.begin + enters * kept.step, (leaves - enters) * kept.step
+    def _alike(self, plain: str, cutoff: float) -> list[str]:
+        return difflib.get_close_matches(
+            plain, self._streets, n=_MOST_NAMES, cutoff=cutoff
         )
 
-    def split(self, most: float) -> _Pieces:
-        """The same in pieces of at most so many metres."""
-        counts = np.maximum(1, np.ceil(np.abs(self.step) / most)).astype(np.intp)
-        rows, nth = repeated(counts)
-        step = self.step[rows] / counts[rows]
-        return _Pieces(self.edge[rows], self.begin[rows] + nth * step, step)
+    def _no_street(self, name: str, matches: list[str]) -> UnknownArmError:
+        network = self.graph.network.name
+        suggestions = matches or self._alike(_plain(name), _HARDLY_ALIKE)
+        first = sorted(suggestions)[:_MOST_NAMES]
+        names = " or ".join(repr(self._streets[street].name) for street in first)
+        if matches:
+            message = (
+                f"{len(matches)} streets of {network} fit {name!r}, such as {names}; "
+                "write more of the name"
+            )
+        else:
+            message = f"{network} has no edge and no street {name!r}"
+            if suggestions:
+                message += f"; did you mean {names}?"
+        return UnknownArmError(message)
 
-    def distance(self, points: Any) -> Floats:
-        """Metres in the plane from each piece to one point, or to a point of its own."""
-        away, square = points - self.begin, np.square(np.abs(self.step))
-        share = (away * np.conj(self.step)).real / np.where(square > 0.0, square, 1.0)
-        metres: Floats = np.abs(away - np.clip(share, 0.0, 1.0) * self.step)
-        return metres
 
-    def ways(self, point: complex, graph: LineGraph) -> tuple[tuple[int, ...], float]:
-        """The edge nearest to a point with its other ways, and how far away it is."""
-        away = self.distance(point).round(6)
-        nearest = int(away.argmin())
-        tail, head = (
-            end[graph.edges] for end in (graph.network.tail, graph.network.head)
-        )
-        edge = int(self.edge[nearest])
-        back = (
-            (tail[self.edge] == head[edge])
-            & (head[self.edge] == tail[edge])
-            & (self.edge != edge)
-        )
-        others = self.edge[back & (away <= away[nearest] + _BESIDE)]
-        return (edge, *np.unique(others).tolist()), float(away[nearest])
+def _in_box(points: Floats, corners: Floats, margin: float) -> Ints:
+    """Return rows of points, (p, 2), that lie in the box around corners, (c, 2), and a margin."""
+    low = corners.min(axis=0) - margin
+    high = corners.max(axis=0) + margin
+    is_inside_box = (points >= low) & (points <= high)
+    return np.flatnonzero(is_inside_box.all(axis=1))
 
 
 def _share(course: Points, point: complex) -> float:
-    """How much of a course lies before its place nearest to a point, 0 to 1."""
+    """Return how much of a course lies before its place nearest to a point, 0 to 1."""
     steps = np.diff(course)
     lengths = np.abs(steps)
     total = float(lengths.sum())
     if total == 0.0:
         return 0.0
-    away = point - course[:-1]
+    offset = point - course[:-1]
     squares = np.where(lengths > 0.0, lengths, 1.0) ** 2
-    along = np.clip((away * np.conj(steps)).real / squares, 0.0, 1.0)
-    nearest = int(np.abs(away - along * steps).argmin())
+    along = (offset * np.conj(steps)).real / squares
+    along = np.clip(along, 0.0, 1.0)
+    nearest = int(np.abs(offset - along * steps).argmin())
     before = float(lengths[:nearest].sum() + along[nearest] * lengths[nearest])
     return min(before / total, 1.0)
 
 
 def _plain(name: str) -> str:
-    """Small letters without accents, one space between words."""
-    parts = unicodedata.normalize("NFKD", name.casefold())
-    return " ".join(
-        "".join(each for each in parts if not unicodedata.combining(each)).split()
+    """Return small letters without accents, one space between words."""
+    letters = unicodedata.normalize("NFKD", name.casefold())
+    without_accents = "".join(
+        letter for letter in letters if not unicodedata.combining(letter)
     )
+    return " ".join(without_accents.split())
 
 
-def _degrees(pair: Sequence[float]) -> tuple[float, float]:
+def _describe(latitude: float, longitude: float) -> str:
+    return f"latitude {latitude:.5f}, longitude {longitude:.5f}"
+
+
+def _parse_pair(text: str) -> list[float] | None:
+    """Return the two numbers of a text such as "49.6,6.1", if it is one."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        return None
+    if len(numbers) != 2 or not np.isfinite(numbers).all():
+        return None
+    return numbers
+
+
+def _as_degrees(pair: Sequence[float]) -> tuple[float, float]:
+    """Return latitude and longitude, or raise an error if they are no place on Earth."""
     try:
         latitude, longitude = (float(number) for number in pair)
     except (TypeError, ValueError, OverflowError):

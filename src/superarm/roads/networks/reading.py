@@ -1,4 +1,4 @@
-"""A road network from whatever holds it."""
+"""A road network from a file or folder of any known kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from superarm.core.errors import InputError, MissingDataError
 
 from ._xml import bare_name
-from .cache import cached
+from .cache import read_cached
 from .elevation import Tiles, at_one_height, with_heights
 from .openstreetmap import OSM_FILES, read_osm
 from .road import RoadNetwork
@@ -46,13 +46,12 @@ def read_network(
     if path.is_dir():
         network = read_tables(path)
     elif name.endswith(SUMO_FILES):
-        name_of_it, options = bare_name(path), {"reader": "sumo"}
-        network = cached(
+        network = read_cached(
             path,
             lambda: read_sumo(path),
-            name=name_of_it,
-            options=options,
-            wanted=cache,
+            name=bare_name(path),
+            options={"reader": "sumo"},
+            enabled=cache,
         )
     else:
         raise InputError(
@@ -62,4 +61,6 @@ def read_network(
         )
     if flat:
         return at_one_height(network)
-    return network if elevation is None else with_heights(network, elevation)
+    if elevation is not None:
+        return with_heights(network, elevation)
+    return network

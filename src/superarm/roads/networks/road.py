@@ -1,25 +1,22 @@
-"""A road network, and its line graph: the graph on which routes are found.
+"""A road network: junctions, edges and the legal turns between them.
 
 =================  ==================================================================
 ``j``, ``m``       junctions and edges (road segments, one direction each)
 ``c``              connections: legal turns from one edge into the next
-``n``              edges of a line graph: those one vehicle class can use
 ``rise``           z of an edge's end minus z of its beginning, metres, of the junctions
 ``incline``        rise / max(length, distance of the junctions, 1 m): a feature for kernels
 =================  ==================================================================
 
-``rise`` telescopes along a route: whatever way is taken, it adds up to the height between its
-ends. ``incline`` does not; it is bounded, where a metre-long edge has an absurd rise / length.
+``rise`` telescopes along a route: on every way it adds up to the height between its ends.
+``incline`` does not; it is bounded, where a metre-long edge has an absurd rise / length.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -27,19 +24,22 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.display import Displayable
-from superarm.core.errors import (
-    InfeasibleError,
-    InputError,
-    ShapeError,
-    UnknownArmError,
-)
-from superarm.core.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
-from superarm.core.inputs import read_only, require_choice
-from superarm.roads.energy.junctions import Signal, turn_seconds
+from superarm.core.errors import InfeasibleError, InputError, ShapeError
+from superarm.core.inputs import require_choice
+from superarm.roads.energy.junctions import Signal
+
+from .line_graph import LineGraph, largest_part
+from .records import Remade, freeze, set_fields
 
 VEHICLE_CLASSES = (
-    *("passenger", "taxi", "delivery", "truck"),
-    *("bus", "emergency", "bicycle", "pedestrian"),
+    "passenger",
+    "taxi",
+    "delivery",
+    "truck",
+    "bus",
+    "emergency",
+    "bicycle",
+    "pedestrian",
 )
 """The classes whose permissions a reader keeps, under SUMO's names."""
 LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -48,18 +48,31 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "speed": (1e-2, 1e3),
         "height": (-2e4, 2e4),
         "place": (-1e9, 1e9),
+        "lon": (-180.0, 180.0),
+        "lat": (-90.0, 90.0),
+        "turn_length": (0.0, 1e6),
+        "turn_speed": (0.0, 1e3),
+        "turn_entry": (0.0, 1e3),
+        "turn_wait": (0.0, 1e6),
+        "turn_stop": (0.0, 1.0),
+        "phase": (1e-3, 1e6),
     }
-    | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
-    | {"turn_length": (0.0, 1e6), "turn_speed": (0.0, 1e3), "turn_entry": (0.0, 1e3)}
-    | {"turn_wait": (0.0, 1e6), "turn_stop": (0.0, 1.0), "phase": (1e-3, 1e6)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
-OF_TURNS = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
-_MOST_COMPARED = 20_000  # ids that are looked through for one like a wrong one: more would take seconds
+TURN_COLUMNS = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
+"""The optional columns of connections."""
+
+Uturns = bool | Literal["dead-ends"]
+"""Whether one may turn back: everywhere, nowhere, or where there is no other way on."""
 
 
-def limited(text: str, what: str) -> float:
-    """The number that a file gives for ``what``; a ``ValueError`` says what it must be."""
+def parse_limited(text: str, what: str) -> float:
+    """Return the number that a file contains for ``what``, or raise ``ValueError``.
+
+    Args:
+        text: The number as it stands in the file.
+        what: A key of ``LIMITS``; the error describes its range.
+    """
     least, most = LIMITS[what]
     try:
         number = float(text) if text.isascii() and "_" not in text else math.nan
@@ -70,147 +83,144 @@ def limited(text: str, what: str) -> float:
     return number
 
 
-Uturns = bool | Literal["dead-ends"]
-"""Whether one may turn back: everywhere, nowhere, or where there is no other way on."""
-
-
-class Remade:
-    """A dataclass whose copies and pickles are made anew of the same values, checked and frozen."""
-
-    def __reduce__(self) -> Any:
-        record: Any = self
-        values = {
-            each.name: getattr(self, each.name) for each in fields(record) if each.init
-        }
-        plain = {
-            key: dict(it) if isinstance(it, Mapping) else it
-            for key, it in values.items()
-        }
-        return _made, (type(self), plain)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RoadNetwork(Displayable, Remade):
     """Junctions, edges and connections, checked once and then read-only.
 
-    ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
-    a class that is not listed may use none.
+    A vehicle class that ``permits`` and ``turn_permits`` do not list may use no edge. In optional
+    columns of turns, ``None`` or 0 means that nothing is known.
+
+    Args:
+        name: What messages call the network.
+        junction_ids: Unique ids.
+        junctions: x, y and z in metres, (j, 3).
+        edge_ids: Unique ids.
+        tail: The junction where each edge begins, (m,).
+        head: The junction where each edge ends, (m,).
+        length: Metres, (m,).
+        speed: Speed limit, m/s, (m,).
+        permits: Who may use each edge, by vehicle class, (m,).
+        connections: From edge, to edge, (c, 2).
+        turn_permits: Who may make each turn, by vehicle class, (c,).
+        lon_lat: Longitude and latitude of the junctions, degrees, (j, 2), if known.
+        shapes: The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines.
+        turn_length: Metres of each turn within the junction, (c,).
+        turn_speed: Speed limit there, m/s, (c,).
+        turn_wait: Expected wait at signals, seconds, (c,).
+        turn_stop: Probability of having to stop there, (c,).
+        turn_entry: Where one must give way: the speed to which one brakes before it is seen that
+            nobody comes, m/s, (c,).
+        signals: Signals by the number of their connection.
+        street_names: One for each edge, "" where it has none.
     """
 
     name: str
     junction_ids: tuple[str, ...]
-    junctions: Floats  # (j, 3): x, y, z in metres
+    junctions: Floats
     edge_ids: tuple[str, ...]
-    tail: Ints  # the junction where each edge begins, (m,)
-    head: Ints  # the junction where each edge ends, (m,)
-    length: Floats  # metres, (m,)
-    speed: Floats  # speed limit, m/s, (m,)
-    permits: Mapping[str, Bools]  # who may use an edge, class by class, (m,)
-    connections: Ints  # (c, 2): from edge, to edge
-    turn_permits: Mapping[str, Bools]  # who may make a turn, class by class, (c,)
-    lon_lat: Floats | None = (
-        None  # longitude and latitude of the junctions, degrees, (j, 2), if known
-    )
+    tail: Ints
+    head: Ints
+    length: Floats
+    speed: Floats
+    permits: Mapping[str, Bools]
+    connections: Ints
+    turn_permits: Mapping[str, Bools]
+    lon_lat: Floats | None = None
     shapes: tuple[Floats, ...] | None = None
-    """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
     turn_length: Floats | None = None
-    """Of turns, (c,): metres within the junction. Here and below ``None`` or 0: not known."""
-    turn_speed: Floats | None = None  # speed limit there, m/s, (c,)
-    turn_wait: Floats | None = None  # expected wait at signals, seconds, (c,)
-    turn_stop: Floats | None = None  # how likely one has to stop there, 0 to 1, (c,)
+    turn_speed: Floats | None = None
+    turn_wait: Floats | None = None
+    turn_stop: Floats | None = None
     turn_entry: Floats | None = None
-    """Where one must give way: the speed to which one brakes before it is seen that nobody comes, m/s,
-    (c,)."""
-    signals: Mapping[int, Signal] = field(
-        default_factory=dict
-    )  # by the number of their connection
-    street_names: tuple[str, ...] | None = (
-        None  # one for each edge, "" where it has none
-    )
+    signals: Mapping[int, Signal] = field(default_factory=dict)
+    street_names: tuple[str, ...] | None = None
 
     def _display_fields(self) -> Mapping[str, Any]:
-        counts = {
-            "junctions": self.junction_ids,
-            "edges": self.edge_ids,
-            "turns": self.connections,
+        return {
+            "name": self.name,
+            "junctions": len(self.junction_ids),
+            "edges": len(self.edge_ids),
+            "turns": len(self.connections),
         }
-        return {"name": self.name, **{name: len(each) for name, each in counts.items()}}
 
     def __post_init__(self) -> None:
-        j, m = len(self.junction_ids), len(self.edge_ids)
-        parts: list[tuple[str, Any, tuple[int, ...]]] = [
-            ("junctions", np.float64, (j, 3)),
-            *((name, np.intp, (m,)) for name in ("tail", "head")),
-            *((name, np.float64, (m,)) for name in ("length", "speed")),
-            ("connections", np.intp, (*np.shape(self.connections)[:1], 2)),
-        ]
+        j = len(self.junction_ids)
+        m = len(self.edge_ids)
+        c = np.shape(self.connections)[:1]  # empty if it is not a list at all
+        set_fields(
+            self,
+            junctions=freeze(self.junctions, np.float64, (j, 3), "junctions"),
+            tail=freeze(self.tail, np.intp, (m,), "tail"),
+            head=freeze(self.head, np.intp, (m,), "head"),
+            length=freeze(self.length, np.float64, (m,), "length"),
+            speed=freeze(self.speed, np.float64, (m,), "speed"),
+            connections=freeze(self.connections, np.intp, (*c, 2), "connections"),
+        )
         if self.lon_lat is not None:
-            parts.append(("lon_lat", np.float64, (j, 2)))
-        turns = np.shape(self.connections)[:1]
-        parts += [
-            (name, np.float64, turns)
-            for name in OF_TURNS
-            if getattr(self, name) is not None
-        ]
-        for name, kind, shape in parts:
-            object.__setattr__(
-                self, name, _frozen(getattr(self, name), kind, shape, name)
-            )
-        for name, count in (("permits", m), ("turn_permits", len(self.connections))):
-            given = getattr(self, name).items()
-            flags = {
-                who: _frozen(may, np.bool_, (count,), f"{name}[{who!r}]")
-                for who, may in given
-            }
-            object.__setattr__(self, name, MappingProxyType(flags))
-        for name in ("shapes", "street_names"):
-            if (given := getattr(self, name)) is not None and len(given) != m:
-                raise ShapeError(
-                    f"{self.name}: {name} has {len(given)} entries for {m} edges"
-                )
+            lon_lat = freeze(self.lon_lat, np.float64, (j, 2), "lon_lat")
+            set_fields(self, lon_lat=lon_lat)
+        for name, values in self.known_turn_columns().items():
+            set_fields(self, **{name: freeze(values, np.float64, c, name)})
+        turns = len(self.connections)
+        set_fields(
+            self,
+            permits=_freeze_permits(self.permits, m, "permits"),
+            turn_permits=_freeze_permits(self.turn_permits, turns, "turn_permits"),
+        )
+        self._require_one_per_edge(self.shapes, "shapes")
+        self._require_one_per_edge(self.street_names, "street_names")
         if self.shapes is not None:
-            courses = (
-                _frozen(each, np.float64, (len(each), 2), "a shape")
-                for each in self.shapes
-            )
-            object.__setattr__(self, "shapes", tuple(courses))
-        object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
+            set_fields(self, shapes=_freeze_shapes(self.shapes))
+        set_fields(self, signals=MappingProxyType(dict(self.signals)))
         _require_unique(self.junction_ids, "junction")
         _require_unique(self.edge_ids, "edge")
-        self._check_values(j, m)
+        self._check_limits()
+        self._check_numbers(self.tail, "tail", j)
+        self._check_numbers(self.head, "head", j)
+        self._check_numbers(self.connections, "connections", m)
+        self._check_connections()
 
-    def _check_values(self, j: int, m: int) -> None:
+    def _require_one_per_edge(self, values: Sequence[Any] | None, name: str) -> None:
+        m = len(self.edge_ids)
+        if values is not None and len(values) != m:
+            raise ShapeError(
+                f"{self.name}: {name} has {len(values)} entries for {m} edges"
+            )
+
+    def _check_limits(self) -> None:
         x, y, height = self.junctions.T
-        columns = {"length": self.length, "speed": self.speed, "height": height}
-        columns["place"] = np.maximum(np.abs(x), np.abs(y))
+        place = np.maximum(np.abs(x), np.abs(y))
+        self._check_limit(self.length, "length", "edge", self.edge_ids)
+        self._check_limit(self.speed, "speed", "edge", self.edge_ids)
+        self._check_limit(height, "height", "junction", self.junction_ids)
+        self._check_limit(place, "place", "junction", self.junction_ids)
         if self.lon_lat is not None:
-            columns |= {"lon": self.lon_lat[:, 0], "lat": self.lon_lat[:, 1]}
-        columns |= {
-            name: getattr(self, name)
-            for name in OF_TURNS
-            if getattr(self, name) is not None
-        }
-        for name, values in columns.items():
-            least, most = LIMITS[name]
-            bad = np.flatnonzero(~((values >= least) & (values <= most)))
-            if len(bad):
-                edge = name in ("length", "speed")
-                ids: Sequence[object]
-                ids, what = (
-                    (self.edge_ids, "edge") if edge else (self.junction_ids, "junction")
-                )
-                if name in OF_TURNS:
-                    ids, what = range(len(values)), "connection"
-                raise InputError(
-                    f"{self.name}: {what} {ids[bad[0]]!r} has {name} {values[bad[0]]}; "
-                    f"it must lie between {least:g} and {most:g}"
-                )
-        for name, count in (("tail", j), ("head", j), ("connections", m)):
-            values = getattr(self, name)
-            if values.size and not (values.min() >= 0 and values.max() < count):
-                raise InputError(
-                    f"{self.name}: {name} names a number outside 0 … {count - 1}"
-                )
+            longitude, latitude = self.lon_lat.T
+            self._check_limit(longitude, "lon", "junction", self.junction_ids)
+            self._check_limit(latitude, "lat", "junction", self.junction_ids)
+        connections = range(len(self.connections))
+        for name, values in self.known_turn_columns().items():
+            self._check_limit(values, name, "connection", connections)
+
+    def _check_limit(
+        self, values: Floats, name: str, owner: str, ids: Sequence[object]
+    ) -> None:
+        least, most = LIMITS[name]
+        wrong = np.flatnonzero(~((values >= least) & (values <= most)))
+        if len(wrong):
+            first = wrong[0]
+            raise InputError(
+                f"{self.name}: {owner} {ids[first]!r} has {name} {values[first]}; "
+                f"it must lie between {least:g} and {most:g}"
+            )
+
+    def _check_numbers(self, numbers: Ints, name: str, count: int) -> None:
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
+            raise InputError(
+                f"{self.name}: {name} names a number outside 0 … {count - 1}"
+            )
+
+    def _check_connections(self) -> None:
         starts, ends = self.connections.T
         apart = np.flatnonzero(self.head[starts] != self.tail[ends])
         if len(apart):
@@ -220,6 +230,17 @@ class RoadNetwork(Displayable, Remade):
                 f"{self.edge_ids[second]!r} joins edges that do not meet"
             )
 
+    def known_turn_columns(self) -> dict[str, Floats]:
+        """Return the columns of ``TURN_COLUMNS`` that are known, (c,) each."""
+        columns = {
+            "turn_length": self.turn_length,
+            "turn_speed": self.turn_speed,
+            "turn_wait": self.turn_wait,
+            "turn_stop": self.turn_stop,
+            "turn_entry": self.turn_entry,
+        }
+        return {name: values for name, values in columns.items() if values is not None}
+
     @property
     def rise(self) -> Floats:
         """Height gained along each edge, metres, (m,)."""
@@ -228,289 +249,89 @@ class RoadNetwork(Displayable, Remade):
 
     @property
     def incline(self) -> Floats:
-        """Rise over run with the run kept from being absurdly short, (m,)."""
-        ends = self.junctions[:, :2]
-        apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
-        return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
+        """Rise over run, the run being at least a metre, (m,)."""
+        places = self.junctions[:, :2]
+        x_step, y_step = (places[self.head] - places[self.tail]).T
+        distance = np.hypot(x_step, y_step)
+        run = np.maximum(np.maximum(self.length, distance), 1.0)
+        incline: Floats = self.rise / run
+        return incline
 
     def on_earth(self, advice: str) -> Floats:
-        """``lon_lat``, (j, 2), or an error with this advice."""
+        """Return ``lon_lat``, (j, 2), or raise an error if it is not known.
+
+        Args:
+            advice: What the error advises.
+        """
         if self.lon_lat is None:
-            told = f"{self.name} has no geographic reference: it does not say where on Earth it is"
-            raise InputError(f"{told}; {advice}")
+            raise InputError(
+                f"{self.name} has no geographic reference: it does not say where on Earth it is; "
+                f"{advice}"
+            )
         return self.lon_lat
 
     def line_graph(
         self, vehicle_class: str = "passenger", *, uturns: Uturns = True
     ) -> LineGraph:
-        """The edges that a vehicle class can use and the turns between them.
+        """Return the edges that a vehicle class can use and the turns between them.
 
-        Of these the largest strongly connected component, within which every edge can be reached
-        from every other. ``uturns=False`` leaves out turns back to where one came from; "dead-ends"
-        keeps them where there is no other way on, or where an edge would be cut off without.
+        Of these it takes the largest strongly connected component, within which every edge can be
+        reached from every other.
+
+        Args:
+            vehicle_class: One of the classes of ``permits``.
+            uturns: ``False`` leaves out turns back to where one came from; "dead-ends" keeps them
+                where there is no other way on, or where an edge would be cut off without.
         """
         allowed = self.permits.get(vehicle_class)
         turns_allowed = self.turn_permits.get(vehicle_class)
         if allowed is None or turns_allowed is None:
+            classes = sorted(set(self.permits) & set(self.turn_permits))
             raise InputError(
-                f"{self.name} has no vehicle class {vehicle_class!r}; "
-                f"it has {sorted(set(self.permits) & set(self.turn_permits))}"
+                f"{self.name} has no vehicle class {vehicle_class!r}; it has {classes}"
             )
         if not isinstance(uturns, bool):
             require_choice(uturns, "uturns", ("dead-ends",))
         first, second = self.connections.T
         usable = turns_allowed & allowed[first] & allowed[second]
-        back = self.head[second] == self.tail[first]
+        is_uturn = self.head[second] == self.tail[first]
         if not uturns:
-            usable &= ~back
-        edges, count = np.flatnonzero(allowed), len(allowed)
+            usable &= ~is_uturn
+        edges = np.flatnonzero(allowed)
         if uturns == "dead-ends":
-            has_other_way = np.isin(first, first[usable & ~back])
-            inner, _ = largest_part(
-                edges, self.connections[usable & ~(back & has_other_way)], count
-            )
-            # A turn between edges that are joined without it can go; so no edge is lost.
-            usable &= ~(
-                back & has_other_way & np.isin(first, inner) & np.isin(second, inner)
-            )
-        kept, turns = largest_part(edges, self.connections[usable], count)
-        if len(kept) == 0:
+            usable &= ~self._needless_uturns(edges, usable, is_uturn)
+        part = largest_part(edges, self.connections[usable], len(allowed))
+        if len(part.edges) == 0:
             raise InfeasibleError(
                 f"{self.name} has no edge that {vehicle_class!r} may use"
             )
-        return LineGraph(network=self, edges=kept, turns=turns)
+        return LineGraph(network=self, edges=part.edges, turns=part.turns)
+
+    def _needless_uturns(self, edges: Ints, usable: Bools, is_uturn: Bools) -> Bools:
+        """Return the U-turns without which every edge can still be reached, (c,)."""
+        first, second = self.connections.T
+        has_other_way = np.isin(first, first[usable & ~is_uturn])
+        is_spare = is_uturn & has_other_way
+        connections = self.connections[usable & ~is_spare]
+        inner = largest_part(edges, connections, len(self.edge_ids)).edges
+        # A turn between edges that are connected without it can go: no edge is lost.
+        return is_spare & np.isin(first, inner) & np.isin(second, inner)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph(Graph, Remade):
-    """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
+def _freeze_permits(
+    permits: Mapping[str, Any], count: int, name: str
+) -> Mapping[str, Bools]:
+    flags = {}
+    for vehicle_class, may_use in permits.items():
+        label = f"{name}[{vehicle_class!r}]"
+        flags[vehicle_class] = freeze(may_use, np.bool_, (count,), label)
+    return MappingProxyType(flags)
 
-    network: RoadNetwork
-    edges: Ints  # the network's edge numbers, (n,)
-    turns: (
-        Ints  # (c, 2): from, to, in this graph's own numbers; sorted, without repeats
+
+def _freeze_shapes(shapes: Sequence[Any]) -> tuple[Floats, ...]:
+    return tuple(
+        freeze(shape, np.float64, (len(shape), 2), "a shape") for shape in shapes
     )
-    ids: tuple[str, ...] = field(init=False)
-    length: Floats = field(init=False)  # this and what follows as in the network, (n,)
-    speed: Floats = field(init=False)
-    rise: Floats = field(init=False)
-    incline: Floats = field(init=False)
-    turn_length: Floats = field(
-        init=False
-    )  # this and what follows for each turn, (c,); 0: not known
-    turn_speed: Floats = field(init=False)
-    turn_wait: Floats = field(init=False)
-    turn_stop: Floats = field(init=False)
-    turn_entry: Floats = field(init=False)
-    signals: Mapping[int, Signal] = field(init=False)  # by the number of their turn
-
-    def __post_init__(self) -> None:
-        turns = sorted_pairs(as_pairs(self.turns, "turns").astype(np.intp))
-        object.__setattr__(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
-        object.__setattr__(
-            self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges")
-        )
-        object.__setattr__(
-            self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges)
-        )
-        for name in ("length", "speed", "rise", "incline"):
-            object.__setattr__(
-                self, name, read_only(getattr(self.network, name)[self.edges])
-            )
-        joined, signals = (
-            _places(self.edges[turns], self.network.connections),
-            self.network.signals,
-        )
-        for name in OF_TURNS:
-            known = getattr(self.network, name)
-            values = (
-                np.zeros(len(turns))
-                if known is None
-                else np.where(joined < 0, 0.0, known[joined])
-            )
-            object.__setattr__(self, name, read_only(values))
-        places = np.flatnonzero(np.isin(joined, np.array(list(signals), dtype=np.intp)))
-        found = {int(turn): signals[int(joined[turn])] for turn in places}
-        object.__setattr__(self, "signals", MappingProxyType(found))
-
-    def __len__(self) -> int:
-        return len(self.edges)
-
-    def __repr__(self) -> str:
-        return f"LineGraph({self.network.name!r}, edges={len(self)}, turns={len(self.turns)})"
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.ids)}
-
-    def __contains__(self, edge_id: object) -> bool:
-        return edge_id in self._numbers
-
-    def number(self, edge_id: str) -> int:
-        """The number of an edge, or an error that says why it has none."""
-        if (number := self._numbers.get(str(edge_id))) is not None:
-            return number
-        if edge_id in self.network.edge_ids:
-            raise UnknownArmError(
-                f"edge {edge_id!r} of {self.network.name} cannot be used here: it is closed to this "
-                "vehicle class, or cut off from the main part of the network"
-            )
-        near = difflib.get_close_matches(str(edge_id), self.ids[:_MOST_COMPARED], n=3)
-        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise UnknownArmError(f"{self.network.name} has no edge {edge_id!r:.80}{meant}")
-
-    @cached_property
-    def turn_graph(self) -> TurnGraph:
-        """What kernels and oracles need of these roads, as data."""
-        return TurnGraph(length=self.length, turns=self.turns.astype(np.int32))
-
-    @property
-    def successors(self) -> Any:
-        """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
-        return self.turn_graph.successors
-
-    @cached_property
-    def travel_time(self) -> Floats:
-        """Seconds at the speed limit."""
-        return read_only(self.length / self.speed)
-
-    @cached_property
-    def is_uturn(self) -> Bools:
-        """Which turns lead back to where one came from, (c,)."""
-        first, second = self.edges[self.turns].T
-        return read_only(self.network.head[second] == self.network.tail[first])
-
-    @cached_property
-    def turn_seconds(self) -> Floats:
-        """Seconds that each turn adds to ``travel_time``, (c,).
-
-        For driving through the junction, slowing down before it and accelerating after it, for the
-        expected wait at signals, and ``UTURN_SECONDS`` more for turning back.
-        """
-        return read_only(turn_seconds(self))
-
-    @property
-    def street_names(self) -> tuple[str, ...] | None:
-        """The names of the edges' streets, "" where there is none; ``None``: no names are known."""
-        names = self.network.street_names
-        return None if names is None else tuple(names[edge] for edge in self.edges)
-
-    def turn_numbers(self, route: Ints | Sequence[int]) -> Ints:
-        """Places in ``turns`` of the turns along a route of k edges, (k − 1,)."""
-        numbers = self.turns_between(route)
-        if (missing := np.flatnonzero(numbers < 0)).size:
-            one, other = (self.ids[route[at]] for at in (missing[0], missing[0] + 1))
-            raise InputError(
-                f"{self.network.name} has no turn from edge {one!r} into {other!r}"
-            )
-        return numbers
-
-    def turns_between(self, edges: Ints | Sequence[int]) -> Ints:
-        """Places in ``turns`` of the turns from each edge into the next, (k − 1,); −1: none."""
-        route = np.asarray(edges, dtype=np.intp)
-        edge, after = route[:-1], route[1:]
-        pointers, ends = self.successors.indptr, self.successors.indices
-        begin, end = pointers[edge], pointers[edge + 1]
-        numbers = np.full(len(edge), -1, dtype=np.intp)
-        # An edge has a few turns: the first of every edge is looked at, then the second, and so on.
-        for place in range(int((end - begin).max(initial=0))):
-            number = np.minimum(begin + place, len(ends) - 1)
-            found = (begin + place < end) & (ends[number] == after)
-            numbers[found] = number[found]
-        return numbers
-
-    @cached_property
-    def features(self) -> Floats:
-        """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
-        columns = np.stack([self.length, self.speed, self.incline], axis=1)
-        spread = columns.std(axis=0)
-        return read_only(
-            (columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-        )
-
-    def laplacian(self) -> Any:
-        """The incidence Laplacian, sparse (n, n): that of the ``turn_graph``."""
-        return self.turn_graph.laplacian()
-
-    def course(self, edge: int) -> Floats:
-        """The points of one edge, (p, 2) metres."""
-        network, number = self.network, int(self.edges[edge])
-        if network.shapes is not None:
-            return network.shapes[number]
-        straight: Floats = network.junctions[
-            [network.tail[number], network.head[number]], :2
-        ]
-        return straight
-
-    def courses(self) -> tuple[Floats, Ints]:
-        """The points of all edges one after another, (p, 2), and how many each edge has, (n,)."""
-        network = self.network
-        if network.shapes is None:
-            ends = np.stack([network.tail, network.head], axis=1)[self.edges]
-            return network.junctions[ends, :2].reshape(-1, 2), np.full(len(self), 2)
-        shapes = [network.shapes[edge] for edge in self.edges]
-        return np.concatenate(shapes), np.array([len(each) for each in shapes])
-
-
-def components(links: Ints, count: int, *, directed: bool) -> Ints:
-    """The number of each node's component, (count,): where directed, the strongly connected one."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    graph = csr_array((np.ones(len(links)), tuple(links.T)), shape=(count, count))
-    labels = connected_components(graph, directed=directed, connection="strong")[1]
-    return np.asarray(labels, dtype=np.intp)
-
-
-def largest_part(edges: Ints, turns: Ints, count: int) -> tuple[Ints, Ints]:
-    """Those of ``edges`` in the largest strongly connected component, and the turns among them.
-
-    Turns come in the numbers that these edges then have. Of equal components it is the first.
-    """
-    labels = components(turns, count, directed=True)[edges]
-    sizes = np.bincount(labels, minlength=1)
-    kept: Ints = (
-        edges[labels == labels[sizes[labels].argmax()]] if len(edges) else edges
-    )
-    number = np.full(count, -1, dtype=np.intp)
-    number[kept] = np.arange(len(kept))
-    inside = number[turns]
-    return kept, inside[(inside >= 0).all(axis=1)]
-
-
-def _places(pairs: Ints, among: Ints) -> Ints:
-    """Where each pair stands among other pairs for the first time, (c,); −1: nowhere."""
-    base = int(max(pairs.max(initial=0), among.max(initial=0))) + 1
-    wanted, keys = (each[:, 0] * base + each[:, 1] for each in (pairs, among))
-    if len(keys) == 0:
-        return np.full(len(wanted), -1, dtype=np.intp)
-    order = np.argsort(keys, kind="stable")
-    found = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
-    return np.where(keys[found] == wanted, found, -1)
-
-
-def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-    return kind(**values)
-
-
-def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
-    try:
-        given = np.asarray(values)
-    except ValueError:
-        raise ShapeError(
-            f"{name} has rows of different lengths; it must be {shape}"
-        ) from None
-    if kind is np.float64 and given.size and given.dtype.kind not in "biuf":
-        raise InputError(f"{name} must hold numbers, not {given.dtype} values")
-    if kind is np.intp and given.size and given.dtype.kind not in "iu":
-        raise InputError(f"{name} must hold whole numbers, not {given.dtype} values")
-    array = np.array(given, dtype=kind)
-    if array.size == 0 == math.prod(shape):  # an empty list has one axis
-        array = array.reshape(shape)
-    if array.shape != shape:
-        raise ShapeError(f"{name} has shape {array.shape}; it must be {shape}")
-    array.flags.writeable = False
-    return array
 
 
 def _require_unique(ids: Sequence[str], what: str) -> None:

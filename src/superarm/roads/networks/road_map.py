@@ -6,11 +6,11 @@ import numpy as np
 
 from superarm.core.road_map import RoadMap
 
-from .road import LineGraph
+from .line_graph import LineGraph
 
 
 def road_map(graph: LineGraph, start: int = -1, goal: int = -1) -> RoadMap:
-    """The map of all edges of a line graph.
+    """Return the map of all edges of a line graph.
 
     Args:
         graph: The roads.

@@ -14,15 +14,14 @@ What becomes of the file:
   first that passenger cars may use: SUMO's cars keep to the right.
 - *Signals* run the last of their programs, with the durations that it states.
 - *Shapes* are the edge's own, or else lane 0's; *street names* are the edges' ``name``.
-- *Longitude and latitude* are found where the network is in UTM; otherwise there are none.
+- *Longitude and latitude* are known where the network is in UTM; otherwise there are none.
 """
 
 from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,20 +33,29 @@ from superarm.roads.energy.junctions import STANDSTILL, Signal, yielding_speed
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .road import VEHICLE_CLASSES, RoadNetwork, limited
+from .road import VEHICLE_CLASSES, RoadNetwork, parse_limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
+_STOP_SIGNS = ("s", "w")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
 _PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
-_MOST_LANES = 8  # that a turn leads over; SUMO knows two
-_VISIBILITY = (
-    "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
-)
+# Lanes that a turn leads over; SUMO's lead over two.
+_MOST_LANES = 8
+# Metres before a junction from which SUMO's cars see who comes, by default.
+_VISIBILITY = "4.5"
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
-    """The network of a ``.net.xml``, ``.net.xml.gz`` or ``.net.xml.xz`` file, whole or not at all."""
-    return _SumoNet(path).network(name)
+    """Read a SUMO network.
+
+    Args:
+        path: A ``.net.xml``, ``.net.xml.gz`` or ``.net.xml.xz`` file.
+        name: The network's name; by default that of the file.
+    """
+    return _build_network(_SumoFile(path), name)
+
+
+# --- element by element --------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -63,91 +71,100 @@ class _Edge:
     speed: float = 0.0
     lanes: list[int] = field(default_factory=list)
 
+    def permits(self) -> int:
+        """Return one bit for each class that may use a lane of this edge."""
+        mask = 0
+        for lane in self.lanes:
+            mask |= lane
+        return mask
+
+
+class _Element(NamedTuple):
+    """An element whose attributes can be understood only when the whole file has been read."""
+
+    attributes: Attributes
+    line: int
+
+
+class _Phase(NamedTuple):
+    seconds: float
+    states: str  # a letter for each link
+
 
 class _Program(NamedTuple):
-    """What a signal shows: seconds and the states of all links, again and again."""
+    """The phases of a signal, which repeat."""
 
     offset: float
-    phases: list[tuple[float, str]]
+    phases: list[_Phase]
 
 
-class _SumoNet:
-    """What was found so far; junctions follow the edges that name them, so ids wait for the end."""
+class _InnerLanes:
+    """The lanes inside junctions. Columns of plain numbers: there are millions."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._masks = array("q")
+        self._lengths = array("d")
+        self._speeds = array("d")
+
+    def add(self, lane: str, mask: int, length: float, speed: float) -> None:
+        self._numbers[lane] = len(self._masks)
+        self._masks.append(mask)
+        self._lengths.append(length)
+        self._speeds.append(speed)
+
+    def __contains__(self, lane: str) -> bool:
+        return lane in self._numbers
+
+    def mask(self, lane: str) -> int:
+        return self._masks[self._numbers[lane]]
+
+    def length(self, lane: str) -> float:
+        return self._lengths[self._numbers[lane]]
+
+    def speed(self, lane: str) -> float:
+        return self._speeds[self._numbers[lane]]
+
+
+class _SumoFile:
+    """The elements of a file.
+
+    Junctions follow the edges that name them, so ids are resolved when the file has been read.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._file = XmlFile(path, root="net")
-        self._edges: dict[str, _Edge] = {}
-        self._open: _Edge | None = None
-        self._inside = False
-        self._inner_edges: set[str] = set()
-        self._inner_lanes: dict[str, int] = {}  # numbers of …
-        self._inner = array(
-            "d"
-        )  # … mask, metres and speed limit of each, in a row: there are millions
-        self._onward: dict[str, str] = {}
-        self._driven = array("d")  # metres, speed and entry of each turn, in a row
-        self._signals: dict[int, Signal] = {}
-        self._programs: dict[str, _Program] = {}
-        self._showing: _Program | None = None
-        self._junctions: dict[str, tuple[float, float, float]] = {}
-        self._connections: list[tuple[Attributes, int]] = []
-        self._location: tuple[Attributes, int] = {}, 0
+        self.edges: dict[str, _Edge] = {}
+        self.junctions: dict[str, tuple[float, float, float]] = {}  # x, y, z
+        self.connections: list[_Element] = []
+        self.inner_edges: set[str] = set()
+        self.inner_lanes = _InnerLanes()
+        self.next_lanes: dict[str, str] = {}  # of lanes inside junctions
+        self.programs: dict[str, _Program] = {}
+        self.location = _Element({}, 0)
+        self._open_edge: _Edge | None = None
+        self._in_inner_edge = False
+        self._open_program: _Program | None = None
         self._handlers = {
-            "edge": self._edge,
-            "lane": self._lane,
-            "junction": self._junction,
+            "edge": self._read_edge,
+            "lane": self._read_lane,
+            "junction": self._read_junction,
+            "connection": self._read_connection,
+            "location": self._read_location,
+            "tlLogic": self._read_program,
+            "phase": self._read_phase,
         }
-        self._handlers |= {"connection": self._connection, "location": self._at}
-        self._handlers |= {"tlLogic": self._program, "phase": self._phase}
         self._file.read(self._start, self._end)
-        if not self._edges:
-            raise self._file.fault("the network ends here without any edges")
+        if not self.edges:
+            raise self.fault("the network ends here without any edges")
 
-    def network(self, name: str | None) -> RoadNetwork:
-        edges = self._edges
-        numbers = {key: number for number, key in enumerate(self._junctions)}
-        ends = np.empty((len(edges), 2), dtype=np.intp)
-        for row, (key, edge) in enumerate(edges.items()):
-            for column, junction in enumerate((edge.tail, edge.head)):
-                if junction not in numbers:
-                    raise self._file.fault(
-                        f"edge {key!r} names junction {junction!r}, which is not in the file",
-                        edge.line,
-                    )
-                ends[row, column] = numbers[junction]
-        masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
-        turns = self._lock()
-        pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
-        length, speed, entry = np.array(self._driven).reshape(-1, 3).T
-        wait, stop = np.zeros((2, len(turns)))
-        for number, signal in self._signals.items():
-            wait[number], stop[number] = signal.wait, signal.stop
-        names = tuple(edge.name for edge in edges.values())
-        junctions = np.array(list(self._junctions.values()))
-        return RoadNetwork(
-            name=name or bare_name(self._file.path),
-            junction_ids=tuple(numbers),
-            junctions=junctions,
-            edge_ids=tuple(edges),
-            tail=ends[:, 0],
-            head=ends[:, 1],
-            length=np.array([edge.length for edge in edges.values()]),
-            speed=np.array([edge.speed for edge in edges.values()]),
-            permits=_by_class(masks),
-            connections=pairs,
-            turn_permits=_by_class(np.array(list(turns.values()), dtype=np.intp)),
-            lon_lat=self._lon_lat(junctions[:, :2]),
-            shapes=self._shapes(),
-            turn_length=length,
-            turn_speed=speed,
-            turn_wait=wait,
-            turn_stop=stop,
-            turn_entry=entry,
-            signals=self._signals,
-            street_names=names if any(names) else None,
-        )
+    @property
+    def path(self) -> Path:
+        return self._file.path
 
-    # --- element by element ----------------------------------------------------------------
+    def fault(self, message: str, line: int | None = None) -> InputError:
+        """Return an error at a line of the file; by default where reading is now."""
+        return self._file.fault(message, line)
 
     def _start(self, tag: str, attributes: Attributes) -> None:
         if tag in self._handlers:
@@ -156,262 +173,374 @@ class _SumoNet:
     def _end(self, tag: str) -> None:
         if tag != "edge":
             return
-        if self._open is not None and not self._open.lanes:
-            raise self._file.fault(
-                "the edge that ends here has no lanes", self._open.line
+        if self._open_edge is not None and not self._open_edge.lanes:
+            raise self.fault(
+                "the edge that ends here has no lanes", self._open_edge.line
             )
-        self._open, self._inside = None, False
+        self._open_edge = None
+        self._in_inner_edge = False
 
-    def _edge(self, attributes: Attributes) -> None:
+    def _read_edge(self, attributes: Attributes) -> None:
         key = attributes["id"]
-        if self._open is not None or self._inside:
-            raise self._file.fault(f"edge {key!r} begins within another edge")
-        if key in self._edges or key in self._inner_edges:
-            raise self._file.fault(f"edge id {key!r} appears more than once")
+        if self._open_edge is not None or self._in_inner_edge:
+            raise self.fault(f"edge {key!r} begins within another edge")
+        if key in self.edges or key in self.inner_edges:
+            raise self.fault(f"edge id {key!r} appears more than once")
         if attributes.get("function") in _INSIDE_JUNCTIONS:
-            self._inner_edges.add(key)
-            self._inside = True
+            self.inner_edges.add(key)
+            self._in_inner_edge = True
             return
-        self._open = self._edges[key] = _Edge(
-            self._file.line,
-            attributes["from"],
-            attributes["to"],
-            attributes.get("shape"),
-            attributes.get("name", ""),
+        edge = _Edge(
+            line=self._file.line,
+            tail=attributes["from"],
+            head=attributes["to"],
+            shape=attributes.get("shape"),
+            name=attributes.get("name", ""),
         )
+        self.edges[key] = edge
+        self._open_edge = edge
 
-    def _lane(self, attributes: Attributes) -> None:
-        mask = self._permitted(attributes)
-        edge = self._open
-        if edge is None:
-            if not self._inside:
-                raise self._file.fault("a lane is outside any edge")
-            self._inner_lanes[attributes["id"]] = len(self._inner)
-            self._inner.append(mask)
-            self._inner.append(self._limited("length", attributes, "turn_length"))
-            self._inner.append(self._limited("speed", attributes, "turn_speed"))
-            return
-        if attributes["index"] != str(len(edge.lanes)):
-            raise self._file.fault(
-                f"lane index {attributes['index']!r} is out of order; it must be {len(edge.lanes)}"
+    def _read_lane(self, attributes: Attributes) -> None:
+        if self._open_edge is not None:
+            self._read_edge_lane(self._open_edge, attributes)
+        elif self._in_inner_edge:
+            mask = _permission_mask(attributes)
+            lane = attributes["id"]
+            length = self._number("length", attributes, "turn_length")
+            speed = self._number("speed", attributes, "turn_speed")
+            self.inner_lanes.add(lane, mask, length, speed)
+        else:
+            raise self.fault("a lane is outside any edge")
+
+    def _read_edge_lane(self, edge: _Edge, attributes: Attributes) -> None:
+        index = attributes["index"]
+        if index != str(len(edge.lanes)):
+            raise self.fault(
+                f"lane index {index!r} is out of order; it must be {len(edge.lanes)}"
             )
         if not edge.lanes:
-            edge.length = self._limited("length", attributes, "length")
-            edge.speed = self._limited("speed", attributes, "speed")
+            edge.length = self._number("length", attributes, "length")
+            edge.speed = self._number("speed", attributes, "speed")
             edge.shape = edge.shape or attributes["shape"]
-        edge.lanes.append(mask)
+        edge.lanes.append(_permission_mask(attributes))
 
-    def _junction(self, attributes: Attributes) -> None:
+    def _read_junction(self, attributes: Attributes) -> None:
         if attributes.get("type") == "internal":
             return
         key = attributes["id"]
-        if key in self._junctions:
-            raise self._file.fault(f"junction id {key!r} appears more than once")
-        height = self._limited("z", attributes, "height") if "z" in attributes else 0.0
-        x, y = (self._limited(axis, attributes, "place") for axis in "xy")
-        self._junctions[key] = (x, y, height)
+        if key in self.junctions:
+            raise self.fault(f"junction id {key!r} appears more than once")
+        z = self._number("z", attributes, "height") if "z" in attributes else 0.0
+        x = self._number("x", attributes, "place")
+        y = self._number("y", attributes, "place")
+        self.junctions[key] = (x, y, z)
 
-    def _connection(self, attributes: Attributes) -> None:
-        first, via = attributes["from"], attributes.get("via")
-        if first in self._inner_edges and via is not None:
-            self._onward[f"{first}_{attributes.get('fromLane')}"] = via
-        if "visibility" in attributes:
-            self._limited("visibility", attributes, "turn_length")
-        if first not in self._inner_edges and attributes["to"] not in self._inner_edges:
-            self._connections.append((attributes, self._file.line))
-
-    def _program(self, attributes: Attributes) -> None:
-        offset = self._limited("offset", {"offset": "0", **attributes}, "place")
-        self._showing = self._programs[attributes["id"]] = _Program(offset, [])
-
-    def _phase(self, attributes: Attributes) -> None:
-        if self._showing is None:
-            raise self._file.fault("a phase is outside any tlLogic")
-        self._showing.phases.append(
-            (self._limited("duration", attributes, "phase"), attributes["state"])
-        )
-
-    def _at(self, attributes: Attributes) -> None:
-        self._location = (attributes, self._file.line)
-
-    def _limited(self, key: str, attributes: Attributes, what: str) -> float:
-        try:
-            return limited(attributes[key], what)
-        except ValueError as error:
-            raise self._file.fault(
-                f"{key} is {attributes[key]!r}; it must be {error}"
-            ) from None
-
-    # --- when all is known -----------------------------------------------------------------
-
-    def _lock(self) -> dict[tuple[int, int], int]:
-        """One bit per class for each pair of edges that a connection joins."""
-        numbers = {key: number for number, key in enumerate(self._edges)}
-        turns: dict[tuple[int, int], int] = {}
-        late: dict[
-            tuple[int, int], int
-        ] = {}  # pairs whose first connection is not for passenger cars
-        for attributes, line in self._connections:
-            first, second = attributes["from"], attributes["to"]
-            if first in self._inner_edges or second in self._inner_edges:
-                continue  # an edge that the file named after its connection
-            for key in (first, second):
-                if key not in numbers:
-                    raise self._file.fault(
-                        f"a connection names edge {key!r}, which is not in the file",
-                        line,
-                    )
-            if self._edges[first].head != self._edges[second].tail:
-                raise self._file.fault(
-                    f"the connection from {first!r} to {second!r} joins edges that do not meet",
-                    line,
-                )
-            mask = self._lane_mask(first, "fromLane", attributes, line)
-            mask &= self._lane_mask(second, "toLane", attributes, line)
-            mask &= self._between(attributes, line)
-            pair = (numbers[first], numbers[second])
-            known = turns.get(pair)
-            if known is None or (pair in late and mask & _PASSENGER):
-                number = late.pop(pair, len(turns))
-                self._drive(number, attributes, self._edges[first].speed, line)
-                if not mask & _PASSENGER:
-                    late[pair] = number
-            turns[pair] = (known or 0) | mask
-        return turns
-
-    def _lane_mask(self, edge: str, key: str, attributes: Attributes, line: int) -> int:
-        lanes = self._edges[edge].lanes
-        text = attributes.get(key, "missing")
-        number = int(text) if text.isdecimal() and len(text) < 4 else len(lanes)
-        if number >= len(lanes):
-            raise self._file.fault(
-                f"{key} is {text!r}; edge {edge!r} has {len(lanes)} lanes", line
-            )
-        return lanes[number]
-
-    def _between(self, attributes: Attributes, line: int) -> int:
-        """Who may use the lane within the junction, if there is one, and the connection itself."""
+    def _read_connection(self, attributes: Attributes) -> None:
+        first = attributes["from"]
         via = attributes.get("via")
-        if via is not None and via not in self._inner_lanes:
-            raise self._file.fault(
-                f"via names lane {via!r}, which is not in the file", line
-            )
-        lane = _EVERYBODY if via is None else int(self._inner[self._inner_lanes[via]])
-        return lane & self._permitted(attributes)
+        if first in self.inner_edges and via is not None:
+            lane = f"{first}_{attributes.get('fromLane')}"
+            self.next_lanes[lane] = via
+        if "visibility" in attributes:
+            self._number("visibility", attributes, "turn_length")  # checks it
+        if first not in self.inner_edges and attributes["to"] not in self.inner_edges:
+            self.connections.append(_Element(attributes, self._file.line))
 
-    def _drive(
-        self, number: int, attributes: Attributes, limit: float, line: int
-    ) -> None:
-        """Keep how one drives over a connection from an edge with this speed limit."""
-        lane, length, seconds = attributes.get("via"), 0.0, 0.0
+    def _read_program(self, attributes: Attributes) -> None:
+        offset = 0.0
+        if "offset" in attributes:
+            offset = self._number("offset", attributes, "place")
+        program = _Program(offset, [])
+        self.programs[attributes["id"]] = program
+        self._open_program = program
+
+    def _read_phase(self, attributes: Attributes) -> None:
+        if self._open_program is None:
+            raise self.fault("a phase is outside any tlLogic")
+        seconds = self._number("duration", attributes, "phase")
+        self._open_program.phases.append(_Phase(seconds, attributes["state"]))
+
+    def _read_location(self, attributes: Attributes) -> None:
+        self.location = _Element(attributes, self._file.line)
+
+    def _number(self, key: str, attributes: Attributes, limits: str) -> float:
+        """Return the number of an attribute, within the limits of this name."""
+        text = attributes[key]
+        try:
+            return parse_limited(text, limits)
+        except ValueError as error:
+            raise self.fault(f"{key} is {text!r}; it must be {error}") from None
+
+
+# --- turns ---------------------------------------------------------------------------------
+
+
+class _Turns:
+    """Pairs of edges that connections join; turn by turn in the order of ``masks``."""
+
+    def __init__(self, file: _SumoFile) -> None:
+        self._file = file
+        numbers = {key: number for number, key in enumerate(file.edges)}
+        # One bit per class for each pair of edges.
+        self.masks: dict[tuple[int, int], int] = {}
+        self.length = array("d")  # metres
+        self.speed = array("d")  # m/s
+        self.entry = array("d")  # m/s
+        self.signals: dict[int, Signal] = {}
+        # Numbers of turns whose connections so far are not for passenger cars.
+        not_for_cars: dict[tuple[int, int], int] = {}
+        for connection in file.connections:
+            first = connection.attributes["from"]
+            second = connection.attributes["to"]
+            if first in file.inner_edges or second in file.inner_edges:
+                continue  # an edge that the file named after its connection
+            self._check_ends(first, second, connection.line)
+            mask = self._mask(connection)
+            pair = (numbers[first], numbers[second])
+            is_first = pair not in self.masks
+            if is_first or (pair in not_for_cars and mask & _PASSENGER):
+                number = not_for_cars.pop(pair, len(self.masks))
+                self._set_turn(number, connection)
+                if not mask & _PASSENGER:
+                    not_for_cars[pair] = number
+            self.masks[pair] = self.masks.get(pair, 0) | mask
+
+    def _check_ends(self, first: str, second: str, line: int) -> None:
+        edges = self._file.edges
+        for key in (first, second):
+            if key not in edges:
+                raise self._file.fault(
+                    f"a connection names edge {key!r}, which is not in the file", line
+                )
+        if edges[first].head != edges[second].tail:
+            raise self._file.fault(
+                f"the connection from {first!r} to {second!r} joins edges that do not meet",
+                line,
+            )
+
+    def _mask(self, connection: _Element) -> int:
+        """Return who may use both lanes, the lane between them and the connection itself."""
+        attributes = connection.attributes
+        mask = self._lane_mask(attributes["from"], "fromLane", connection)
+        mask &= self._lane_mask(attributes["to"], "toLane", connection)
+        via = attributes.get("via")
+        if via is not None:
+            if via not in self._file.inner_lanes:
+                raise self._file.fault(
+                    f"via names lane {via!r}, which is not in the file", connection.line
+                )
+            mask &= self._file.inner_lanes.mask(via)
+        return mask & _permission_mask(attributes)
+
+    def _lane_mask(self, edge: str, key: str, connection: _Element) -> int:
+        lanes = self._file.edges[edge].lanes
+        text = connection.attributes.get(key, "missing")
+        is_number = text.isdecimal() and len(text) < 4
+        if not is_number or int(text) >= len(lanes):
+            raise self._file.fault(
+                f"{key} is {text!r}; edge {edge!r} has {len(lanes)} lanes",
+                connection.line,
+            )
+        return lanes[int(text)]
+
+    def _set_turn(self, number: int, connection: _Element) -> None:
+        """Set how one drives over a connection; a turn that is known is replaced."""
+        length, seconds = self._drive_through(connection.attributes.get("via"))
+        speed = length / seconds if seconds else 0.0
+        self.signals.pop(number, None)
+        signal = self._find_signal(connection)
+        if signal is not None:
+            self.signals[number] = signal
+        entry = _entry_speed(connection.attributes, signal)
+        if number == len(self.length):
+            self.length.append(length)
+            self.speed.append(speed)
+            self.entry.append(entry)
+        else:
+            self.length[number] = length
+            self.speed[number] = speed
+            self.entry[number] = entry
+
+    def _drive_through(self, lane: str | None) -> tuple[float, float]:
+        """Return metres and seconds over the lanes inside a junction, from this one on."""
+        lanes = self._file.inner_lanes
+        length = 0.0
+        seconds = 0.0
         for _ in range(_MOST_LANES):
-            if lane is None or (place := self._inner_lanes.get(lane)) is None:
+            if lane is None or lane not in lanes:
                 break
-            _, metres, speed = self._inner[place : place + 3]
+            metres = lanes.length(lane)
+            speed = lanes.speed(lane)
             length += metres
             seconds += metres / speed if speed else 0.0
-            lane = self._onward.get(lane)
-        self._signals.pop(number, None)
-        state = attributes.get("state", "M")
-        yields, entry = not state.isupper(), 0.0
-        if (
-            program := self._programs.get(attributes.get("tl", ""))
-        ) is not None and program.phases:
-            index, least = (
-                attributes.get("linkIndex", ""),
-                min(len(each) for _, each in program.phases),
-            )
-            if not (index.isdecimal() and len(index) < 6 and int(index) < least):
-                told = f"signal {attributes['tl']!r} has states for {least} links"
-                raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
-            phases = [(time, states[int(index)]) for time, states in program.phases]
-            signal = Signal.of(phases, offset=program.offset, speed=limit)
-            self._signals[number], yields = signal, signal.yields
-        elif state in ("s", "w"):  # a stop sign
-            yields, entry = False, STANDSTILL
-        if yields:
-            entry = yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
-        speed = length / seconds if seconds else 0.0
-        self._driven[3 * number : 3 * number + 3] = array("d", (length, speed, entry))
+            lane = self._file.next_lanes.get(lane)
+        return length, seconds
 
-    def _permitted(self, attributes: Attributes) -> int:
-        """Who may use a lane or a connection: the few texts that occur are read once."""
-        return _mask(attributes.get("allow", ""), attributes.get("disallow", ""))
-
-    def _shapes(self) -> tuple[Floats, ...]:
-        courses: list[Floats] = []
-        for key, edge in self._edges.items():
-            course = _numbers(
-                [point.split(",")[:2] for point in (edge.shape or "").split()]
+    def _find_signal(self, connection: _Element) -> Signal | None:
+        attributes = connection.attributes
+        program = self._file.programs.get(attributes.get("tl", ""))
+        if program is None or not program.phases:
+            return None
+        index = attributes.get("linkIndex", "")
+        links = min(len(phase.states) for phase in program.phases)
+        is_number = index.isdecimal() and len(index) < 6
+        if not is_number or int(index) >= links:
+            raise self._file.fault(
+                f"linkIndex is {index!r}; signal {attributes['tl']!r} has states for {links} links",
+                connection.line,
             )
-            if len(course) < 2:
-                raise self._file.fault(
-                    f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
+        link = int(index)
+        phases = [(phase.seconds, phase.states[link]) for phase in program.phases]
+        limit = self._file.edges[attributes["from"]].speed
+        return Signal.from_phases(phases, offset=program.offset, speed=limit)
+
+
+def _entry_speed(attributes: Attributes, signal: Signal | None) -> float:
+    """Return the speed to which one brakes to give way, m/s; 0: one need not."""
+    state = attributes.get("state", "M")
+    if signal is not None:
+        must_yield = signal.yields
+    elif state in _STOP_SIGNS:
+        return STANDSTILL
+    else:
+        must_yield = not state.isupper()
+    if not must_yield:
+        return 0.0
+    return yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
+
+
+# --- the network ---------------------------------------------------------------------------
+
+
+def _build_network(file: _SumoFile, name: str | None) -> RoadNetwork:
+    edges = file.edges
+    tail, head = _find_ends(file)
+    masks = np.array([edge.permits() for edge in edges.values()])
+    turns = _Turns(file)
+    wait = np.zeros(len(turns.masks))
+    stop = np.zeros(len(turns.masks))
+    for number, signal in turns.signals.items():
+        wait[number] = signal.wait
+        stop[number] = signal.stop
+    street_names = tuple(edge.name for edge in edges.values())
+    junctions = np.array(list(file.junctions.values()))
+    turn_masks = np.array(list(turns.masks.values()), dtype=np.intp)
+    return RoadNetwork(
+        name=name or bare_name(file.path),
+        junction_ids=tuple(file.junctions),
+        junctions=junctions,
+        edge_ids=tuple(edges),
+        tail=tail,
+        head=head,
+        length=np.array([edge.length for edge in edges.values()]),
+        speed=np.array([edge.speed for edge in edges.values()]),
+        permits=_by_class(masks),
+        connections=np.array(list(turns.masks), dtype=np.intp).reshape(-1, 2),
+        turn_permits=_by_class(turn_masks),
+        lon_lat=_find_lon_lat(file, junctions[:, :2]),
+        shapes=_parse_shapes(file),
+        turn_length=np.array(turns.length),
+        turn_speed=np.array(turns.speed),
+        turn_wait=wait,
+        turn_stop=stop,
+        turn_entry=np.array(turns.entry),
+        signals=turns.signals,
+        street_names=street_names if any(street_names) else None,
+    )
+
+
+def _find_ends(file: _SumoFile) -> tuple[Ints, Ints]:
+    """Return the numbers of the junctions where each edge begins and ends, (m,) each."""
+    numbers = {key: number for number, key in enumerate(file.junctions)}
+    tail = np.empty(len(file.edges), dtype=np.intp)
+    head = np.empty(len(file.edges), dtype=np.intp)
+    for row, (key, edge) in enumerate(file.edges.items()):
+        for junction in (edge.tail, edge.head):
+            if junction not in numbers:
+                raise file.fault(
+                    f"edge {key!r} names junction {junction!r}, which is not in the file",
                     edge.line,
                 )
-            courses.append(course)
-        return tuple(courses)
+        tail[row] = numbers[edge.tail]
+        head[row] = numbers[edge.head]
+    return tail, head
 
-    def _lon_lat(self, places: Floats) -> Floats | None:
-        """Where the junctions are on Earth; ``None`` for a network in no projection or another one."""
-        attributes, line = self._location
-        zone = _utm_zone(attributes.get("projParameter", "!"))
-        if zone is None:
-            return None
-        text = attributes.get("netOffset", "missing")
-        offset = _numbers([text.split(",")])
-        if offset.shape != (1, 2):
-            raise self._file.fault(
-                f"netOffset is {text!r}; it must be two numbers x,y", line
+
+def _parse_shapes(file: _SumoFile) -> tuple[Floats, ...]:
+    courses: list[Floats] = []
+    for key, edge in file.edges.items():
+        points = (edge.shape or "").split()
+        course = _parse_pairs([point.split(",")[:2] for point in points])
+        if len(course) < 2:
+            raise file.fault(
+                f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
+                edge.line,
             )
-        try:
-            return from_utm(places - offset, abs(zone), south=zone < 0)
-        except InputError as error:
-            raise self._file.fault(
-                f"netOffset {text!r} places a junction nowhere: {error}", line
-            ) from None
+        courses.append(course)
+    return tuple(courses)
 
 
-def _numbers(pairs: list[list[str]]) -> Floats:
-    """Pairs of finite numbers, (k, 2); none where one of them is something else."""
+def _find_lon_lat(file: _SumoFile, places: Floats) -> Floats | None:
+    """Return where the junctions are on Earth; ``None`` for a network that is not in UTM."""
+    attributes, line = file.location
+    zone = _utm_zone(attributes.get("projParameter", "!"))
+    if zone is None:
+        return None
+    text = attributes.get("netOffset", "missing")
+    offset = _parse_pairs([text.split(",")])
+    if offset.shape != (1, 2):
+        raise file.fault(f"netOffset is {text!r}; it must be two numbers x,y", line)
     try:
-        found = np.array([[float(x), float(y)] for x, y in pairs])
+        return from_utm(places - offset, abs(zone), south=zone < 0)
+    except InputError as error:
+        raise file.fault(
+            f"netOffset {text!r} places a junction nowhere: {error}", line
+        ) from None
+
+
+def _parse_pairs(pairs: list[list[str]]) -> Floats:
+    """Return pairs of finite numbers, (k, 2); nothing if one of them is something else."""
+    try:
+        numbers = np.array([[float(x), float(y)] for x, y in pairs])
     except ValueError:
         return np.empty(0)
-    return found if np.isfinite(found).all() else np.empty(0)
+    return numbers if np.isfinite(numbers).all() else np.empty(0)
 
 
-@lru_cache(maxsize=1024)
-def _mask(allow: str, disallow: str) -> int:
-    """One bit per vehicle class; ``allow`` wins over ``disallow``, and neither means everybody."""
+def _permission_mask(attributes: Attributes) -> int:
+    """Return who may use a lane or a connection."""
+    return _parse_mask(attributes.get("allow", ""), attributes.get("disallow", ""))
+
+
+@lru_cache(maxsize=1024)  # only a few texts occur
+def _parse_mask(allow: str, disallow: str) -> int:
+    """Return one bit per vehicle class; ``allow`` wins, and neither means everybody."""
     named = (allow or disallow).split()
-    mask = sum(
-        1 << bit
-        for bit, who in enumerate(VEHICLE_CLASSES)
-        if who in named or "all" in named
-    )
+    mask = 0
+    for bit, vehicle_class in enumerate(VEHICLE_CLASSES):
+        if vehicle_class in named or "all" in named:
+            mask |= 1 << bit
     return mask if allow else _EVERYBODY & ~mask
 
 
 def _by_class(masks: Ints) -> dict[str, Bools]:
-    return {
-        who: (masks >> bit & 1).astype(bool) for bit, who in enumerate(VEHICLE_CLASSES)
-    }
+    flags = {}
+    for bit, vehicle_class in enumerate(VEHICLE_CLASSES):
+        flags[vehicle_class] = (masks >> bit & 1).astype(bool)
+    return flags
 
 
 def _utm_zone(projection: str) -> int | None:
-    """The zone of a PROJ string, negative in the south; ``None`` if it is not UTM on WGS 84."""
-    words = dict(word.partition("=")[::2] for word in projection.split())
+    """Return the zone of a PROJ string, negative in the south; ``None`` if it is not UTM on WGS 84."""
+    words = {}
+    for word in projection.split():
+        key, _, value = word.partition("=")
+        words[key] = value
     ellipsoid = words.get("+ellps", words.get("+datum", "WGS84"))
+    is_utm = words.get("+proj") == "utm" and ellipsoid in ("WGS84", "GRS80")
+    is_metric = words.get("+units", "m") == "m"
     zone = words.get("+zone", "")
-    known = words.get("+proj") == "utm" and ellipsoid in ("WGS84", "GRS80")
-    metres = words.get("+units", "m") == "m"
-    if not (
-        known
-        and metres
-        and zone.isascii()
-        and zone.isdigit()
-        and 1 <= int(zone[:3]) <= 60
-    ):
+    is_number = zone.isascii() and zone.isdigit()
+    if not (is_utm and is_metric and is_number and 1 <= int(zone[:3]) <= 60):
         return None
     return -int(zone) if "+south" in words else int(zone)

@@ -1,7 +1,8 @@
 """Road networks as three tables: nodes.csv, edges.csv and connections.csv, plain or gzipped.
 
-Nodes may have ``lon`` and ``lat``, edges the ``name`` of their street, connections what driving there
-means: ``length_m``, ``speed_mps``, ``wait_s``, ``stop`` and ``entry_mps``, as ``RoadNetwork`` has them.
+Nodes may have ``lon`` and ``lat``, edges the ``name`` of their street. Connections may describe how one
+drives there: ``length_m``, ``speed_mps``, ``wait_s``, ``stop`` and ``entry_mps``, the columns of turns
+of ``RoadNetwork``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from superarm.core import Bools
 from superarm.core.compressed import open_packed
 from superarm.core.errors import InputError, MissingDataError
 
-from .road import OF_TURNS, RoadNetwork, limited
+from .road import RoadNetwork, parse_limited
 
 Value = TypeVar("Value")
 _COLUMNS = {
@@ -26,99 +28,129 @@ _COLUMNS = {
     "edges": ("id", "from", "to", "length_m", "speed_mps", "passenger"),
     "connections": ("from", "to", "passenger"),
 }
-_OF_TURNS = dict(
-    zip(OF_TURNS, ("length_m", "speed_mps", "wait_s", "stop", "entry_mps"), strict=True)
-)
-_PLACE = (("x", "place"), ("y", "place"), ("z", "height"))
+# Optional columns of connections, by the names that RoadNetwork has for them.
+_TURN_COLUMNS = {
+    "turn_length": "length_m",
+    "turn_speed": "speed_mps",
+    "turn_wait": "wait_s",
+    "turn_stop": "stop",
+    "turn_entry": "entry_mps",
+}
 
 
 def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
-    """The network in a folder of csv files; an error names the file and the line."""
+    """Read the network in a folder of csv files; an error names the file and the line.
+
+    Args:
+        folder: Holds nodes.csv, edges.csv and connections.csv, plain or gzipped.
+        name: The network's name; by default that of the folder.
+    """
     folder = Path(folder)
-    nodes, edges, turns = (
-        list(_rows(_file(folder, kind), keys)) for kind, keys in _COLUMNS.items()
-    )
-    junction = {row["id"]: number for number, row in enumerate(nodes)}
-    edge = {row["id"]: number for number, row in enumerate(edges)}
-    tail, head = (
-        [row.known(end, junction, "node") for row in edges] for end in ("from", "to")
-    )
-    _require_meeting(edges, turns, edge)
-    placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
-    told: dict[str, Any] = {
-        name: np.array([row.limited(key, name) for row in turns])
-        for name, key in _OF_TURNS.items()
-        if turns and key in turns[0]
-    }
+    nodes = _read_table(folder, "nodes")
+    edges = _read_table(folder, "edges")
+    turns = _read_table(folder, "connections")
+    node_numbers = {row["id"]: number for number, row in enumerate(nodes)}
+    edge_numbers = {row["id"]: number for number, row in enumerate(edges)}
+    tail = [row.known("from", node_numbers, "node") for row in edges]
+    head = [row.known("to", node_numbers, "node") for row in edges]
+    _require_meeting(edges, turns, edge_numbers)
+    optional: dict[str, Any] = {}
+    for column, key in _TURN_COLUMNS.items():
+        if turns and key in turns[0]:
+            values = [row.limited(key, column) for row in turns]
+            optional[column] = np.array(values)
     if edges and "name" in edges[0]:
-        told["street_names"] = tuple(row["name"] for row in edges)
-    degrees = [
-        [row.limited(key, key) for key in ("lon", "lat")] for row in nodes if placed
-    ]
+        optional["street_names"] = tuple(row["name"] for row in edges)
+    if nodes and {"lon", "lat"} <= nodes[0].keys():
+        lon_lat = [
+            [row.limited("lon", "lon"), row.limited("lat", "lat")] for row in nodes
+        ]
+        optional["lon_lat"] = np.array(lon_lat)
     return RoadNetwork(
         name=name or folder.name,
         junction_ids=tuple(row["id"] for row in nodes),
-        junctions=np.array(
-            [[row.limited(*each) for each in _PLACE] for row in nodes]
-        ).reshape(-1, 3),
+        junctions=np.array([row.place() for row in nodes]).reshape(-1, 3),
         edge_ids=tuple(row["id"] for row in edges),
         tail=np.array(tail, dtype=np.intp),
         head=np.array(head, dtype=np.intp),
         length=np.array([row.limited("length_m", "length") for row in edges]),
         speed=np.array([row.limited("speed_mps", "speed") for row in edges]),
-        permits={
-            "passenger": np.array([row.flag("passenger") for row in edges], dtype=bool)
-        },
+        permits=_read_permits(edges),
         connections=np.array(
-            [[row.known(end, edge, "edge") for end in ("from", "to")] for row in turns],
-            dtype=np.intp,
+            [row.connection(edge_numbers) for row in turns], dtype=np.intp
         ),
-        turn_permits={
-            "passenger": np.array([row.flag("passenger") for row in turns], dtype=bool)
-        },
-        lon_lat=np.array(degrees) if placed else None,
-        **told,
+        turn_permits=_read_permits(turns),
+        **optional,
     )
 
 
+def _read_permits(rows: list[_Row]) -> dict[str, Bools]:
+    flags = [row.flag("passenger") for row in rows]
+    return {"passenger": np.array(flags, dtype=bool)}
+
+
 class _Row(dict[str, str]):
-    """A line of a table that knows where it stands."""
+    """A line of a table, by column."""
 
     where: str
+    """The file and the line, for errors."""
 
-    def limited(self, key: str, what: str) -> float:
-        return self._parsed(key, lambda text: limited(text, what))
+    def limited(self, key: str, limits: str) -> float:
+        """Return the number in a column, within the limits of this name."""
+        return self._parse(key, lambda text: parse_limited(text, limits))
 
     def flag(self, key: str) -> bool:
-        return self._parsed(key, {"0": False, "1": True}.__getitem__, "0 or 1")
+        """Return whether a column holds 1."""
+        return self._parse(key, {"0": False, "1": True}.__getitem__, "0 or 1")
 
     def known(self, key: str, numbers: dict[str, int], what: str) -> int:
-        return self._parsed(key, numbers.__getitem__, f"a known {what}")
+        """Return the number of the id in a column."""
+        return self._parse(key, numbers.__getitem__, f"a known {what}")
 
-    def _parsed(
-        self, key: str, parse: Callable[[str], Value], wanted: str = ""
+    def place(self) -> tuple[float, float, float]:
+        """Return x, y and z of a node."""
+        x = self.limited("x", "place")
+        y = self.limited("y", "place")
+        z = self.limited("z", "height")
+        return x, y, z
+
+    def connection(self, edge_numbers: dict[str, int]) -> tuple[int, int]:
+        """Return the numbers of the edges that a connection joins."""
+        first = self.known("from", edge_numbers, "edge")
+        second = self.known("to", edge_numbers, "edge")
+        return first, second
+
+    def _parse(
+        self, key: str, parse: Callable[[str], Value], expected: str = ""
     ) -> Value:
+        """Parse a column; by default the error of ``parse`` describes what is expected."""
         try:
             return parse(self[key])
         except (ValueError, KeyError) as error:
-            told = f"{self.where}: {key} is {self[key]!r}; it must be {wanted or error}"
-            raise InputError(told) from None
+            raise InputError(
+                f"{self.where}: {key} is {self[key]!r}; it must be {expected or error}"
+            ) from None
 
 
 def _require_meeting(
-    edges: list[_Row], turns: list[_Row], number: dict[str, int]
+    edges: list[_Row], turns: list[_Row], edge_numbers: dict[str, int]
 ) -> None:
     for row in turns:
-        first = edges[row.known("from", number, "edge")]
-        second = edges[row.known("to", number, "edge")]
-        if first["to"] != second["from"]:
+        first, second = row.connection(edge_numbers)
+        end = edges[first]["to"]
+        begin = edges[second]["from"]
+        if end != begin:
             raise InputError(
-                f"{row.where}: the turn from {first['id']!r} to {second['id']!r} joins edges that do "
-                f"not meet: one ends at {first['to']!r}, the other begins at {second['from']!r}"
+                f"{row.where}: the turn from {row['from']!r} to {row['to']!r} joins edges that do "
+                f"not meet: one ends at {end!r}, the other begins at {begin!r}"
             )
 
 
-def _file(folder: Path, table: str) -> Path:
+def _read_table(folder: Path, table: str) -> list[_Row]:
+    return list(_read_rows(_find_file(folder, table), _COLUMNS[table]))
+
+
+def _find_file(folder: Path, table: str) -> Path:
     for suffix in (".csv.gz", ".csv"):
         path = folder / f"{table}{suffix}"
         if path.is_file():
@@ -128,7 +160,7 @@ def _file(folder: Path, table: str) -> Path:
     )
 
 
-def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
+def _read_rows(path: Path, required: tuple[str, ...]) -> Iterator[_Row]:
     try:
         with (
             open_packed(path) as unpacked,
@@ -136,29 +168,32 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
         ):
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
-            if len(set(header)) != len(header):
-                raise InputError(
-                    f"{path}: line 1 names a column twice: {header!s:.200}"
-                )
-            missing = [key for key in needed if key not in header]
-            if missing:
-                raise InputError(
-                    f"{path}: line 1 lacks the columns {missing}; it has {header!s:.200}"
-                )
-            seen: set[str] = set()
+            _check_header(path, header, required)
+            ids: set[str] = set()
             for values in reader:
+                where = f"{path}: line {reader.line_num}"
                 if len(values) != len(header):
                     raise InputError(
-                        f"{path}: line {reader.line_num} has {len(values)} values for "
-                        f"{len(header)} columns"
+                        f"{where} has {len(values)} values for {len(header)} columns"
                     )
                 row = _Row(zip(header, values, strict=True))
-                row.where = f"{path}: line {reader.line_num}"
-                if row.get("id") in seen:
-                    raise InputError(
-                        f"{row.where}: id {row['id']!r} appears more than once"
-                    )
-                seen.update([row["id"]] if "id" in row else [])
+                row.where = where
+                if "id" in row:
+                    if row["id"] in ids:
+                        raise InputError(
+                            f"{where}: id {row['id']!r} appears more than once"
+                        )
+                    ids.add(row["id"])
                 yield row
     except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a readable table: {error}") from None
+
+
+def _check_header(path: Path, header: list[str], required: tuple[str, ...]) -> None:
+    if len(set(header)) != len(header):
+        raise InputError(f"{path}: line 1 names a column twice: {header!s:.200}")
+    missing = [key for key in required if key not in header]
+    if missing:
+        raise InputError(
+            f"{path}: line 1 lacks the columns {missing}; it has {header!s:.200}"
+        )

@@ -1,8 +1,8 @@
-"""Where to go on a network nobody has told us about: two edges that make a trip worth learning."""
+"""A trip on a network that nobody has chosen one for: two edges between which learning pays."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,23 +10,36 @@ from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import InfeasibleError
 from superarm.core.streams import stream
 
-from .road import LineGraph
+from .line_graph import LineGraph
 
-_STARTS, _GOALS = 8, 4
-_FEW_STARTS, _FEW_GOALS = (
-    3,
-    2,
-)  # starts that are tried, and goals for each, above ``_LARGE`` edges
+# Starts that are tried, and goals for each; fewer in a network of more than _LARGE edges.
+_STARTS = 8
+_GOALS = 4
+_FEW_STARTS = 3
+_FEW_GOALS = 2
 _LARGE = 50_000
-_NEAR, _FAR = 0.6, 0.8  # a trip takes between these shares of the longest trip's time
-_DETOUR = 1.15  # an edge is an alternative if the way over it takes at most so many times the fastest
+# A trip takes between these shares of the longest trip's time.
+_NEAR = 0.6
+_FAR = 0.8
+# An edge is an alternative if the way over it takes at most so many times the fastest.
+_DETOUR = 1.15
+
+
+class _Trip(NamedTuple):
+    score: float  # alternative edges for each second of the trip
+    start: int
+    goal: int
 
 
 def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
-    """Ids of a start and a goal far apart (60 to 80 % of the longest fastest trip), many ways between.
+    """Suggest the ids of a start and a goal that are far apart, with many ways between.
 
-    A few pairs are drawn and the one with the most edges on ways at most 15 % slower than the fastest
-    is taken, in proportion to the length of the trip. It is the same pair for the same graph and seed.
+    Far apart: 60 to 80 % of the longest fastest trip. A few pairs are drawn; the one with the most
+    edges on ways at most 15 % slower than the fastest wins, in proportion to the length of the trip.
+
+    Args:
+        graph: The roads.
+        seed: The same graph and seed give the same pair.
     """
     from scipy.sparse import csr_array
 
@@ -37,39 +50,46 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
         )
     rng = stream(seed, "trip", 0)
     first, second = graph.turns.T
-    time = graph.travel_time
-    forward = csr_array((time[second], (first, second)), shape=(n, n))
-    backward = csr_array((time[second], (second, first)), shape=(n, n))
-    far = int(_times(forward, int(rng.integers(n))).argmax())
-    longest = float(_times(forward, far).max())
-    best: tuple[float, int, int] | None = None
-    starts, goals = (_STARTS, _GOALS) if n <= _LARGE else (_FEW_STARTS, _FEW_GOALS)
-    for start in rng.integers(n, size=starts):
-        since = _times(forward, int(start))
-        for goal in _goals(since, longest, rng, goals):
-            until, trip = _times(backward, int(goal)), since[goal]
-            on_the_way = np.count_nonzero(since + until <= _DETOUR * trip)
-            score = on_the_way / trip if goal != start else -1.0
-            if best is None or score > best[0]:
-                best = (score, int(start), int(goal))
-    if best is None or best[0] <= 0.0:
+    time = graph.travel_time[second]
+    forward = csr_array((time, (first, second)), shape=(n, n))
+    backward = csr_array((time, (second, first)), shape=(n, n))
+    remote = int(_times(forward, int(rng.integers(n))).argmax())
+    longest = float(_times(forward, remote).max())
+    starts = _STARTS if n <= _LARGE else _FEW_STARTS
+    goals = _GOALS if n <= _LARGE else _FEW_GOALS
+    best: _Trip | None = None
+    for start in rng.integers(n, size=starts).tolist():
+        since = _times(forward, start)
+        for goal in _draw_goals(since, longest, rng, goals).tolist():
+            if goal == start:
+                score = -1.0
+            else:
+                until = _times(backward, goal)
+                fastest = since[goal]
+                is_alternative = since + until <= _DETOUR * fastest
+                score = np.count_nonzero(is_alternative) / fastest
+            if best is None or score > best.score:
+                best = _Trip(score, start, goal)
+    if best is None or best.score <= 0.0:
         raise InfeasibleError(
             f"{graph.network.name}: no route was found between the edges tried; take another seed"
         )
-    return graph.ids[best[1]], graph.ids[best[2]]
+    return graph.ids[best.start], graph.ids[best.goal]
 
 
 def _times(graph: Any, source: int) -> Floats:
-    """Seconds from an edge's end to every edge's end."""
+    """Return seconds from an edge's end to every edge's end, (n,)."""
     from scipy.sparse.csgraph import dijkstra
 
     times: Floats = dijkstra(graph, indices=np.array([source]))[0]
     return times
 
 
-def _goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:
-    """Edges about as far away as wanted; if there are none, the one that is nearest to it."""
-    fit = np.flatnonzero((since >= _NEAR * longest) & (since <= _FAR * longest))
-    if len(fit) == 0:
-        return np.array([np.argmin(np.abs(since - 0.5 * (_NEAR + _FAR) * longest))])
-    return fit[rng.integers(len(fit), size=count)]
+def _draw_goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:
+    """Draw edges about as far away as they should be; if there are none, take the nearest to it."""
+    is_suitable = (since >= _NEAR * longest) & (since <= _FAR * longest)
+    suitable = np.flatnonzero(is_suitable)
+    if len(suitable) == 0:
+        middle = 0.5 * (_NEAR + _FAR) * longest
+        return np.array([np.argmin(np.abs(since - middle))])
+    return suitable[rng.integers(len(suitable), size=count)]

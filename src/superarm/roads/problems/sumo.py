@@ -35,7 +35,7 @@ from superarm.core.streams import Streams
 from superarm.models.worlds import store
 from superarm.roads.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.roads.networks.reading import SUMO_FILES
-from superarm.roads.networks.road import Remade
+from superarm.roads.networks.records import Remade
 from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
 
 from .road_models import (

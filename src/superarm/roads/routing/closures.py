@@ -19,7 +19,8 @@ import numpy as np
 from superarm.core import Ints
 from superarm.core.errors import FileError, InputError
 from superarm.core.files import read_text
-from superarm.roads.networks.places import Budget, Places
+from superarm.roads.networks.pieces import Budget
+from superarm.roads.networks.places import Places
 
 _KINDS = ("LineString", "MultiLineString", "Polygon", "MultiPolygon")
 _MOST_BYTES = 1 << 25  # 32 MiB: a million corners

@@ -9,10 +9,10 @@
 =================  =====================================================================
 
 A car in SUMO accelerates, brakes and waits the same whatever it weighs, heats or pushes aside. So
-trips are driven without a vehicle, and what a drive costs is computed afterwards, for as many as
-are asked about.
+trips are driven without a vehicle, and what a drive costs is computed afterwards, for any number of
+vehicles.
 
-*SUMO's model.* Its emission class ``Energy/unknown`` is eq. 8 (``networks/energy.py``) at the speed and
+*SUMO's model.* Its emission class ``Energy/unknown`` is eq. 8 (``energy.vehicle``) at the speed and
 slope of every time step, plus changes of speed:
 
     P = m·g·v·sin α + ½·m·(v² − v₀²)/Δt + ½·ρ·c·A·v³ + c_r·m·g·v
@@ -32,11 +32,13 @@ routes that begin and end at the same speeds. Energy less both is never negative
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.compressed import read_npz
@@ -44,9 +46,11 @@ from superarm.core.errors import InputError
 from superarm.core.inputs import as_vector
 from superarm.roads.energy.vehicle import Vehicle
 
-_GRAVITY = 9.80665  # m/s², fixed in SUMO
+# m/s², fixed in SUMO.
+_GRAVITY = 9.80665
 _JOULES_PER_WH = 3600.0
-_MOST = 1 << 28  # bytes of one drive: a day in steps of 0.01 s has less
+# Bytes of one drive: a day in steps of 0.01 s has less.
+_MOST_BYTES = 1 << 28
 
 
 class _Pieces(NamedTuple):
@@ -60,32 +64,47 @@ class _Pieces(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drive:
-    """What was seen on one trip. Seconds count from departure."""
+    """One trip of a car. Seconds count from departure.
 
-    step: (
-        float  # Δt, seconds; the last one goes on, or is cut off, when the car arrives
-    )
-    speeds: Floats  # m/s, at departure and at the end of every step, (n + 1,)
-    inclines: Floats  # sin α, by the heights of the SUMO network, (n,)
-    reached: Floats  # seconds, (k,); of edges that were not reached, the last
-    left: Floats  # seconds, (k,)
-    driven: Floats  # how much of each edge was driven, 0 to 1, (k,)
-    positions: Floats  # about once a second: seconds, and where the car's front was, x and y, (t, 3)
-    metres: float  # by the odometer
-    duration: float  # seconds
+    Args:
+        step: Δt, seconds; the last step is shorter or longer, until the car arrives.
+        speeds: m/s, at departure and at the end of every step, (n + 1,).
+        inclines: sin α, by the heights of the SUMO network, (n,).
+        reached: When the end of each edge was reached, seconds; of edges that were not, the end of the
+            trip, (k,).
+        left: When each edge and the junction behind it were passed, seconds, (k,).
+        driven: How much of each edge was driven, 0 to 1, (k,).
+        positions: About once a second: seconds, and x and y of the car's front, (t, 3).
+        metres: The length of the trip by the odometer.
+        duration: Seconds.
+        arrived: Whether the car arrived.
+        completed: How many edges of the route were driven to their end: all k if the car arrived.
+    """
+
+    step: float
+    speeds: Floats
+    inclines: Floats
+    reached: Floats
+    left: Floats
+    driven: Floats
+    positions: Floats
+    metres: float
+    duration: float
     arrived: bool
-    completed: int  # how many edges of the route were driven to their end: all k if the car arrived
+    completed: int
 
     @property
     def seconds(self) -> Floats:
-        """On each edge and in the junction behind it, (k,)."""
+        """Seconds on each edge and in the junction behind it, (k,)."""
         return np.diff(self.left, prepend=0.0)
 
     def energies(self, vehicle: Vehicle, rise: Floats | None = None) -> Floats:
-        """Wh that a vehicle's battery gives on each edge, (k,); negative where it is charged.
+        """Return Wh that a vehicle's battery gives on each edge, (k,); negative where it is charged.
 
-        ``rise``: metres of height along each edge of the route, (k,), in place of those of the SUMO
-        network; a road then climbs evenly, and junctions are level.
+        Args:
+            vehicle: The vehicle.
+            rise: Metres of height along each edge of the route, (k,), in place of those of the SUMO
+                network; a road then climbs evenly, and junctions are level.
         """
         if vehicle.recuperation != "multiply":
             raise InputError(
@@ -93,85 +112,110 @@ class Drive:
             )
         pieces = self._pieces()
         speed = self.speeds[1:][pieces.step]
-        incline = (
-            self.inclines[pieces.step] if rise is None else self._inclines(pieces, rise)
-        )
+        incline = self.inclines[pieces.step]
+        if rise is not None:
+            incline = self._even_inclines(pieces, rise)
         drag = (
             0.5 * vehicle.air_density * vehicle.air_drag * vehicle.front_area * speed**2
         )
         weight = vehicle.mass * vehicle.gravity
-        power = speed * (weight * (incline + vehicle.rolling_resistance) + drag)
-        power += self._into_motion(vehicle, pieces)
-        back, forth = vehicle.recuperation_efficiency, vehicle.propulsion_efficiency
-        drawn = (
-            np.where(power > 0.0, power / forth, power * back) + vehicle.auxiliary_power
-        )
-        return self._booked(drawn, pieces)
+        resistance = weight * (incline + vehicle.rolling_resistance)
+        power = speed * (resistance + drag)
+        power += self._motion_power(vehicle, pieces)
+        spent = power / vehicle.propulsion_efficiency
+        returned = power * vehicle.recuperation_efficiency
+        drawn = np.where(power > 0.0, spent, returned) + vehicle.auxiliary_power
+        return self._book(drawn, pieces)
 
     def stored(self, vehicle: Vehicle) -> Floats:
-        """Of these, the Wh that are in the vehicle's motion and can be won back by braking, (k,)."""
+        """Return Wh of these that are in the vehicle's motion and can be won back by braking, (k,).
+
+        Args:
+            vehicle: The vehicle.
+        """
         pieces = self._pieces()
-        return self._booked(
-            vehicle.recuperation_efficiency * self._into_motion(vehicle, pieces), pieces
-        )
+        power = self._motion_power(vehicle, pieces)
+        return self._book(vehicle.recuperation_efficiency * power, pieces)
 
     def _pieces(self) -> _Pieces:
-        ends = self.step * np.arange(len(self.speeds))
-        ends[-1] = self.duration
-        cuts = np.unique(np.concatenate([ends, self.reached, self.left]))
+        step_ends = self.step * np.arange(len(self.speeds))
+        step_ends[-1] = self.duration
+        cuts = np.unique(np.concatenate([step_ends, self.reached, self.left]))
         middle = 0.5 * (cuts[1:] + cuts[:-1])
         edge = np.searchsorted(self.left, middle)
-        steps = np.searchsorted(ends, middle) - 1
-        return _Pieces(np.diff(cuts), steps, edge, middle < self.reached[edge])
+        return _Pieces(
+            seconds=np.diff(cuts),
+            step=np.searchsorted(step_ends, middle) - 1,
+            edge=edge,
+            on_edge=middle < self.reached[edge],
+        )
 
-    def _inclines(self, pieces: _Pieces, rise: Floats) -> Floats:
-        """Of every piece, (p,), such that an edge that was driven to its end has all its rise."""
-        rise = as_vector(rise, "rise", len(self.left)) * self.driven
-        metres = pieces.seconds * self.speeds[1:][pieces.step] * pieces.on_edge
-        whole = np.bincount(pieces.edge, metres, len(rise))
-        per_metre = np.divide(rise, whole, out=np.zeros(len(rise)), where=whole > 0.0)
+    def _even_inclines(self, pieces: _Pieces, rise: Floats) -> Floats:
+        """Return sin α of every piece, (p,), such that an edge driven to its end has all its rise."""
+        driven_rise = as_vector(rise, "rise", len(self.left)) * self.driven
+        edges = len(driven_rise)
+        speed = self.speeds[1:][pieces.step]
+        metres = pieces.seconds * speed * pieces.on_edge
+        edge_metres = np.bincount(pieces.edge, metres, edges)
+        per_metre = np.divide(
+            driven_rise, edge_metres, out=np.zeros(edges), where=edge_metres > 0.0
+        )
         return per_metre[pieces.edge] * pieces.on_edge
 
-    def _into_motion(self, vehicle: Vehicle, pieces: _Pieces) -> Floats:
-        """W, (p,)."""
+    def _motion_power(self, vehicle: Vehicle, pieces: _Pieces) -> Floats:
+        """Return W that change the speed, (p,)."""
         mass = vehicle.mass * vehicle.gravity / _GRAVITY
-        return 0.5 * mass * np.diff(self.speeds**2)[pieces.step] / self.step
+        square_changes = np.diff(self.speeds**2)[pieces.step]
+        return 0.5 * mass * square_changes / self.step
 
-    def _booked(self, power: Floats, pieces: _Pieces) -> Floats:
-        """Wh on each edge, (k,)."""
-        return (
-            np.bincount(pieces.edge, power * pieces.seconds, len(self.left))
-            / _JOULES_PER_WH
-        )
+    def _book(self, power: Floats, pieces: _Pieces) -> Floats:
+        """Return Wh on each edge, (k,), of W in each piece, (p,)."""
+        joules = np.bincount(pieces.edge, power * pieces.seconds, len(self.left))
+        return joules / _JOULES_PER_WH
 
     # --- as bytes -----------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
+        """Return the drive as the bytes of an ``.npz`` file."""
         buffer = BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **vars(self))
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Drive:
-        """The drive that these bytes hold, or :class:`InputError` if they hold none."""
-        arrays = read_npz(BytesIO(data), most=_MOST)
-        n, k, t = (
-            len(np.atleast_1d(arrays.get(name, 0)))
-            for name in ("inclines", "left", "positions")
-        )
-        shapes: dict[str, tuple[int, ...]] = {name.name: () for name in fields(cls)}
-        shapes |= {"speeds": (n + 1,), "inclines": (n,), "positions": (t, 3)}
-        shapes |= dict.fromkeys(("reached", "left", "driven"), (k,))
-        kinds = {"arrived": "b", "completed": "i"}
-        found = {
-            name: (array.shape, array.dtype.kind) for name, array in arrays.items()
+        """Return the drive that these bytes hold, or raise :class:`InputError` if they hold none."""
+        arrays = read_npz(BytesIO(data), most=_MOST_BYTES)
+        n = _rows(arrays, "inclines")
+        k = _rows(arrays, "left")
+        t = _rows(arrays, "positions")
+        expected: dict[str, _Kind] = {
+            "step": _Kind((), "f"),
+            "speeds": _Kind((n + 1,), "f"),
+            "inclines": _Kind((n,), "f"),
+            "reached": _Kind((k,), "f"),
+            "left": _Kind((k,), "f"),
+            "driven": _Kind((k,), "f"),
+            "positions": _Kind((t, 3), "f"),
+            "metres": _Kind((), "f"),
+            "duration": _Kind((), "f"),
+            "arrived": _Kind((), "b"),
+            "completed": _Kind((), "i"),
         }
-        if found != {
-            name: (shape, kinds.get(name, "f")) for name, shape in shapes.items()
-        }:
+        kinds = {}
+        values: dict[str, Any] = {}
+        for name, array in arrays.items():
+            kinds[name] = _Kind(array.shape, array.dtype.kind)
+            values[name] = array if array.shape else array.item()
+        if kinds != expected:
             raise InputError("its arrays are not those of a drive")
-        values: dict[str, Any] = {
-            name: array if array.shape else array.item()
-            for name, array in arrays.items()
-        }
         return cls(**values)
+
+
+class _Kind(NamedTuple):
+    shape: tuple[int, ...]
+    letter: str  # numpy's for floats, integers or booleans
+
+
+def _rows(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
+    """Return the length of an array; a number or a missing array counts as one row."""
+    return len(np.atleast_1d(arrays.get(name, np.zeros(()))))

@@ -1,7 +1,7 @@
-"""Drives kept in a file, so that no trip is driven twice by anybody.
+"""Drives cached in a file, so that no trip is driven twice by anybody.
 
 An SQLite file: several processes may read and write it at once, and what was written outlasts a
-crash. A drive is found by a digest of all that it depends on.
+crash. The key of a drive is a digest of all that it depends on.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ from superarm.core.errors import FileError, InputError, warn
 
 from .drive import Drive
 
-_PATIENCE = (
-    60.0  # seconds to wait for other processes, each of which writes for milliseconds
-)
+# Seconds to wait for other processes, each of which writes for milliseconds.
+_PATIENCE = 60.0
 _TABLE = "CREATE TABLE IF NOT EXISTS drives (key TEXT PRIMARY KEY, drive BLOB NOT NULL) WITHOUT ROWID"
 
 
 class DriveCache:
-    """The drives in one file, as far as they agree with what is ``told`` about how they were driven.
+    """Cached drives, keyed by simulation settings and trip.
 
     Every call opens the file anew: a connection must not be carried into a copy of the process.
+
+    Args:
+        path: The SQLite file.
+        settings: All that drives depend on but for the trip, as JSON.
     """
 
-    def __init__(self, path: str | Path, told: Mapping[str, Any]) -> None:
-        self._path, self._told = Path(path), dict(told)
+    def __init__(self, path: str | Path, settings: Mapping[str, Any]) -> None:
+        self._path = Path(path)
+        self._settings = dict(settings)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._open()) as file, file:
@@ -43,7 +47,11 @@ class DriveCache:
             ) from error
 
     def find(self, trip: Mapping[str, Any]) -> Drive | None:
-        """A drive that is damaged counts as none, with a warning."""
+        """Return the drive of a trip, if it is cached; a damaged one counts as none, with a warning.
+
+        Args:
+            trip: The route and when it begins, as JSON.
+        """
         try:
             with closing(self._open()) as file:
                 row = file.execute(
@@ -51,17 +59,23 @@ class DriveCache:
                 ).fetchone()
             if row is None:
                 return None
-            drive = Drive.from_bytes(row[0] if isinstance(row[0], bytes) else b"")
-            if len(drive.left) != len(trip["route"]):
-                raise InputError(
-                    f"it has {len(drive.left)} edges, not {len(trip['route'])}"
-                )
+            (data,) = row
+            drive = Drive.from_bytes(data if isinstance(data, bytes) else b"")
+            edges = len(drive.left)
+            if edges != len(trip["route"]):
+                raise InputError(f"it has {edges} edges, not {len(trip['route'])}")
             return drive
         except (sqlite3.Error, InputError) as error:
             self._warn(f"a drive in it is damaged and driven anew ({error})")
             return None
 
-    def keep(self, trip: Mapping[str, Any], drive: Drive) -> None:
+    def store(self, trip: Mapping[str, Any], drive: Drive) -> None:
+        """Cache the drive of a trip; where that fails, warn.
+
+        Args:
+            trip: The route and when it begins, as JSON.
+            drive: The drive.
+        """
         row = (self._key(trip), drive.to_bytes())
         try:
             with closing(self._open()) as file, file:
@@ -73,9 +87,8 @@ class DriveCache:
         return sqlite3.connect(self._path, timeout=_PATIENCE)
 
     def _key(self, trip: Mapping[str, Any]) -> str:
-        return sha256(
-            json.dumps({**self._told, **trip}, sort_keys=True).encode()
-        ).hexdigest()
+        text = json.dumps({**self._settings, **trip}, sort_keys=True)
+        return sha256(text.encode()).hexdigest()
 
-    def _warn(self, what: str) -> None:
-        warn(f"{self._path}: {what}", UserWarning)
+    def _warn(self, message: str) -> None:
+        warn(f"{self._path}: {message}", UserWarning)

@@ -3,7 +3,7 @@
 The seconds of a step belong to the edge that the car is on; inside a junction to the edge just
 left. A step across several edges is divided by the metres driven on each, so that an edge too short
 to be seen gets its share and nothing is lost. Time is thus cut into one stretch per edge, and two
-numbers say all of it: when the end of the edge was reached, and when the junction behind it was left.
+numbers describe it: when the end of the edge was reached, and when the junction behind it was left.
 """
 
 from __future__ import annotations
@@ -30,29 +30,38 @@ def passing(
     inside: Bools,
     odometer: Floats,
 ) -> Passing:
-    """When each of k edges was passed, seen at n + 1 ``times``, the first of which is the departure.
+    """Return when each of k edges was passed, by where the car was at n + 1 times.
 
-    ``index``: the edge that the car was on, ``place`` metres behind its beginning; or ``inside`` the
-    junction behind it, ``place`` being its length. All (n + 1,).
+    Args:
+        lengths: Metres of each edge, (k,).
+        times: Seconds; the first is the departure, (n + 1,).
+        index: The edge that the car was on, (n + 1,).
+        place: Metres behind its beginning; inside a junction the length of the edge, (n + 1,).
+        inside: Whether the car was inside the junction behind that edge, (n + 1,).
+        odometer: Metres driven, (n + 1,).
     """
-    reached, left = np.full((2, len(lengths)), times[-1])
-    passed = (np.diff(index) > 0) | (inside[1:] & ~inside[:-1])
-    for number in np.flatnonzero(passed).tolist():
-        first, last = int(index[number]), int(index[number + 1])
-        began, ended = float(times[number]), float(times[number + 1])
-        metres = float(odometer[number + 1] - odometer[number])
+    reached = np.full(len(lengths), times[-1])
+    left = np.full(len(lengths), times[-1])
+    is_next_edge = np.diff(index) > 0
+    enters_junction = inside[1:] & ~inside[:-1]
+    for step in np.flatnonzero(is_next_edge | enters_junction).tolist():
+        first = int(index[step])
+        last = int(index[step + 1])
+        began = float(times[step])
+        ended = float(times[step + 1])
+        metres = float(odometer[step + 1] - odometer[step])
         pace = (ended - began) / metres if metres > 0.0 else 0.0  # seconds per metre
-        back = float(
-            place[number + 1]
-        )  # metres from the end of the step to the edge's beginning
-        if last > first and inside[number + 1]:
+        if last > first and inside[step + 1]:
             reached[last] = ended
+        # Metres from the end of the step back to the beginning of an edge.
+        back = float(place[step + 1])
         for edge in range(last - 1, first - 1, -1):
             left[edge] = ended - pace * min(back, metres)
             if edge > first:  # crossed unseen, with its junction
                 reached[edge] = left[edge]
             back += float(lengths[edge])
-        if not inside[number]:
-            here = began + pace * max(0.0, float(lengths[first] - place[number]))
-            reached[first] = min(here, left[first] if last > first else ended)
+        if not inside[step]:
+            ahead = max(0.0, float(lengths[first] - place[step]))
+            latest = left[first] if last > first else ended
+            reached[first] = min(began + pace * ahead, latest)
     return Passing(reached, left)

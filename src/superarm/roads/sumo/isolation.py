@@ -14,20 +14,22 @@ from superarm.core.errors import SuperarmError
 
 
 def can_copy() -> bool:
-    """Whether this system can copy a running process (fork): all but Windows can."""
+    """Return whether this system can copy a running process (fork): all but Windows can."""
     return getattr(os, "fork", None) is not None
 
 
 def in_a_copy(work: Callable[[], Any]) -> Any:
-    """What ``work`` returns or raises; whatever else it changes, ends with the copy.
+    """Return what ``work`` returns, or raise what it raises; other changes end with the copy.
 
-    The result is plain data, which comes back as JSON: numbers to the last digit. A copy that is
-    ended from outside, or by a fault of the library it calls, is an error here and does not end
-    this process.
+    A copy that is ended from outside, or by a fault of the library it calls, is an error here and does
+    not end this process.
+
+    Args:
+        work: Returns plain data, which comes back as JSON: numbers to the last digit.
     """
     receiver, sender = os.pipe()
     with warnings.catch_warnings():
-        # Python warns of copies of a process with threads, of which only this one goes on there.
+        # Python warns of copies of a process with threads, of which only this one continues there.
         # The copy waits for none of them: it calls one library, answers and ends.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -42,40 +44,46 @@ def in_a_copy(work: Callable[[], Any]) -> Any:
         os.kill(child, signal.SIGKILL)
         raise
     finally:
-        status = os.waitpid(child, 0)[1]
+        _, status = os.waitpid(child, 0)
     if status != 0 or not answer:
         raise SuperarmError(
-            f"a copy of this process {_end(status)} before its work was done"
+            f"a copy of this process {_describe_end(status)} before its work was done"
         )
-    told = json.loads(answer)
-    if "error" in told:
-        raise getattr(errors, told["error"])(told["text"])
-    return told["result"]
+    outcome = json.loads(answer)
+    if "error" in outcome:
+        error_class = getattr(errors, outcome["error"])
+        raise error_class(outcome["text"])
+    return outcome["result"]
 
 
-def _end(status: int) -> str:
+def _describe_end(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"ended with exit code {code}"
-    names = {each.value: each.name for each in signal.Signals}
-    why = ", perhaps because memory ran out," if -code == signal.SIGKILL else ""
-    return f"was ended by signal {-code} ({names.get(-code, 'unknown')}){why}"
+    number = -code
+    names = {item.value: item.name for item in signal.Signals}
+    reason = ", perhaps because memory ran out," if number == signal.SIGKILL else ""
+    return f"was ended by signal {number} ({names.get(number, 'unknown')}){reason}"
 
 
 def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
+    """Do the work, write its outcome as JSON and end this process."""
     code = 1
     try:
-        try:
-            told = json.dumps({"result": work()})
-        except SuperarmError as error:
-            told = json.dumps({"error": type(error).__name__, "text": str(error)})
-        except Exception as error:
-            told = json.dumps(
-                {"error": "SuperarmError", "text": f"{type(error).__name__}: {error}"}
-            )
+        answer = _run(work)
         with os.fdopen(sender, "wb") as pipe:
-            pipe.write(told.encode())
+            pipe.write(answer.encode())
         code = 0
     finally:
         # Nothing that this process has registered for its own end may run here.
         os._exit(code)
+
+
+def _run(work: Callable[[], Any]) -> str:
+    try:
+        return json.dumps({"result": work()})
+    except SuperarmError as error:
+        return json.dumps({"error": type(error).__name__, "text": str(error)})
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return json.dumps({"error": "SuperarmError", "text": text})

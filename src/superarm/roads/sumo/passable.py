@@ -13,7 +13,12 @@ from superarm.core.errors import InputError, UnknownArmError
 
 
 class SumoRoads:
-    """Edges, lanes and turns, asked for where they are needed and then remembered."""
+    """Edges, lanes and turns, looked up where they are needed and then remembered.
+
+    Args:
+        sumo: The module ``libsumo``, which has loaded the network.
+        name: What errors call the network.
+    """
 
     def __init__(self, sumo: Any, name: str) -> None:
         self._sumo = sumo
@@ -21,10 +26,14 @@ class SumoRoads:
         self.edges = frozenset(
             edge for edge in sumo.edge.getIDList() if not edge.startswith(":")
         )
-        self._lock: dict[str, frozenset[str]] = {}
+        self._known_successors: dict[str, frozenset[str]] = {}
 
     def check_route(self, route: Sequence[str]) -> None:
-        """Refuse a route that cannot be driven."""
+        """Raise an error unless passenger cars can drive a route.
+
+        Args:
+            route: Ids of edges.
+        """
         for edge in route:
             self.check_edge(edge)
             if not self._lanes(edge):
@@ -32,49 +41,53 @@ class SumoRoads:
                     f"edge {edge!r} of {self._name} is closed to passenger cars"
                 )
         for before, after in pairwise(route):
-            if after not in self._successors(before):
+            successors = self._successors(before)
+            if after not in successors:
                 raise InputError(
                     f"no turn of {self._name} leads passenger cars from edge {before!r} to {after!r}; "
-                    f"from {before!r} they can go on to {sorted(self._successors(before))}"
+                    f"from {before!r} they can go on to {sorted(successors)}"
                 )
 
     def check_edge(self, edge: str) -> None:
+        """Raise an error unless the network has this edge."""
         if edge not in self.edges:
             raise UnknownArmError(f"{self._name} has no edge {edge!r}")
 
     def lengths(self, edges: Sequence[str]) -> Floats:
-        """Metres, (k,)."""
+        """Return the lengths of edges, metres, (k,)."""
         return np.array([self._sumo.lane.getLength(f"{edge}_0") for edge in edges])
 
     def limits(self, edges: Sequence[str]) -> Floats:
-        """Speed limits, m/s, (k,)."""
+        """Return the speed limits of edges, m/s, (k,)."""
         return np.array([self._sumo.lane.getMaxSpeed(f"{edge}_0") for edge in edges])
 
     def lane_metres(self, edges: Sequence[str]) -> Floats:
-        """Metres of lanes that passenger cars may use, (k,); 0 for an edge without a way out."""
-        count = [
-            len(self._lanes(edge)) if self._successors(edge) else 0 for edge in edges
-        ]
-        return np.array(count) * self.lengths(edges)
+        """Return metres of lanes that passenger cars may use, (k,); 0 for an edge without a way out."""
+        counts = []
+        for edge in edges:
+            has_way_out = bool(self._successors(edge))
+            counts.append(len(self._lanes(edge)) if has_way_out else 0)
+        return np.array(counts) * self.lengths(edges)
 
     def _lanes(self, edge: str) -> list[str]:
-        lanes = [
-            f"{edge}_{number}" for number in range(self._sumo.edge.getLaneNumber(edge))
-        ]
-        return [lane for lane in lanes if self._open(lane)]
+        """Return the lanes of an edge that passenger cars may use."""
+        count = self._sumo.edge.getLaneNumber(edge)
+        lanes = [f"{edge}_{number}" for number in range(count)]
+        return [lane for lane in lanes if self._is_open(lane)]
 
-    def _open(self, lane: str) -> bool:
-        if allowed := self._sumo.lane.getAllowed(lane):
+    def _is_open(self, lane: str) -> bool:
+        allowed = self._sumo.lane.getAllowed(lane)
+        if allowed:
             return "passenger" in allowed
         return "passenger" not in self._sumo.lane.getDisallowed(lane)
 
     def _successors(self, edge: str) -> frozenset[str]:
-        if edge not in self._lock:
-            lane = self._sumo.lane
-            targets = [
-                link[0] for name in self._lanes(edge) for link in lane.getLinks(name)
-            ]
-            self._lock[edge] = frozenset(
-                lane.getEdgeID(name) for name in targets if self._open(name)
-            )
-        return self._lock[edge]
+        """Return the edges into which passenger cars may turn."""
+        if edge not in self._known_successors:
+            successors = set()
+            for lane in self._lanes(edge):
+                for target, *_ in self._sumo.lane.getLinks(lane):
+                    if self._is_open(target):
+                        successors.add(self._sumo.lane.getEdgeID(target))
+            self._known_successors[edge] = frozenset(successors)
+        return self._known_successors[edge]

@@ -28,7 +28,11 @@ _RIGHT_OF_WAY = re.compile(rb'\bstate="[^"]*"')
 
 
 def plain_text(path: Path) -> bytes:
-    """The text of a network, checked first: some malformed files end the process in libsumo."""
+    """Return the text of a network, checked first: some malformed files end the process in libsumo.
+
+    Args:
+        path: A ``.net.xml`` file, plain or packed.
+    """
     buffer = BytesIO()
     XmlFile(path, root="net").read(copy_to=buffer)
     text = buffer.getvalue()
@@ -40,19 +44,24 @@ def plain_text(path: Path) -> bytes:
 
 
 def _without_rail(text: bytes) -> bytes:
-    """With junctions that yield to nobody in place of railway signals and level crossings."""
-    names = {
-        found[1] for rail in _RAIL_JUNCTION.findall(text) if (found := _ID.search(rail))
-    }
+    """Replace railway signals and level crossings by junctions that yield to nobody."""
+    names = set()
+    for junction in _RAIL_JUNCTION.findall(text):
+        name = _ID.search(junction)
+        if name is not None:
+            names.add(name[1])
     if not names:
         return text
 
-    def freed(connection: re.Match[bytes]) -> bytes:
+    def as_plain_junction(junction: re.Match[bytes]) -> bytes:
+        return re.sub(_RAIL, b'type="priority"', junction[0])
+
+    def without_signal(connection: re.Match[bytes]) -> bytes:
         if connection[1] not in names:
             return connection[0]
-        return _RIGHT_OF_WAY.sub(b'state="M"', _SIGNAL.sub(b"", connection[0]))
+        unsignalled = _SIGNAL.sub(b"", connection[0])
+        return _RIGHT_OF_WAY.sub(b'state="M"', unsignalled)
 
-    text = _RAIL_JUNCTION.sub(
-        lambda rail: re.sub(_RAIL, b'type="priority"', rail[0]), text
-    )
-    return _SIGNALLED.sub(freed, _RAIL_LOGIC.sub(b"", text))
+    text = _RAIL_JUNCTION.sub(as_plain_junction, text)
+    text = _RAIL_LOGIC.sub(b"", text)
+    return _SIGNALLED.sub(without_signal, text)

@@ -18,36 +18,56 @@ from superarm.core.errors import InfeasibleError
 from superarm.core.inputs import as_count, as_positive
 from superarm.core.streams import stream
 
+# Pairs of places that are drawn for one car before giving up.
 _TRIES = 200
-_SLOWEST, _FASTEST = 0.7, 1.3
+# Speed factors of drivers.
+_SLOWEST = 0.7
+_FASTEST = 1.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
     """How much background traffic there is, and at which moments of it a trip may begin.
 
-    The traffic runs for ``warm_up`` seconds, then its state is kept ``moments`` times, ``spacing``
+    The traffic runs for ``warm_up`` seconds, then its state is saved ``moments`` times, ``spacing``
     seconds apart. Trips that begin at the same moment meet the same cars at the same places.
+
+    Args:
+        vehicles_per_hour: Cars that depart in an hour on average.
+        edges: Edges between which cars travel; by default all that cars may use.
+        warm_up: Seconds before the first moment.
+        moments: Number of moments.
+        spacing: Seconds between moments.
+        action_step: Seconds after which the other drivers decide anew: half the work of deciding every
+            step.
     """
 
     vehicles_per_hour: float
     edges: tuple[str, ...] | None = None
-    """Edges between which cars travel; ``None``: all that cars may use."""
     warm_up: float = 600.0
     moments: int = 8
     spacing: float = 60.0
     action_step: float = 1.0
-    """How often, in seconds, the other drivers decide anew: half the work of deciding every step."""
 
     def __post_init__(self) -> None:
-        for name in ("vehicles_per_hour", "warm_up", "spacing", "action_step"):
-            object.__setattr__(self, name, as_positive(getattr(self, name), name))
+        numbers = {
+            "vehicles_per_hour": self.vehicles_per_hour,
+            "warm_up": self.warm_up,
+            "spacing": self.spacing,
+            "action_step": self.action_step,
+        }
+        for name, value in numbers.items():
+            object.__setattr__(self, name, as_positive(value, name))
         as_count(self.moments, "moments")
         if self.edges is not None:
             object.__setattr__(self, "edges", tuple(self.edges))
 
     def time_of(self, moment: int) -> float:
-        """Simulated seconds at which a moment's state is kept."""
+        """Return the simulated seconds at which a moment's state is saved.
+
+        Args:
+            moment: Its number, from 0.
+        """
         return self.warm_up + moment * self.spacing
 
 
@@ -60,7 +80,15 @@ class Departure(NamedTuple):
 
 
 class Departures:
-    """Cars in the order in which they depart, without end; the same for the same seed."""
+    """Cars in the order in which they depart, without end; the same for the same seed.
+
+    Args:
+        traffic: How many cars depart.
+        places: Ids of edges between which they travel.
+        weights: How often a place is drawn, relatively, one for each.
+        find_route: Returns the edges of the fastest way between two places.
+        seed: Of the random numbers.
+    """
 
     def __init__(
         self,
@@ -71,32 +99,39 @@ class Departures:
         find_route: Callable[[str, str], Sequence[str]],
         seed: int,
     ) -> None:
-        self._pause = 3600.0 / traffic.vehicles_per_hour
+        self._mean_pause = 3600.0 / traffic.vehicles_per_hour
         self._places = places
-        self._weights = np.cumsum(weights) / np.sum(weights)
+        self._cumulative_weights = np.cumsum(weights) / np.sum(weights)
         self._find_route = find_route
         self._rng = stream(seed, "traffic", 0)
-        self._known: list[Departure] = []
+        self._drawn: list[Departure] = []
 
     def __getitem__(self, number: int) -> Departure:
-        while number >= len(self._known):
-            before = self._known[-1].time if self._known else 0.0
-            time = before + float(self._rng.exponential(self._pause))
-            factor = float(np.clip(self._rng.normal(1.0, 0.1), _SLOWEST, _FASTEST))
-            self._known.append(Departure(time, self._route(), factor))
-        return self._known[number]
+        while number >= len(self._drawn):
+            self._draw()
+        return self._drawn[number]
 
     def until(self, time: float) -> None:
-        """Find the cars that depart up to a time, so that they are known when asked for."""
-        while not self._known or self._known[-1].time <= time:
-            self[len(self._known)]
+        """Draw the cars that depart up to a time, so that they are known when they are needed.
 
-    def _route(self) -> tuple[str, ...]:
-        """The fastest way between two places; redrawn where there is none."""
+        Args:
+            time: Simulated seconds.
+        """
+        while not self._drawn or self._drawn[-1].time <= time:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Draw the next car."""
+        previous = self._drawn[-1].time if self._drawn else 0.0
+        time = previous + float(self._rng.exponential(self._mean_pause))
+        factor = float(np.clip(self._rng.normal(1.0, 0.1), _SLOWEST, _FASTEST))
+        self._drawn.append(Departure(time, self._draw_route(), factor))
+
+    def _draw_route(self) -> tuple[str, ...]:
+        """Draw the fastest way between two places; draw again where there is none."""
         for _ in range(_TRIES):
-            first, last = np.searchsorted(
-                self._weights, self._rng.random(2), side="right"
-            )
+            draws = self._rng.random(2)
+            first, last = np.searchsorted(self._cumulative_weights, draws, side="right")
             if first != last:
                 route = tuple(self._find_route(self._places[first], self._places[last]))
                 if len(route) > 1:

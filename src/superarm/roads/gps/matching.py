@@ -1,0 +1,321 @@
+"""The route behind a GPS trace.
+
+=================  ====================================================================
+``p``, ``k``       points of a trace; edges of the route that was driven
+``noise``          σ, standard deviation of a point's easting and of its northing, metres
+part               a straight part of an edge's course
+stretch            points that the library matches in one go; between stretches a way is guessed
+boundary           where one edge of the route and the junction behind it end
+=================  ====================================================================
+
+Leuven.MapMatching (extra ``gps``) finds the likeliest parts by a hidden Markov model with states
+between points: "HMM with non-emitting states for map matching" (Meert and Verbeke 2018). Points are
+thinned to 4σ before, or noise would drive to and fro; "Hidden Markov map matching through noise and
+sparseness" (Newson and Krumm 2009) thins to 2σ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_features, as_number
+from superarm.roads.networks.line_graph import LineGraph
+
+from .street_map import SAMPLE, StreetMap, load_library, project, street_map
+from .traces import as_rising, norms, to_metres
+
+# Metres between points, above which the way between them is guessed.
+_LONGEST = 500.0
+# How far from its road a point may be: so many σ, and such a share of a gap.
+_NEAR = 10.0
+_REACH = 0.5
+# σ between points that are matched.
+_APART = 4.0
+# σ driven of an edge at an end of the trace for the edge to count.
+_ENDS = 2.0
+# Ways that are tracked for each point.
+_WIDTH = 10
+# Factor for each part without a point.
+_UNSEEN = 0.95
+# Metres: between these σ is estimated.
+_LEAST_NOISE = 5.0
+_MOST_NOISE = 50.0
+# The median distance from a straight line, in σ.
+_MEDIAN_SIGMAS = 0.674
+# Places on roads among which the nearest road is sought.
+_LOOKED_UP = 8
+MOST_POINTS = 100_000
+"""Of one trace: a day, a point a second."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedTrace:
+    """The route behind a trace.
+
+    Args:
+        edges: Numbers of the line graph, each a legal turn from the one before, (k,).
+        enter: When each edge was entered, seconds on the trace's clock, (k,).
+        leave: When each edge and the junction behind it were left, (k,).
+        whole: Whether an edge was driven from end to end, as far as points show; never the first and
+            last edge, (k,).
+        guessed: Whether no points are on an edge: it is on the shortest way between those that have
+            some, (k,).
+        median: Median distance of points from the route, metres.
+        worst: Largest distance of points from the route, metres.
+        missed: Number of points that were left out.
+    """
+
+    edges: Ints
+    enter: Floats
+    leave: Floats
+    whole: Bools
+    guessed: Bools
+    median: float
+    worst: float
+    missed: int
+
+
+def match_trace(
+    graph: LineGraph,
+    places: Any,
+    times: Any = None,
+    *,
+    noise: float | None = None,
+    metres: bool | None = None,
+) -> MatchedTrace:
+    """Match a GPS trace to the route that was driven.
+
+    Points farther than 10 ``noise`` from any road are dropped. Where points are too far apart to
+    determine the route, it takes the shortest way, and marks it as ``guessed``.
+
+    Args:
+        graph: The roads.
+        places: Longitudes and latitudes in degrees, (p, 2).
+        times: Rising, in seconds; by default one second per point.
+        noise: The standard deviation of a point in metres. By default it is estimated from the
+            distances of points to the nearest roads, and at least 5. With too small a value, matching
+            takes several times as long and finds wrong routes.
+        metres: Whether ``places`` are x and y of the network in metres; by default if the network has
+            no geographic reference.
+    """
+    points = as_features(places, "places", columns=2)
+    if len(points) > MOST_POINTS:
+        raise InputError(
+            f"a trace may have at most {MOST_POINTS:,} points, got {len(points):,}; split it into trips"
+        )
+    clock = _as_clock(times, len(points))
+    if metres is None:
+        metres = graph.network.lon_lat is None
+    if not metres:
+        points = to_metres(graph.network, points)
+    streets = street_map(graph)
+    if noise is None:
+        noise = _estimate_noise(streets, points)
+    sigma = as_number(noise, "noise", 0.1, 100.0)
+
+    nearest_sample, _ = streets.tree.query(points)
+    on_road = np.flatnonzero(nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE)
+    route = _find_route(graph, streets, points, _thin(points, on_road, sigma), sigma)
+    if not route.edges:
+        raise InputError(
+            f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}; "
+            "is it the right network, and are longitude and latitude swapped?"
+        )
+    first_seen = route.matches[0].point
+    last_seen = route.matches[-1].point
+    used = on_road[(on_road >= first_seen) & (on_road <= last_seen)]
+    projected = _project_on_route(streets, route, points, used)
+
+    along = projected.along
+    bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route.edges])])
+    # A car that is just over a boundary when a trace begins or ends may not have been there at all.
+    first = np.searchsorted(bounds[1:] - _ENDS * sigma, along[0])
+    first = min(first, len(route.edges) - 1)
+    last = np.searchsorted(bounds[:-1] + _ENDS * sigma, along[-1])
+    last = max(last, first + 1)
+    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
+    bounds[1:-1] += 0.5 * graph.turn_length[graph.turn_numbers(route.edges)]
+    bounds = np.maximum.accumulate(bounds)
+    crossed = np.interp(bounds[first : last + 1], along, clock[used])
+    guessed = np.array(route.guessed[first:last])
+    number = np.arange(first, last)
+    is_inner = (number > first) & (number < last - 1)
+    return MatchedTrace(
+        edges=np.array(route.edges[first:last]),
+        enter=crossed[:-1],
+        leave=crossed[1:],
+        whole=~guessed & is_inner,
+        guessed=guessed,
+        median=float(np.median(projected.distance)),
+        worst=float(projected.distance.max()),
+        missed=len(points) - len(used),
+    )
+
+
+def _as_clock(times: Any, count: int) -> Floats:
+    if times is None:
+        return np.arange(count, dtype=np.float64)
+    return as_rising(times, "times", count)
+
+
+def _estimate_noise(streets: StreetMap, points: Floats) -> float:
+    """Estimate σ of a trace, metres: the median distance from one straight road is 0.674 σ.
+
+    Beside several roads the nearest is nearer, so that the estimate is rather too small.
+    """
+    count = min(_LOOKED_UP, len(streets.sampled))
+    _, samples = streets.tree.query(points, k=count)
+    parts = streets.sampled[samples]
+    parts = parts.reshape(len(points), -1)  # (p, k)
+    begin = streets.begin[parts]
+    end = streets.end[parts]
+    projection = project(points[:, None, :], begin, end)
+    nearest = projection.distance.min(axis=1)  # (p,)
+    sigma = np.median(nearest) / _MEDIAN_SIGMAS
+    return float(np.clip(sigma, _LEAST_NOISE, _MOST_NOISE))
+
+
+def _thin(points: Floats, rows: Ints, sigma: float) -> Ints:
+    """Return rows of points at least 4σ from the one before, and the last row."""
+    thinned: list[int] = []
+    for row in rows.tolist():
+        is_end = not thinned or row == rows[-1]
+        if is_end or norms(points[row] - points[thinned[-1]]) >= _APART * sigma:
+            thinned.append(row)
+    return np.array(thinned, dtype=np.intp)
+
+
+class _PointOnRoute(NamedTuple):
+    point: int  # its row in the trace
+    place: int  # of its edge in the route
+
+
+class _Route(NamedTuple):
+    edges: list[int]
+    guessed: list[bool]  # of each edge
+    matches: list[_PointOnRoute]  # of every point that was matched
+
+    def add_guess(self, way: list[int]) -> None:
+        """Add the edges of a way from the last edge, which then is guessed too."""
+        self.guessed[-1] = True
+        self.edges.extend(way)
+        self.guessed.extend(True for _ in way)
+
+
+def _find_route(
+    graph: LineGraph, streets: StreetMap, points: Floats, thinned: Ints, sigma: float
+) -> _Route:
+    route = _Route([], [], [])
+    gaps = norms(np.diff(points[thinned], axis=0))
+    stretches = np.split(thinned, np.flatnonzero(gaps > _LONGEST) + 1)
+    stretches.reverse()  # a stack, the first stretch on top
+    while stretches:
+        rows = stretches.pop()
+        if len(rows) == 0:
+            continue
+        states, matched = _match_stretch(streets, points[rows], sigma)
+        stretches.append(rows[matched:])
+        edges = [
+            streets.edge_of((state.edge_m.l1, state.edge_m.l2)) for state in states
+        ]
+        if route.edges and edges and route.edges[-1] != edges[0]:
+            way = _shortest_way(graph, route.edges[-1], edges[0])
+            route.add_guess(way[1:])
+        for state, edge in zip(states, edges, strict=True):
+            if not route.edges or route.edges[-1] != edge:
+                route.edges.append(edge)
+                route.guessed.append(False)
+            if state.is_emitting():
+                place = len(route.edges) - 1
+                route.matches.append(_PointOnRoute(int(rows[state.obs]), place))
+    return route
+
+
+def _match_stretch(
+    streets: StreetMap, points: Floats, sigma: float
+) -> tuple[list[Any], int]:
+    """Return the library's likeliest states from the first point on, and how many points they cover."""
+    gap = norms(np.diff(points, axis=0)).max(initial=0.0)
+    near = _NEAR * sigma
+    matcher = load_library("matcher.distance").DistanceMatcher(
+        streets,
+        obs_noise=2.0 * sigma,
+        obs_noise_ne=4.0 * sigma,
+        dist_noise=4.0 * sigma,
+        max_dist_init=near,
+        max_dist=near + _REACH * gap,
+        max_lattice_width=_WIDTH,
+        non_emitting_length_factor=_UNSEEN,
+    )
+    path, last = matcher.match([tuple(point) for point in points.tolist()])
+    if not path:
+        return [], 1
+    # The library looks for the last state in a set, whose order differs between processes.
+    ends = [state for state in matcher.lattice[last].values(0) if not state.stop]
+    states = [max(ends, key=lambda state: state.logprob)]
+    while states[-1].prev:
+        states.append(next(iter(states[-1].prev)))
+    states.reverse()
+    return states, last + 1
+
+
+def _shortest_way(graph: LineGraph, start: int, goal: int) -> list[int]:
+    """Return the edges of the shortest way, with both ends."""
+    from scipy.sparse.csgraph import dijkstra
+
+    turns = graph.successors.astype(np.float64)
+    turns.data = graph.length[turns.indices]
+    _, predecessors = dijkstra(
+        turns, indices=np.array([start]), return_predecessors=True
+    )
+    way = [goal]
+    while way[-1] != start:
+        way.append(int(predecessors[0, way[-1]]))
+    way.reverse()
+    return way
+
+
+class _PointsAlong(NamedTuple):
+    along: Floats  # metres along the route, (u,)
+    distance: Floats  # metres from it, (u,)
+
+
+def _project_on_route(
+    streets: StreetMap, route: _Route, points: Floats, used: Ints
+) -> _PointsAlong:
+    """Project the points used on the route, each between the matched points around it.
+
+    Along it cars never go back: least squares among what rises, as noise makes standing cars move.
+    """
+    from scipy.optimize import isotonic_regression
+
+    parts = np.concatenate([streets.parts_of(edge) for edge in route.edges])
+    counts = np.diff(streets.first)[route.edges]
+    starts = np.concatenate([[0], np.cumsum(counts)])  # of edges among the parts
+    lengths = streets.length[parts]
+    metres_before = np.cumsum(lengths) - lengths
+
+    matched = np.array([match.point for match in route.matches])
+    places = np.array([match.place for match in route.matches])
+    after = np.searchsorted(matched, used)
+    before = np.where(matched[after] == used, after, after - 1)
+    along = np.empty(len(used))
+    distance = np.empty(len(used))
+    for row, point in enumerate(used):
+        first_place = places[before[row]]
+        last_place = places[after[row]]
+        begin = starts[first_place]
+        end = starts[last_place + 1]
+        near = parts[begin:end]
+        projection = project(points[point], streets.begin[near], streets.end[near])
+        nearest = int(projection.distance.argmin())
+        best = begin + nearest  # among the parts
+        distance[row] = projection.distance[nearest]
+        metres = projection.share[nearest] * lengths[best]
+        along[row] = metres_before[best] + metres
+    return _PointsAlong(isotonic_regression(along).x, distance)

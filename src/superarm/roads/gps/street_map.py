@@ -1,0 +1,211 @@
+"""A line graph as Leuven.MapMatching asks for maps.
+
+=================  ====================================================================
+part               a straight part of an edge's course
+label              of a point between parts: a junction's number, or one of its own
+=================  ====================================================================
+
+The library identifies streets by the labels of their ends, and allows any turn. Here two labels name
+one part of one edge, and only what may be driven next follows: the route is always legal.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from itertools import pairwise
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.errors import require_extra
+from superarm.roads.networks.line_graph import LineGraph
+
+from .traces import norms
+
+SAMPLE = 25.0
+"""Metres between places on a road by which roads near a point are looked up."""
+# Metres that a course may be off when points of it are left out.
+_TOLERANCE = 1.0
+
+Label = tuple[int, int]
+"""The labels of both ends of a part."""
+
+
+def load_library(module: str) -> ModuleType:
+    """Import a module of the library, or raise an error with the line that installs it."""
+    with warnings.catch_warnings():
+        # It warns about escapes in its docstrings when it is compiled for the first time.
+        warnings.simplefilter("ignore")
+        return require_extra(f"leuvenmapmatching.{module}", "gps")
+
+
+class StreetMap:
+    """The parts of a line graph's edges, and which may follow which.
+
+    Args:
+        graph: The roads.
+    """
+
+    def __init__(self, graph: LineGraph) -> None:
+        from scipy.spatial import cKDTree
+
+        # The library calls these.
+        geometry = load_library("util.dist_euclidean")
+        self.distance = geometry.distance
+        self.distance_point_to_segment = geometry.distance_point_to_segment
+        self.distance_segment_to_segment = geometry.distance_segment_to_segment
+
+        courses, labels = _label_courses(graph)
+        counts = [len(course) - 1 for course in courses]
+        # Edge i has the parts first[i] … first[i + 1] − 1, (n + 1,).
+        self.first = np.concatenate([[0], np.cumsum(counts)])
+        edges = np.arange(len(graph))
+        self.edge = np.repeat(edges, counts)  # of each part
+        self.begin = np.concatenate([course[:-1] for course in courses])
+        self.end = np.concatenate([course[1:] for course in courses])
+        self.step = self.end - self.begin
+        self.length = norms(self.step)
+        self.metres = np.add.reduceat(self.length, self.first[:-1])  # of each edge
+        self._number = {label: part for part, label in enumerate(labels)}
+        self._parts = self._library_parts(labels)
+        self._next = self._following_parts(graph)
+
+        samples = np.ceil(self.length / SAMPLE).astype(int) + 1  # of each part
+        parts = np.arange(len(labels))
+        self.sampled = np.repeat(parts, samples)  # the part of each sample
+        shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in samples])
+        offsets = shares[:, None] * self.step[self.sampled]
+        self.tree = cKDTree(self.begin[self.sampled] + offsets)
+
+    def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
+        """Return parts as the library wants them: label and place of one end, then of the other."""
+        parts: list[tuple[Any, ...]] = []
+        places = zip(self.begin.tolist(), self.end.tolist(), strict=True)
+        for label, (begin, end) in zip(labels, places, strict=True):
+            begin_label, end_label = label
+            part = (begin_label, tuple(begin), end_label, tuple(end))
+            parts.append(part)
+        return parts
+
+    def _following_parts(self, graph: LineGraph) -> list[list[int]]:
+        """Return the parts that may follow each part."""
+        first_parts = self.first[:-1].tolist()  # of each edge
+        last_parts = (self.first[1:] - 1).tolist()
+        following = [[part + 1] for part in range(len(self.edge))]
+        for last in last_parts:
+            following[last] = []
+        for before, after in graph.turns.tolist():
+            last = last_parts[before]
+            following[last].append(first_parts[after])
+        return following
+
+    def edge_of(self, label: Label) -> int:
+        """Return the edge that a part belongs to."""
+        return int(self.edge[self._number[label]])
+
+    def parts_of(self, edge: int) -> Ints:
+        """Return the parts of an edge, in order."""
+        return np.arange(self.first[edge], self.first[edge + 1])
+
+    def edges_nbrto(self, label: Label) -> list[Any]:
+        """Return the parts that may follow; the library calls this."""
+        return [self._parts[part] for part in self._next[self._number[label]]]
+
+    def edges_closeto(self, place: tuple[float, float], max_dist: float) -> list[Any]:
+        """Return parts near a place; the library calls this.
+
+        Args:
+            place: x and y, metres.
+            max_dist: Metres.
+
+        Returns:
+            For each part its distance, the part, its nearest point and the share before that.
+        """
+        samples = self.tree.query_ball_point(place, max_dist + 0.5 * SAMPLE)
+        near = np.unique(self.sampled[samples])
+        projection = project(np.array(place), self.begin[near], self.end[near])
+        offset = projection.share[:, None] * self.step[near]
+        nearest = self.begin[near] + offset
+        rows = zip(
+            near.tolist(),
+            projection.distance.tolist(),
+            nearest.tolist(),
+            projection.share.tolist(),
+            strict=True,
+        )
+        close = []
+        for part, distance, point, share in rows:
+            if distance <= max_dist:
+                close.append((distance, *self._parts[part], tuple(point), share))
+        return close
+
+
+@lru_cache(maxsize=2)
+def street_map(graph: LineGraph) -> StreetMap:
+    """Return the map of a line graph, built once."""
+    return StreetMap(graph)
+
+
+def _label_courses(graph: LineGraph) -> tuple[list[Floats], list[Label]]:
+    """Return the simplified course of each edge, (p, 2), and the labels of all parts."""
+    network = graph.network
+    courses: list[Floats] = []
+    labels: list[Label] = []
+    seen_ends: set[Label] = set()
+    free_label = len(network.junction_ids)
+    for edge in graph.edges:
+        ends = (int(network.tail[edge]), int(network.head[edge]))
+        course = network.junctions[ends, :2]
+        if network.shapes is not None:
+            course = _simplify(network.shapes[edge])
+        # Two straight edges between the same junctions would have the same label.
+        if len(course) == 2 and ends in seen_ends:
+            course = np.insert(course, 1, course.mean(axis=0), axis=0)
+        seen_ends.add(ends)
+        inner = range(free_label, free_label + len(course) - 2)
+        free_label += len(inner)
+        labels += pairwise([ends[0], *inner, ends[1]])
+        courses.append(course)
+    return courses, labels
+
+
+def _simplify(course: Floats) -> Floats:
+    """Leave out points that are hardly off the line between others (Douglas and Peucker 1973)."""
+    last = len(course) - 1
+    points = {0, last}
+    stretches = [(0, last)]
+    while stretches:
+        begin, end = stretches.pop()
+        between = course[begin : end + 1]
+        distance = project(between, course[begin], course[end]).distance
+        if distance.max() > _TOLERANCE:
+            farthest = begin + int(distance.argmax())
+            points.add(farthest)
+            stretches += [(begin, farthest), (farthest, end)]
+    return course[sorted(points)]
+
+
+class Projection(NamedTuple):
+    """Where points are nearest to straight parts."""
+
+    share: Floats  # of the part before its nearest place, 0 to 1, (…,)
+    distance: Floats  # metres, (…,)
+
+
+def project(point: Floats, begin: Floats, end: Floats) -> Projection:
+    """Project points on parts; shapes are broadcast.
+
+    Args:
+        point: x and y, metres, (…, 2).
+        begin: Where each part begins, (…, 2).
+        end: Where each part ends, (…, 2).
+    """
+    step = end - begin
+    offset = point - begin
+    square = (step**2).sum(axis=-1)
+    along = (offset * step).sum(axis=-1)
+    share = np.clip(along / np.where(square > 0.0, square, 1.0), 0.0, 1.0)
+    return Projection(share, norms(offset - share[..., None] * step))
