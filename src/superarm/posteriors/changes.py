@@ -31,7 +31,7 @@ from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
 from .drifting import DriftingGP
-from .rows import Observed
+from .observations import Observed
 from .wrapping import NumberedWrapper
 
 # At most so many cells for the range of S in ``until_alarm``, which solves with their square.

@@ -22,7 +22,7 @@ from superarm.kernels.base import TunableCovariance
 
 from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
-from .rows import Observed
+from .observations import Observed
 from .wrapping import Wrapping
 
 # The fitted noise variance stays within this factor of its first value, up or down.

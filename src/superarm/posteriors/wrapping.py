@@ -17,7 +17,7 @@ from superarm.core.inputs import as_features, require_type
 
 from .base import GaussianPosterior, Memory
 from .fixed import FixedPosterior
-from .rows import Observed
+from .observations import Observed
 
 
 class Wrapping(GaussianPosterior, Resumable):
