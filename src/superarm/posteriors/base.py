@@ -362,9 +362,9 @@ class GaussianPosterior(ThreadSafe, HasParameters):
                 f"{keys.shape}; pass keys of this posterior"
             )
         n = len(keys)
-        both = self._belief(np.concatenate([keys, pending_keys]))
-        belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
-        return belief.condition(np.arange(n, len(both.mean)))
+        joint = self._belief(np.concatenate([keys, pending_keys]))
+        belief = GaussianBelief(self, joint._keys, joint.mean[:n], joint.std[:n])
+        return belief.condition(np.arange(n, len(joint.mean)))
 
     @one_blas_thread
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:

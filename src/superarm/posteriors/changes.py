@@ -117,32 +117,38 @@ class ChangeDetecting(NumberedWrapper):
         Args:
             spread: Standard deviation of the innovations, 0.5 to 1e6.
         """
-        from scipy.special import erf
-
         as_number(self.scale, "scale", 1.2)
         h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))
         cells = min(_MOST_CELLS, math.ceil(_CELLS_PER_STEP * h / self._slope))
         edges = np.linspace(0.0, h, cells + 1)
+        spread = as_number(spread, "spread", 0.5, 1e6)
+        transitions = self._transitions(edges, spread)
+        # Mean times t until the chain leaves [0, h) solve (I − transitions) t = 1.
+        identity = np.eye(len(edges))
+        times = np.linalg.solve(identity - transitions, np.ones(len(edges)))
+        return float(times[0])
+
+    def _transitions(self, edges: Floats, spread: float) -> Floats:
+        """Transition probabilities of S between 0 and the cells, (cells + 1, cells + 1)."""
+        from scipy.special import erf
+
         # S = 0 is a state of its own, followed by the cells, each represented by its middle.
         middles = 0.5 * (edges[1:] + edges[:-1])
         states = np.append(0.0, middles)  # (cells + 1,)
-        # S⁺ ≤ edge where z² ≤ (edge − S + ln ρ) / (½ (1 − 1/ρ²)); z²/spread² is χ² with 1 degree.
+        # The next S is at most ``edge`` if z² ≤ (edge − S + ln ρ) / (½ (1 − 1/ρ²)).
         squares = edges[None, :] - states[:, None] + self._fall
-        squares /= self._slope * as_number(spread, "spread", 0.5, 1e6) ** 2
-        # P(S⁺ ≤ edge), (cells + 1, cells + 1)
-        below = erf(np.sqrt(0.5 * np.maximum(squares, 0.0)))
-        transitions = np.column_stack([below[:, 0], np.diff(below, axis=1)])
-        # Mean times to absorption t solve (I − transitions) t = 1.
-        identity = np.eye(len(states))
-        times = np.linalg.solve(identity - transitions, np.ones(len(states)))
-        return float(times[0])
+        squares /= self._slope * spread**2  # z²/spread² is χ² with 1 degree of freedom
+        below = erf(np.sqrt(0.5 * np.maximum(squares, 0.0)))  # P(next S ≤ edge)
+        at_zero = below[:, 0]
+        in_cells = np.diff(below, axis=1)
+        return np.column_stack([at_zero, in_cells])
 
     def _number(self, offer: Offer) -> int:
         return offer.step
 
-    def _inside_observations(self, seen: Observed) -> Observed:
+    def _inside_observations(self, observations: Observed) -> Observed:
         """Observations with the keys of the posterior inside."""
-        return seen._replace(arms=self._within(seen.arms))
+        return observations._replace(arms=self._within(observations.arms))
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
@@ -236,14 +242,16 @@ def _is_late(
     return late
 
 
-def _innovations(inside: GaussianPosterior, seen: Observed) -> tuple[Floats, Floats]:
+def _innovations(
+    inside: GaussianPosterior, observations: Observed
+) -> tuple[Floats, Floats]:
     """Whitened innovations z and the information of each observation, nats; both (m,)."""
-    if not len(seen.arms):
+    if not len(observations.arms):
         return np.empty(0), np.empty(0)
-    mean, _ = inside._moments(seen.arms)
-    covariance = inside._covariance(seen.arms) + np.diag(seen.noise)
-    scale = inside._prior_scale(seen.arms) + float(seen.noise.max())
+    mean, _ = inside._moments(observations.arms)
+    covariance = inside._covariance(observations.arms) + np.diag(observations.noise)
+    scale = inside._prior_scale(observations.arms) + float(observations.noise.max())
     factor = cholesky(covariance, "the covariance of the observed arms", scale)
-    gains = np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise)
-    innovations = solve_lower(factor, seen.rewards - mean)
+    gains = np.log(np.diagonal(factor)) - 0.5 * np.log(observations.noise)
+    innovations = solve_lower(factor, observations.rewards - mean)
     return innovations, gains

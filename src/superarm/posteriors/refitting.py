@@ -108,7 +108,7 @@ class Refitting(Wrapping):
         self.fits = 0
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
         # The observations to fit; their noise is relative to the model's.
-        self._seen: Observed | None = None
+        self._recent: Observed | None = None
 
     @property
     def fitted(self) -> Mapping[str, Any]:
@@ -138,8 +138,8 @@ class Refitting(Wrapping):
         row_numbers = key_rows[:, 0].astype(np.intp)
         return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
 
-    def _fit(self, seen: Observed) -> FitResult:
-        rows = self._feature_rows(seen.arms)
+    def _fit(self, observations: Observed) -> FitResult:
+        rows = self._feature_rows(observations.arms)
         width = rows.shape[1]
         current = self.fitted
         feature_count = width - 1 if "drift" in self._tuned else width
@@ -150,13 +150,13 @@ class Refitting(Wrapping):
         if feature_count < width:
             factors.append(Columns(kernel=current["drift"], columns=(feature_count,)))
         # Rewards times w = 1/√noise have equal noise and the covariance k(x, y) w(x) w(y).
-        weight = 1.0 / np.sqrt(seen.noise)
+        weight = 1.0 / np.sqrt(observations.noise)
         if (weight != 1.0).any():
             rows = np.column_stack([rows, weight])
             factors.append(Linear(variance_bounds="fixed", columns=(width,)))
         kernel = factors[0] if len(factors) == 1 else Product(kernels=tuple(factors))
-        prior_mean, _ = self.posterior._moments(seen.arms)
-        residual = seen.rewards - prior_mean
+        prior_mean, _ = self.posterior._moments(observations.arms)
+        residual = observations.rewards - prior_mean
         noise = self.posterior.noise_variance
         return fit_kernel(
             cast(TunableCovariance, kernel),
@@ -175,27 +175,27 @@ class Refitting(Wrapping):
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
         new = Observed(keys, rewards, noise / self.noise_variance)
-        seen = new.after(self._seen).part(slice(-self.most, None))
+        observations = new.after(self._recent).part(slice(-self.most, None))
         refitted = None
         if (self.count + len(keys)) // self.every > self.count // self.every:
-            refitted = self._refit(seen, rng)
+            refitted = self._refit(observations, rng)
         if refitted is None:
             self._inside.observe(keys, rewards, noise, rng)
         else:
             self._replace_inside(refitted.posterior)
             self._theta = refitted.theta
             self.fits += 1
-        self._seen = seen
+        self._recent = observations
         return self._inside.information_gain - self.information_gain
 
-    def _refit(self, seen: Observed, rng: Rng | None) -> _Refit | None:
+    def _refit(self, observations: Observed, rng: Rng | None) -> _Refit | None:
         """A new posterior with fitted hyper-parameters; ``None``, with a warning, if that fails."""
         try:
-            fit = self._fit(seen)
+            fit = self._fit(observations)
             theta = fit.kernel.theta
             posterior = self._with_hyperparameters(theta, fit.noise_variance)
-            noise = fit.noise_variance * seen.noise
-            posterior.observe(seen.arms, seen.rewards, noise, rng)
+            noise = fit.noise_variance * observations.noise
+            posterior.observe(observations.arms, observations.rewards, noise, rng)
         except (InputError, NotPositiveDefiniteError, MemoryError) as error:
             message = f"the fit failed, and hyper-parameters stay as they are: {error}"
             warn(message[:300], PrecisionWarning)
@@ -204,7 +204,7 @@ class Refitting(Wrapping):
 
     def _memory(self) -> Memory:
         scalars = {"fits": self.fits, "noise_variance": self.noise_variance}
-        return self._memory_of(scalars, self._seen, theta=self._theta)
+        return self._memory_of(scalars, self._recent, theta=self._theta)
 
     def _remember(self, state: State) -> None:
         self.fits = as_count(state.scalar("fits"), "fits", 0)
@@ -216,4 +216,4 @@ class Refitting(Wrapping):
             template = self._with_hyperparameters(self._theta, noise)
         self._remember_inside(state, template)
         if self.count:
-            self._seen = self._observations_in(state)
+            self._recent = self._observations_in(state)

@@ -108,13 +108,13 @@ class Wrapping(GaussianPosterior, Resumable):
         return self._inside._incumbent(sign) if self._inside.count else 0.0
 
     def _memory_of(
-        self, scalars: Mapping[str, Any], seen: Observed | None, **arrays: Any
+        self, scalars: Mapping[str, Any], observations: Observed | None, **arrays: Any
     ) -> Memory:
         """These values, the posterior inside, and observations that the wrapper stores itself."""
-        if seen is not None:
-            arrays["keys"] = seen.arms
-            arrays["rewards"] = seen.rewards
-            arrays["noise"] = seen.noise
+        if observations is not None:
+            arrays["keys"] = observations.arms
+            arrays["rewards"] = observations.rewards
+            arrays["noise"] = observations.noise
         return Memory(arrays, scalars, {"inside": self._inside.state()})
 
     def _remember_inside(self, state: State, template: GaussianPosterior) -> None:
@@ -128,10 +128,10 @@ class Wrapping(GaussianPosterior, Resumable):
     def _observations_in(self, state: State) -> Observed:
         """The wrapper's own observations in a state, validated; a copy."""
         keys = self._as_keys(state.array("keys"))
-        seen = Observed.held_in(state, keys)
-        if not 0 < len(seen.rewards) <= self.count:
+        observations = Observed.held_in(state, keys)
+        if not 0 < len(observations.rewards) <= self.count:
             raise StateError("this state is damaged: its observations are impossible")
-        return seen.after(None)
+        return observations.after(None)
 
 
 class NumberedWrapper(Wrapping):
@@ -150,14 +150,11 @@ class NumberedWrapper(Wrapping):
     def __init__(self, posterior: GaussianPosterior) -> None:
         super().__init__(posterior)
         self.ignored = 0
-        keyed = posterior
-        if isinstance(posterior, Wrapping) and not isinstance(
-            posterior, NumberedWrapper
-        ):
-            keyed = (
-                posterior.posterior
-            )  # a plain wrapper has the keys of the one inside
-        self._has_row_numbers = isinstance(keyed, FixedPosterior)
+        is_numbered = isinstance(posterior, NumberedWrapper)
+        if isinstance(posterior, Wrapping) and not is_numbered:
+            # A plain wrapper has the keys of the posterior inside it.
+            posterior = posterior.posterior
+        self._has_row_numbers = isinstance(posterior, FixedPosterior)
 
     @abstractmethod
     def _number(self, offer: Offer) -> int:
