@@ -41,12 +41,15 @@ _TIME = 1  # column of the keys of a ``DriftingGP``
 
 
 class Alarm(NamedTuple):
-    """An alarm of the change detector."""
+    """An alarm of the change detector.
+
+    Args:
+        step: Step of the observation that raised the alarm.
+        since: First step whose observations are still used; the change is assumed to lie just before.
+    """
 
     step: int
-    """Step of the observation that raised the alarm."""
     since: int
-    """First step whose observations are still used; the change is assumed to lie just before it."""
 
 
 class _CusumResult(NamedTuple):
@@ -186,12 +189,13 @@ class ChangeDetecting(NumberedWrapper):
             untested = untested.part(slice(result.tested, None))
             recent = None
             statistic = 0.0
+        recent = None
+        if result.statistic > 0.0:
+            recent = history.part(slice(begin, None))
         inside.observe(*self._inside_observations(untested), rng)
         self._replace_inside(inside)
+        self._recent = recent
         self._statistic = result.statistic
-        self._recent = None
-        if result.statistic > 0.0:
-            self._recent = history.part(slice(begin, None))
         self.alarms = alarms
         self.ignored += ignored
         return information + float(gains.sum())

@@ -29,28 +29,48 @@ _REPORT_EVERY = 1.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """The result of :func:`fit_kernel`."""
+    """The result of :func:`fit_kernel`.
 
-    kernel: Any  # the fitted kernel, with the best hyper-parameters
+    Args:
+        kernel: The kernel with the best hyper-parameters.
+        noise_variance: The best noise variance, or the given one if it was not fitted.
+        mean: The best constant mean, or the given one if it was not fitted.
+        log_marginal_likelihood: Of the rows that were fitted, nats.
+        converged: Whether the optimizer converged at the best point.
+        evaluations: Likelihoods computed, over all starts.
+        message: The optimizer's message for the best start.
+        rows: Rows that were fitted: all, or those drawn from more than ``most_rows``.
+    """
+
+    kernel: Any
     noise_variance: float
     mean: float
-    log_marginal_likelihood: float  # of the rows that were fitted
-    converged: bool  # whether the optimizer converged at the best point
-    evaluations: int  # likelihoods computed, over all starts
-    message: str  # the optimizer's own message for the best start
-    rows: int  # rows that were fitted: all, or those drawn from more than ``most_rows``
+    log_marginal_likelihood: float
+    converged: bool
+    evaluations: int
+    message: str
+    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitProgress:
-    """The progress of a fit."""
+    """The progress of a fit.
+
+    Args:
+        rows: Rows that are fitted.
+        start: Number of the current start, from 1.
+        starts: Starts in total.
+        evaluations: Likelihoods computed so far.
+        log_marginal_likelihood: The best so far, nats.
+        seconds: Wall time so far.
+    """
 
     rows: int
-    start: int  # number of the current start, from 1
+    start: int
     starts: int
-    evaluations: int  # likelihoods computed so far
-    log_marginal_likelihood: float  # the best so far
-    seconds: float  # wall time so far
+    evaluations: int
+    log_marginal_likelihood: float
+    seconds: float
 
     def __str__(self) -> str:
         return (

@@ -139,6 +139,7 @@ class Refitting(Wrapping):
         return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
 
     def _fit(self, observations: Observed) -> FitResult:
+        """Fit the hyper-parameters, starting from the current ones."""
         rows = self._feature_rows(observations.arms)
         width = rows.shape[1]
         current = self.fitted
