@@ -18,12 +18,8 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.posteriors import fitting
-from superarm.posteriors.fitting import (
-    FitProgress,
-    fit_kernel,
-    likelihood,
-    log_marginal_likelihood,
-)
+from superarm.posteriors.fitting import FitProgress, fit_kernel
+from superarm.posteriors.marginal_likelihood import likelihood, log_marginal_likelihood
 
 
 def data(n: int = 40, width: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -18,17 +18,18 @@ from superarm.posteriors import (
     StreamingGP,
     log_marginal_likelihood,
 )
+from superarm.posteriors.variational.adam import Adam
+from superarm.posteriors.variational.distribution import (
+    VariationalDistribution,
+    inducing_factor,
+    prior_at,
+    transfer,
+)
+from superarm.posteriors.variational.history import Batch, History
 from superarm.posteriors.variational.steps import (
-    Adam,
-    Batch,
-    History,
-    Variational,
-    carried,
-    factor_of,
     natural_step,
     noise_ratio,
     point_gradient,
-    prior_at,
 )
 
 EDGES = 12
@@ -59,7 +60,7 @@ def data(count: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     return rows, rng.standard_normal(count), rng.uniform(0.05, 0.3, count)
 
 
-def lower_bound(q: Variational, kernel: Any, batch: Batch) -> float:
+def lower_bound(q: VariationalDistribution, kernel: Any, batch: Batch) -> float:
     """The (minibatch) evidence lower bound, Hensman et al. 2013, eq. 4 with noise per observation::
 
     s·Σ [ln N(y; Aᵀm, d) − (k(x, x) − |a|² + aᵀ S a)/(2d)] − KL(q ‖ prior)
@@ -82,9 +83,9 @@ def lower_bound(q: Variational, kernel: Any, batch: Batch) -> float:
 def bound_of(gp: SparseVariational) -> float:
     """That of everything observed."""
     rows, rewards, noise = gp.observed
-    assert gp._learned is not None
+    assert gp._fit is not None
     residual = rewards - gp._prior_mean(rows)
-    return lower_bound(gp._learned.q, gp.kernel, Batch(rows, residual, noise, 1.0))
+    return lower_bound(gp._fit.q, gp.kernel, Batch(rows, residual, noise, 1.0))
 
 
 def assert_same_moments(one: Any, other: Any, rows: Floats, tolerance: float) -> None:
@@ -275,9 +276,12 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
     size = rng.standard_normal((7, 7))
     precision, shift = size @ size.T, rng.standard_normal(7)
 
-    def at(Z: Floats) -> Variational:
-        return Variational(
-            points=Z, factor=factor_of(kernel, Z), precision=precision, shift=shift
+    def at(Z: Floats) -> VariationalDistribution:
+        return VariationalDistribution(
+            points=Z,
+            factor=inducing_factor(kernel, Z),
+            precision=precision,
+            shift=shift,
         )
 
     q = at(points)
@@ -359,7 +363,7 @@ def test_merged_repeats_make_the_same_steps() -> None:
 def test_adam_is_kingma_and_bas() -> None:
     rng = np.random.default_rng(1)
     gradients = rng.standard_normal((4, 3, 2))
-    adam, first, second = Adam.fresh(3, 2), np.zeros((3, 2)), np.zeros((3, 2))
+    adam, first, second = Adam.zeros(3, 2), np.zeros((3, 2)), np.zeros((3, 2))
     for age, gradient in enumerate(gradients, start=1):
         adam = adam.advanced(gradient)
         first = 0.9 * first + 0.1 * gradient
@@ -437,7 +441,7 @@ def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved
     # After every round but the last the restarted one is the one that never moved.
     still, nowhere = after(5, 0.0, True)
     assert not nowhere.any()
-    back, expected = restarted._put_back(), still._learned
+    back, expected = restarted._with_points_reset(), still._fit
     assert back is not None
     assert expected is not None
     np.testing.assert_array_equal(back.q.points, expected.q.points)
@@ -463,9 +467,9 @@ def test_what_was_learned_is_carried_to_other_points(
     kernel = Matern(nu=1.5, lengthscale=0.6)
     size = rng.standard_normal((5, 5))
     old = rng.random((5, 2))
-    q = Variational(
+    q = VariationalDistribution(
         points=old,
-        factor=factor_of(kernel, old),
+        factor=inducing_factor(kernel, old),
         precision=size @ size.T,
         shift=rng.standard_normal(5),
     )
@@ -475,12 +479,12 @@ def test_what_was_learned_is_carried_to_other_points(
     new = rng.random((len(where), 2))
     new[where >= 0] = old[where[where >= 0]]
 
-    def moments(q: Variational, rows: Floats) -> tuple[Floats, Floats]:
+    def moments(q: VariationalDistribution, rows: Floats) -> tuple[Floats, Floats]:
         A = q.whitened(kernel, rows)
         S = np.linalg.inv(np.eye(len(A)) + q.precision)
         return A.T @ S @ q.shift, kernel(rows) - A.T @ A + A.T @ S @ A
 
-    again = carried(q, kernel, new, where)
+    again = transfer(q, kernel, new, where)
     for actual, expected in zip(moments(again, new), moments(q, new), strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-11)
     assert again.precision.tolist() == again.precision.T.tolist()
@@ -518,7 +522,7 @@ def test_learning_goes_on_when_arms_come_and_go() -> None:
 # --- noise that is estimated --------------------------------------------------------------------
 
 
-def trained(count: int = 40) -> tuple[Variational, Kernel, Batch]:
+def trained(count: int = 40) -> tuple[VariationalDistribution, Kernel, Batch]:
     """A q that has learned something, at some of the arms, and the observations."""
     kernel = network_kernel()
     rows, rewards, noise = data(count)

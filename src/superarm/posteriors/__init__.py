@@ -11,9 +11,9 @@ from .finite import FiniteGP as FiniteGP
 from .fitting import FitProgress as FitProgress
 from .fitting import FitResult as FitResult
 from .fitting import fit_kernel as fit_kernel
-from .fitting import log_marginal_likelihood as log_marginal_likelihood
 from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
+from .marginal_likelihood import log_marginal_likelihood as log_marginal_likelihood
 from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
 from .separate import Separate as Separate

@@ -1,7 +1,7 @@
-"""What every Gaussian posterior shares: input checks, prediction, samples, beliefs and states.
+"""The base class of all Gaussian posteriors: input checks, prediction, samples, beliefs, states.
 
-A posterior supplies a few hooks (moments, covariance, joint draws, absorbing data, what it
-remembers); everything that users and policies call is written here once.
+A posterior implements a few hooks: moments, covariance, joint draws, learning and its saved
+state. Everything that users and policies call is implemented here once.
 """
 
 from __future__ import annotations
@@ -46,23 +46,33 @@ Answer = TypeVar("Answer")
 
 
 class Memory(NamedTuple):
-    """What a posterior has learned, as a state holds it; arrays are copied."""
+    """What a posterior has learned, in the form of a saved state.
+
+    Args:
+        arrays: Arrays by name; :meth:`GaussianPosterior.state` copies them.
+        scalars: Numbers and words by name.
+        parts: States of posteriors or engines inside, by name.
+    """
 
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, Any] = {}
     parts: Mapping[str, State] = {}
 
 
-class Kept(NamedTuple):
-    """The arms asked about last, with the answer."""
+class CachedAnswer(NamedTuple):
+    """The last answer to one kind of question, with the arms it is about."""
 
-    written: int
+    written: int  # the lock's write count at that time: another one means stale
     keys: NDArray[Any]
     answer: Any
 
 
 class GaussianPosterior(ThreadSafe, HasParameters):
-    """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
+    """A Gaussian belief about every arm's latent reward, updated by noisy observations.
+
+    Args:
+        noise_variance: Variance of the noise of one observation.
+    """
 
     kind: str
     schema = 1
@@ -79,11 +89,10 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         self.noise_std = float(np.sqrt(self.noise_variance))
         self.information_gain = 0.0
         self.count = 0
-        self.version = (
-            0  # rises with every change: beliefs use it to notice that they are stale
-        )
+        # Rises with every change: beliefs compare it to notice that they are stale.
+        self.version = 0
         self._lock = ReadWriteLock()
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, CachedAnswer] = {}
 
     def _display_fields(self) -> Mapping[str, Any]:
         return {**self.parameters(), "observations": self.count}
@@ -99,40 +108,46 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def keys(self, offer: Offer) -> NDArray[Any]: ...
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        """This posterior's keys of the arms on offer: feature rows (m, d) or row numbers (m,).
+
+        Args:
+            offer: The arms on offer, with the step and perhaps the time.
+        """
 
     @abstractmethod
     def _as_keys(self, arms: Any) -> NDArray[Any]:
-        """Checked keys, or an error that says what is wrong."""
+        """Validate the user's arms and return them as keys."""
 
     def _remembered_keys(self, arms: Any) -> NDArray[Any]:
-        """Checked keys of which something is known, or an error.
+        """Validate arms that the posterior can still predict and return them as keys.
 
-        A belief may be conditioned on others: arms that were chosen so long ago that they say nothing.
+        A belief may be conditioned on further keys: pending arms that are too old to predict.
         """
         return self._as_keys(arms)
 
     @abstractmethod
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Mean and variance, both (m,), new arrays; the variance may be a hair below 0."""
+        """Mean and variance, both (m,), new arrays; rounding may leave a variance below 0."""
 
     def _mean(self, keys: NDArray[Any]) -> Floats:
-        """The mean alone, (m,), a new array: for a posterior whose variances cost more."""
-        return self._moments(keys)[0]
+        """The mean only, (m,), a new array; override it where variances cost more."""
+        mean, _ = self._moments(keys)
+        return mean
 
     @abstractmethod
-    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
-        """Covariance of the keys at these places, or of all, with all of them, (k, m), a new array.
+    def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
+        """Covariance of the keys at these positions (default: all) with all keys, (k, m), a new array.
 
-        A posterior that can do it should make no (m, m) matrix for some of them.
+        Compute the k rows without the full (m, m) matrix if you can.
         """
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        """Take checked data in, all or nothing; returns the information gained.
+        """Learn from validated data, all or nothing; return the information gained, nats.
 
-        ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
+        ``rng`` is a generator where the posterior ``draws``; others ignore it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must override _absorb or _take_in"
@@ -141,7 +156,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     def _take_in(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
-        """Absorb checked data and count them. Override it to commit both in one step."""
+        """Learn from validated data and count them; override it to commit both in one step."""
         self.information_gain += self._absorb(keys, rewards, noise, rng)
         self.count += len(keys)
         self.version += 1
@@ -153,9 +168,10 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         last: Callable[[], object] | None = None,
         **changes: Any,
     ) -> None:
-        """Adopt what so many observations changed, and count them; ``last`` changes an array in place.
+        """Set the attributes that ``count`` observations changed, and count them.
 
-        All of it is one call of compiled code, within which no interrupt is handled.
+        ``last`` may change an array in place just before. Everything happens in one call of
+        compiled code, during which Python handles no interrupt.
         """
         changes["information_gain"] = self.information_gain + information
         changes["count"] = self.count + count
@@ -172,27 +188,32 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         """Raise the error that :meth:`observe` would raise because there are too many rewards.
 
-        Nothing is learned. Callers that observe later use it to refuse rewards as they arrive.
+        Learns nothing. Callers that observe later use it to refuse rewards as they arrive.
+
+        Args:
+            arms: Feature rows (m, d) or row numbers (m,), as for :meth:`observe`.
+            rewards: Rewards, (m,).
+            noise_variance: Noise variances of single observations, (m,); default: the model's.
         """
 
     def _after_observing(self) -> None:
-        """Called when an observation is in and counted: a place to tidy up."""
+        """Called after an observation was learned and counted; override it to tidy up."""
 
     @abstractmethod
     def _incumbent(self, sign: float) -> float:
-        """Highest posterior mean of ``sign`` × reward among observed arms, of which there are some."""
+        """Highest posterior mean of ``sign`` × reward among the observed arms, at least one."""
 
     @abstractmethod
     def _prior_scale(self, keys: NDArray[Any]) -> float:
-        """Largest prior variance: what rounding in a posterior covariance is relative to."""
+        """Largest prior variance, the scale of rounding errors in a posterior covariance."""
 
     @abstractmethod
     def _memory(self) -> Memory:
-        """What was learned, besides the count and the information gained."""
+        """What was learned, without the count and the information gain."""
 
     @abstractmethod
     def _remember(self, state: State) -> None:
-        """Take in what :meth:`_memory` gave, nothing being known yet but the count."""
+        """Restore what :meth:`_memory` returned; only ``count`` and the information gain are set."""
 
     def _once(
         self,
@@ -200,31 +221,46 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         keys: NDArray[Any],
         answer: Callable[[NDArray[Any]], Answer],
     ) -> Answer:
-        """The answer for these arms, kept until other arms are asked about or something is written."""
-        kept, written = self._kept.get(question), self._lock.written
-        if kept is None or kept.written != written or not _same(kept.keys, keys):
-            # The caller's array may change, unless it is one that nobody writes into.
+        """Compute ``answer(keys)``, cached until other keys are asked about or data are written.
+
+        Args:
+            question: The cache's key; each question caches one answer.
+            keys: The keys that the answer is about.
+            answer: Computes the answer.
+        """
+        cached = self._kept.get(question)
+        written = self._lock.written
+        if (
+            cached is None
+            or cached.written != written
+            or not _equal_keys(cached.keys, keys)
+        ):
+            # The caller may write into its array later; a read-only owner of its data is safe.
             constant = keys.base is None and not keys.flags.writeable
-            kept = Kept(written, keys if constant else keys.copy(), answer(keys))
-            self._kept = {
-                **self._kept,
-                question: kept,
-            }  # whole: another thread may be copying it
-        found: Answer = kept.answer
-        return found
+            cached_keys = keys if constant else keys.copy()
+            cached = CachedAnswer(written, cached_keys, answer(keys))
+            # A new dictionary, because another thread may be copying the old one.
+            self._kept = {**self._kept, question: cached}
+        cached_answer: Answer = cached.answer
+        return cached_answer
 
     def _root(self, keys: NDArray[Any]) -> Floats:
         """A root of the covariance, (m, r)."""
-        covariance, scale = self._covariance(keys), self._prior_scale(keys)
-        return psd_root(
+        covariance = self._covariance(keys)
+        scale = self._prior_scale(keys)
+        decomposition = psd_root(
             covariance, "the posterior covariance", scale=scale, steady=True
-        ).root
+        )
+        return decomposition.root
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
-        """Joint draws about zero, (size, m)."""
+        """Joint draws with mean zero, (size, m)."""
         root = self._root(keys)
-        # A normal for every arm, also where the rank was cut: rounding may cut it elsewhere.
-        return rng.standard_normal((size, len(root)))[:, : root.shape[1]] @ root.T
+        arm_count, rank = root.shape
+        # Draw one normal per arm even if the rank is lower: on another machine rounding may
+        # cut the rank elsewhere, and the generator must advance equally far.
+        normals = rng.standard_normal((size, arm_count))
+        return normals[:, :rank] @ root.T
 
     # --- what users call -------------------------------------------------------------------
 
@@ -236,15 +272,18 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         noise_variance: Any = None,
         rng: Rng | None = None,
     ) -> None:
-        """Learn from rewards (m,) of arms (m rows or row numbers).
+        """Learn from the rewards of arms. After an error the posterior is unchanged.
 
-        ``noise_variance`` overrides the model's own, one number per observation. ``rng`` is for
-        posteriors that draw while they learn. After an error the posterior is what it was before.
+        Args:
+            arms: Feature rows (m, d) or row numbers (m,).
+            rewards: Rewards, (m,).
+            noise_variance: Noise variances of single observations, (m,); default: the model's.
+            rng: A random generator, for posteriors that draw while they learn.
         """
         if self.draws and not isinstance(rng, Rng):
-            kind = type(self).__name__
+            name = type(self).__name__
             raise InputError(
-                f"{kind} draws while it learns; pass rng=np.random.default_rng(0)"
+                f"{name} draws while it learns; pass rng=np.random.default_rng(0)"
             )
         with self._lock:
             keys = self._as_keys(arms)
@@ -252,10 +291,9 @@ class GaussianPosterior(ThreadSafe, HasParameters):
             require_size(values, "rewards")
             if len(keys) == 0:
                 return
-            stated = as_noise(noise_variance, len(keys))
-            noise = (
-                np.full(len(keys), self.noise_variance) if stated is None else stated
-            )
+            noise = as_noise(noise_variance, len(keys))
+            if noise is None:
+                noise = np.full(len(keys), self.noise_variance)
             self._take_in(keys, values, noise, rng)
             self._after_observing()
 
@@ -272,40 +310,61 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Any:
-        """Mean and standard deviation of the latent reward; mean and covariance on demand."""
+        """Predict the latent reward: mean and standard deviation, or mean and covariance.
+
+        Args:
+            arms: Feature rows (m, d) or row numbers (m,).
+            return_std: Whether to compute standard deviations; without them ``std`` is ``None``.
+            return_cov: Whether to return the joint covariance (m, m) instead of them.
+        """
         keys = self._remembered_keys(arms)
         if return_cov:
             return JointPrediction(self._mean(keys), self._covariance(keys))
         if not return_std:
             return Prediction(self._mean(keys), None)
         mean, variance = self._moments(keys)
-        return Prediction(
-            mean, standard_deviation(variance, lambda: self._prior_scale(keys))
-        )
+        std = standard_deviation(variance, lambda: self._prior_scale(keys))
+        return Prediction(mean, std)
 
     @one_blas_thread
     @consistent_read
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
-        """Joint draws of the latent reward, (size, m)."""
+        """Joint draws of the latent reward, (size, m).
+
+        Args:
+            arms: Feature rows (m, d) or row numbers (m,).
+            rng: A random generator.
+            size: How many draws.
+        """
         keys = self._remembered_keys(arms)
-        count, generator = as_draws(size, len(keys)), as_generator(rng)
-        return self._mean(keys) + self._draw(keys, generator, count)
+        draw_count = as_draws(size, len(keys))
+        generator = as_generator(rng)
+        return self._mean(keys) + self._draw(keys, generator, draw_count)
 
     @consistent_read
     def belief(
         self, offer: Offer, pending: NDArray[Any] | None = None
     ) -> GaussianBelief:
-        """This posterior seen through the arms on offer; see :class:`~superarm.core.Posterior`."""
+        """The belief about the arms on offer; see :class:`~superarm.core.Posterior`.
+
+        Args:
+            offer: The arms on offer.
+            pending: Keys of chosen arms without feedback yet: the belief's variances are those
+                after they are observed.
+        """
         keys = self.keys(offer)
-        if pending is None or (is_listed(pending) and not len(pending)):
+        if is_empty(pending):
             return self._belief(keys)
-        awaited, n = self._as_keys(pending), len(keys)
-        if awaited.shape[1:] != keys.shape[1:]:
-            told = f"pending has shape {awaited.shape}, but the keys of the arms on offer {keys.shape}"
-            raise ShapeError(f"{told}; pass keys of this posterior")
-        both = self._belief(np.concatenate([keys, awaited]))
-        belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
-        return belief.condition(np.arange(n, len(both.mean)))
+        pending_keys = self._as_keys(pending)
+        if pending_keys.shape[1:] != keys.shape[1:]:
+            raise ShapeError(
+                f"pending has shape {pending_keys.shape}, but the keys of the arms on offer "
+                f"{keys.shape}; pass keys of this posterior"
+            )
+        n = len(keys)
+        joint = self._belief(np.concatenate([keys, pending_keys]))
+        belief = GaussianBelief(self, joint._keys, joint.mean[:n], joint.std[:n])
+        return belief.condition(np.arange(n, len(joint.mean)))
 
     @one_blas_thread
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
@@ -324,13 +383,13 @@ class GaussianPosterior(ThreadSafe, HasParameters):
 
     @consistent_read
     def state(self) -> State:
-        """All that was learned, and what the posterior is made of."""
+        """Everything learned, with the spec of the posterior, as a state to save."""
         memory = self._memory()
-        count_text = {"count": self.count, "information_gain": self.information_gain}
+        totals = {"count": self.count, "information_gain": self.information_gain}
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={**count_text, **memory.scalars},
+            scalars={**totals, **memory.scalars},
             arrays={name: array.copy() for name, array in memory.arrays.items()},
             parts=memory.parts,
             spec=describe(self),
@@ -340,26 +399,33 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     def from_state(cls, state: State, **parts: Any) -> Self:
         """The posterior that ``state`` was taken from.
 
-        ``parts`` (``kernel=…``, ``mean=…``) stand in for its own, or for those it cannot hold.
+        Args:
+            state: A state of this kind of posterior.
+            parts: Parameters (``kernel=…``, ``mean=…``) that replace those of the state; required
+                for parts that are not registered, because a state cannot contain them.
         """
         state = up_to_date(state, cls.kind, cls.schema, cls.__name__, "posterior")
         spec = {**(state.spec or {}), **parts}
         for key, value in spec.items():
             if any(foreign_parts(value)):
-                told = (
-                    f"the {key} is not a registered part, so the state cannot hold it"
+                raise StateError(
+                    f"the {key} is not a registered part, so the state cannot hold it; "
+                    f"pass it: from_state(…, {key}=…)"
                 )
-                raise StateError(f"{told}; pass it: from_state(…, {key}=…)")
         try:
-            fresh = cls(**built_parameters(spec))
+            posterior = cls(**built_parameters(spec))
         except (SpecError, TypeError) as error:
             raise StateError(
                 f"this {state.kind!r} state is damaged: {error}"
             ) from error
-        return fresh._with_memory_of(state)
+        return posterior._with_memory_of(state)
 
     def restored(self, state: State) -> Self:
-        """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
+        """A posterior with this one's parameters and what ``state`` has learned.
+
+        Args:
+            state: A state of a posterior with the same parameters.
+        """
         state = up_to_date(
             state, self.kind, self.schema, type(self).__name__, "posterior"
         )
@@ -367,19 +433,21 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         return self._like()._with_memory_of(state)
 
     def _like(self, **changes: Any) -> Self:
-        """A posterior of the same parameters, but for ``changes``, that has learned nothing."""
+        """A posterior with the same parameters, except ``changes``, and no data."""
         return type(self)(**{**self.parameters(), **changes})
 
     def _with_memory_of(self, state: State) -> Self:
-        count, gain = state.scalar("count"), state.scalar("information_gain")
-        number = (
-            isinstance(gain, float | int) and abs(gain) < 1e300
-        )  # False for NaN, too
-        if not isinstance(count, int) or count < 0 or not number:
+        """Load what ``state`` has learned into this posterior without data, and return it."""
+        count = state.scalar("count")
+        gain = state.scalar("information_gain")
+        # The comparison is False for NaN, too.
+        gain_is_number = isinstance(gain, float | int) and abs(gain) < 1e300
+        if not isinstance(count, int) or count < 0 or not gain_is_number:
             raise StateError(
                 "this state is damaged: its count or its information gain is not a number"
             )
-        self.count, self.information_gain = count, float(gain)
+        self.count = count
+        self.information_gain = float(gain)
         try:
             self._remember(state)
         except InputError as error:
@@ -389,19 +457,27 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         return self
 
 
-def _same(kept: NDArray[Any], keys: NDArray[Any]) -> bool:
-    return kept is keys or (kept.shape == keys.shape and bool((kept == keys).all()))
+def _equal_keys(cached: NDArray[Any], keys: NDArray[Any]) -> bool:
+    if cached is keys:
+        return True
+    return cached.shape == keys.shape and bool((cached == keys).all())
+
+
+def is_empty(pending: NDArray[Any] | None) -> bool:
+    """Whether no pending arms were passed."""
+    return pending is None or (is_listed(pending) and not len(pending))
 
 
 def as_noise(variances: Any, count: int) -> Floats | None:
-    """Noise variances that were stated, checked."""
+    """Validate the noise variances of single observations, (count,); ``None`` stays ``None``."""
     if variances is None:
         return None
     noise = as_vector(variances, "noise_variance", count)
-    if not (noise > 0.0).all():
-        where = int(np.argmin(noise > 0.0))
+    positive = noise > 0.0
+    if not positive.all():
+        where = int(np.argmin(positive))
         raise InputError(
-            f"noise_variance[{where}] is {noise[where]}; it must be above 0"
+            f"noise_variance[{where}] must be positive, got {noise[where]}"
         )
     require_scale(noise, "noise_variance")
     return noise

@@ -1,16 +1,17 @@
-"""What a Gaussian posterior means for the arms on offer now.
+"""The belief of a Gaussian posterior about the arms on offer now.
 
 Notation
 
 =========  =======================================================================
-``n``      arms on offer; ``p`` arms that are taken as seen
+``n``      arms on offer
+``p``      pending arms: chosen, and counted as observed
 ``C``      the posterior covariance of both
 ``L``      chol(C_pp + noise), (p, p)
-``W``      L⁻¹ C_pn, (p, n): what the belief's covariance loses is WᵀW
+``W``      L⁻¹ C_pn, (p, n): pending arms reduce the belief's covariance by WᵀW
 =========  =======================================================================
 
-Arms that were chosen and not seen add a row to W each, for n·p and what the posterior needs for one
-row of C. No n × n matrix is made unless ``cov`` is asked for.
+Each pending arm adds a row to W, at a cost of n·p plus what the posterior needs for one row of C.
+Only ``cov`` computes an n × n matrix.
 """
 
 from __future__ import annotations
@@ -32,37 +33,65 @@ from .variances import standard_deviation
 if TYPE_CHECKING:
     from .base import GaussianPosterior
 
-Known = TypeVar("Known", bound="GaussianPosterior")
+PosteriorType = TypeVar("PosteriorType", bound="GaussianPosterior")
 
 
-class Given(NamedTuple):
-    """Arms taken as seen: that they will be observed is known, their rewards are not."""
+class PendingArms(NamedTuple):
+    """Arms that were chosen but not observed: they reduce variances and leave means unchanged."""
 
-    at: Ints  # (p,) places among the belief's keys
-    factor: Floats  # L
-    rows: Floats  # W
+    positions: Ints  # (p,) among the belief's keys
+    factor: Floats  # L, (p, p)
+    rows: Floats  # W, (p, n)
+
+    def extended(
+        self, positions: Ints, cross: Floats, factor: Floats, rows: Floats
+    ) -> PendingArms:
+        """These and k more arms.
+
+        Args:
+            positions: Of the new arms, (k,).
+            cross: Columns of W for the new arms, (p, k).
+            factor: Cholesky factor of their covariance after these arms, (k, k).
+            rows: Their rows of W, (k, n).
+        """
+        above = np.zeros((len(self.positions), len(positions)))
+        return PendingArms(
+            positions=np.concatenate([self.positions, positions]),
+            factor=np.block([[self.factor, above], [cross.T, factor]]),
+            rows=np.vstack([self.rows, rows]),
+        )
 
 
-class BeliefOf(Generic[Known]):
-    """What a posterior says of some keys, until it has learned more; ``sign`` −1 turns rewards."""
+class BeliefOf(Generic[PosteriorType]):
+    """A posterior's belief about some keys; it is stale once the posterior learns more.
+
+    Args:
+        posterior: The posterior.
+        keys: The posterior's keys of the arms.
+        sign: 1, or −1 for the belief about negated rewards.
+        version: The posterior's version that the belief is about; default: the current one.
+    """
 
     __slots__ = ("_keys", "_posterior", "_sign", "_version")
 
     def __init__(
         self,
-        posterior: Known,
+        posterior: PosteriorType,
         keys: NDArray[Any],
         sign: float = 1.0,
         version: int | None = None,
     ) -> None:
-        self._posterior, self._keys, self._sign = posterior, keys, sign
+        self._posterior = posterior
+        self._keys = keys
+        self._sign = sign
         self._version = posterior.version if version is None else version
 
     @property
     def _lock(self) -> ReadWriteLock:
         return self._posterior._lock
 
-    def _fresh(self) -> Known:
+    def _fresh(self) -> PosteriorType:
+        """The posterior, unless it has learned more since the belief was made."""
         if self._posterior.version != self._version:
             raise StaleBeliefError(
                 "the posterior has learned more since then; ask for a new belief"
@@ -71,28 +100,38 @@ class BeliefOf(Generic[Known]):
 
     @property
     def noise_std(self) -> float:
+        """Standard deviation of the noise of one observation."""
         return self._posterior.noise_std
 
     @property
     @consistent_read
     def information_gain(self) -> float:
+        """The posterior's realised information gain, nats."""
         return self._fresh().information_gain
 
     @property
     @one_blas_thread
     @consistent_read
     def incumbent(self) -> float:
+        """Highest posterior mean among observed arms, of ``sign`` × reward; 0 before any data."""
         posterior = self._fresh()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
 
 
 class GaussianBelief(BeliefOf["GaussianPosterior"]):
-    """Mean and std of the arms on offer now; covariance and joint draws when asked for.
+    """Mean and std of the arms on offer; covariance and joint draws on demand.
 
-    ``keys`` are those of the arms on offer, followed by those of other arms that are taken as seen.
+    Args:
+        posterior: The posterior.
+        keys: Keys of the n arms on offer, followed by those of pending arms that are not on offer.
+        mean: Means of the arms on offer, (n,); the belief owns the array and makes it read-only.
+        std: Their standard deviations, (n,), likewise.
+        sign: 1, or −1 for the belief about negated rewards.
+        version: The posterior's version that the belief is about; default: the current one.
+        pending: Arms that count as observed.
     """
 
-    __slots__ = ("_cov", "_given", "mean", "std")
+    __slots__ = ("_cov", "_pending", "mean", "std")
 
     def __init__(
         self,
@@ -102,23 +141,28 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         std: Floats,
         sign: float = 1.0,
         version: int | None = None,
-        given: Given | None = None,
+        pending: PendingArms | None = None,
     ) -> None:
-        self._posterior, self._keys, self._sign = posterior, keys, sign
+        # Set here rather than by the base class: one call less for every decision.
+        self._posterior = posterior
+        self._keys = keys
+        self._sign = sign
         self._version = posterior.version if version is None else version
-        self._given = given
+        self._pending = pending
         self._cov: Floats | None = None
-        # Nobody else has these arrays; a rule that wrote into them would change a decision's report.
-        # The argument is ``write``; numpy takes as long to read its name as for all the rest.
+        # Read-only, because a rule that wrote into them would change a decision's report.
+        # The argument is ``write``; passing it by name doubles numpy's time.
         mean.setflags(False)  # type: ignore[call-arg]
         std.setflags(False)  # type: ignore[call-arg]
-        self.mean, self.std = mean, std
+        self.mean = mean
+        self.std = std
 
     @property
     def cov(self) -> Floats:
+        """Joint covariance of the arms on offer, (n, n), read-only; computed once."""
         if self._cov is None:
             cov = self._covariance()
-            cov.flags.writeable = False  # kept, so that it must not change
+            cov.flags.writeable = False
             self._cov = cov
         return self._cov
 
@@ -126,57 +170,76 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
     @consistent_read
     def _covariance(self) -> Floats:
         cov = self._fresh()._covariance(self._keys)
-        if self._given is None:
+        if self._pending is None:
             return cov
-        rows, n = self._given.rows, len(self.mean)
+        n = len(self.mean)
+        rows = self._pending.rows
         return cov[:n, :n] - rows.T @ rows
 
     @one_blas_thread
     @consistent_read
     def sample(self, rng: Rng) -> Floats:
-        drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
-        given = self._given
-        if given is not None:
-            # Pathwise: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the covariance that is left.
-            seen = drawn[given.at] + self.noise_std * rng.standard_normal(len(given.at))
-            drawn = (
-                drawn[: len(self.mean)] - solve_lower(given.factor, seen) @ given.rows
-            )
-        return self.mean + drawn
+        """One joint draw of the latent rewards of the arms on offer, (n,).
+
+        Args:
+            rng: A random generator.
+        """
+        posterior = self._fresh()
+        draw: Floats = posterior._draw(self._keys, as_generator(rng), 1)[0]
+        pending = self._pending
+        if pending is None:
+            return self.mean + draw
+        # Pathwise conditioning: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the conditional covariance.
+        noise = self.noise_std * rng.standard_normal(len(pending.positions))
+        observed = draw[pending.positions] + noise  # f_p + ε
+        whitened = solve_lower(pending.factor, observed)
+        n = len(self.mean)
+        draw = draw[:n] - whitened @ pending.rows
+        return self.mean + draw
 
     @one_blas_thread
     @consistent_read
     def condition(self, positions: Ints) -> GaussianBelief:
-        """The belief once these arms are observed: less variance, the same mean."""
-        at = as_positions(positions, "positions")
-        posterior, given, n = self._fresh(), self._given, len(self.mean)
-        if len(at) and not (at.min() >= 0 and at.max() < len(self._keys)):
+        """The belief after these arms are observed: less variance, the same mean.
+
+        Args:
+            positions: Of the arms, (k,), among those on offer.
+        """
+        chosen = as_positions(positions, "positions")
+        posterior = self._fresh()
+        pending = self._pending
+        n = len(self.mean)
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self._keys)):
             raise UnknownArmError(
-                f"positions {at.tolist()[:9]} are not all among arms 0 to {n - 1}"
+                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
             )
-        cross = posterior._covariance(self._keys, at)  # (k, m), m ≥ n
-        corner, rows = cross[:, at], cross[:, :n]
-        if given is not None:
-            known = given.rows[:, at]  # (p, k); arms beyond those on offer come first
-            corner -= known.T @ known
-            rows = rows - known.T @ given.rows
+        covariance_rows = posterior._covariance(self._keys, chosen)  # (k, m), m ≥ n
+        corner = covariance_rows[:, chosen]  # (k, k)
+        rows = covariance_rows[:, :n]  # (k, n)
+        if pending is not None:
+            # All positions are below n: pending arms that are not on offer come first.
+            cross = pending.rows[:, chosen]  # (p, k)
+            corner -= cross.T @ cross
+            rows = rows - cross.T @ pending.rows
         corner[np.diag_indices_from(corner)] += self.noise_std**2
         factor = cholesky(corner, "the covariance of the chosen arms")
         rows = solve_lower(factor, rows)
-        left = self.std**2 - np.einsum("ij,ij->j", rows, rows)
-        std = standard_deviation(left, lambda: posterior._prior_scale(self._keys))
-        if given is not None:
-            above = np.zeros((len(given.at), len(at)))
-            factor = np.block([[given.factor, above], [known.T, factor]])
-            at, rows = np.concatenate([given.at, at]), np.vstack([given.rows, rows])
-        return self._turned(self.mean, std, self._sign, Given(at, factor, rows))
+        variance = self.std**2 - np.einsum("ij,ij->j", rows, rows)
+        std = standard_deviation(variance, lambda: posterior._prior_scale(self._keys))
+        if pending is None:
+            conditioned = PendingArms(chosen, factor, rows)
+        else:
+            conditioned = pending.extended(chosen, cross, factor, rows)
+        return self._changed(self.mean, std, self._sign, conditioned)
 
     def negated(self) -> GaussianBelief:
-        return self._turned(-self.mean, self.std, -self._sign, self._given)
+        """The belief about the negated rewards."""
+        return self._changed(-self.mean, self.std, -self._sign, self._pending)
 
-    def _turned(
-        self, mean: Floats, std: Floats, sign: float, given: Given | None
+    def _changed(
+        self, mean: Floats, std: Floats, sign: float, pending: PendingArms | None
     ) -> GaussianBelief:
+        """A belief about the same keys at the same version."""
         return GaussianBelief(
-            self._posterior, self._keys, mean, std, sign, self._version, given
+            self._posterior, self._keys, mean, std, sign, self._version, pending
         )

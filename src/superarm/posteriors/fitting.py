@@ -1,21 +1,8 @@
 """Hyper-parameters by maximum marginal likelihood.
 
-Notation
-
-=============  ===========================================================================
-``X``, ``y``   (n, d) arms and (n,) rewards
-``C``          (n, n), K + noise_variance·I, with the Cholesky factor L
-``alpha``      (n,), C⁻¹ (y − mean)
-``theta``      (p,), logarithms of the kernel's free hyper-parameters
-=============  ===========================================================================
-
-log p(y) = −½ (y − mean)ᵀ alpha − Σ_i log L_ii − (n/2) log 2π, and
-∂/∂theta_j = ½ tr((alpha alphaᵀ − C⁻¹) ∂C/∂theta_j) (Rasmussen and Williams, equations 2.30 and 5.9).
-Groups of observations, such as days, may be independent: both are then sums over them. With a kernel
-``space * Temporal(column=…)`` these are bogunovic2016time, eqs. 24 and 25; for tables in which every
-arm was read at every time :func:`~superarm.kernels.fit_drift` is faster.
-
-Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-learn's.
+Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-learn's. For tables in
+which every arm was read at every time :func:`~superarm.kernels.fit_drift` is faster. The formulas are
+in ``marginal_likelihood.py``.
 """
 
 from __future__ import annotations
@@ -28,78 +15,68 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Covariance, Floats, Ints, Rng
-from superarm.core.errors import InputError, NotPositiveDefiniteError, ShapeError
+from superarm.core import Floats, Ints, Rng
+from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.core.inputs import as_count, as_features, as_positive, as_vector
-from superarm.core.threads import blas_threads_for
 from superarm.kernels.base import TunableCovariance
+
+from .marginal_likelihood import as_blocks, best_mean, factorise_blocks, likelihood
 
 MOST_ROWS = 500
 """Rows that a fit uses by default: time grows with their cube."""
 _REPORT_EVERY = 1.0  # seconds
 
 
-class Likelihood(NamedTuple):
-    """The log marginal likelihood and its derivatives."""
-
-    value: float
-    theta: Floats  # (p,)
-    log_noise_variance: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """What :func:`fit_kernel` found."""
+    """The result of :func:`fit_kernel`.
 
-    kernel: Any  # the kernel given, with the best hyper-parameters
+    Args:
+        kernel: The kernel with the best hyper-parameters.
+        noise_variance: The best noise variance, or the given one if it was not fitted.
+        mean: The best constant mean, or the given one if it was not fitted.
+        log_marginal_likelihood: Of the rows that were fitted, nats.
+        converged: Whether the optimizer converged at the best point.
+        evaluations: Likelihoods computed, over all starts.
+        message: The optimizer's message for the best start.
+        rows: Rows that were fitted: all, or those drawn from more than ``most_rows``.
+    """
+
+    kernel: Any
     noise_variance: float
     mean: float
-    log_marginal_likelihood: float  # of the rows that were fitted
-    converged: bool  # whether the optimizer converged at the best point
-    evaluations: int  # likelihoods computed, over all starts
-    message: str  # the optimizer's own message for the best start
-    rows: int  # rows that were fitted: all, or those drawn from more than ``most_rows``
+    log_marginal_likelihood: float
+    converged: bool
+    evaluations: int
+    message: str
+    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitProgress:
-    """How far a fit has come."""
+    """The progress of a fit.
+
+    Args:
+        rows: Rows that are fitted.
+        start: Number of the current start, from 1.
+        starts: Starts in total.
+        evaluations: Likelihoods computed so far.
+        log_marginal_likelihood: The best so far, nats.
+        seconds: Wall time so far.
+    """
 
     rows: int
-    start: int  # the present start, from 1
+    start: int
     starts: int
-    evaluations: int  # likelihoods computed so far
-    log_marginal_likelihood: float  # the best so far
-    seconds: float  # wall time so far
+    evaluations: int
+    log_marginal_likelihood: float
+    seconds: float
 
     def __str__(self) -> str:
         return (
             f"fit of {self.rows:,} rows, start {self.start} of {self.starts}: {self.evaluations} "
             f"likelihoods in {self.seconds:.1f} s, best {self.log_marginal_likelihood:.6g}"
         )
-
-
-def log_marginal_likelihood(
-    kernel: Covariance,
-    X: Any,
-    y: Any,
-    *,
-    noise_variance: float,
-    mean: float = 0.0,
-    groups: Any = None,
-) -> float:
-    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats.
-
-    Observations with different labels in ``groups`` (n,) are independent.
-    """
-    rows, noise = as_features(X, "X"), as_positive(noise_variance, "noise_variance")
-    residual, blocks = as_vector(y, "y", len(rows)) - mean, _blocks(groups, len(rows))
-    known = zip(
-        _factors(kernel, rows, noise, blocks),
-        [residual[at] for at in blocks],
-        strict=True,
-    )
-    return sum(_value(factor, _solve(factor, part), part) for factor, part in known)
 
 
 def fit_kernel(
@@ -123,16 +100,16 @@ def fit_kernel(
     """Fit the hyper-parameters under which the data are most likely.
 
     The search is L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``. It
-    starts from the values given (clipped to the bounds) and from ``restarts`` points drawn
+    starts from the kernel's values (clipped to the bounds) and from ``restarts`` points drawn
     log-uniformly within the bounds.
 
     One evaluation takes time in proportion to n³ and n²(p + 3) numbers of memory, for n rows and p
     hyper-parameters, and a fit needs one or two hundred of them. On one core, 400 rows take about 3
     seconds and 2,000 rows minutes. So a fit of more than ``most_rows`` rows uses that many of them,
-    drawn at random; ``FitResult.rows`` says how many.
+    drawn at random; ``FitResult.rows`` is their number.
 
-    A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞, so that
-    the search turns back there. If no start yields a finite likelihood,
+    A trial point whose covariance has no Cholesky factor has likelihood −∞, so the search turns back
+    there. If no start yields a finite likelihood,
     :class:`~superarm.core.errors.NotPositiveDefiniteError` is raised.
 
     Args:
@@ -149,15 +126,15 @@ def fit_kernel(
         groups: Labels, (n,): observations with different labels, such as days, are independent.
         most_evaluations: Likelihoods per start; a start ends unconverged in the step that reaches it.
         most_rows: Rows to fit, drawn at random from more; ``None`` fits all rows.
-        most_seconds: A budget for the whole search, in seconds of wall time; the best point found by
-            then is returned, unconverged. It makes the result depend on the machine's speed.
+        most_seconds: A budget for the whole search, in seconds of wall time; after it the best point so
+            far is returned, unconverged. It makes the result depend on the machine's speed.
         progress: Called about once a second, and for the first step from each start, as in
             ``progress=print``.
     """
     rows = as_features(X, "X")
     rewards = as_vector(y, "y", len(rows))
     noise = as_positive(noise_variance, "noise_variance")
-    blocks = _blocks(groups, len(rows))
+    blocks = as_blocks(groups, len(rows))
     if len(rows) == 0:
         raise InputError("X is empty; fitting needs at least one observation")
     if not isinstance(kernel, TunableCovariance):
@@ -165,99 +142,166 @@ def fit_kernel(
             f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
+    data = _Data(rows, rewards, blocks)
     if most_rows is not None and as_count(most_rows, "most_rows") < len(rows):
-        drawn = np.sort(rng.choice(len(rows), most_rows, replace=False))
-        labels = np.zeros(len(rows), dtype=np.intp)
-        for label, members in enumerate(blocks):
-            labels[members] = label
-        rows, rewards, blocks = (
-            rows[drawn],
-            rewards[drawn],
-            _blocks(labels[drawn], len(drawn)),
-        )
-
-    size = len(kernel.theta)
+        data = data.subsample(most_rows, rng)
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
-        low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
-        if low > high:
-            raise InputError(
-                f"noise_bounds is ({low:g}, {high:g}); the lower one comes first"
-            )
-        bounds = np.concatenate([bounds, np.log([[low, high]])])
+        bounds = np.concatenate([bounds, _log_noise_bounds(noise_bounds)])
         start = np.append(start, math.log(noise))
     if restarts > 0 and not np.isfinite(bounds).all():
         raise InputError(
             "restarts are drawn within the bounds, so all bounds must be finite"
         )
-
-    def parts_at(point: Floats) -> tuple[TunableCovariance, float]:
-        """The kernel and the noise variance at a point of the search."""
-        fitted = (
-            cast(TunableCovariance, kernel.clone_with_theta(point[:size]))
-            if size
-            else kernel
-        )
-        return fitted, float(np.exp(point[size])) if fit_noise else noise
-
-    fixed_mean = None if fit_mean else float(mean)
-
-    def loss(point: Floats) -> tuple[float, Floats]:
-        trial, trial_noise = parts_at(point)
-        try:
-            found = likelihood(
-                trial, rows, rewards, noise=trial_noise, mean=fixed_mean, blocks=blocks
-            )
-        except NotPositiveDefiniteError:
-            return math.inf, np.zeros(len(point))
-        slope = (
-            np.append(found.theta, found.log_noise_variance)
-            if fit_noise
-            else found.theta
-        )
-        return -found.value, -slope
-
-    starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
+    problem = _Problem(
+        kernel=kernel,
+        theta_size=len(kernel.theta),
+        data=data,
+        noise_variance=noise,
+        fit_noise=fit_noise,
+        mean=None if fit_mean else float(mean),
+    )
+    lower = bounds[:, 0]
+    upper = bounds[:, 1]
+    starts = [np.clip(start, lower, upper)]
     if len(start):
-        starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
+        starts += [rng.uniform(lower, upper) for _ in range(restarts)]
     search = _Search(
-        loss, len(rows), len(starts), most_evaluations, most_seconds, progress
+        problem.loss,
+        rows=len(data.rows),
+        starts=len(starts),
+        most_evaluations=most_evaluations,
+        most_seconds=most_seconds,
+        progress=progress,
     )
     for first in starts:
         search.run(first, bounds)
     if not math.isfinite(search.best_loss):
-        advice = (
-            f"the lower noise bound (now {noise_bounds[0]:g})"
-            if fit_noise
-            else "noise_variance"
-        )
+        advice = "noise_variance"
+        if fit_noise:
+            advice = f"the lower noise bound (now {noise_bounds[0]:g})"
         raise NotPositiveDefiniteError(
             f"K + noise_variance·I could not be factorised at any of {search.evaluations} trial points "
             f"of {kernel!r}; raise {advice}, or tighten the kernel's bounds"
         )
-    fitted, fitted_noise = parts_at(search.best_point)
+    best = problem.model_at(search.best_point)
     if fit_mean:
-        factors = _factors(fitted, rows, fitted_noise, blocks)
-        mean = _best_mean(factors, [rewards[members] for members in blocks])
+        mean = data.best_mean(best)
     return FitResult(
-        kernel=fitted,
-        noise_variance=fitted_noise,
+        kernel=best.kernel,
+        noise_variance=best.noise_variance,
         mean=float(mean),
         log_marginal_likelihood=-search.best_loss,
         converged=search.converged,
         evaluations=search.evaluations,
         message=search.message,
-        rows=len(rows),
+        rows=len(data.rows),
     )
 
 
+def _log_noise_bounds(noise_bounds: tuple[float, float]) -> Floats:
+    """Logarithms of the bounds, (1, 2), validated."""
+    lower, upper = (as_positive(value, "noise_bounds") for value in noise_bounds)
+    if lower > upper:
+        raise InputError(
+            f"noise_bounds is ({lower:g}, {upper:g}); the lower one comes first"
+        )
+    return np.log([[lower, upper]])
+
+
+class _Model(NamedTuple):
+    """What is fitted, at one point of the search."""
+
+    kernel: TunableCovariance
+    noise_variance: float
+
+
+class _Data(NamedTuple):
+    """The observations to fit."""
+
+    rows: Floats  # (n, d)
+    rewards: Floats  # (n,)
+    blocks: Sequence[Ints]  # rows of independent groups
+
+    def subsample(self, count: int, rng: Rng) -> _Data:
+        """``count`` observations drawn at random, in their order."""
+        drawn = np.sort(rng.choice(len(self.rows), count, replace=False))
+        labels = np.zeros(len(self.rows), dtype=np.intp)
+        for label, members in enumerate(self.blocks):
+            labels[members] = label
+        blocks = as_blocks(labels[drawn], len(drawn))
+        return _Data(self.rows[drawn], self.rewards[drawn], blocks)
+
+    def best_mean(self, model: _Model) -> float:
+        """The most likely constant mean under a model."""
+        factors = factorise_blocks(
+            model.kernel, self.rows, model.noise_variance, self.blocks
+        )
+        return best_mean(factors, [self.rewards[members] for members in self.blocks])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Problem:
+    """The negative log likelihood as a function of a point.
+
+    A point is the kernel's theta, followed by ln noise_variance if the noise is fitted.
+    """
+
+    kernel: TunableCovariance
+    theta_size: int
+    data: _Data
+    noise_variance: float  # if it is not fitted
+    fit_noise: bool
+    mean: float | None  # None: the best value at every point
+
+    def model_at(self, point: Floats) -> _Model:
+        """The kernel and the noise variance at a point."""
+        size = self.theta_size
+        kernel = self.kernel
+        if size:
+            kernel = cast(TunableCovariance, kernel.clone_with_theta(point[:size]))
+        noise = self.noise_variance
+        if self.fit_noise:
+            noise = float(np.exp(point[size]))
+        return _Model(kernel, noise)
+
+    def loss(self, point: Floats) -> tuple[float, Floats]:
+        """The negative log likelihood and its gradient; infinite if there is no Cholesky factor."""
+        trial = self.model_at(point)
+        try:
+            result = likelihood(
+                trial.kernel,
+                self.data.rows,
+                self.data.rewards,
+                noise=trial.noise_variance,
+                mean=self.mean,
+                blocks=self.data.blocks,
+            )
+        except NotPositiveDefiniteError:
+            return math.inf, np.zeros(len(point))
+        gradient = result.theta
+        if self.fit_noise:
+            gradient = np.append(gradient, result.log_noise_variance)
+        return -result.value, -gradient
+
+
 class _Search:
-    """Minimise a loss from several starts: keep the best point, report progress, keep to a budget."""
+    """Minimises a loss from several starts, within a budget; reports progress.
+
+    Args:
+        loss: Returns the loss and its gradient at a point.
+        rows: Observations, for the reports.
+        starts: How many starts there will be, for the reports.
+        most_evaluations: Losses per start.
+        most_seconds: Wall time of the whole search; ``None``: no limit.
+        progress: Called with reports.
+    """
 
     def __init__(
         self,
         loss: Callable[[Floats], tuple[float, Floats]],
+        *,
         rows: int,
         starts: int,
         most_evaluations: int,
@@ -268,15 +312,14 @@ class _Search:
         self._rows = rows
         self._starts = starts
         self._most_evaluations = most_evaluations
-        self._most_seconds = (
-            math.inf
-            if most_seconds is None
-            else as_positive(most_seconds, "most_seconds")
-        )
+        self._most_seconds = math.inf
+        if most_seconds is not None:
+            self._most_seconds = as_positive(most_seconds, "most_seconds")
         self._progress = progress
         self._began = perf_counter()
-        self._start = 0  # the number of the present one, from 1
-        self._reported = (0, 0.0)  # of which start, and when
+        self._start = 0  # number of the current start, from 1
+        self._reported_start = 0
+        self._reported_at = 0.0  # seconds of ``perf_counter``
         self.evaluations = 0
         self.best_point: Floats = np.empty(0)
         self.best_loss = math.inf
@@ -284,35 +327,40 @@ class _Search:
         self.message = "there was nothing to fit"
 
     @property
-    def _late(self) -> bool:
+    def _is_over_budget(self) -> bool:
         return perf_counter() - self._began > self._most_seconds
 
-    def _counted(self, point: Floats) -> tuple[float, Floats]:
+    def _evaluate(self, point: Floats) -> tuple[float, Floats]:
         self.evaluations += 1
         return self._loss(point)
 
     def run(self, first: Floats, bounds: Floats) -> None:
-        """Search from one start; from a later one only while there is time."""
+        """Search from one start; skip later ones when the time is over.
+
+        Args:
+            first: The start.
+            bounds: Lower and upper bounds of each number, (p, 2).
+        """
         from scipy.optimize import minimize
 
         self._start += 1
-        if self._late and self._start > 1:
+        if self._is_over_budget and self._start > 1:
             self.converged = False
             self.message = f"stopped after most_seconds={self._most_seconds:g}"
             return
-        value, _ = self._counted(first)
+        value, _ = self._evaluate(first)
         if not math.isfinite(value):
             return  # L-BFGS-B cannot leave a point whose value is infinite
         if len(first) == 0:
             self.best_loss = value
             return
         result = minimize(
-            self._counted,
+            self._evaluate,
             first,
             jac=True,
             method="L-BFGS-B",
             bounds=[(low, high) for low, high in bounds.tolist()],
-            callback=self._step,
+            callback=self._after_step,
             options=cast(Any, {"maxfun": self._most_evaluations}),
         )
         if float(result.fun) < self.best_loss:
@@ -321,141 +369,27 @@ class _Search:
             self.converged = bool(result.success)
             self.message = str(result.message)
 
-    def _step(self, intermediate_result: Any) -> None:
+    def _after_step(self, intermediate_result: Any) -> None:
         """Called by the optimizer after each of its steps."""
         if self._progress is not None and self._report_is_due():
+            lowest_loss = min(float(intermediate_result.fun), self.best_loss)
             report = FitProgress(
                 rows=self._rows,
                 start=self._start,
                 starts=self._starts,
                 evaluations=self.evaluations,
-                log_marginal_likelihood=-min(
-                    float(intermediate_result.fun), self.best_loss
-                ),
+                log_marginal_likelihood=-lowest_loss,
                 seconds=perf_counter() - self._began,
             )
             self._progress(report)
-        if self._late:
+        if self._is_over_budget:
             raise StopIteration
 
     def _report_is_due(self) -> bool:
-        start, moment = self._reported
         now = perf_counter()
-        if start == self._start and now - moment < _REPORT_EVERY:
+        is_first_of_start = self._reported_start != self._start
+        if not is_first_of_start and now - self._reported_at < _REPORT_EVERY:
             return False
-        self._reported = (self._start, now)
+        self._reported_start = self._start
+        self._reported_at = now
         return True
-
-
-def likelihood(
-    kernel: TunableCovariance,
-    X: Floats,
-    y: Floats,
-    *,
-    noise: float,
-    mean: float | None,
-    blocks: Sequence[Ints] | None = None,
-) -> Likelihood:
-    """Value and derivatives; a mean of ``None`` takes its best value. Blocks are independent."""
-    parts = _blocks(None, len(y)) if blocks is None else blocks
-    known = [kernel(X[at], eval_gradient=True) for at in parts]
-    factors = [_factorise(K, noise, kernel) for K, _ in known]
-    rewards = [y[at] for at in parts]
-    level = _best_mean(factors, rewards) if mean is None else mean
-    together = zip(factors, known, rewards, strict=True)
-    found = [
-        _likelihood(factor, slopes, y - level, noise)
-        for factor, (_, slopes), y in together
-    ]
-    return Likelihood(*(sum(each) for each in zip(*found, strict=True)))
-
-
-def _likelihood(
-    factor: Floats, gradient: Floats, residual: Floats, noise: float
-) -> Likelihood:
-    alpha = _solve(factor, residual)
-    # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
-    bracket = np.outer(alpha, alpha) - _inverse(factor)
-    theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
-    return Likelihood(
-        _value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket))
-    )
-
-
-def _blocks(groups: Any, count: int) -> list[Ints]:
-    """The rows of each group; all rows where there are none."""
-    if groups is None:
-        return [np.arange(count)]
-    try:
-        labels = np.asarray(groups)
-    except ValueError:
-        labels = np.asarray(None)
-    if labels.dtype.kind not in "biufUS" or (
-        labels.dtype.kind == "f" and np.isnan(labels).any()
-    ):
-        raise InputError(
-            "groups must be labels, numbers or words, and none may be missing"
-        )
-    if labels.shape != (count,):
-        raise ShapeError(
-            f"groups has shape {labels.shape}; give one label for each of {count} rewards"
-        )
-    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
-
-
-def _value(factor: Floats, alpha: Floats, residual: Floats) -> float:
-    fit = -0.5 * float(residual @ alpha)
-    complexity = float(np.log(np.diagonal(factor)).sum())
-    return fit - complexity - 0.5 * len(residual) * math.log(2.0 * math.pi)
-
-
-def _best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
-    weights = [_solve(factor, np.ones(len(factor))) for factor in factors]
-    level = sum(float(w @ y) for w, y in zip(weights, rewards, strict=True))
-    return level / sum(float(w.sum()) for w in weights)
-
-
-def _factors(
-    kernel: Covariance, X: Floats, noise: float, blocks: Sequence[Ints]
-) -> list[Floats]:
-    return [_factorise(kernel(X[at]), noise, kernel) for at in blocks]
-
-
-def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
-    from scipy.linalg import LinAlgError, cholesky
-
-    C = np.array(K, dtype=np.float64)
-    C[np.diag_indices_from(C)] += noise
-    if not np.isfinite(C).all():
-        raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
-    try:
-        with blas_threads_for(len(C) ** 3 / 6):
-            return np.asarray(
-                cholesky(C, lower=True, overwrite_a=True, check_finite=False)
-            )
-    except LinAlgError:
-        told = f"K + noise_variance·I has no Cholesky factor for {kernel!r}"
-        raise NotPositiveDefiniteError(
-            f"{told}; raise noise_variance (now {noise:g})"
-        ) from None
-
-
-def _solve(factor: Floats, right: Floats) -> Floats:
-    from scipy.linalg import cho_solve
-
-    with blas_threads_for(len(factor) * right.size):
-        return np.asarray(cho_solve((factor, True), right, check_finite=False))
-
-
-def _inverse(factor: Floats) -> Floats:
-    """C⁻¹ from the Cholesky factor of C: a third of the work of solving for the identity."""
-    from scipy.linalg.lapack import dpotri
-
-    with blas_threads_for(len(factor) ** 3 / 3):
-        inverse, failed = dpotri(factor, lower=1)
-    if failed:
-        raise NotPositiveDefiniteError(
-            "K + noise_variance·I is singular; raise noise_variance"
-        )
-    lower: Floats = np.tril(inverse)
-    return lower + np.tril(lower, -1).T

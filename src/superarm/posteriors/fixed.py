@@ -1,4 +1,4 @@
-"""What posteriors share that call arms by their row numbers in a fixed set."""
+"""The base class of posteriors over a fixed arm set, whose keys are row numbers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,28 @@ from superarm.core.registry import has_spec
 
 from .base import GaussianPosterior, Memory
 
-INFORMATION, COUNT = -2, -1
-"""Places in the totals of a fixed posterior, behind two numbers for each arm."""
+# Places in the totals of a fixed posterior, after two numbers for each arm.
+INFORMATION = -2
+COUNT = -1
 
 Totals = Floats | list[float]
 
 
 class FixedPosterior(GaussianPosterior):
-    """A posterior over arms 0 … n−1, of which it keeps Σ 1/noise and Σ reward/noise.
+    """A posterior over arms 0 … n−1 that stores only Σ 1/noise and Σ reward/noise of each.
 
-    Observations of one arm merge into one of their weighted mean: exact, and nothing grows with
-    the number of rounds. Offers name their arms by row number, or by their ``features``.
+    Observations of one arm merge into one of their weighted mean. This is exact, and nothing grows
+    with the number of rounds. Offers name their arms by row number, or by their ``features``.
 
-    All sums lie in ``_totals`` (2n + 2): Σ 1/noise of every arm, Σ reward/noise of every arm, then what
-    the constants above name. As an array, one compiled call can change them all; as a list, Python
-    changes single numbers five times faster.
+    All sums lie in ``_totals`` (2n + 2): Σ 1/noise of every arm, Σ reward/noise of every arm, the
+    information gain and the count. As an array, one compiled call can change them all; as a list,
+    Python changes single numbers five times faster.
+
+    Args:
+        n: The number of arms.
+        noise_variance: Variance of the noise of one observation.
+        mean: The prior mean: a number, one per arm, or a function of the features.
+        features: The features of the arms, (n, d), if they have some.
     """
 
     _totals: Totals
@@ -43,9 +50,8 @@ class FixedPosterior(GaussianPosterior):
         self, n: int, noise_variance: float, mean: Any, features: Floats | None
     ) -> None:
         self._totals = np.zeros(2 * n + 2)
-        self._restored_count = (
-            0  # observations in the state it was restored from, a number of any size
-        )
+        # Observations in the state that it was restored from: an integer of any size.
+        self._restored_count = 0
         super().__init__(noise_variance=noise_variance)
         self._fixed = None if features is None else FixedArms(features)
         if callable(mean) and features is None:
@@ -55,20 +61,24 @@ class FixedPosterior(GaussianPosterior):
         values = mean(features) if callable(mean) else mean
         self.prior_mean = as_levels(values, "mean", n)
         require_size(self.prior_mean, "mean")
-        level = self.prior_mean[0].item()
-        short = level if (self.prior_mean == level).all() else self.prior_mean
-        self.mean: Any = mean if has_spec(mean) else short
+        first_mean = self.prior_mean[0].item()
+        is_constant = (self.prior_mean == first_mean).all()
+        self.mean: Any = first_mean if is_constant else self.prior_mean
         """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
+        if has_spec(mean):
+            self.mean = mean
 
     @property
     def _weight(self) -> Floats:
-        """Σ 1/noise of every arm's observations, (n,), to be read."""
-        return np.asarray(self._totals[: len(self._totals) // 2 - 1])
+        """Σ 1/noise of every arm's observations, (n,); do not write into it."""
+        n = len(self._totals) // 2 - 1
+        return np.asarray(self._totals[:n])
 
     @property
     def _weighted_rewards(self) -> Floats:
-        """Σ reward/noise of every arm's observations, (n,), to be read."""
-        return np.asarray(self._totals[len(self._totals) // 2 - 1 : INFORMATION])
+        """Σ reward/noise of every arm's observations, (n,); do not write into it."""
+        n = len(self._totals) // 2 - 1
+        return np.asarray(self._totals[n:INFORMATION])
 
     @property
     def count(self) -> int:
@@ -91,12 +101,12 @@ class FixedPosterior(GaussianPosterior):
 
     @property
     def version(self) -> int:
-        """It rises with every change, that is with every observation; restored ones are no change."""
+        """Rises with every observation; those restored from a state do not count."""
         return int(self._totals[COUNT])
 
     @version.setter
     def version(self, value: int) -> None:
-        """The totals count."""
+        """Do nothing: the totals count the observations."""
 
     @property
     def visited(self) -> Ints:
@@ -113,7 +123,7 @@ class FixedPosterior(GaussianPosterior):
         return as_rows(arms, len(self.prior_mean))
 
     def _merged(self, keys: Ints, rewards: Floats, noise: Floats) -> Floats:
-        """What these observations add to the totals, but for the information gained."""
+        """What these observations add to the totals, with an information gain of 0."""
         n = len(self.prior_mean)
         added = np.zeros(2 * n + 2)
         added[:n] = np.bincount(keys, 1.0 / noise, n)
@@ -124,26 +134,28 @@ class FixedPosterior(GaussianPosterior):
     def _take_in(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
-        self._absorb(
-            keys, rewards, noise, rng
-        )  # which adds to the totals, and these count
+        # Only this: the totals that it changes include the count and the information gain.
+        self._absorb(keys, rewards, noise, rng)
 
     def _incumbent(self, sign: float) -> float:
         means, _ = self._moments(self.visited)
-        return float(means.max() if sign > 0.0 else -means.min())
+        if sign > 0.0:
+            return float(means.max())
+        return float(-means.min())
 
     def _memory(self) -> Memory:
-        return Memory(
-            {"weight": self._weight, "weighted_rewards": self._weighted_rewards}
-        )
+        arrays = {"weight": self._weight, "weighted_rewards": self._weighted_rewards}
+        return Memory(arrays)
 
     def _remember(self, state: State) -> None:
         n = len(self.prior_mean)
         weight = as_vector(state.array("weight"), "weight", n)
-        bad = (weight != 0.0) & (weight < SMALLEST)
-        if bad.any():
-            told = f"it holds the weight {weight[bad][0]:g}, which no noise gives"
-            raise StateError(f"this state is damaged: {told}")
+        impossible = (weight != 0.0) & (weight < SMALLEST)
+        if impossible.any():
+            raise StateError(
+                f"this state is damaged: it holds the weight {weight[impossible][0]:g}, "
+                "which no noise gives"
+            )
         weighted_rewards = as_vector(
             state.array("weighted_rewards"), "weighted_rewards", n
         )
@@ -152,71 +164,94 @@ class FixedPosterior(GaussianPosterior):
 
 
 def as_rows(arms: Any, n: int) -> Ints:
-    """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
+    """Validate arms as row numbers below ``n``.
+
+    Args:
+        arms: Whole numbers, (m,).
+        n: The number of arms.
+    """
     rows = as_positions(arms, "arms")
-    if (
-        len(rows) and rows.view(np.uintp).max() >= n
-    ):  # read so, what is below 0 is large: one pass
-        bad = rows[(rows < 0) | (rows >= n)][0]
+    # Read as unsigned integers, negative numbers are large: one pass finds both errors.
+    if len(rows) and rows.view(np.uintp).max() >= n:
+        unknown = rows[(rows < 0) | (rows >= n)][0]
         raise UnknownArmError(
-            f"there is no arm {bad}: row numbers run from 0 to {n - 1}"
+            f"there is no arm {unknown}: row numbers run from 0 to {n - 1}"
         )
     return rows
 
 
 class KnownOffer(NamedTuple):
-    """An offer's arms, found among fixed ones."""
+    """An offer's arms, located in a fixed set."""
 
     arms: Arms
-    keys: Ints
-    whole: bool  # every arm, in the order of the set
+    keys: Ints  # row numbers, (m,)
+    whole: bool  # whether these are all arms, in the order of the set
 
 
 class FixedArms:
-    """A fixed arm set, recognised in offers whatever ids the user gives its arms.
+    """A fixed arm set that recognises its arms in offers, whatever ids they have.
 
-    The whole set in its own order is taken as it is. Otherwise ids that are row numbers with the
-    right features are; otherwise arms are found by their features, the first of equals.
+    The complete set in its own order is recognised first, then ids that are row numbers with the
+    right features. Otherwise arms are looked up by their features, the first of equals.
+
+    Args:
+        features: The features of the arms, (n, d).
     """
 
     def __init__(self, features: Floats) -> None:
         self.features = features
         self.everything: Ints = np.arange(len(features))
-        self._rows: dict[bytes, int] | None = None
-        self.whole: Arms | None = (
-            None  # an offer's arms that are the whole set in its own order
-        )
-        self.last: KnownOffer | None = (
-            None  # most problems offer the same object every round
-        )
+        """All row numbers, (n,)."""
+        self.whole: Arms | None = None
+        """The arms of the last offer, if they are the complete set in its own order."""
+        # The last offer's arms: most problems offer the same object every round.
+        self.last: KnownOffer | None = None
+        self._rows_by_features: dict[bytes, int] | None = None  # built on first use
 
     def locate(self, arms: Arms) -> KnownOffer:
-        """Row numbers of the offered arms."""
-        known = self.last  # read once: another thread may be asking about other arms
-        if known is None or known.arms is not arms:
-            whole = np.array_equal(arms.features, self.features)
-            keys = self.everything if whole else self._find(arms)
-            keys.flags.writeable = False  # kept for later rounds
-            known = self.last = KnownOffer(arms, keys, whole)
-            self.whole = arms if whole else None
-        return known
+        """The row numbers of the offered arms.
+
+        Args:
+            arms: Arms of this set.
+        """
+        located = self.last  # read once: another thread may replace it
+        if located is None or located.arms is not arms:
+            is_complete = np.array_equal(arms.features, self.features)
+            keys = self.everything if is_complete else self._find(arms)
+            keys.flags.writeable = False  # reused in later rounds
+            located = KnownOffer(arms, keys, is_complete)
+            self.last = located
+            self.whole = arms if is_complete else None
+        return located
 
     def _find(self, arms: Arms) -> Ints:
+        """Row numbers of the arms by their ids or else by their features, (m,)."""
         n = len(self.features)
         if all(type(arm) is int and 0 <= arm < n for arm in arms.ids):
-            numbered = np.array(arms.ids, dtype=np.intp)
-            if np.array_equal(self.features[numbered], arms.features):
-                return numbered
-        if self._rows is None:
-            rows: dict[bytes, int] = {}
-            for row, features in enumerate(self.features + 0.0):  # −0.0 becomes 0.0
-                rows.setdefault(features.tobytes(), row)
-            self._rows = rows  # whole: another thread may be looking
-        found = [
-            self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0
-        ]
-        if -1 in found:
-            unknown = arms.ids[found.index(-1)]
-            told = f"arm {unknown!r} is not in the fixed arm set of {n} arms that this posterior knows"
-            raise UnknownArmError(f"{told}: none of them has its features")
-        return np.array(found, dtype=np.intp)
+            row_numbers = np.array(arms.ids, dtype=np.intp)
+            if np.array_equal(self.features[row_numbers], arms.features):
+                return row_numbers
+        if self._rows_by_features is None:
+            self._rows_by_features = self._index_features()
+        rows = np.empty(len(arms.ids), dtype=np.intp)
+        for position, features in enumerate(_without_negative_zero(arms.features)):
+            row = self._rows_by_features.get(features.tobytes())
+            if row is None:
+                raise UnknownArmError(
+                    f"arm {arms.ids[position]!r} is not in the fixed arm set of {n} arms that "
+                    "this posterior knows: none of them has its features"
+                )
+            rows[position] = row
+        return rows
+
+    def _index_features(self) -> dict[bytes, int]:
+        """The row number of each arm by its features, the first of equals."""
+        rows: dict[bytes, int] = {}
+        for row, features in enumerate(_without_negative_zero(self.features)):
+            rows.setdefault(features.tobytes(), row)
+        return rows
+
+
+def _without_negative_zero(features: Floats) -> Floats:
+    """A copy with 0.0 in place of −0.0, so that equal features have equal bytes."""
+    return features + 0.0

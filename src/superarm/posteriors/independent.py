@@ -1,4 +1,4 @@
-"""Independent Gaussian arms: the baseline that shares nothing between them."""
+"""Independent Gaussian arms: a baseline that shares nothing between arms."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class IndependentGaussian(FixedPosterior, Resumable):
     precision 1/v + Σ 1/σ² and mean (m/v + Σ y/σ²) / precision.
 
     Args:
-        prior_variance: Variance of each arm before anything is seen.
+        prior_variance: Prior variance of each arm, (n,).
         noise_variance: Variance of the noise of one observation.
-        mean: The prior mean: a number or a function.
-        arms: The fixed arms, one row of features each; row numbers name them where left out.
+        mean: The prior mean: a number, one per arm, or a function of the features in ``arms``.
+        arms: The features of the arms, (n, d); without them, offers name arms by row number.
 
     >>> arms = IndependentGaussian(prior_variance=[1.0, 1.0], noise_variance=1.0)
     >>> arms.observe([0], [2.0])
@@ -50,7 +50,9 @@ class IndependentGaussian(FixedPosterior, Resumable):
         variance = as_vector(prior_variance, "prior_variance")
         n = len(variance)
         if n == 0 or not (variance > 0.0).all():
-            raise InputError("prior_variance must hold one number above 0 for each arm")
+            raise InputError(
+                "prior_variance must hold one positive number for each arm"
+            )
         require_scale(variance, "prior_variance")
         self.arms = None if arms is None else read_only(as_features(arms, "arms"))
         if self.arms is not None and len(self.arms) != n:
@@ -61,25 +63,24 @@ class IndependentGaussian(FixedPosterior, Resumable):
         self.prior_variance = read_only(variance)
 
     def _variance(self) -> Floats:
+        """Posterior variances of all arms, (n,)."""
         return 1.0 / (1.0 / self.prior_variance + self._weight)
 
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         variance = self._variance()
-        mean = variance * (
-            self.prior_mean / self.prior_variance + self._weighted_rewards
-        )
+        prior_shift = self.prior_mean / self.prior_variance
+        mean = variance * (prior_shift + self._weighted_rewards)
         return mean[keys], variance[keys]
 
-    def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
-        some = keys if at is None else keys[at]
-        # The same arm asked twice is one latent reward, not two independent ones.
-        return np.where(some[:, None] == keys, self._variance()[keys], 0.0)
+    def _covariance(self, keys: Ints, positions: Ints | None = None) -> Floats:
+        row_keys = keys if positions is None else keys[positions]
+        # The same arm asked about twice is one latent reward, not two independent ones.
+        return np.where(row_keys[:, None] == keys, self._variance()[keys], 0.0)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
-        drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(
-            self._variance()
-        )
-        return drawn[:, keys]
+        normals = rng.standard_normal((size, len(self.prior_variance)))
+        draws = normals * np.sqrt(self._variance())
+        return draws[:, keys]
 
     def _absorb(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None

@@ -1,8 +1,8 @@
-"""Gaussian-process regression summed up in inducing points that are drawn anew: SO'CLOK-UCB's.
+"""Gaussian-process regression on inducing points that are redrawn at every update: SO'CLOK-UCB's.
 
-Learning costs N s² + s³ and a question m s²; the formulas are in ``summaries.py``. Of more than a
-thousand rewards learned at once, what blocks of them tell about each other is counted twice in the
-information gained.
+Learning costs N s² + s³ and a prediction m s²; the formulas are in ``summaries.py``. When more than a
+thousand rewards are learned at once, the information gain adds up that of blocks, and so counts twice
+what the blocks share.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from superarm.core.inputs import as_count, as_flag, as_number, as_positions
 from superarm.core.registry import register
 
 from .base import Memory
-from .rows import KernelPosterior, MeanFunction, Observed, information_in
+from .observations import Observed
+from .rows import KernelPosterior, MeanFunction, information_in
 from .summaries import BLOCK, PointSummary
 from .variances import prior_variance
 
 
 class _Fit(NamedTuple):
-    """The inducing points as rows of the observed arms, (s,), and what all observations say there."""
+    """The inducing points and the summary of all observations at them."""
 
-    points: Ints
+    points: Ints  # (s,) rows of the observed arms
     summary: PointSummary
 
 
 @register("posterior", "inducing")
 class InducingGP(KernelPosterior):
-    """Titsias' sparse posterior, with inducing points drawn anew from everything observed.
+    """Titsias' sparse posterior, with inducing points redrawn from all observations at every update.
 
-    ``observe`` draws min(N, ``inducing``) of the observed arms without replacement. ``jitter`` is
-    added to their prior covariance, as a share of the largest prior variance.
+    ``observe`` draws min(N, ``inducing``) of the observed arms without replacement, so it needs ``rng``.
 
     Args:
         kernel: The kernel.
         noise_variance: Variance of the noise of one observation.
-        mean: The prior mean: a number or a function.
-        inducing: How many inducing points, at most.
-        jitter: Added to the covariance of the inducing points, as a share of the prior variance.
+        mean: The prior mean: a number or a function of the feature rows.
+        inducing: The largest number of inducing points.
+        jitter: Added to the diagonal of their prior covariance, relative to the largest prior variance.
         timed: Whether the offer's time becomes the last feature.
 
     >>> from superarm.kernels import SquaredExponential
@@ -73,41 +73,45 @@ class InducingGP(KernelPosterior):
 
     @property
     def points(self) -> Ints:
-        """Which observations are the inducing points now, (s,)."""
-        return (
-            np.zeros(0, dtype=np.intp) if self._fit is None else self._fit.points.copy()
-        )
+        """Which observations are the current inducing points, (s,)."""
+        if self._fit is None:
+            return np.zeros(0, dtype=np.intp)
+        return self._fit.points.copy()
 
-    def _fitted(self, data: Observed, points: Ints) -> _Fit:
-        arms = data.arms[points]
-        jitter = self.jitter * self._prior_scale(arms)
-        summary = PointSummary(self.kernel, arms, jitter, measures_lost=False)
-        summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
+    def _fit_points(self, data: Observed, points: Ints) -> _Fit:
+        """Sum up all observations at these inducing points."""
+        inducing_arms = data.arms[points]
+        jitter = self.jitter * self._prior_scale(inducing_arms)
+        summary = PointSummary(self.kernel, inducing_arms, jitter, measures_lost=False)
+        residual = data.rewards - self._prior_mean(data.arms)
+        summary.add(data.arms, residual, data.noise)
         return _Fit(points, summary)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        prior, variance, fit = (
-            self._prior_mean(keys),
-            prior_variance(self.kernel, keys),
-            self._fit,
-        )
+        prior_mean = self._prior_mean(keys)
+        variance = prior_variance(self.kernel, keys)
+        fit = self._fit
         if fit is None:
-            return np.zeros(len(keys)) + prior, variance
+            return np.zeros(len(keys)) + prior_mean, variance
         prior_rows, rows = self._once("solved", keys, fit.summary.ask)
+        # k − PᵀP + RᵀR, the diagonal only.
         variance -= np.einsum("ij,ij->j", prior_rows, prior_rows)
         variance += np.einsum("ij,ij->j", rows, rows)
-        return fit.summary.weights.dot(rows) + prior, variance
+        mean = fit.summary.weights.dot(rows) + prior_mean
+        return mean, variance
 
-    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
-        some = slice(None) if at is None else at
-        covariance = np.array(self.kernel(keys[some], keys), dtype=np.float64)
+    def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
+        chosen = slice(None) if positions is None else positions
+        covariance = np.array(self.kernel(keys[chosen], keys), dtype=np.float64)
         if self._fit is not None:
             prior_rows, rows = self._once("solved", keys, self._fit.summary.ask)
-            covariance += rows[:, some].T @ rows - prior_rows[:, some].T @ prior_rows
+            added = rows[:, chosen].T @ rows  # RᵀR
+            explained = prior_rows[:, chosen].T @ prior_rows  # PᵀP
+            covariance += added - explained
         return covariance
 
-    def _prior_or_known(self, keys: Floats) -> Floats:
-        """The covariance of arms to be observed, without keeping what was made for it."""
+    def _uncached_covariance(self, keys: Floats) -> Floats:
+        """The covariance of arms to be observed; nobody asks about them twice, so not cached."""
         covariance = np.array(self.kernel(keys), dtype=np.float64)
         if self._fit is not None:
             prior_rows, rows = self._fit.summary.ask(keys)
@@ -118,14 +122,16 @@ class InducingGP(KernelPosterior):
     def _take_in(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
-        assert rng is not None  # ``draws``
-        blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
-        information = sum(
-            information_in(self._prior_or_known(keys[b]), noise[b]) for b in blocks
-        )
+        assert rng is not None  # because ``draws`` is True
+        information: float = 0
+        for begin in range(0, len(keys), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            covariance = self._uncached_covariance(keys[block])
+            information += information_in(covariance, noise[block])
         data = self._data.extended(keys, rewards, noise)
         size = min(len(data), self.inducing)
-        fit = self._fitted(data.view(), rng.choice(len(data), size=size, replace=False))
+        points = rng.choice(len(data), size=size, replace=False)
+        fit = self._fit_points(data.view(), points)
         self._commit(len(keys), information, _data=data, _fit=fit, _kept={})
 
     def _memory(self) -> Memory:
@@ -135,13 +141,11 @@ class InducingGP(KernelPosterior):
     def _remember(self, state: State) -> None:
         super()._remember(state)
         points = as_positions(state.array("points"), "points")
-        possible = (
-            len(points) == len(set(points.tolist())) == min(self.count, self.inducing)
-        )
-        if not possible or (
-            len(points) and not 0 <= points.min() <= points.max() < self.count
-        ):
+        are_distinct = len(points) == len(set(points.tolist()))
+        are_complete = len(points) == min(self.count, self.inducing)
+        are_rows = ((points >= 0) & (points < self.count)).all()
+        if not (are_distinct and are_complete and are_rows):
             raise StateError(
                 "this state is damaged: its inducing points are impossible"
             )
-        self._fit = self._fitted(self.observed, points) if self.count else None
+        self._fit = self._fit_points(self.observed, points) if self.count else None

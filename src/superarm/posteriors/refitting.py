@@ -1,9 +1,9 @@
-"""A posterior whose hyper-parameters are fitted again as observations come."""
+"""A posterior that refits its hyper-parameters as observations come."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,34 +22,44 @@ from superarm.kernels.base import TunableCovariance
 
 from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
-from .rows import Observed
+from .observations import Observed
 from .wrapping import Wrapping
 
-_NOISE_FACTOR = 1e4  # by how much the fitted noise variance may differ from the one given, either way
+# The fitted noise variance stays within this factor of its first value, up or down.
+_NOISE_FACTOR = 1e4
+# Parameters of a posterior whose hyper-parameters are fitted.
+_TUNABLE_PARAMETERS = ("kernel", "drift")
+
+
+class _Refit(NamedTuple):
+    """A posterior after a fit."""
+
+    posterior: GaussianPosterior
+    theta: Floats
 
 
 @register("posterior", "refitting")
 class Refitting(Wrapping):
-    """Any posterior with a kernel, whose hyper-parameters are fitted anew every so many observations.
+    """Any posterior with a kernel, refitted every so many observations.
 
-    What is fitted: the free hyper-parameters of the kernel and of ``drift`` and, with ``fit_noise``,
-    the noise variance. They maximise the marginal likelihood of the last ``most`` observations; the
-    search starts from the present values, without restarts. The posterior inside is then made anew from
-    these observations, and older ones are forgotten. If observations came with noise variances of their
-    own, these keep their ratio to the model's, which stays within a factor of 10⁴ of its first value.
-    ``fitted`` holds the present values, ``fits`` says how often they were fitted. Order matters: a
-    policy refuses feedback of a decision before the last one it learned from.
+    A fit covers the free hyper-parameters of the kernel and of ``drift`` and, with ``fit_noise``, the
+    noise variance. They maximise the marginal likelihood of the last ``most`` observations; the
+    search starts from the current values, without restarts. A new posterior inside then learns these
+    observations, and older ones are forgotten. Noise variances of single observations keep their ratio
+    to the model's, which stays within a factor of 10⁴ of its first value. ``fitted`` contains the
+    current values, ``fits`` counts the fits. Order matters: a policy refuses feedback of a decision
+    before the last one it learned from.
 
     A fit of n observations ends with the step in which it reaches ``work`` / n likelihoods. With four
     hyper-parameters this takes about 120 ms for 200 observations and 750 ms for 500, on one core. The
     limit is on work, not on time, so that a run gives the same numbers everywhere.
 
     Args:
-        posterior: The posterior inside; its kernel must be one that can be fitted.
+        posterior: The posterior inside; its kernel must be tunable, as those of superarm are.
         every: How many observations lie between two fits.
-        most: How many of the latest observations are kept.
+        most: How many of the latest observations are stored and fitted.
         work: The most work in one fit: likelihoods computed, times observations.
-        fit_noise: Whether the noise variance is fitted as well.
+        fit_noise: Whether to fit the noise variance as well.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
@@ -73,24 +83,23 @@ class Refitting(Wrapping):
     ) -> None:
         super().__init__(posterior)
         self.exchangeable = False
-        self.every, self.most = as_count(every, "every"), as_count(most, "most", 2)
-        self.work, self.fit_noise = (
-            as_count(work, "work", self.most),
-            as_flag(fit_noise, "fit_noise"),
-        )
-        parts = posterior.parameters()
-        self._arms: Floats | None = parts.get("arms")
+        self.every = as_count(every, "every")
+        self.most = as_count(most, "most", 2)
+        self.work = as_count(work, "work", self.most)
+        self.fit_noise = as_flag(fit_noise, "fit_noise")
+        parameters = posterior.parameters()
+        self._arms: Floats | None = parameters.get("arms")
         self._tuned = {
-            name: parts[name] for name in ("kernel", "drift") if name in parts
+            name: parameters[name] for name in _TUNABLE_PARAMETERS if name in parameters
         }
-        tunable = [isinstance(each, TunableCovariance) for each in self._tuned.values()]
+        tunable = [isinstance(part, TunableCovariance) for part in self._tuned.values()]
         if not tunable or not all(tunable):
             raise InputError(
                 f"{type(posterior).__name__} has no kernel that can be fitted; wrap a posterior that "
                 "has one, such as FiniteGP or StreamingGP with a superarm kernel, and put other "
                 "wrappers around Refitting"
             )
-        self._size = sum(len(each.theta) for each in self._tuned.values())
+        self._size = sum(len(part.theta) for part in self._tuned.values())
         if not (self.fit_noise or self._size):
             raise InputError(
                 "there is nothing to fit: all hyper-parameters are fixed; give one bounds, such as "
@@ -98,97 +107,114 @@ class Refitting(Wrapping):
             )
         self.fits = 0
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
-        self._seen: Observed | None = None  # noise is in units of the model's own
+        # The observations to fit; their noise is relative to the model's.
+        self._recent: Observed | None = None
 
     @property
     def fitted(self) -> Mapping[str, Any]:
-        """The present kernel, drift and noise variance, by the names of the posterior's parameters."""
-        present = self._inside.parameters()
-        return {name: present[name] for name in (*self._tuned, "noise_variance")}
+        """The current kernel, drift and noise variance, by the names of the posterior's parameters."""
+        parameters = self._inside.parameters()
+        return {name: parameters[name] for name in (*self._tuned, "noise_variance")}
 
-    def _with(self, theta: Floats, noise_variance: float) -> GaussianPosterior:
+    def _with_hyperparameters(
+        self, theta: Floats, noise_variance: float
+    ) -> GaussianPosterior:
         """The posterior inside with these hyper-parameters, before any data."""
-        changes, rest = {}, theta
+        changes = {}
+        begin = 0
         for name, part in self._tuned.items():
-            own, rest = np.split(rest, [len(part.theta)])
-            changes[name] = part.clone_with_theta(own) if len(own) else part
+            end = begin + len(part.theta)
+            changes[name] = part
+            if end > begin:
+                changes[name] = part.clone_with_theta(theta[begin:end])
+            begin = end
         return self.posterior._like(**changes, noise_variance=noise_variance)
 
-    def _fit(self, seen: Observed) -> FitResult:
-        rows = seen.arms
-        if self._arms is not None:
-            numbers = rows.reshape(len(rows), -1)  # a row number, and perhaps a time
-            rows = np.column_stack(
-                [self._arms[numbers[:, 0].astype(np.intp)], numbers[:, 1:]]
-            )
-        width, present = rows.shape[1], self.fitted
-        own = width - ("drift" in self._tuned)
-        parts: list[Covariance] = [
-            Columns(kernel=present["kernel"], columns=tuple(range(own)))
+    def _feature_rows(self, keys: NDArray[Any]) -> Floats:
+        """Features of the observed arms, (N, d), with the time as last column if there is one."""
+        if self._arms is None:
+            return keys
+        key_rows = keys.reshape(len(keys), -1)  # a row number, and perhaps a time
+        row_numbers = key_rows[:, 0].astype(np.intp)
+        return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
+
+    def _fit(self, observations: Observed) -> FitResult:
+        """Fit the hyper-parameters, starting from the current ones."""
+        rows = self._feature_rows(observations.arms)
+        width = rows.shape[1]
+        current = self.fitted
+        feature_count = width - 1 if "drift" in self._tuned else width
+        features = tuple(range(feature_count))
+        factors: list[Covariance] = [
+            Columns(kernel=current["kernel"], columns=features)
         ]
-        if own < width:
-            parts.append(Columns(kernel=present["drift"], columns=(own,)))
-        weight = 1.0 / np.sqrt(seen.noise)
-        if (
-            weight != 1.0
-        ).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
+        if feature_count < width:
+            factors.append(Columns(kernel=current["drift"], columns=(feature_count,)))
+        # Rewards times w = 1/√noise have equal noise and the covariance k(x, y) w(x) w(y).
+        weight = 1.0 / np.sqrt(observations.noise)
+        if (weight != 1.0).any():
             rows = np.column_stack([rows, weight])
-            parts.append(Linear(variance_bounds="fixed", columns=(width,)))
-        residual = seen.rewards - self.posterior._moments(seen.arms)[0]
+            factors.append(Linear(variance_bounds="fixed", columns=(width,)))
+        kernel = factors[0] if len(factors) == 1 else Product(kernels=tuple(factors))
+        prior_mean, _ = self.posterior._moments(observations.arms)
+        residual = observations.rewards - prior_mean
         noise = self.posterior.noise_variance
         return fit_kernel(
-            cast(
-                TunableCovariance,
-                parts[0] if len(parts) == 1 else Product(kernels=tuple(parts)),
-            ),
+            cast(TunableCovariance, kernel),
             rows,
             weight * residual,
-            noise_variance=present["noise_variance"],
+            noise_variance=current["noise_variance"],
             rng=np.random.default_rng(0),  # not used: there are no restarts
             fit_noise=self.fit_noise,
             noise_bounds=(noise / _NOISE_FACTOR, noise * _NOISE_FACTOR),
             restarts=0,
             most_evaluations=self.work // len(rows),
-            most_rows=None,  # self.most has chosen them
+            most_rows=None,  # ``most`` has limited them already
         )
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        fresh = Observed(keys, rewards, noise / self.noise_variance)
-        seen = fresh.after(self._seen).part(slice(-self.most, None))
-        inside = None
+        new = Observed(keys, rewards, noise / self.noise_variance)
+        observations = new.after(self._recent).part(slice(-self.most, None))
+        refitted = None
         if (self.count + len(keys)) // self.every > self.count // self.every:
-            try:
-                found = self._fit(seen)
-                inside = self._with(found.kernel.theta, found.noise_variance)
-                inside.observe(
-                    seen.arms, seen.rewards, found.noise_variance * seen.noise, rng
-                )
-            except (InputError, NotPositiveDefiniteError, MemoryError) as error:
-                told = f"the fit failed, and hyper-parameters stay as they are: {error}"
-                warn(told[:300], PrecisionWarning)
-                inside = None
-        if inside is None:
+            refitted = self._refit(observations, rng)
+        if refitted is None:
             self._inside.observe(keys, rewards, noise, rng)
         else:
-            self._settle(inside)
-            self._theta, self.fits = found.kernel.theta, self.fits + 1
-        self._seen = seen
+            self._replace_inside(refitted.posterior)
+            self._theta = refitted.theta
+            self.fits += 1
+        self._recent = observations
         return self._inside.information_gain - self.information_gain
+
+    def _refit(self, observations: Observed, rng: Rng | None) -> _Refit | None:
+        """A new posterior with fitted hyper-parameters; ``None``, with a warning, if that fails."""
+        try:
+            fit = self._fit(observations)
+            theta = fit.kernel.theta
+            posterior = self._with_hyperparameters(theta, fit.noise_variance)
+            noise = fit.noise_variance * observations.noise
+            posterior.observe(observations.arms, observations.rewards, noise, rng)
+        except (InputError, NotPositiveDefiniteError, MemoryError) as error:
+            message = f"the fit failed, and hyper-parameters stay as they are: {error}"
+            warn(message[:300], PrecisionWarning)
+            return None
+        return _Refit(posterior, theta)
 
     def _memory(self) -> Memory:
         scalars = {"fits": self.fits, "noise_variance": self.noise_variance}
-        return self._memory_of(scalars, self._seen, theta=self._theta)
+        return self._memory_of(scalars, self._recent, theta=self._theta)
 
     def _remember(self, state: State) -> None:
-        self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self.posterior
-        self._theta = as_vector(
-            state.array("theta"), "theta", self._size if self.fits else 0
-        ).copy()
+        self.fits = as_count(state.scalar("fits"), "fits", 0)
+        size = self._size if self.fits else 0
+        self._theta = as_vector(state.array("theta"), "theta", size).copy()
+        template = self.posterior
         if self.fits:
             noise = as_scale(state.scalar("noise_variance"), "noise_variance")
-            inside = self._with(self._theta, noise)
-        self._remember_inside(state, inside)
+            template = self._with_hyperparameters(self._theta, noise)
+        self._remember_inside(state, template)
         if self.count:
-            self._seen = self._seen_in(state)
+            self._recent = self._observations_in(state)

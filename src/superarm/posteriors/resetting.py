@@ -13,18 +13,18 @@ from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
-from .wrapping import Numbered
+from .wrapping import NumberedWrapper
 
 
 @register("posterior", "resetting")
-class Resetting(Numbered):
-    """Any posterior, made anew every ``block`` steps: in steps 1, block + 1, 2 block + 1, ….
+class Resetting(NumberedWrapper):
+    """Any posterior, restarted every ``block`` steps: in steps 1, block + 1, 2 block + 1, ….
 
     Keys are those of the posterior inside, with the block number as the last column. Feedback from
     before a reset is counted in ``ignored`` and not learned.
 
     Args:
-        posterior: The posterior inside.
+        posterior: The posterior inside; it must not have learned anything yet.
         block: How many steps lie between two resets.
 
     >>> from superarm.kernels import SquaredExponential
@@ -43,47 +43,50 @@ class Resetting(Numbered):
         super().__init__(posterior)
         self.block = as_count(block, "block")
         self._current = (
-            0  # number of the block that the posterior inside has learned in
+            0  # the block whose observations the posterior inside has learned
         )
 
     def _number(self, offer: Offer) -> int:
         return (offer.step - 1) // self.block
 
     def _parts(self, keys: NDArray[Any]) -> Iterator[tuple[GaussianPosterior, Ints]]:
-        """Each block by itself: who knows of it, and where its keys are."""
-        for block in np.unique(keys[:, -1]):
-            known = self._inside if block == self._current else self.posterior
-            yield known, np.flatnonzero(keys[:, -1] == block)
+        """Each block's posterior, the prior for all but the current one, and its positions."""
+        blocks = self._numbers(keys)
+        for block in np.unique(blocks):
+            posterior = self._inside if block == self._current else self.posterior
+            yield posterior, np.flatnonzero(blocks == block)
 
-    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
-        at = np.arange(len(keys)) if at is None else at
-        found = np.zeros((len(at), len(keys)))  # blocks know nothing of each other
-        for known, where in self._parts(keys):
-            rows = np.flatnonzero(np.isin(at, where))
-            inside = np.searchsorted(where, at[rows])
-            found[np.ix_(rows, where)] = known._covariance(
-                self._within(keys[where]), inside
+    def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
+        if positions is None:
+            positions = np.arange(len(keys))
+        covariance = np.zeros((len(positions), len(keys)))  # blocks are independent
+        for posterior, members in self._parts(keys):
+            rows = np.flatnonzero(np.isin(positions, members))
+            positions_in_block = np.searchsorted(members, positions[rows])
+            covariance[np.ix_(rows, members)] = posterior._covariance(
+                self._within(keys[members]), positions_in_block
             )
-        return found
+        return covariance
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        blocks = keys[:, -1]
+        blocks = self._numbers(keys)
         newest = max(int(blocks.max()), self._current)
         inside = self._inside if newest == self._current else self.posterior._like()
-        kept = blocks == newest
-        before = inside.information_gain
-        inside.observe(self._within(keys[kept]), rewards[kept], noise[kept], rng)
-        self._settle(inside)
+        current = blocks == newest
+        gain_before = inside.information_gain
+        inside.observe(
+            self._within(keys[current]), rewards[current], noise[current], rng
+        )
+        self._replace_inside(inside)
         self._current = newest
-        self.ignored += int(np.count_nonzero(~kept))
-        return inside.information_gain - before
+        self.ignored += int(np.count_nonzero(~current))
+        return inside.information_gain - gain_before
 
     def _memory(self) -> Memory:
-        return self._memory_of(
-            {"current": self._current, "ignored": self.ignored}, None
-        )
+        scalars = {"current": self._current, "ignored": self.ignored}
+        return self._memory_of(scalars, None)
 
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0, 2**53)

@@ -1,9 +1,9 @@
-"""One posterior for each value of a column: nobody learns from anybody else."""
+"""A separate posterior for each value of a column: learners share nothing."""
 
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,20 +11,27 @@ from numpy.typing import NDArray
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
 from superarm.core.capabilities import LearnsSums, Resumable, SelfCalibrating
 from superarm.core.errors import InputError, StateError
-from superarm.core.inputs import as_count, is_listed
+from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
-from .base import GaussianPosterior, Memory
+from .base import GaussianPosterior, Memory, is_empty
 from .wrapping import Wrapping
+
+
+class Learner(NamedTuple):
+    """The arms of one learner among the keys of a question."""
+
+    number: int
+    members: Ints  # positions of its keys
 
 
 @register("posterior", "separate")
 class Separate(Wrapping, LearnsSums, SelfCalibrating):
-    """Any posterior of feature rows, once for each number in ``column``: vehicles that learn alone.
+    """Any posterior of feature rows, once per number in ``column``, such as one per vehicle.
 
     Args:
-        posterior: The posterior of each.
-        column: The column of the features that numbers who learns alone; of a fleet's roads it is
+        posterior: The posterior of each learner; it must not have learned anything yet.
+        column: The column of the features with the learner's number; of a fleet's roads it is
             8, the vehicle.
 
     >>> from superarm.kernels import SquaredExponential
@@ -40,17 +47,14 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
     def __init__(self, posterior: GaussianPosterior, *, column: int) -> None:
         super().__init__(posterior)
         self.column = as_count(column, "column", 0)
-        self._each: dict[int, GaussianPosterior] = {}
+        self._posteriors: dict[int, GaussianPosterior] = {}  # by learner number
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         keys = super()._as_keys(arms)
-        wide = keys.ndim == 2 and keys.shape[1] > self.column
-        if (
-            not wide
-            or not (keys[:, self.column] == np.floor(keys[:, self.column])).all()
-        ):
+        has_column = keys.ndim == 2 and keys.shape[1] > self.column
+        if not has_column or not _are_whole(keys[:, self.column]):
             raise InputError(
-                f"column {self.column} of arms must hold whole numbers: who learns alone"
+                f"column {self.column} of arms must hold whole numbers: the learners"
             )
         return keys
 
@@ -60,72 +64,102 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
     @property
     def same_bits(self) -> bool:
         return all(
-            isinstance(each, Resumable) and each.same_bits
-            for each in self._each.values()
+            isinstance(posterior, Resumable) and posterior.same_bits
+            for posterior in self._posteriors.values()
         )
 
-    def _learners(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
-        who = keys[:, self.column]
-        return [(int(each), np.flatnonzero(who == each)) for each in np.unique(who)]
+    def _learners(self, keys: NDArray[Any]) -> list[Learner]:
+        numbers = keys[:, self.column]
+        return [
+            Learner(int(number), np.flatnonzero(numbers == number))
+            for number in np.unique(numbers)
+        ]
 
     def _parts(self, keys: NDArray[Any]) -> list[tuple[GaussianPosterior, Ints]]:
-        return [(self._of(who), where) for who, where in self._learners(keys)]
+        return [
+            (self._posterior_of(learner.number), learner.members)
+            for learner in self._learners(keys)
+        ]
 
-    def _of(self, who: int) -> GaussianPosterior:
-        return self._each.get(who, self.posterior)
+    def _posterior_of(self, number: int) -> GaussianPosterior:
+        """The learner's posterior, to be read; the prior before it has learned anything."""
+        return self._posteriors.get(number, self.posterior)
 
-    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
-        cov = np.zeros((len(keys), len(keys)))  # they know nothing of each other
-        for known, where in self._parts(keys):
-            cov[np.ix_(where, where)] = known._covariance(keys[where])
-        return cov if at is None else cov[at]
+    def _posterior_to_teach(self, number: int) -> GaussianPosterior:
+        """The learner's posterior, a new one if it has not learned anything."""
+        if number in self._posteriors:
+            return self._posteriors[number]
+        return self.posterior._like()
+
+    def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
+        cov = np.zeros((len(keys), len(keys)))  # learners are independent
+        for posterior, members in self._parts(keys):
+            cov[np.ix_(members, members)] = posterior._covariance(keys[members])
+        return cov if positions is None else cov[positions]
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
-        """That of one who learns alone, where all arms on offer are theirs."""
-        parts = self._learners(self.keys(offer))
-        if len(parts) != 1:
+        """The belief about the arms on offer: the learner's own if all arms belong to one.
+
+        Args:
+            offer: The arms on offer.
+            pending: Keys of chosen arms without feedback yet.
+        """
+        learners = self._learners(self.keys(offer))
+        if len(learners) != 1:
             return super().belief(offer, pending)
-        who = parts[0][0]
-        if pending is None or (is_listed(pending) and not len(pending)):
-            return self._of(who).belief(offer)
-        awaited = self._as_keys(pending)
-        mine = awaited[awaited[:, self.column] == who]
-        return self._of(who).belief(offer, mine)
+        number = learners[0].number
+        posterior = self._posterior_of(number)
+        if is_empty(pending):
+            return posterior.belief(offer)
+        pending_keys = self._as_keys(pending)
+        of_learner = pending_keys[:, self.column] == number
+        return posterior.belief(offer, pending_keys[of_learner])
 
     def _incumbent(self, sign: float) -> float:
-        return max(each._incumbent(sign) for each in self._each.values())
+        return max(
+            posterior._incumbent(sign) for posterior in self._posteriors.values()
+        )
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        own = None if (noise == self.noise_variance).all() else noise
+        # The model's own noise is passed on as None: a learner may have its own estimate.
+        noise_is_default = bool((noise == self.noise_variance).all())
         learners = self._learners(keys)
-        taught, gained = dict(self._each), 0.0
-        for who, where in learners:
-            known, stated = self._learner(who), None if own is None else own[where]
+        posteriors = dict(self._posteriors)
+        information = 0.0
+        for number, members in learners:
+            posterior = self._posterior_to_teach(number)
             if len(learners) > 1:
-                known = copy(
-                    known
-                )  # one of the others may refuse, and then nobody has learned
-            before = known.information_gain
-            known.observe(keys[where], rewards[where], stated, rng)
-            taught[who] = known
-            gained += known.information_gain - before
-        self._each = taught
-        return gained
+                # A later learner may refuse its data, and then none may have learned.
+                posterior = copy(posterior)
+            gain_before = posterior.information_gain
+            posterior.observe(
+                keys[members],
+                rewards[members],
+                None if noise_is_default else noise[members],
+                rng,
+            )
+            posteriors[number] = posterior
+            information += posterior.information_gain - gain_before
+        self._posteriors = posteriors
+        return information
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        with self._lock.lock:
-            keys, values = self._as_keys(arms), np.asarray(rewards)
-            noise = None if noise_variance is None else np.asarray(noise_variance)
-            for known, where in self._parts(keys):
-                known.check_room(
-                    keys[where], values[where], None if noise is None else noise[where]
-                )
+        """Raise the error that :meth:`observe` would raise because there are too many rewards.
 
-    def _learner(self, who: int) -> GaussianPosterior:
-        """The one who learns alone, or who is about to."""
-        return self._each[who] if who in self._each else self.posterior._like()
+        Args:
+            arms: Feature rows, (m, d).
+            rewards: Rewards, (m,).
+            noise_variance: Noise variances of single observations, (m,); default: the model's.
+        """
+        with self._lock.lock:
+            keys = self._as_keys(arms)
+            values = np.asarray(rewards)
+            noise = None if noise_variance is None else np.asarray(noise_variance)
+            for posterior, members in self._parts(keys):
+                member_noise = None if noise is None else noise[members]
+                posterior.check_room(keys[members], values[members], member_noise)
 
     def observe_sums(
         self,
@@ -135,52 +169,85 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
         noise_variance: Any = None,
         rng: Rng | None = None,
     ) -> None:
+        """Learn from rewards that are sums over arms, all of one learner.
+
+        Args:
+            arms: Feature rows, (m, d).
+            sums: The reward that each arm belongs to, (m,), numbered from 0.
+            rewards: The observed sums, (r,).
+            noise_variance: Noise variances of the sums, (r,); default: the model's.
+            rng: A random generator, for posteriors that draw while they learn.
+        """
         with self._lock:
             keys = self._as_keys(arms)
-            parts = self._learners(keys)
-            known = self._learner(parts[0][0]) if len(parts) == 1 else None
-            if not isinstance(known, GaussianPosterior) or not isinstance(
-                known, LearnsSums
+            learners = self._learners(keys)
+            posterior = None
+            if len(learners) == 1:
+                number = learners[0].number
+                posterior = self._posterior_to_teach(number)
+            if not (
+                isinstance(posterior, GaussianPosterior)
+                and isinstance(posterior, LearnsSums)
             ):
-                told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
-                raise InputError(told)
-            before = known.information_gain
-            known.observe_sums(keys, sums, rewards, noise_variance, rng)
-            self._each = {**self._each, parts[0][0]: known}
-            self.information_gain += known.information_gain - before
+                raise InputError(
+                    "the arms of a sum must all be of one learner, and the posterior must be "
+                    "one that learns sums, such as 'roads'"
+                )
+            gain_before = posterior.information_gain
+            posterior.observe_sums(keys, sums, rewards, noise_variance, rng)
+            self._posteriors = {**self._posteriors, number: posterior}
+            self.information_gain += posterior.information_gain - gain_before
             self.count += len(np.atleast_1d(rewards))
             self.version += 1
 
     def noise_cov(self, keys: Any) -> Floats:
+        """Covariance of the noise of these arms when observed together, (m, m).
+
+        Args:
+            keys: Feature rows, (m, d).
+        """
         rows = self._as_keys(keys)
         cov = self.noise_variance * np.eye(len(rows))
-        for known, where in self._parts(rows):
-            if isinstance(known, SelfCalibrating):
-                cov[np.ix_(where, where)] = known.noise_cov(rows[where])
+        for posterior, members in self._parts(rows):
+            if isinstance(posterior, SelfCalibrating):
+                cov[np.ix_(members, members)] = posterior.noise_cov(rows[members])
         return cov
 
     def widths(self, keys: Any) -> tuple[Floats, Floats]:
+        """Half-widths of the intervals of these arms, and of their sum; see ``core.Forecast``.
+
+        Args:
+            keys: Feature rows, (m, d).
+        """
         parts = self._parts(self._as_keys(keys))
-        known = parts[0][0] if len(parts) == 1 else self.posterior
-        return (
-            known.widths(keys)
-            if isinstance(known, SelfCalibrating)
-            else (QUANTILES, QUANTILES)
-        )
+        posterior = self.posterior
+        if len(parts) == 1:
+            posterior, _ = parts[0]
+        if isinstance(posterior, SelfCalibrating):
+            return posterior.widths(keys)
+        return QUANTILES, QUANTILES
 
     def _memory(self) -> Memory:
-        return Memory(
-            {}, {}, {str(who): each.state() for who, each in self._each.items()}
-        )
+        states = {
+            str(number): posterior.state()
+            for number, posterior in self._posteriors.items()
+        }
+        return Memory(arrays={}, scalars={}, parts=states)
 
     def _remember(self, state: State) -> None:
-        for who, part in state.parts.items():
-            if not who.removeprefix("-").isdecimal():
+        for name, part in state.parts.items():
+            if not name.removeprefix("-").isdecimal():
                 raise StateError(
-                    f"this state is damaged: {who!r:.40} is not the number of a learner"
+                    f"this state is damaged: {name!r:.40} is not the number of a learner"
                 )
-            self._each[int(who)] = self.posterior.restored(part)
-        if sum(each.count for each in self._each.values()) != self.count:
+            self._posteriors[int(name)] = self.posterior.restored(part)
+        count = sum(posterior.count for posterior in self._posteriors.values())
+        if count != self.count:
             raise StateError(
-                "this state is damaged: it has not learned what it has seen"
+                f"this state is damaged: its count is {self.count}, but its learners have "
+                f"learned {count} observations"
             )
+
+
+def _are_whole(numbers: NDArray[Any]) -> bool:
+    return bool((numbers == np.floor(numbers)).all())

@@ -1,9 +1,9 @@
-"""What observations say through the rewards at a few inducing points [titsias2009variational].
+"""Summaries of observations at a few inducing points [titsias2009variational].
 
 Notation
 
 =========  =======================================================================
-``N, s``   observations, inducing points; ``m`` arms asked about
+``N, s``   observations, inducing points; ``m`` arms to predict
 ``X, Z``   observed arms (N, d) and inducing points (s, d)
 ``D``      noise variances of the observations
 ``L``      chol(k(Z, Z) + jitter), (s, s)
@@ -11,9 +11,9 @@ Notation
 ``P, R``   L⁻¹ k(Z, x) and M⁻¹ P, (s, m)
 =========  =======================================================================
 
-mean = Rᵀ M⁻¹ A D^{-½}(y − prior mean), covariance = k(x, x′) − PᵀP + RᵀR: the best Gaussian that knows
-the data through the rewards at Z alone. With Z = X and no jitter it is the exact posterior. Kernel
-values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value on the diagonal.
+mean = Rᵀ M⁻¹ A D^{-½}(y − prior mean), covariance = k(x, x′) − PᵀP + RᵀR: the best Gaussian that
+depends on the data only through the rewards at Z. With Z = X and no jitter it is the exact posterior.
+Kernel values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value on the diagonal.
 """
 
 from __future__ import annotations
@@ -30,19 +30,32 @@ from superarm.kernels import Kernel
 
 from .variances import constant_variance, prior_variance
 
-BLOCK = 1024  # observations whose joint covariance is made at once, and means asked for at once
-_ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
+# Observations whose joint covariance is computed at once, and arms whose means are.
+BLOCK = 1024
+# Observations whose rows of A are in memory at once: s × _ROWS numbers.
+_ROWS = 4096
 _CANDIDATES_PER_POINT = 5
-_LEAST_LEFT = 1e-9  # of the largest variance: points with less, given those before, add only rounding
+# Relative to the largest variance: points with less conditional variance add only rounding.
+_LEAST_VARIANCE = 1e-9
 
 
-class Asked(NamedTuple):
-    prior_rows: Floats  # P
-    rows: Floats  # R
+class SolvedRows(NamedTuple):
+    """The rows from which means and covariances of m arms are computed."""
+
+    prior_rows: Floats  # P, (s, m)
+    rows: Floats  # R, (s, m)
 
 
 class PointSummary:
-    """A A ᵀ and A D^{-½}(y − prior mean), to which more observations can be added."""
+    """The sums A Aᵀ and A D^{-½}(y − prior mean), to which observations can be added.
+
+    Args:
+        kernel: The kernel.
+        points: The inducing points Z, (s, d).
+        jitter: Added to the diagonal of their covariance.
+        measures_lost: Whether to compute ``lost``, the largest variance of an observed arm that
+            the points do not explain; otherwise it stays 0.
+    """
 
     def __init__(
         self,
@@ -52,25 +65,32 @@ class PointSummary:
         *,
         measures_lost: bool = True,
     ) -> None:
-        self.kernel, self.points = kernel, points
+        self.kernel = kernel
+        self.points = points
         self._measures_lost = measures_lost
         prior = np.array(kernel(points), dtype=np.float64)
         add_to_diagonal(prior, jitter)
-        # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
-        self._prior_inverse = _inverse(
-            cholesky(prior, "the covariance of the inducing points")
-        )
+        factor = cholesky(prior, "the covariance of the inducing points")  # L
+        # Inverses of small triangles: multiplying many rows takes a quarter of the time of solving.
+        self._prior_inverse = _inverse(factor)  # L⁻¹
         self.precision = np.eye(len(points))  # I + A Aᵀ
         self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
-        # Largest variance of an observed arm that the points do not explain; 0 if it is not measured.
         self.lost = 0.0
-        self._factor_inverse = self.precision
-        self.weights = self.told
+        self._factor_inverse = self.precision  # M⁻¹
+        self.weights = self.told  # M⁻¹ A D^{-½}(y − prior mean)
 
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
-        """Take observations in; ``residual`` is without the prior mean."""
-        weight = 1.0 / np.sqrt(noise)
-        precision, told, lost = self.precision.copy(), self.told.copy(), self.lost
+        """Add observations.
+
+        Args:
+            arms: Feature rows, (m, d).
+            residual: Rewards minus the prior mean, (m,).
+            noise: Noise variances, (m,).
+        """
+        weight = 1.0 / np.sqrt(noise)  # D^{-½}
+        precision = self.precision.copy()
+        told = self.told.copy()
+        lost = self.lost
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
             rows = self._prior_rows(arms[block])
@@ -91,33 +111,51 @@ class PointSummary:
         return float((prior_variance(self.kernel, arms) - explained).max())
 
     def resume(self, precision: Floats, told: Floats, lost: float) -> None:
-        """Go on from these sums."""
-        inverse = _inverse(
-            cholesky(precision, "the information about the inducing points")
-        )
-        self.precision, self.told, self.lost = precision, told, lost
-        self._factor_inverse, self.weights = inverse, inverse @ told
+        """Set the sums, as those of a saved state.
 
-    def ask(self, keys: Floats) -> Asked:
+        Args:
+            precision: I + A Aᵀ, (s, s).
+            told: A D^{-½}(y − prior mean), (s,).
+            lost: The largest variance of an observed arm that the points do not explain.
+        """
+        factor = cholesky(precision, "the information about the inducing points")  # M
+        factor_inverse = _inverse(factor)
+        self.precision = precision
+        self.told = told
+        self.lost = lost
+        self._factor_inverse = factor_inverse
+        self.weights = factor_inverse @ told
+
+    def ask(self, keys: Floats) -> SolvedRows:
+        """Solve for some arms.
+
+        Args:
+            keys: Feature rows, (m, d).
+        """
         prior_rows = self._prior_rows(keys)
-        return Asked(prior_rows, self._factor_inverse @ prior_rows)
+        return SolvedRows(prior_rows, self._factor_inverse @ prior_rows)
 
     def _prior_rows(self, keys: Floats) -> Floats:
+        """P = L⁻¹ k(Z, x), (s, m)."""
         cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
-        own = isinstance(
-            self.kernel, Kernel
-        )  # then it is a new array, and may be overwritten
+        # Our kernels return a new array, which may be overwritten.
+        overwrite = isinstance(self.kernel, Kernel)
         with blas_threads_for(len(cross) * cross.size / 2):
-            # On the transposes, which is how BLAS reads C-ordered arrays.
+            # Transposed, because BLAS reads C-ordered arrays as their transposes: Pᵀ = k(x, Z) L⁻ᵀ.
             rows = _dtrmm()(
-                1.0, self._prior_inverse.T, cross.T, side=1, lower=0, overwrite_b=own
+                1.0,
+                self._prior_inverse.T,
+                cross.T,
+                side=1,
+                lower=0,
+                overwrite_b=overwrite,
             )
             return np.asarray(rows.T)
 
 
 @functools.cache
 def _dtrmm() -> Any:
-    """Loaded on first use."""
+    """BLAS' triangular matrix product, imported on first use."""
     from scipy.linalg.blas import dtrmm
 
     return dtrmm
@@ -128,25 +166,35 @@ def _inverse(L: Floats) -> Floats:
 
 
 def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
-    """Rows of ``arms``, each the one that those before it say least about: a pivoted Cholesky.
+    """Rows of ``arms`` to be inducing points, chosen by a pivoted Cholesky factorisation.
 
-    Candidates are evenly spaced in ``arms``, five for each point wanted. Fewer than ``most`` come
-    back where they explain everything.
+    Each point is the candidate with the largest variance given the points before it. Candidates are
+    evenly spaced in ``arms``, five per point. Fewer than ``most`` are returned if they explain
+    everything.
+
+    Args:
+        kernel: The kernel.
+        arms: Feature rows, (n, d).
+        most: The largest number of points.
     """
-    count = min(_CANDIDATES_PER_POINT * most, len(arms))
-    candidates = np.unique(np.linspace(0, len(arms) - 1, count).astype(np.intp))
-    rows, most = arms[candidates], min(most, len(candidates))
-    left = prior_variance(kernel, rows).copy()
-    enough = _LEAST_LEFT * float(left.max())
-    factor = np.empty((most, len(rows)))
+    candidate_count = min(_CANDIDATES_PER_POINT * most, len(arms))
+    spacing = np.linspace(0, len(arms) - 1, candidate_count)
+    candidates = np.unique(spacing.astype(np.intp))
+    rows = arms[candidates]
+    size = min(most, len(candidates))
+    variance = prior_variance(
+        kernel, rows
+    ).copy()  # of each candidate, given the points
+    threshold = _LEAST_VARIANCE * float(variance.max())
+    factor = np.empty((size, len(rows)))
     chosen: list[int] = []
-    while len(chosen) < most and left.max() > enough:
-        best, step = int(left.argmax()), len(chosen)
-        column = np.asarray(kernel(rows[best : best + 1], rows))[0]
-        factor[step] = (column - factor[:step, best] @ factor[:step]) / np.sqrt(
-            left[best]
-        )
-        left = np.maximum(left - factor[step] ** 2, 0.0)
-        left[best] = 0.0
+    while len(chosen) < size and variance.max() > threshold:
+        best = int(variance.argmax())
+        step = len(chosen)
+        covariance = np.asarray(kernel(rows[best : best + 1], rows))[0]
+        explained = factor[:step, best] @ factor[:step]
+        factor[step] = (covariance - explained) / np.sqrt(variance[best])
+        variance = np.maximum(variance - factor[step] ** 2, 0.0)
+        variance[best] = 0.0
         chosen.append(best)
     return candidates[chosen]

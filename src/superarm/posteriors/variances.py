@@ -1,20 +1,30 @@
-"""Variances, checked: what a kernel says of arms, and what learning leaves of it.
+"""Prior and posterior variances, validated, and the rounding errors to expect.
 
-A posterior variance is the prior's less what is explained, v = k(x, x) − bᵀA⁻¹b with A = K + D of N
-observations, b = k(X, x) and a = A⁻¹b. Rounding in A, b and the solve is that of a matrix changed
-by at most c·N·ε·s in norm, s the largest prior variance, which moves v by at most
-c·N·ε·s (1 + ‖a‖)². Since ‖a‖² = bᵀA⁻²b ≤ s/λ, λ the least noise, that is c·N·ε·s (1 + √(s/λ))²:
-about 1e-8 s for a thousand observations and noise of 1e-4 s, with c = 4. What is found in practice
-is far less, also with less noise.
+Notation
 
-The same change moves a mean bᵀA⁻¹r, r the rewards without the prior mean, by at most
-c·N·ε·s·‖a‖·‖A⁻¹r‖. At an arm that was observed ‖a‖ is at most 1, because no eigenvalue of A⁻¹K is
-larger. ‖A⁻¹r‖ is at most ‖z‖/√λ with z = L⁻¹r and L Lᵀ = A: ‖z‖² is N where rewards scatter as the
-noise says, and Δ²/λ where they differ by Δ at equal arms. So ε·s·‖z‖/√λ estimates the error of a mean:
-against 60 digits it is within a factor of 10 of what is found, for noise from 1e-6 s to 1e-12 s.
-:func:`check_means` warns. At an arm beyond all that were observed ‖a‖ may be larger, and the error with
-it, thousands of times where noise is 1e-12 s. But v is at least λ‖a‖², so that in standard deviations
-of that arm the error is still at most about ε·s·‖z‖/λ.
+============  ======================================================================
+``N, X``      observations, and their arms
+``s``         the largest prior variance
+``λ``         the smallest noise variance
+``ε``         the machine precision
+``A``         K + D, (N, N), with Cholesky factor L; ``c`` a small constant
+``b, a``      k(X, x) of an arm x, and A⁻¹b
+``r, z``      rewards minus the prior mean, and L⁻¹r
+``v``         the posterior variance of x, k(x, x) − bᵀA⁻¹b
+============  ======================================================================
+
+Variances: rounding in A, b and the solve amounts to changing A by at most c·N·ε·s in norm, which moves
+v by at most c·N·ε·s (1 + ‖a‖)². Since ‖a‖² = bᵀA⁻²b ≤ s/λ, that is c·N·ε·s (1 + √(s/λ))²: about 1e-8 s
+for a thousand observations and noise of 1e-4 s, with c = 4. In practice it is far less, also with less
+noise.
+
+Means: the same change moves a mean bᵀA⁻¹r by at most c·N·ε·s·‖a‖·‖A⁻¹r‖. At an observed arm ‖a‖ is at
+most 1, because no eigenvalue of A⁻¹K is larger. ‖A⁻¹r‖ is at most ‖z‖/√λ; ‖z‖² is N where rewards
+scatter as the noise predicts, and Δ²/λ where they differ by Δ at equal arms. So ε·s·‖z‖/√λ estimates
+the error of a mean: compared with 60 digits it is right within a factor of 10, for noise from 1e-6 s to
+1e-12 s. :func:`check_means` warns. At an arm far from all observed ones ‖a‖ may be larger, and the
+error with it, thousands of times for noise of 1e-12 s. But v is at least λ‖a‖², so in standard
+deviations of that arm the error is still at most about ε·s·‖z‖/λ.
 """
 
 from __future__ import annotations
@@ -30,54 +40,88 @@ from superarm.core.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
 from superarm.kernels import Kernel
 
 EPSILON = float(np.finfo(np.float64).eps)
-_EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may bring a posterior one
+# Rounding may bring a posterior variance so far below 0, relative to the largest prior variance.
+_EXPECTED_ROUNDING = 1e-8
+# Means with a larger error, relative to their scale, cause a warning.
+_LARGEST_MEAN_ERROR = 1e-6
+SURE_NOISE = 1e-7
+"""Noise, relative to the largest prior variance, from which on means need no check: less than 1e-6 is
+lost unless rewards differ a million times more than noise and prior allow."""
 
 
 def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
-    """k(x, x) of every arm, (n,), a new array, checked: a foreign kernel may return anything."""
-    level = constant_variance(kernel)
-    if level is not None:
-        return np.full(len(arms), level)
+    """k(x, x) of every arm, (n,), a new array, validated: a foreign kernel may return anything.
+
+    Args:
+        kernel: The kernel.
+        arms: Feature rows, (n, d).
+    """
+    constant = constant_variance(kernel)
+    if constant is not None:
+        return np.full(len(arms), constant)
     variance = np.array(kernel.diag(arms), dtype=np.float64)
     if variance.shape != (len(arms),):
-        shape = f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms"
-        raise errors.ShapeError(f"{shape}; it must give one prior variance per arm")
-    if (
-        variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST
-    ):  # no NaN passes
+        raise errors.ShapeError(
+            f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms; "
+            "it must give one prior variance per arm"
+        )
+    # Both comparisons are False for NaN.
+    if variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST:
         return variance
-
-    def told(where: Any) -> str:
-        return f"the kernel gives arm {where} the prior variance {variance[where]:g}"
-
-    if not (finite := np.isfinite(variance)).all():
-        raise errors.NotFiniteError(f"{told(finite.argmin())}; it must be finite")
-    if (largest := float(np.abs(variance).max())) > LARGEST:
-        advice = f"squares of it must fit a float: choose units in which it is at most {LARGEST:g}"
-        raise errors.InputError(f"{told(np.abs(variance).argmax())}; {advice}")
-    if variance.min() < -PSD_ERROR_SILENT * largest:
-        advice = "it must not be negative: check its diag"
-        raise errors.NotPositiveDefiniteError(f"{told(variance.argmin())}; {advice}")
+    _check_prior_variance(variance)
     return np.maximum(variance, 0.0, out=variance)
 
 
+def _check_prior_variance(variance: Floats) -> None:
+    """Refuse prior variances that are not finite, too large, or more negative than by rounding."""
+
+    def describe(arm: Any) -> str:
+        return f"the kernel gives arm {arm} the prior variance {variance[arm]:g}"
+
+    finite = np.isfinite(variance)
+    if not finite.all():
+        raise errors.NotFiniteError(f"{describe(finite.argmin())}; it must be finite")
+    sizes = np.abs(variance)
+    largest = float(sizes.max())
+    if largest > LARGEST:
+        raise errors.InputError(
+            f"{describe(sizes.argmax())}; squares of it must fit a float: choose units in "
+            f"which it is at most {LARGEST:g}"
+        )
+    if variance.min() < -PSD_ERROR_SILENT * largest:
+        raise errors.NotPositiveDefiniteError(
+            f"{describe(variance.argmin())}; it must not be negative: check its diag"
+        )
+
+
 def constant_variance(kernel: Covariance) -> float | None:
-    """k(x, x) where one of our own kernels says that all arms have the same."""
+    """k(x, x) of one of our own kernels if it is the same for all arms, else ``None``.
+
+    Args:
+        kernel: The kernel.
+    """
     return kernel.constant_variance if isinstance(kernel, Kernel) else None
 
 
 def largest_variance(kernel: Covariance, arms: Floats) -> float:
-    """The largest k(x, x) of some arms; 0 for none."""
-    level = constant_variance(kernel)
-    if level is not None:
-        return level
+    """The largest k(x, x) of some arms; 0 for none.
+
+    Args:
+        kernel: The kernel.
+        arms: Feature rows, (n, d).
+    """
+    constant = constant_variance(kernel)
+    if constant is not None:
+        return constant
     return float(np.max(prior_variance(kernel, arms), initial=0.0))
 
 
 def check_left(variance: Floats, scale: float) -> None:
-    """Warn of, or refuse, posterior variances further below 0 than rounding brings them.
+    """Warn of posterior variances below 0 by more than rounding, and refuse worse ones.
 
-    ``scale`` is the largest prior variance.
+    Args:
+        variance: Posterior variances, (n,).
+        scale: The largest prior variance.
     """
     where = int(np.argmin(variance))  # of the first NaN, if there is one
     value = float(variance[where])
@@ -92,43 +136,51 @@ def check_left(variance: Floats, scale: float) -> None:
     )
     if value < -PSD_ERROR_LIMIT * scale:
         raise errors.NotPositiveDefiniteError(message)
-    if value < -_EXPLAINED * scale:
+    if value < -_EXPECTED_ROUNDING * scale:
         errors.warn(f"{message}; it is set to 0", errors.PrecisionWarning)
 
 
-_FEW_DIGITS = 1e-6
-"""Error of means, relative to their scale, from which on it is told."""
-SURE_NOISE = 1e-7
-"""Noise, in largest prior variances, from which on means are not checked: less than 1e-6 is lost unless
-rewards are a million times further from each other than noise and prior allow."""
-
-
 def mean_error(misfit: float, noise: float, scale: float) -> float:
-    """ε·s·‖z‖/√λ, an estimate of the largest error of a mean at arms that were observed.
+    """ε·s·‖z‖/√λ, an estimate of the largest error of a mean at observed arms.
 
-    ``misfit`` is ‖z‖², ``noise`` the least noise variance λ, ``scale`` the largest prior variance s.
+    Args:
+        misfit: ‖z‖².
+        noise: The smallest noise variance λ.
+        scale: The largest prior variance s.
     """
     return EPSILON * scale * float(np.sqrt(misfit / noise))
 
 
 def check_means(misfit: float, noise: float, scale: float, largest_mean: float) -> bool:
-    """Warn where means have lost their digits; says whether it did. Arguments as in ``mean_error``."""
+    """Warn if means have lost their digits; returns whether it did.
+
+    Args:
+        misfit: ‖z‖².
+        noise: The smallest noise variance λ.
+        scale: The largest prior variance s.
+        largest_mean: The largest size of a mean.
+    """
     size = max(float(np.sqrt(scale)), largest_mean)
     error = mean_error(misfit, noise, scale) / size
-    if not error > _FEW_DIGITS:
+    if not error > _LARGEST_MEAN_ERROR:
         return False
-    enough = noise * error / _FEW_DIGITS
+    sufficient_noise = noise * error / _LARGEST_MEAN_ERROR
     errors.warn(
         f"means may be wrong by about {error:.0e} of their size: nearly equal arms have rewards that a "
-        f"noise_variance of {noise:.3g} does not explain; use at least {enough:.1g}",
+        f"noise_variance of {noise:.3g} does not explain; use at least {sufficient_noise:.1g}",
         errors.PrecisionWarning,
     )
     return True
 
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
-    """√variance in place, with rounding below zero cut off; ``scale``: the largest prior variance."""
-    # The smallest, or the first NaN.
+    """√variance, in place; negative values, which rounding may cause, become 0.
+
+    Args:
+        variance: Posterior variances, (n,); overwritten.
+        scale: Returns the largest prior variance; called only if a variance is negative.
+    """
+    # ``argmin`` finds the smallest, or the first NaN.
     if len(variance) and not variance.item(variance.argmin()) >= 0.0:
         check_left(variance, scale())
         np.maximum(variance, 0.0, out=variance)

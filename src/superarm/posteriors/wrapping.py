@@ -1,4 +1,4 @@
-"""What is common to posteriors that wrap another."""
+"""Base classes of posteriors that wrap another one."""
 
 from __future__ import annotations
 
@@ -17,33 +17,41 @@ from superarm.core.inputs import as_features, require_type
 
 from .base import GaussianPosterior, Memory
 from .fixed import FixedPosterior
-from .rows import Observed
+from .observations import Observed
 
 
 class Wrapping(GaussianPosterior, Resumable):
-    """A posterior with another inside: it has the same keys, and can make the one inside anew."""
+    """A posterior with another one inside; it has the same keys and can replace the one inside.
+
+    Args:
+        posterior: The posterior inside. It must not have learned anything yet and never will:
+            a copy of it learns, and it is the template of later copies.
+    """
 
     def __init__(self, posterior: GaussianPosterior) -> None:
         require_type(posterior, GaussianPosterior, "posterior")
         if posterior.count:
-            told = "the posterior inside has already learned something; give one that has not"
-            raise InputError(told)
+            raise InputError(
+                "the posterior inside has already learned something; give one that has not"
+            )
         super().__init__(noise_variance=posterior.noise_variance)
-        self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
-        self.posterior = posterior  # which never learns
+        self.exchangeable = posterior.exchangeable
+        self.draws = posterior.draws
+        self.posterior = posterior
         self._inside = posterior._like()
 
     @property
     def same_bits(self) -> bool:
         return isinstance(self._inside, Resumable) and self._inside.same_bits
 
-    def _settle(self, inside: GaussianPosterior) -> None:
-        """From now on this one is inside."""
+    def _replace_inside(self, inside: GaussianPosterior) -> None:
+        """Make this the posterior inside."""
         self._inside = inside
-        self.noise_variance, self.noise_std = inside.noise_variance, inside.noise_std
+        self.noise_variance = inside.noise_variance
+        self.noise_std = inside.noise_std
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """The keys of the posterior inside."""
+        """The same arms as keys of the posterior inside."""
         return keys
 
     def keys(self, offer: Offer) -> NDArray[Any]:
@@ -63,33 +71,35 @@ class Wrapping(GaussianPosterior, Resumable):
             try:
                 self._inside.check_room(self._within(keys), rewards, noise_variance)
             except InputError:
-                # The wrapper may forget enough to make room; only these rewards can show it.
+                # Learning may make the wrapper forget enough for these rewards: try it on a copy.
                 copy(self).observe(keys, rewards, noise_variance)
 
     def _parts(self, keys: NDArray[Any]) -> Iterable[tuple[GaussianPosterior, Any]]:
-        """Who knows of which keys, and where these are."""
+        """Pairs of a posterior and the positions of the keys that it predicts."""
         return [(self._inside, slice(None))]
 
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        mean, variance = np.empty(len(keys)), np.empty(len(keys))
-        for known, where in self._parts(keys):
-            mean[where], variance[where] = known._moments(self._within(keys[where]))
+        mean = np.empty(len(keys))
+        variance = np.empty(len(keys))
+        for posterior, members in self._parts(keys):
+            member_keys = self._within(keys[members])
+            mean[members], variance[members] = posterior._moments(member_keys)
         return mean, variance
 
     def _mean(self, keys: NDArray[Any]) -> Floats:
         mean = np.empty(len(keys))
-        for known, where in self._parts(keys):
-            mean[where] = known._mean(self._within(keys[where]))
+        for posterior, members in self._parts(keys):
+            mean[members] = posterior._mean(self._within(keys[members]))
         return mean
 
-    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
-        return self._inside._covariance(self._within(keys), at)
+    def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
+        return self._inside._covariance(self._within(keys), positions)
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
-        drawn = np.empty((size, len(keys)))
-        for known, where in self._parts(keys):
-            drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
-        return drawn
+        draws = np.empty((size, len(keys)))
+        for posterior, members in self._parts(keys):
+            draws[:, members] = posterior._draw(self._within(keys[members]), rng, size)
+        return draws
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:
         return self._inside._prior_scale(self._within(keys))
@@ -98,30 +108,40 @@ class Wrapping(GaussianPosterior, Resumable):
         return self._inside._incumbent(sign) if self._inside.count else 0.0
 
     def _memory_of(
-        self, scalars: Mapping[str, Any], seen: Observed | None, **arrays: Any
+        self, scalars: Mapping[str, Any], observations: Observed | None, **arrays: Any
     ) -> Memory:
-        """These, the posterior inside, and observations that are kept beside it."""
-        if seen is not None:
-            arrays |= {"keys": seen.arms, "rewards": seen.rewards, "noise": seen.noise}
+        """These values, the posterior inside, and observations that the wrapper stores itself."""
+        if observations is not None:
+            arrays["keys"] = observations.arms
+            arrays["rewards"] = observations.rewards
+            arrays["noise"] = observations.noise
         return Memory(arrays, scalars, {"inside": self._inside.state()})
 
-    def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
-        self._settle(like.restored(state.part("inside")))
+    def _remember_inside(self, state: State, template: GaussianPosterior) -> None:
+        """Restore the posterior inside, which has the parameters of ``template``."""
+        self._replace_inside(template.restored(state.part("inside")))
         if self._inside.count > self.count:
             raise StateError(
                 "this state is damaged: it has learned more than it has seen"
             )
 
-    def _seen_in(self, state: State) -> Observed:
-        """The observations that a state holds beside the posterior inside."""
-        seen = Observed.held_in(state, self._as_keys(state.array("keys")))
-        if not 0 < len(seen.rewards) <= self.count:
+    def _observations_in(self, state: State) -> Observed:
+        """The wrapper's own observations in a state, validated; a copy."""
+        keys = self._as_keys(state.array("keys"))
+        observations = Observed.held_in(state, keys)
+        if not 0 < len(observations.rewards) <= self.count:
             raise StateError("this state is damaged: its observations are impossible")
-        return seen.after(None)
+        return observations.after(None)
 
 
-class Numbered(Wrapping):
-    """A wrapper whose keys end with the offer's block or step number, which tells what to ignore."""
+class NumberedWrapper(Wrapping):
+    """A wrapper whose keys end with the number of the offer's block or step.
+
+    The number shows which observations are too old to learn.
+
+    Args:
+        posterior: The posterior inside; it must not have learned anything yet.
+    """
 
     numbered: str  # what the numbers count
     ignored: int
@@ -130,39 +150,48 @@ class Numbered(Wrapping):
     def __init__(self, posterior: GaussianPosterior) -> None:
         super().__init__(posterior)
         self.ignored = 0
-        if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
-            posterior = posterior.posterior  # its keys are those of the one inside
-        self._rows = isinstance(
-            posterior, FixedPosterior
-        )  # whether they are row numbers
+        is_numbered = isinstance(posterior, NumberedWrapper)
+        if isinstance(posterior, Wrapping) and not is_numbered:
+            # A plain wrapper has the keys of the posterior inside it.
+            posterior = posterior.posterior
+        self._has_row_numbers = isinstance(posterior, FixedPosterior)
 
     @abstractmethod
-    def _number(self, offer: Offer) -> int: ...
+    def _number(self, offer: Offer) -> int:
+        """The number of the offer's block or step."""
+
+    @staticmethod
+    def _numbers(keys: NDArray[Any]) -> NDArray[Any]:
+        """The last column of the keys, (m,)."""
+        return keys[:, -1]
 
     def keys(self, offer: Offer) -> NDArray[Any]:
-        inside = self.posterior.keys(offer)
-        return np.column_stack([inside, np.full(len(inside), self._number(offer))])
+        inside_keys = self.posterior.keys(offer)
+        numbers = np.full(len(inside_keys), self._number(offer))
+        return np.column_stack([inside_keys, numbers])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
-        keys = as_features(arms, "arms", 2 if self._rows else None)
+        keys = as_features(arms, "arms", 2 if self._has_row_numbers else None)
         if keys.shape[1] < 2:
             raise InputError(
                 "arms must be rows: a key of the posterior inside, then a number"
             )
-        number = keys[:, -1]
-        if not ((number >= 0).all() and (number == np.floor(number)).all()):
+        numbers = self._numbers(keys)
+        if not ((numbers >= 0).all() and (numbers == np.floor(numbers)).all()):
             raise InputError(
                 f"the last column of arms must number {self.numbered}: 0, 1, 2, …"
             )
-        if number.max(initial=0.0) > MOST_STEPS:
-            told = f"the last column of arms numbers {self.numbered}, and holds {number.max():g}"
-            raise InputError(f"{told}; beyond {MOST_STEPS} a float skips numbers")
+        if numbers.max(initial=0.0) > MOST_STEPS:
+            raise InputError(
+                f"the last column of arms numbers {self.numbered} up to {MOST_STEPS}, beyond "
+                f"which a float skips numbers; got {numbers.max():g}"
+            )
         self.posterior._as_keys(self._within(keys))
         return keys
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """One column are row numbers, if the posterior inside calls arms so."""
-        if not self._rows:
+        """The keys without their numbers: feature rows, or row numbers of a fixed set."""
+        if not self._has_row_numbers:
             return keys[:, :-1]
         rows = keys[:, 0].astype(np.intp)
         if (rows != keys[:, 0]).any():

@@ -22,8 +22,7 @@ from superarm.lab.problems.wind import WindDays, power
 from superarm.lab.simulation import Run, simulate
 from superarm.models import World
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
-from superarm.posteriors import DriftingGP, FiniteGP
-from superarm.posteriors.fitting import log_marginal_likelihood
+from superarm.posteriors import DriftingGP, FiniteGP, log_marginal_likelihood
 
 
 def made(**options: Any) -> Wind:

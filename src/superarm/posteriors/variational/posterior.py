@@ -1,8 +1,8 @@
 """Sparse variational Gaussian process for long histories.
 
-Algorithm 3 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025). The
-history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M inducing arms
-(Hensman et al. 2013); a question about n arms costs M²n however long the history is. Each ``observe``
+Algorithm 3 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025). A Gaussian
+q(u) = N(m, S) over the rewards u of M inducing arms sums up the history (Hensman et al. 2013); a
+prediction of n arms costs M²n however long the history is. Each ``observe``
 
 1. adds the rewards to the history,
 2. makes the M most visited arms the inducing ones,
@@ -14,14 +14,14 @@ With ``noise_rate`` each step also moves the noise ς_t (line 7): a factor c of 
 a natural gradient step c ← (1 − ρ)c + ρĉ on the same bound, where ĉ is the best factor for the batch.
 
 It is an approximation: after a step at rate ρ, only the fraction ρ of what is new has been learned.
-What that algorithm leaves open, and what is done here:
+The algorithm leaves two questions open. Here:
 
-* An inducing arm starts at the row in which it was observed last: in every ``observe``, as line 2 of
-  the algorithm says, or with ``restart=False`` only when it enters. Adam's moments of an arm that
-  stays inducing are kept either way.
-* When Adam moves the points, and when they are put back, the *whitened* q stays, at which the gradient
-  was taken. When the inducing arms change, or the rows in which they were observed last, q(u) there is
-  what the current q predicts. ``steps.py`` has notation and formulas.
+* An inducing arm starts at the row in which it was last observed: in every ``observe``, as in line 2 of
+  the algorithm, or with ``restart=False`` only when it enters. Adam's moments of an arm that stays
+  inducing survive either way.
+* When Adam moves the points, and when they are reset, the *whitened* q stays, at which the gradient was
+  taken. When the inducing arms change, or the rows in which they were last observed, q(u) there is what
+  the current q predicts. ``distribution.py`` and ``steps.py`` have notation and formulas.
 """
 
 from __future__ import annotations
@@ -48,44 +48,39 @@ from superarm.posteriors.fixed import as_rows
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, information_in
 from superarm.posteriors.variances import prior_variance
 
-from .steps import (
-    Adam,
-    Batch,
-    History,
-    Variational,
-    carried,
-    factor_of,
-    natural_step,
-    noise_ratio,
-    point_gradient,
+from .adam import Adam
+from .distribution import (
+    VariationalDistribution,
+    inducing_factor,
     prior_at,
+    transfer,
 )
+from .history import Batch, History
+from .steps import natural_step, noise_ratio, point_gradient
 
-_BLOCK = 2048  # arms asked about at a time: a question about a whole network takes little memory
+# Arms predicted at a time, so that predicting a complete network takes little memory.
+_BLOCK = 2048
 
 
-class _Learned(NamedTuple):
-    """All that ``observe`` changes besides the history."""
+class _Fit(NamedTuple):
+    """Everything that ``observe`` changes besides the history."""
 
-    q: Variational
+    q: VariationalDistribution
     adam: Adam
     arms: Ints  # (M,) which arms of the history are inducing
     noise_factor: float = 1.0  # c, of all noise variances
-    first_factor: Floats | None = (
-        None  # L before Adam moved the points; unknown in a restored state
-    )
+    # L before Adam moved the points; None in a restored state, which does not contain it.
+    first_factor: Floats | None = None
 
 
 @register("posterior", "variational")
 class SparseVariational(KernelPosterior):
-    """Sparse variational posterior with natural gradients, inducing points at the most visited arms.
+    """Sparse variational posterior with natural gradients and inducing points at the most visited arms.
 
-    ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
-    them every different row is an arm and every column is continuous. ``adam_rate`` 0 leaves
-    the inducing points where the arms are. With ``restart`` every ``observe`` begins by putting them
-    back there (Algorithm 3); without, they stay where Adam has moved them. With a ``noise_rate`` above
-    0 the noise is estimated: ``noise_variance`` is then its first value, variances stated for single
-    observations count relative to it, and ``noise_std`` is the current estimate ς_t.
+    ``discrete_columns`` identify the arm of a row (an edge number, say) and never move; without them
+    every different row is an arm and every column is continuous. With a ``noise_rate`` above 0 the
+    noise is estimated: ``noise_variance`` is then its first value, variances of single observations
+    count relative to it, and ``noise_std`` is the current estimate ς_t.
 
     ``information_gain`` is the chain rule Σ ½ ln det(I + D^{-½} Σ_{s−1} D^{-½}) with the variational
     covariance Σ_{s−1} of the arms just before they are observed: exact where q is.
@@ -93,14 +88,15 @@ class SparseVariational(KernelPosterior):
     Args:
         kernel: The kernel.
         noise_variance: Variance of the noise of one observation.
-        mean: The prior mean: a number or a function.
-        inducing: How many inducing points, at most.
-        batch: How many observations one step looks at.
-        steps: Optimisation steps after every observation.
-        natural_rate: Learning rate of the natural gradient.
-        adam_rate: Learning rate for the inducing points; 0 leaves them where the arms are.
-        discrete_columns: Columns that say which arm a row belongs to; they are never moved.
-        restart: Whether inducing points go back to the most visited arms in every round.
+        mean: The prior mean: a number or a function of the feature rows.
+        inducing: The largest number of inducing points.
+        batch: The largest number of observations in one step.
+        steps: Optimisation steps after every ``observe``.
+        natural_rate: Learning rate of the natural gradient, above 0 and at most 1.
+        adam_rate: Learning rate of the inducing points, in feature units; with 0 they stay at the arms.
+        discrete_columns: Columns that identify the arm of a row, counted from 0; they never move.
+        restart: Whether every ``observe`` first puts the inducing points back to the arms
+            (Algorithm 3); otherwise they stay where Adam has moved them.
         noise_rate: Step size of the noise estimate, 0 to 1; with 0 the noise is taken as known.
 
     >>> from superarm.kernels import SquaredExponential
@@ -138,24 +134,25 @@ class SparseVariational(KernelPosterior):
         self.steps = as_count(steps, "steps")
         self.natural_rate = as_positive(natural_rate, "natural_rate")
         if self.natural_rate > 1.0:
-            raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
+            raise InputError(f"natural_rate must lie in (0, 1], got {natural_rate!r}")
         self.adam_rate = as_number(adam_rate, "adam_rate", 0.0)
-        several = isinstance(discrete_columns, list | tuple)
-        columns = discrete_columns if several else (discrete_columns,)
+        columns = discrete_columns
+        if not isinstance(discrete_columns, list | tuple):
+            columns = (discrete_columns,)
         self.discrete_columns = tuple(
-            as_count(each, "discrete_columns", 0) for each in columns
+            as_count(column, "discrete_columns", 0) for column in columns
         )
         self.restart = as_flag(restart, "restart")
         self.noise_rate = as_number(noise_rate, "noise_rate", 0.0, 1.0)
         self._data = History(self.discrete_columns)
-        self._learned: _Learned | None = None
+        self._fit: _Fit | None = None
 
     @property
     def inducing_points(self) -> Floats:
-        """Where the inducing points are, (M, d)."""
-        return (
-            np.empty((0, 0)) if self._learned is None else self._learned.q.points.copy()
-        )
+        """The current inducing points, (M, d)."""
+        if self._fit is None:
+            return np.empty((0, 0))
+        return self._fit.q.points.copy()
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -172,121 +169,129 @@ class SparseVariational(KernelPosterior):
         return mean.copy(), variance.copy()
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance, both (m,): Aᵀm and k − ‖A‖² + ‖R⁻¹A‖²."""
         mean = np.zeros(len(keys)) + self._prior_mean(keys)
         variance = prior_variance(self.kernel, keys)
-        if self._learned is None:
+        if self._fit is None:
             return mean, variance
-        q = self._learned.q
+        q = self._fit.q
         for start in range(0, len(keys), _BLOCK):
             block = slice(start, start + _BLOCK)
             A = q.whitened(self.kernel, keys[block])
             mean[block] += A.T @ q.mean
             variance[block] -= np.einsum("ij,ij->j", A, A)
-            A = solve_lower_in_place(q.root, A)
-            variance[block] += np.einsum("ij,ij->j", A, A)
+            solved = solve_lower_in_place(q.root, A)  # R⁻¹A, which overwrites A
+            variance[block] += np.einsum("ij,ij->j", solved, solved)
         return mean, variance
 
-    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
-        prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
+    def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
+        all_keys = positions is None
+        prior = self.kernel(keys) if all_keys else self.kernel(keys[positions], keys)
         covariance = np.array(prior, dtype=np.float64)
-        if self._learned is not None:
-            some = slice(None) if at is None else at
-            A = self._learned.q.whitened(self.kernel, keys)
-            covariance -= A[:, some].T @ A
-            A = solve_lower_in_place(self._learned.q.root, A)
-            covariance += A[:, some].T @ A
+        if self._fit is not None:
+            q = self._fit.q
+            chosen = slice(None) if positions is None else positions
+            A = q.whitened(self.kernel, keys)
+            covariance -= A[:, chosen].T @ A
+            solved = solve_lower_in_place(q.root, A)  # R⁻¹A, which overwrites A
+            covariance += solved[:, chosen].T @ solved
         return covariance
 
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        assert rng is not None  # ``draws`` says so
-        factor = 1.0 if self._learned is None else self._learned.noise_factor
-        information = information_in(self._covariance(keys), factor * noise)
-        before, learned = len(self._data), self._put_back()
+        assert rng is not None  # because ``draws`` is True
+        noise_factor = 1.0 if self._fit is None else self._fit.noise_factor
+        information = information_in(self._covariance(keys), noise_factor * noise)
+        size_before = len(self._data)
+        fit = self._with_points_reset()
         self._data.append(keys, rewards, noise)  # Algorithm 3, line 1
         try:
-            optimised = self._optimised(self._with_inducing_arms(learned), rng)
+            fit = self._with_inducing_arms(fit)
+            fit = self._optimise(fit, rng)
         except BaseException:
-            self._data.truncate(before)
+            self._data.truncate(size_before)
             raise
-        self._adopt(optimised)
+        self._adopt(fit)
         return information
 
-    def _adopt(self, learned: _Learned) -> None:
-        """Take over what was learned, and the noise with it, in one step."""
-        noise_std = math.sqrt(learned.noise_factor * self.noise_variance)
-        vars(self).update(_learned=learned, noise_std=noise_std, _kept={})
+    def _adopt(self, fit: _Fit) -> None:
+        """Set the new fit, and the noise with it, in one step."""
+        noise_std = math.sqrt(fit.noise_factor * self.noise_variance)
+        vars(self).update(_fit=fit, noise_std=noise_std, _kept={})
 
     # --- Algorithm 3 -----------------------------------------------------------------------
 
-    def _put_back(self) -> _Learned | None:
-        """What was learned, its points where they were before Adam moved them."""
-        learned = self._learned
-        if learned is None or not (self.restart and self.adam_rate):
-            return learned
-        points = self._data.latest_rows(learned.arms)
-        factor = learned.first_factor
+    def _with_points_reset(self) -> _Fit | None:
+        """The fit with its points where they were before Adam moved them."""
+        fit = self._fit
+        if fit is None or not (self.restart and self.adam_rate):
+            return fit
+        points = self._data.latest_rows(fit.arms)
+        factor = fit.first_factor
         if factor is None:
-            factor = factor_of(self.kernel, points)
-        return learned._replace(q=learned.q.moved(points, factor))
+            factor = inducing_factor(self.kernel, points)
+        return fit._replace(q=fit.q.moved(points, factor))
 
-    def _with_inducing_arms(self, learned: _Learned | None) -> _Learned:
-        """Line 2: the most visited arms become inducing, with what is known of them."""
+    def _with_inducing_arms(self, fit: _Fit | None) -> _Fit:
+        """Line 2: the most visited arms become inducing, with what q predicts for them."""
         arms = self._data.most_visited(self.inducing)
         points = self._data.latest_rows(arms)
-        if learned is None:
-            width = points.shape[1] - len(set(self.discrete_columns))
-            return _Learned(
-                prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms
+        if fit is None:
+            moving_count = points.shape[1] - len(set(self.discrete_columns))
+            return _Fit(
+                q=prior_at(self.kernel, points),
+                adam=Adam.zeros(len(arms), moving_count),
+                arms=arms,
             )
-        at = np.minimum(np.searchsorted(learned.arms, arms), len(learned.arms) - 1)
-        stays = learned.arms[at] == arms
-        where = np.where(stays, at, -1)
-        adam = learned.adam.selected(where)
-        old = learned.q.points[at]
+        # Both are ascending; an arm beyond the last old one is compared with that.
+        nearest = np.searchsorted(fit.arms, arms)
+        nearest = np.minimum(nearest, len(fit.arms) - 1)
+        stays = fit.arms[nearest] == arms
+        old_index = np.where(stays, nearest, -1)
+        adam = fit.adam.selected(old_index)
+        old_points = fit.q.points[nearest]
         if self.restart:
-            where[(points != old).any(axis=1)] = -1
+            has_moved = (points != old_points).any(axis=1)
+            old_index[has_moved] = -1
         else:
-            points[stays] = old[stays]
-        if np.array_equal(where, np.arange(len(learned.arms))):
-            return learned
-        q = carried(learned.q, self.kernel, points, where)
-        return _Learned(q, adam, arms, learned.noise_factor)
+            points[stays] = old_points[stays]
+        if np.array_equal(old_index, np.arange(len(fit.arms))):
+            return fit
+        q = transfer(fit.q, self.kernel, points, old_index)
+        return _Fit(q, adam, arms, fit.noise_factor)
 
-    def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
-        """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
-        q = learned.q
-        adam = learned.adam
-        noise_factor = learned.noise_factor
+    def _optimise(self, fit: _Fit, rng: Rng) -> _Fit:
+        """Lines 3 to 7: natural gradient on q, Adam on the points, the noise, from one batch a step."""
+        q = fit.q
+        adam = fit.adam
+        noise_factor = fit.noise_factor
         first_factor = q.factor
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
         for _ in range(self.steps):
-            batch = self._batch(rng, noise_factor)
+            batch = self._draw_batch(rng, noise_factor)
             A = q.whitened(self.kernel, batch.rows)
             stepped = natural_step(q, A, batch, self.natural_rate)
             if self.adam_rate and len(moving):
                 gradient = self._gradient(q, A, batch, moving)
-                adam = adam.advanced(
-                    gradient / len(self._data)
-                )  # of the bound per observation
+                gradient_per_observation = gradient / len(self._data)
+                adam = adam.advanced(gradient_per_observation)
                 points = q.points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
-                stepped = stepped.moved(points, factor_of(self.kernel, points))
+                factor = inducing_factor(self.kernel, points)
+                stepped = stepped.moved(points, factor)
             q = stepped
-            if (
-                self.noise_rate
-            ):  # at the new q(v), which moving the points does not change
+            if self.noise_rate:
+                # At the new q(v), which does not change when the points move.
                 prior = prior_variance(self.kernel, batch.rows)
                 best = noise_ratio(q, A, batch, prior)
                 noise_factor *= 1.0 - self.noise_rate + self.noise_rate * best
-        _ = (
-            q.mean
-        )  # factorised now, so that what cannot be is refused before anything changes
-        return _Learned(q, adam, learned.arms, noise_factor, first_factor)
+        # Factorise now, so that a failure comes before anything changes.
+        _ = q.mean
+        return _Fit(q, adam, fit.arms, noise_factor, first_factor)
 
     def _gradient(
-        self, q: Variational, A: Floats, batch: Batch, moving: Ints
+        self, q: VariationalDistribution, A: Floats, batch: Batch, moving: Ints
     ) -> Floats:
         try:
             return point_gradient(q, self.kernel, A, batch, moving)
@@ -296,63 +301,75 @@ class SparseVariational(KernelPosterior):
                 f"discrete_columns, which is {list(self.discrete_columns)} ({error})"
             ) from error
 
-    def _batch(self, rng: Rng, noise_factor: float) -> Batch:
-        arms, rewards, noise = self.observed
+    def _draw_batch(self, rng: Rng, noise_factor: float) -> Batch:
+        """A random batch of the history, or all of it, with equal rows merged."""
+        history = self.observed
+        count = len(history.rewards)
+        chosen = history
         scale = 1.0
-        if len(rewards) > self.batch:
-            drawn = rng.choice(len(rewards), self.batch, replace=False)
-            scale = len(rewards) / self.batch
-            arms, rewards, noise = arms[drawn], rewards[drawn], noise[drawn]
-        residual = rewards - self._prior_mean(arms)
-        return Batch(arms, residual, noise_factor * noise, scale).merged()
+        if count > self.batch:
+            drawn = rng.choice(count, self.batch, replace=False)
+            chosen = history.part(drawn)
+            scale = count / self.batch
+        batch = Batch(
+            rows=chosen.arms,
+            residual=chosen.rewards - self._prior_mean(chosen.arms),
+            noise=noise_factor * chosen.noise,
+            scale=scale,
+        )
+        return batch.merged()
 
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays: dict[str, Any] = dict(super()._memory().arrays)
-        if self._learned is not None:
-            q = self._learned.q
-            adam = self._learned.adam
-            arrays["inducing_arms"] = self._learned.arms.astype(np.int64)
-            arrays |= {
-                name: getattr(q, name) for name in ("points", "precision", "shift")
-            }
-            arrays |= {
-                f"adam_{name}": getattr(adam, name)
-                for name in ("first", "second", "age")
-            }
+        fit = self._fit
+        if fit is not None:
+            arrays["inducing_arms"] = fit.arms.astype(np.int64)
+            arrays["points"] = fit.q.points
+            arrays["precision"] = fit.q.precision
+            arrays["shift"] = fit.q.shift
+            arrays["adam_first"] = fit.adam.first
+            arrays["adam_second"] = fit.adam.second
+            arrays["adam_age"] = fit.adam.age
             if self.noise_rate:
-                arrays["noise_factor"] = np.array([self._learned.noise_factor])
+                arrays["noise_factor"] = np.array([fit.noise_factor])
         return Memory(arrays)
 
     def _remember(self, state: State) -> None:
-        """To the bit: the steps are not made again."""
+        """Restore the fit bit for bit, without repeating its steps."""
         super()._remember(state)
         if not self.count:
             return
-        points = as_features(state.array("points"), "points", self._data.columns)
-        size, width = len(points), self._data.columns - len(set(self.discrete_columns))
+        width = self._data.columns
+        points = as_features(state.array("points"), "points", width)
+        size = len(points)
         precision = as_features(state.array("precision"), "precision", size)
-        names = ("adam_first", "adam_second")
-        first, second = (as_features(state.array(name), name, width) for name in names)
-        age = as_vector(state.array("adam_age"), "adam_age", size)
-        adam = Adam(first=first, second=second, age=age)
-        inducing = as_rows(state.array("inducing_arms"), self.count)
-        lengths = {len(each) for each in (precision, adam.first, adam.second, inducing)}
-        if (np.diff(inducing) <= 0).any() or lengths != {size}:
+        adam = self._saved_adam(state, size)
+        arms = as_rows(state.array("inducing_arms"), self.count)
+        lengths = {len(precision), len(adam.first), len(adam.second), len(arms)}
+        if (np.diff(arms) <= 0).any() or lengths != {size}:
             raise StateError(
                 "this state is damaged: its inducing points are not all there"
             )
-        shift, factor = (
-            as_vector(state.array("shift"), "shift", size),
-            factor_of(self.kernel, points),
+        q = VariationalDistribution(
+            points=points,
+            factor=inducing_factor(self.kernel, points),
+            precision=precision,
+            shift=as_vector(state.array("shift"), "shift", size),
         )
-        q = Variational(points=points, factor=factor, precision=precision, shift=shift)
-        _ = q.mean  # factorised now: what cannot be is damage
+        _ = q.mean  # factorise now: a failure means damage
         noise_factor = 1.0
         if self.noise_rate:
-            noise_factor = float(
-                as_vector(state.array("noise_factor"), "noise_factor", 1)[0]
-            )
-            as_positive(noise_factor, "noise_factor")
-        self._adopt(_Learned(q, adam, inducing, noise_factor))
+            saved_factor = as_vector(state.array("noise_factor"), "noise_factor", 1)
+            noise_factor = as_positive(float(saved_factor[0]), "noise_factor")
+        self._adopt(_Fit(q, adam, arms, noise_factor))
+
+    def _saved_adam(self, state: State, size: int) -> Adam:
+        """Adam's moments of ``size`` points in a state."""
+        moving_count = self._data.columns - len(set(self.discrete_columns))
+        return Adam(
+            first=as_features(state.array("adam_first"), "adam_first", moving_count),
+            second=as_features(state.array("adam_second"), "adam_second", moving_count),
+            age=as_vector(state.array("adam_age"), "adam_age", size),
+        )

@@ -1,0 +1,173 @@
+"""Observations: arms, rewards and noise variances, as records and in buffers that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, State
+from superarm.core.errors import StateError
+from superarm.core.inputs import as_vector
+from superarm.core.linalg import shallow_copy, with_room
+
+_FIRST_CAPACITY = 256  # rows
+
+
+class Observed(NamedTuple):
+    """Observed arms with their rewards and noise."""
+
+    arms: NDArray[Any]  # (N, d), or row numbers (N,)
+    rewards: Floats  # (N,)
+    noise: Floats  # (N,) variances
+
+    def part(self, rows: Any) -> Observed:
+        """Some of the observations.
+
+        Args:
+            rows: Row numbers, a slice, or a mask (N,).
+        """
+        return Observed(
+            arms=self.arms[rows], rewards=self.rewards[rows], noise=self.noise[rows]
+        )
+
+    def after(self, earlier: Observed | None) -> Observed:
+        """The earlier observations followed by these; a copy.
+
+        Args:
+            earlier: Earlier observations, if any.
+        """
+        parts = [self]
+        if earlier is not None and len(earlier.rewards):
+            parts = [earlier, self]
+        return Observed(
+            arms=np.concatenate([part.arms for part in parts]),
+            rewards=np.concatenate([part.rewards for part in parts]),
+            noise=np.concatenate([part.noise for part in parts]),
+        )
+
+    @classmethod
+    def held_in(cls, state: State, keys: NDArray[Any]) -> Observed:
+        """The observations of a saved state, validated.
+
+        Args:
+            state: The state.
+            keys: Its arms, already validated.
+        """
+        rewards = as_vector(state.array("rewards"), "rewards", len(keys))
+        noise = as_vector(state.array("noise"), "noise", len(keys))
+        if not (noise > 0.0).all():
+            raise StateError("this state is damaged: its observations are impossible")
+        return cls(keys, rewards, noise)
+
+
+class ObservedData:
+    """Observed arms, rewards and noise in buffers that double.
+
+    Args:
+        columns: Arms, rewards and noise variances to begin with; default: none.
+    """
+
+    def __init__(self, *columns: NDArray[Any]) -> None:
+        self._buffers = Observed(np.empty((0, 0)), np.empty(0), np.empty(0))
+        self._size = 0
+        if columns:
+            self.append(*columns)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def columns(self) -> int:
+        """Feature columns of the arms; 0 before the first."""
+        return int(self._buffers.arms.shape[1]) if self._size else 0
+
+    @property
+    def arms(self) -> Floats:
+        """Observed arms, (N, d), without a copy: do not write into it."""
+        return self._buffers.arms[: self._size]
+
+    def view(self) -> Observed:
+        """All observations, without a copy; read-only."""
+        size = self._size
+        # Before the first observation the buffer may already be wide: then show no columns.
+        arms = self._buffers.arms[:size, : self.columns]
+        rewards = self._buffers.rewards[:size]
+        noise = self._buffers.noise[:size]
+        arms.flags.writeable = False
+        rewards.flags.writeable = False
+        noise.flags.writeable = False
+        return Observed(arms, rewards, noise)
+
+    def reserve(self, arms: Floats) -> None:
+        """Make room for as many rows as these, so that appending them cannot fail.
+
+        Args:
+            arms: The arms to append, (m, d).
+        """
+        size = self._size
+        if not size:
+            # The first rows determine the width.
+            self._buffers = Observed(
+                arms=np.empty((_FIRST_CAPACITY, arms.shape[1])),
+                rewards=np.empty(_FIRST_CAPACITY),
+                noise=np.empty(_FIRST_CAPACITY),
+            )
+        new_size = size + len(arms)
+        if new_size > len(self._buffers.arms):
+            self._buffers = Observed(
+                arms=with_room(self._buffers.arms, size, new_size),
+                rewards=with_room(self._buffers.rewards, size, new_size),
+                noise=with_room(self._buffers.noise, size, new_size),
+            )
+
+    def extended(self, arms: Floats, rewards: Floats, noise: Floats) -> ObservedData:
+        """A copy with more rows, to replace this one: both write into the same buffers.
+
+        Args:
+            arms: Feature rows, (m, d).
+            rewards: Rewards, (m,).
+            noise: Noise variances, (m,).
+        """
+        other = shallow_copy(self)
+        other.append(arms, rewards, noise)
+        return other
+
+    def extended_by_one(
+        self, arm: Sequence[float], reward: float, noise: float
+    ) -> ObservedData:
+        """:meth:`extended` by one row, without arrays of one number.
+
+        Args:
+            arm: Features, (d,).
+            reward: The reward.
+            noise: Its noise variance.
+        """
+        size = self._size
+        arms, rewards, variances = self._buffers
+        if not size or size >= len(arms):
+            return self.extended(np.array([arm]), np.array([reward]), np.array([noise]))
+        arms[size] = arm
+        rewards[size] = reward
+        variances[size] = noise
+        other = shallow_copy(self)
+        other._size = size + 1
+        return other
+
+    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
+        """Add rows in place.
+
+        Args:
+            arms: Feature rows, (m, d).
+            rewards: Rewards, (m,).
+            noise: Noise variances, (m,).
+        """
+        self.reserve(arms)
+        new_size = self._size + len(rewards)
+        new_rows = slice(self._size, new_size)
+        self._buffers.arms[new_rows] = arms
+        self._buffers.rewards[new_rows] = rewards
+        self._buffers.noise[new_rows] = noise
+        self._size = new_size
