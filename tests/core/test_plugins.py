@@ -104,7 +104,7 @@ def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> Non
         EntryPoint("b", "no_such_parts", group),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
-    registry._import_installed.cache_clear()
+    registry.catalogue._import_installed.cache_clear()
     with pytest.warns(RuntimeWarning, match="'no_such_parts' are left out"):
         assert build("rule", "own-of-a-package").share == 0.1
     with pytest.raises(
