@@ -130,6 +130,7 @@ class Posterior(Protocol):
         """A posterior like this one with the memory of ``state``: the same up to rounding."""
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """How wide a confidence interval is in round ``step``."""
 
