@@ -7,7 +7,7 @@ from typing import Any
 
 from superarm.core.errors import FileError, InputError, SpecError, StateError
 from superarm.core.files import require_regular
-from superarm.core.states import held_alone, load
+from superarm.core.states import file_lock, load
 from superarm.lab.results.curves import count_text
 from superarm.policies.base import IndexPolicy
 from superarm.roads.energy import Vehicle
@@ -63,7 +63,7 @@ def learn(
     if outliers is not None:
         given["outliers"] = outliers
     try:
-        with held_alone(state):
+        with file_lock(state):
             return _learned(
                 state, graph, logged, vehicles=told, energy=energy, **given
             ), graph
