@@ -231,4 +231,5 @@ def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
             raise InputError(
                 f"it has an array of {dtype} and shape {shape}, which is impossible"
             )
-        return packed.tell() + math.prod(shape) * dtype.itemsize
+        numbers_size: int = math.prod(shape) * dtype.itemsize
+        return packed.tell() + numbers_size

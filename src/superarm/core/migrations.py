@@ -86,8 +86,10 @@ def migrated(state: State, family: str | None = None) -> State:
     parts = {name: migrated(part) for name, part in state.parts.items()}
     if any(parts[name] is not part for name, part in state.parts.items()):
         state = replace(state, parts=parts)
-    while (step := _state_steps.get((state.kind, state.schema))) is not None:
+    step = _state_steps.get((state.kind, state.schema))
+    while step is not None:
         state = _apply_step(step, state)
+        step = _state_steps.get((state.kind, state.schema))
     if _spec_steps and state.spec is not None:
         state = replace(state, spec=_migrate_spec(state.spec, family))
     return state

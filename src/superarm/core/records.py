@@ -430,7 +430,7 @@ class Forecast(NamedTuple):
 
     def stds(self) -> Floats:
         """Standard deviation of each arm's observed reward, noise included, (k,)."""
-        noise_variance: Any = self.noise_std**2
+        noise_variance: float | Floats = self.noise_std**2
         if self.noise_cov is not None:
             noise_variance = np.diagonal(self.noise_cov)
         latent_variance = np.maximum(np.diagonal(self.cov), 0.0)

@@ -131,12 +131,14 @@ class _Encoder:
     def _encode_numbers(self, value: Any, depth: int) -> dict[str, Any]:
         dtype = value.dtype.str
         if isinstance(value, np.generic):
-            return {"$scalar": [dtype, _entries(np.asarray(value))[0]]}
+            entries = _entries(np.asarray(value))
+            return {"$scalar": [dtype, entries[0]]}
         if type(value) is not np.ndarray:  # such as a masked array
             return self._encode_record(value, depth + 1)
         if self._store is not None and _DTYPE.fullmatch(dtype):
             return {"$array": self._store(value)}
-        return {"$array": [dtype, list(value.shape), _entries(value)]}
+        shape = list(value.shape)
+        return {"$array": [dtype, shape, _entries(value)]}
 
     def _encode_record(self, value: Any, depth: int) -> dict[str, Any]:
         encoded: dict[str, Any] = {"$record": _record_name(value)}
@@ -373,9 +375,9 @@ def _check_decision(decision: Decision, contents: Mapping[str, Any]) -> None:
 
 
 def _are_numbers(values: object, shape: tuple[int, ...]) -> bool:
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
+    if not isinstance(values, np.ndarray) or values.shape != shape:
         return False
-    return values.shape == shape
+    return values.dtype.kind in "fiu"
 
 
 def _check_state(state: State, contents: Mapping[str, Any]) -> None:

@@ -123,9 +123,10 @@ def _pcg_states(pool: list[int], constant: int, first: int) -> list[dict[str, in
     words = _seed_words(_mixed_pool(pool, constant, first))
     states: list[dict[str, int]] = []
     # Words pair up lowest first into 64-bit halves, halves highest first into 128 bits.
-    for b, a, d, c, f, e, h, g in zip(*words, strict=True):
-        start = a << 96 | b << 64 | c << 32 | d
-        increment = (e << 97 | f << 65 | g << 33 | h << 1 | 1) & _MASK_128
+    for w0, w1, w2, w3, w4, w5, w6, w7 in zip(*words, strict=True):
+        start = w1 << 96 | w0 << 64 | w3 << 32 | w2
+        stream_number = w5 << 96 | w4 << 64 | w7 << 32 | w6
+        increment = (stream_number << 1 | 1) & _MASK_128
         # srandom: one step from zero, add the start, one step more.
         state = ((start + increment) * _PCG_MULTIPLIER + increment) & _MASK_128
         states.append({"state": state, "inc": increment})

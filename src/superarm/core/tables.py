@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .arrays import Floats
+from .arrays import Bools, Floats
 from .display import Displayable
 from .errors import InputError, ShapeError
 from .inputs import as_vector, require_choice, require_type
@@ -162,10 +162,10 @@ class Encoding(Displayable):
                     f"{list(categories)[:_MOST_NAMED]}; make the encoding from an example that has "
                     "every value"
                 )
-        places = np.array([place_of[value] for value in values], dtype=np.intp)[:, None]
+        places = np.array([place_of[value] for value in values], dtype=np.intp)
         if self.coding == "index":
-            return places.astype(float)
-        one_hot = places == np.arange(len(categories))
+            return places[:, None].astype(float)
+        one_hot: Bools = places[:, None] == np.arange(len(categories))
         return one_hot.astype(float)
 
     def arms(self, table: Any, ids: str | None = None) -> Arms:
