@@ -25,7 +25,7 @@ class Dataset:
     """Paths under a data folder; :func:`find` returns the first by default."""
     origin: str
     terms: str
-    whole: bool = False
+    needs_all_files: bool = False
     """Whether its files refer to each other: then one folder must contain all of them."""
     size: str = ""
     """The size of the download and of the files on disk, where they are large."""
@@ -84,7 +84,7 @@ def find(name: str, *, ending: str = "") -> Path:
         raise InputError(
             f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}"
         )
-    needed = dataset.files if dataset.whole else (file,)
+    needed = dataset.files if dataset.needs_all_files else (file,)
     folders = search_path()
     for folder in folders:
         if all((folder / path).is_file() for path in needed):
