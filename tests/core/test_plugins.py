@@ -42,11 +42,15 @@ def test_every_part_is_described(family: str) -> None:
 
 
 def test_a_description_has_kinds_and_defaults() -> None:
-    by_name = {each["name"]: each for each in _part_row("policy", "gp-ts")["parameters"]}
+    by_name = {
+        each["name"]: each for each in _part_row("policy", "gp-ts")["parameters"]
+    }
     assert by_name["delta"]["type"] == "a number"
     assert by_name["delta"]["default"] == 0.1
     assert by_name["mode"]["type"] == "one of 'joint', 'independent'"
-    kernel = {each["name"]: each for each in _part_row("posterior", "finite")["parameters"]}
+    kernel = {
+        each["name"]: each for each in _part_row("posterior", "finite")["parameters"]
+    }
     assert kernel["noise_variance"]["type"] == "a number"
     assert kernel["kernel"]["required"]
     [values] = _part_row("mean", "by-number")["parameters"][:1]
