@@ -46,19 +46,19 @@ class Arms(Displayable):
 
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
         rows = read_only(as_features(features, "features"))
-        unique_ids = _as_ids(ids)
-        index = _index_of(unique_ids)
-        if len(unique_ids) != len(rows):
+        arm_ids = _as_ids(ids)
+        index = _index_of(arm_ids)
+        if len(arm_ids) != len(rows):
             raise ShapeError(
-                f"ids has {len(unique_ids)} entries but features has {len(rows)} rows; "
+                f"ids has {len(arm_ids)} entries but features has {len(rows)} rows; "
                 "give one id per row"
             )
-        if len(index) != len(unique_ids):
-            repeated = _first_repeated(unique_ids, index)
+        if len(index) != len(arm_ids):
+            repeated = _first_repeated(arm_ids, index)
             raise InputError(
                 f"arm id {repeated!r} appears more than once; ids must be unique"
             )
-        self.ids = unique_ids
+        self.ids = arm_ids
         self.features = rows
         self._index = index
 

@@ -272,19 +272,24 @@ class PosteriorContract(ABC):
         now = Offer(step=9, arms=arms, time=7.5)
 
         in_order = self.make_posterior()
-        in_order.observe(in_order.keys(early)[:2], [0.4, -0.2], rng=generator())
-        in_order.observe(in_order.keys(late)[:2], [-0.3, 0.6], rng=generator())
+        self._observe_two(in_order, early, [0.4, -0.2])
+        self._observe_two(in_order, late, [-0.3, 0.6])
         expected = in_order.belief(now)
 
         reversed_order = self.make_posterior()
-        keys = reversed_order.keys(late)[:2]
-        reversed_order.observe(keys, [-0.3, 0.6], rng=generator())
-        keys = reversed_order.keys(early)[:2]
-        reversed_order.observe(keys, [0.4, -0.2], rng=generator())
+        self._observe_two(reversed_order, late, [-0.3, 0.6])
+        self._observe_two(reversed_order, early, [0.4, -0.2])
         actual = reversed_order.belief(now)
 
         self._assert_mean(actual.mean, expected.mean, "late feedback: mean")
         self._assert_variance(actual.std**2, expected.std**2, "late feedback: variance")
+
+    def _observe_two(
+        self, posterior: Posterior, offer: Offer, rewards: list[float]
+    ) -> None:
+        """Observe the first two arms of an offer."""
+        keys = posterior.keys(offer)[:2]
+        posterior.observe(keys, rewards, rng=generator())
 
     def test_a_belief_follows_the_order_of_the_offer(self) -> None:
         posterior = self._trained_posterior()
