@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core.states import held_alone, load
+from superarm.core.states import file_lock, load
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
 from superarm.roads.energy import Vehicle
@@ -111,7 +111,7 @@ def test_one_process_at_a_time(
     """Who learns into a state while another does waits, and adds to what that wrote."""
     cli(*words(town, log), "--json").json()
     more = words(town, write_log(Path("more.csv"), graph, range(12, 15)))
-    with held_alone("fleet.npz"):
+    with file_lock("fleet.npz"):
         apart = subprocess.Popen(
             [sys.executable, "-m", "superarm", *map(str, more), "--json"],
             stdout=subprocess.PIPE,
@@ -128,11 +128,11 @@ def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
     taken = threading.Event()
 
     def take() -> None:
-        with held_alone(tmp_path / "new" / "fleet.npz"):
+        with file_lock(tmp_path / "new" / "fleet.npz"):
             taken.set()
 
     other = threading.Thread(target=take)
-    with held_alone(tmp_path / "new" / "fleet.npz"):
+    with file_lock(tmp_path / "new" / "fleet.npz"):
         other.start()
         assert not taken.wait(0.3)
     assert taken.wait(60.0)
@@ -160,7 +160,7 @@ def test_who_waited_for_a_lock_that_was_removed_takes_a_new_one(tmp_path: Path) 
     def take() -> None:
         nonlocal together, most
         for _ in range(50):
-            with held_alone(path):
+            with file_lock(path):
                 with counting:
                     together += 1
                     most = max(most, together)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from superarm.cli.running import _fresh_directory
+from superarm.cli.running import _new_directory
 
 Command = Callable[..., Any]
 SMALL = ("--rounds", 4, "--seeds", 1)
@@ -471,7 +471,7 @@ def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) 
         "../..",
         "x" * 50,
     ):
-        made = (tmp_path / _fresh_directory(name)).resolve()
+        made = (tmp_path / _new_directory(name)).resolve()
         assert made.parent == tmp_path / "runs"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from superarm.cli.listing import _part
+from superarm.cli.listing import _part_row
 from superarm.core import registry
 from superarm.core.errors import SpecError
 from superarm.core.plugins import import_parts, imported
@@ -35,21 +35,25 @@ class Own:
 @pytest.mark.parametrize("family", families())
 def test_every_part_is_described(family: str) -> None:
     for name in names(family):
-        described = _part(family, name)
+        described = _part_row(family, name)
         assert described["meaning"], f"{family} {name} has no docstring"
         assert "\n" not in described["meaning"]
         assert all(each["type"] for each in described["parameters"])
 
 
 def test_a_description_has_kinds_and_defaults() -> None:
-    by_name = {each["name"]: each for each in _part("policy", "gp-ts")["parameters"]}
+    by_name = {
+        each["name"]: each for each in _part_row("policy", "gp-ts")["parameters"]
+    }
     assert by_name["delta"]["type"] == "a number"
     assert by_name["delta"]["default"] == 0.1
     assert by_name["mode"]["type"] == "one of 'joint', 'independent'"
-    kernel = {each["name"]: each for each in _part("posterior", "finite")["parameters"]}
+    kernel = {
+        each["name"]: each for each in _part_row("posterior", "finite")["parameters"]
+    }
     assert kernel["noise_variance"]["type"] == "a number"
     assert kernel["kernel"]["required"]
-    [values] = _part("mean", "by-number")["parameters"][:1]
+    [values] = _part_row("mean", "by-number")["parameters"][:1]
     assert (values["name"], values["type"]) == ("values", "numbers")
 
 
@@ -60,7 +64,7 @@ def test_a_file_is_imported_once(tmp_path: Path) -> None:
     import_parts(str(file))
     assert str(file.resolve()) in imported()
     assert build("rule", {"name": "own-of-a-file", "share": 0.5}).share == 0.5
-    assert _part("rule", "own-of-a-file")["meaning"] == "Look where you know least."
+    assert _part_row("rule", "own-of-a-file")["meaning"] == "Look where you know least."
     other = tmp_path / "elsewhere" / "own_rule.py"
     other.parent.mkdir()
     other.write_text("")
@@ -104,7 +108,7 @@ def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> Non
         EntryPoint("b", "no_such_parts", group),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
-    registry._import_installed.cache_clear()
+    registry.catalogue._import_installed.cache_clear()
     with pytest.warns(RuntimeWarning, match="'no_such_parts' are left out"):
         assert build("rule", "own-of-a-package").share == 0.1
     with pytest.raises(

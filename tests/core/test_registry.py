@@ -290,9 +290,11 @@ def test_differences_of_specs_are_found(
 
 def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        registry, "_parts", {family: dict(p) for family, p in registry._parts.items()}
+        registry.catalogue,
+        "_parts",
+        {family: dict(p) for family, p in registry.catalogue._parts.items()},
     )
-    monkeypatch.setattr(registry, "_names", dict(registry._names))
+    monkeypatch.setattr(registry.catalogue, "_names", dict(registry.catalogue._names))
 
     @register("oracle", "of-this-test")
     @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from superarm.core.errors import (
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import (
     atomic_write,
-    held_alone,
+    file_lock,
     load_state,
     loaded,
     save_state,
@@ -452,7 +452,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         played(policy, first)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link.npz", "store"]
     assert [file.name for file in real.parent.iterdir()] == ["real.npz"]
-    with held_alone(link):
+    with file_lock(link):
         assert (real.parent / ".real.npz.lock").exists()
 
 

@@ -236,7 +236,7 @@ def arms_of(name: str) -> Floats:
 
 def test_every_registered_posterior_is_here() -> None:
     tried = {
-        registry._names[type(make())]
+        registry.catalogue._names[type(make())]
         for name, make in POSTERIORS.items()
         if not any(word in name for word in NEEDED)
     }

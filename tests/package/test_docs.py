@@ -69,18 +69,20 @@ def own_registry() -> Iterator[None]:
         "problem",
     ):
         registry.names(family)  # loads the packages, so that they are not forgotten too
-    parts = {family: dict(members) for family, members in registry._parts.items()}
-    known = dict(registry._names)
+    parts = {
+        family: dict(members) for family, members in registry.catalogue._parts.items()
+    }
+    known = dict(registry.catalogue._names)
     steps = dict(migrations._state_steps), dict(migrations._spec_steps)
     try:
         yield
     finally:
         migrations._state_steps, migrations._spec_steps = steps
         for family, members in parts.items():
-            registry._parts[family].clear()
-            registry._parts[family].update(members)
-        registry._names.clear()
-        registry._names.update(known)
+            registry.catalogue._parts[family].clear()
+            registry.catalogue._parts[family].update(members)
+        registry.catalogue._names.clear()
+        registry.catalogue._names.update(known)
 
 
 def run_python(page: Path) -> tuple[dict[str, Any], str]:

@@ -293,7 +293,7 @@ POSTERIORS = [
 
 
 def test_every_posterior_is_here() -> None:
-    names = {registry._names[type(PARTS[name]())][1] for name in POSTERIORS}
+    names = {registry.catalogue._names[type(PARTS[name]())][1] for name in POSTERIORS}
     assert names == set(registry.names("posterior"))
 
 

@@ -282,7 +282,7 @@ class Gate:
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks that wait for nobody."""
-    monkeypatch.setattr("superarm.core.locks._PATIENCE", 0.05)
+    monkeypatch.setattr("superarm.core.locks._FORK_TIMEOUT", 0.05)
 
 
 @forks

@@ -1,7 +1,7 @@
-"""The command line: a thin skin over the library, loaded piece by piece.
+"""The command line: a thin layer over the library, loaded piece by piece.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict. Progress goes to stderr; with ``--json``
-stdout is one line holding one object.
+stdout is one line with one object.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ def main() -> None:
     # depend on the number of cores. Work is spread over seeds by processes instead.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
-    # A terminal that lacks a letter shows "?" in its place rather than a traceback.
+    # A terminal that cannot encode a letter shows "?" instead of a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     from .commands import superarm
     from .common import say
 
-    # Warnings are for the user of the command, who has no use for a file and a line of code.
-    warnings.showwarning = lambda message, *_, **__: say(
-        f"superarm: {message}", err=True
-    )
+    def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+        # Without file and line, which are of no use on the command line.
+        say(f"superarm: {message}", err=True)
+
+    warnings.showwarning = show_warning
     sys.exit(superarm(prog_name="superarm"))

@@ -28,7 +28,7 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run (RUN/states/CELL.npz) or a fleet has learned; default: the energy model."
-_BEGIN = (
+_WARM_START = (
     "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
 )
 _SETTING = "A parameter of the vehicle (mass, …), the roads (uturns) or a city (edges, city_seed)."
@@ -53,10 +53,14 @@ _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is repl
 _SHOWN: dict[str, Any] = {"show_default": True}
 
 
-def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]:
+def _choice(name: str, *choices: str, description: str) -> Callable[[Command], Command]:
     """An option with a few values, the first by default."""
     return click.option(
-        name, type=click.Choice(choices), default=choices[0], **_SHOWN, help=told
+        name,
+        type=click.Choice(choices),
+        default=choices[0],
+        help=description,
+        **_SHOWN,
     )
 
 
@@ -72,35 +76,34 @@ _flat = click.option(
 )
 
 
+_SIZE_OPTIONS = (
+    click.option(
+        "--seeds",
+        type=_COUNT,
+        help="Number of seeds; default: the experiment's own.",
+    ),
+    click.option(
+        "--rounds",
+        type=_COUNT,
+        help="Number of rounds; default: the experiment's own.",
+    ),
+    click.option("--policies", help="Comma-separated; default: the experiment's own."),
+    click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET),
+    click.option(
+        "--out",
+        type=_PATH,
+        help="Where results go; default: runs/NAME-001, -002, …",
+    ),
+    click.option("--resume", is_flag=True, help=_RESUME),
+    click.option(
+        "--jobs", type=_COUNT, help="Number of processes; default: one per core."
+    ),
+)
+
+
 def _sizes(command: Any) -> Any:
-    """Options of the commands that run experiments."""
-    for option in (
-        click.option(
-            "--jobs", type=_COUNT, help="Number of processes; default: one per core."
-        ),
-        click.option("--resume", is_flag=True, help=_RESUME),
-        click.option(
-            "--out",
-            type=_PATH,
-            help="Where results go; default: runs/NAME-001, -002, …",
-        ),
-        click.option(
-            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET
-        ),
-        click.option(
-            "--policies", help="Comma-separated; default: the experiment's own."
-        ),
-        click.option(
-            "--rounds",
-            type=_COUNT,
-            help="Number of rounds; default: the experiment's own.",
-        ),
-        click.option(
-            "--seeds",
-            type=_COUNT,
-            help="Number of seeds; default: the experiment's own.",
-        ),
-    ):
+    """Add the options of commands that run experiments."""
+    for option in reversed(_SIZE_OPTIONS):  # the decorator applied last comes first
         command = option(command)
     return command
 
@@ -124,21 +127,28 @@ def superarm() -> None:
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
-@click.option("--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_BEGIN)
-@_choice("--executor", "local", "dask", told=_EXECUTOR)
+@click.option(
+    "--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_WARM_START
+)
+@_choice("--executor", "local", "dask", description=_EXECUTOR)
 @seeded
 @common_options
 @importing
-def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
+def run(experiment: str, executor: str, as_json: bool, **options: Any) -> None:
     """Run an experiment.
 
     EXPERIMENT is an id (`superarm list experiments` lists them) or a file of your own, FILE.toml.
     """
     from . import places, running
 
-    place = places.Place(**{name: asked.pop(name) for name in places.Place._fields})
-    summary = running.run_one(experiment, running.Request(**asked), executor, place)
-    (print_json if as_json else running.print_summary)(summary)
+    place_options = {name: options.pop(name) for name in places.Place._fields}
+    place = places.Place(**place_options)
+    request = running.Request(**options)
+    summary = running.run_one(experiment, request, executor, place)
+    if as_json:
+        print_json(summary)
+    else:
+        running.print_summary(summary)
 
 
 @superarm.command()
@@ -148,7 +158,7 @@ def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
 @seeded
 @common_options
 @importing
-def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
+def reproduce(target: str, band: Any, as_json: bool, **options: Any) -> None:
     """Run a paper's experiments and draw its figures.
 
     PAPER is a group of experiments, such as kernelized; FIGURE is one of them, or the number of a
@@ -157,8 +167,12 @@ def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
     """
     from . import reproducing, running
 
-    summary = reproducing.reproduce(target, running.Request(**request), band)
-    (print_json if as_json else reproducing.print_reproduction)(summary)
+    request = running.Request(**options)
+    summary = reproducing.reproduce(target, request, band)
+    if as_json:
+        print_json(summary)
+    else:
+        reproducing.print_reproduction(summary)
 
 
 @superarm.command()
@@ -167,20 +181,20 @@ def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
 @_band
 @common_options
 @importing
-def report(directory: Path, as_json: bool, **asked: Any) -> None:
+def report(directory: Path, as_json: bool, **options: Any) -> None:
     """Write a run's report and figures.
 
     The report is RUN/report.html; figures, as PNG and SVG, need the extra `plot`.
     """
     from . import running
 
-    page, figures = running.report(directory, **asked)
+    page, figures = running.report(directory, **options)
+    report_path = str(page.path)
+    figure_paths = [str(path) for path in figures]
     if as_json:
-        print_json(
-            {"report": str(page.path), "figures": [str(path) for path in figures]}
-        )
+        print_json({"report": report_path, "figures": figure_paths})
     else:
-        say("\n".join(map(str, (page.path, *figures))))
+        say("\n".join([report_path, *figure_paths]))
 
 
 @superarm.command()
@@ -209,14 +223,14 @@ def report(directory: Path, as_json: bool, **asked: Any) -> None:
     "--routing",
     "potential",
     "rectified",
-    told="How costs are made non-negative: by height potentials, or by rectifying each edge "
+    description="How costs are made non-negative: by height potentials, or by rectifying each edge "
     "(Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Algorithm 2).",
 )
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SETTING)
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options
 @importing
-def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
+def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the route of least expected energy.
 
     It is printed with a 95 % interval, next to the fastest and the shortest route.
@@ -225,9 +239,11 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
         raise click.UsageError("--json and --geojson both print to stdout; choose one")
     from . import routing
 
-    answer = routing.ask(**asked)
-    if geojson or as_json:
-        print_json(answer.as_geojson() if geojson else answer.as_json())
+    answer = routing.find_route(**options)
+    if geojson:
+        print_json(answer.as_geojson())
+    elif as_json:
+        print_json(answer.as_json())
     else:
         routing.print_route(answer)
 
@@ -249,9 +265,9 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
 @click.option(
     "--accept-unlikely", is_flag=True, help="Also learn trips that look wrong."
 )
-@_choice("--energy", "auto", "net", "raw", told=_ENERGY)
+@_choice("--energy", "auto", "net", "raw", description=_ENERGY)
 @common_options
-def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
+def learn(as_json: bool, quiet: bool, **options: Any) -> None:
     """Learn from a fleet's log of trips.
 
     A trip is learned from once, however often it is given. `superarm route --state FILE` then finds
@@ -259,11 +275,11 @@ def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
     """
     from . import learning
 
-    lesson, graph = learning.learn(**asked)
+    lesson, graph = learning.learn(**options)
     if as_json:
         print_json(lesson.as_json(graph))
     else:
-        learning.print_lesson(lesson, graph, asked["state"])
+        learning.print_lesson(lesson, graph, options["state"])
 
 
 @superarm.command()
@@ -284,14 +300,14 @@ def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
 )
 @seeded
 @common_options
-def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
+def demo(as_json: bool, quiet: bool, **options: Any) -> None:
     """Watch an electric car learn its way through a city.
 
     It ends with a table and a report. No data and no extras are needed.
     """
     from superarm.lab.demo import run_demo
 
-    result = run_demo(quiet=quiet, silent=as_json, **asked)
+    result = run_demo(quiet=quiet, silent=as_json, **options)
     if as_json:
         print_json(result)
 

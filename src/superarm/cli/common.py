@@ -15,38 +15,35 @@ from superarm.core.errors import ConflictError, SpecError, SuperarmError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+# Exit codes.
+_FAILURE = 1
+_USAGE = 2
+_CONFLICT = 3
+
 
 class Commands(click.Group):
-    """A group that says every error in one line on stderr, and ends with its code."""
+    """A group of commands that prints every error as one line on stderr and exits with its code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        code: Any = 1
+        """Run a command and exit.
+
+        Args:
+            args: Arguments for click.
+            extra: Further arguments for click.
+        """
+        extra["standalone_mode"] = False  # errors are handled here
+        code: Any = _FAILURE
         try:
-            code = super().main(*args, **extra | {"standalone_mode": False})
+            code = super().main(*args, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             code = error.exit_code
         except click.ClickException as error:
-            message = " ".join(error.format_message().split())
-            context = getattr(error, "ctx", None)
-            advice = (
-                f" (see `{context.command_path} --help`)" if context is not None else ""
-            )
-            say(f"superarm: {message}{advice}", err=True)
+            say(f"superarm: {_usage_message(error)}", err=True)
             code = error.exit_code
         except (SuperarmError, OSError) as error:
-            notes = "; ".join(getattr(error, "__notes__", ()))
-            say(
-                f"superarm: {_message(error)}" + (f" ({notes})" if notes else ""),
-                err=True,
-            )
-            code = (
-                3
-                if isinstance(error, ConflictError)
-                else 2
-                if isinstance(error, SpecError)
-                else 1
-            )
+            say(f"superarm: {_message(error)}", err=True)
+            code = _exit_code(error)
         except click.Abort:
             say("superarm: interrupted", err=True)
         except MemoryError as error:
@@ -54,25 +51,45 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _message(error: Exception) -> str:
-    """The text of an error; of one that the system raised, the file and the reason."""
-    if isinstance(error, SuperarmError) or not isinstance(error, OSError):
-        return str(error)
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, ConflictError):
+        return _CONFLICT
+    if isinstance(error, SpecError):
+        return _USAGE
+    return _FAILURE
+
+
+def _usage_message(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return message
+    return f"{message} (see `{context.command_path} --help`)"
+
+
+def _message(error: Any) -> str:
+    """The text and the notes of an error; for one of the system, the file and the reason."""
+    message = str(error)
+    of_system = isinstance(error, OSError) and not isinstance(error, SuperarmError)
+    if of_system and error.filename is not None and error.strerror is not None:
+        message = f"{error.filename}: {error.strerror}"
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return f"{message} ({notes})" if notes else message
 
 
 def common_options(command: Command) -> Command:
-    """``--json`` and ``-q``, of every command."""
-    for option in (
-        click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."
-        ),
-    ):
-        command = option(command)
-    return command
+    """Add ``--json`` and ``-q``, which every command has.
+
+    Args:
+        command: The command.
+    """
+    add_quiet = click.option(
+        "-q", "--quiet", is_flag=True, help="No progress on stderr."
+    )
+    add_json = click.option(
+        "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."
+    )
+    return add_json(add_quiet(command))
 
 
 seeded = click.option(
@@ -82,7 +99,7 @@ seeded = click.option(
     show_default=True,
     help="The first seed.",
 )
-"""``--seed``, of the commands that draw random numbers."""
+"""``--seed``, for the commands that draw random numbers."""
 
 
 def _import(
@@ -103,11 +120,15 @@ importing = click.option(
     metavar="FILE.py|MODULE",
     help="Import parts of your own first; may be repeated.",
 )
-"""``--import``: parts of the user's own, registered before the command begins."""
+"""``--import``: registers the user's own parts before the command runs."""
 
 
 def check_network(net: str) -> None:
-    """A network that is not there is a slip in the command."""
+    """Refuse a network that does not exist.
+
+    Args:
+        net: The name of a network, or its file.
+    """
     from superarm.roads.routing import NETWORKS
 
     if net not in NETWORKS and not Path(net).exists():
@@ -118,17 +139,32 @@ def check_network(net: str) -> None:
 
 
 def check_elevation(path: Path | None) -> None:
+    """Refuse heights that do not exist.
+
+    Args:
+        path: What ``--elevation`` names.
+    """
     check_file("--elevation", path, "file or folder; give an SRTM tile (.hgt)")
 
 
 def check_file(option: str, path: Path | None, kind: str = "file") -> None:
-    """A path that is not there is a slip in the command."""
+    """Refuse a path that does not exist.
+
+    Args:
+        option: The option that names it.
+        path: The path; ``None`` without the option.
+        kind: What should be there, for the error.
+    """
     if path is not None and not path.exists():
         raise SpecError(f"{option} {path}: there is no such {kind}")
 
 
 def print_json(value: object) -> None:
-    """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
+    """Print one line of JSON, in ASCII for terminals of any encoding; NaN and infinity are null.
+
+    Args:
+        value: Plain values, arrays and containers of these.
+    """
     from superarm.core.inputs import as_plain
 
     click.echo(json.dumps(as_plain(value), allow_nan=False))
@@ -138,7 +174,14 @@ def print_json(value: object) -> None:
 def progress_bar(
     label: str, quiet: bool
 ) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on stderr with the time that is left; nothing when quiet."""
+    """A progress bar on stderr with the remaining time.
+
+    Yields a function of the rounds done and all rounds; ``None`` when quiet.
+
+    Args:
+        label: The text beside the bar.
+        quiet: Whether to show nothing.
+    """
     if quiet:
         yield None
         return
@@ -151,13 +194,18 @@ def progress_bar(
         TimeRemainingColumn,
     )
 
-    told, rounds = TextColumn("{task.description}", markup=False), TextColumn("rounds")
-    columns = (told, BarColumn(), MofNCompleteColumn(), rounds, TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True))
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
     task = bar.add_task(shown(label), total=None)
 
     def update(done: int, total: int) -> None:
-        bar.start()  # not before: what is refused has no progress
+        bar.start()  # not earlier: a command that is refused shows no bar
         bar.update(task, completed=done, total=total or 1)
 
     try:
@@ -168,22 +216,37 @@ def progress_bar(
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print for people: whatever is said, on stdout or stderr, goes through here or a console."""
+    """Print for people, with control characters escaped.
+
+    Args:
+        text: What to print.
+        err: Whether to print on stderr.
+    """
     click.echo(shown_lines(str(text)), err=err)
 
 
 def shown_lines(text: str) -> str:
-    """:func:`shown`, line by line."""
+    """:func:`shown`, line by line.
+
+    Args:
+        text: Any text.
+    """
     return "\n".join(map(shown, text.split("\n")))
 
 
 def shown(text: str) -> str:
-    r"""Text from a file for a terminal: what would steer the terminal is escaped.
+    r"""Text that cannot control a terminal: other than printable characters are escaped.
+
+    Args:
+        text: Any text, such as from a file.
 
     >>> print(shown("a\tb"))
     a\tb
     """
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode()
-        for one in text
-    )
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()

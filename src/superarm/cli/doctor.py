@@ -1,12 +1,12 @@
-"""What ``doctor`` prints: versions, extras, and whether the engines agree."""
+"""The command ``doctor``: versions, extras, and whether the engines agree."""
 
 from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 
@@ -15,71 +15,102 @@ from superarm.core.errors import SuperarmError, install_line
 
 from .common import print_json, say
 
-_EXTRAS = {
-    **{
-        "matplotlib": "plot",
-        "numba": "fast",
-        "distributed": "cluster",
-        "torch": "torch",
-    },
-    **{"gpytorch": "torch", "botorch": "torch", "libsumo": "sumo", "pandas": "frame"},
-    **{"leuvenmapmatching": "gps"},
-}
 _CORE = ("numpy", "scipy", "click", "rich")
+# The extra that installs each optional package.
+_EXTRAS = {
+    "matplotlib": "plot",
+    "numba": "fast",
+    "distributed": "cluster",
+    "torch": "torch",
+    "gpytorch": "torch",
+    "botorch": "torch",
+    "libsumo": "sumo",
+    "pandas": "frame",
+    "leuvenmapmatching": "gps",
+}
+_TOLERANCE = 1e-8  # of the engines' means
 
 
 def check_installation(as_json: bool) -> None:
-    """Versions, extras, and a small problem solved by every engine, compared with a plain solve."""
-    worst = _largest_disagreement()
-    found: dict[str, Any] = {
-        "superarm": __version__,
-        "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in _CORE},
-        "extras": {
-            name: metadata.version(name) if find_spec(name) else None
-            for name in _EXTRAS
-        },
-        "largest_disagreement": worst,
-        "sound": worst < 1e-8,
-    }
+    """Print versions and extras, and compare every engine with a plain solve on a small problem.
+
+    Exits with 1 if they disagree.
+
+    Args:
+        as_json: Whether to print JSON.
+    """
+    largest_difference = _largest_disagreement()
+    sound = largest_difference < _TOLERANCE
+    versions = {name: metadata.version(name) for name in _CORE}
+    extras = {name: _installed_version(name) for name in _EXTRAS}
     if as_json:
-        print_json(found)
+        print_json(
+            {
+                "superarm": __version__,
+                "python": platform.python_version(),
+                "versions": versions,
+                "extras": extras,
+                "largest_disagreement": largest_difference,
+                "sound": sound,
+            }
+        )
     else:
-        say(f"superarm {__version__} on Python {found['python']}")
-        for name, version in (found["versions"] | found["extras"]).items():
-            found_as = version or f"not installed; {install_line(_EXTRAS[name])}"
-            say(f"  {name} {found_as}")
-        word = "agree" if found["sound"] else "DISAGREE"
-        say(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
-    if not found["sound"]:
+        _print_versions(versions, extras)
+        verb = "agree" if sound else "DISAGREE"
+        say(
+            f"The engines {verb} with a plain solve; "
+            f"largest difference {largest_difference:.1e}."
+        )
+    if not sound:
         sys.exit(1)
 
 
+def _installed_version(name: str) -> str | None:
+    return metadata.version(name) if find_spec(name) else None
+
+
+def _print_versions(
+    versions: Mapping[str, str], extras: Mapping[str, str | None]
+) -> None:
+    say(f"superarm {__version__} on Python {platform.python_version()}")
+    for name, version in versions.items():
+        say(f"  {name} {version}")
+    for name, extra_version in extras.items():
+        if extra_version:
+            say(f"  {name} {extra_version}")
+        else:
+            say(f"  {name} not installed; {install_line(_EXTRAS[name])}")
+
+
 def _largest_disagreement() -> float:
+    """The largest difference between an engine's posterior mean and that of a plain solve."""
     from superarm.kernels import SquaredExponential
     from superarm.posteriors import FiniteGP, StreamingGP
 
     rng = np.random.default_rng(0)
     kernel = SquaredExponential(lengthscale=0.5)
-    arms, rewards, noise = rng.random((60, 2)), rng.standard_normal(200), 0.1
+    noise_variance = 0.1
+    arms = rng.random((60, 2))
+    rewards = rng.standard_normal(200)
     rows = rng.integers(60, size=200)
-    seen = arms[rows]
-    expected = kernel(arms, seen) @ np.linalg.solve(
-        kernel(seen) + noise * np.eye(len(seen)), rewards
-    )
+    observed = arms[rows]
+    total_cov = kernel(observed) + noise_variance * np.eye(len(observed))
+    expected = kernel(arms, observed) @ np.linalg.solve(total_cov, rewards)
     means = []
-    for engine in [
-        StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")
-    ]:
-        engine.observe(seen, rewards)
-        means.append(engine.predict(arms).mean)
-    for finite in [
-        FiniteGP(kernel, arms, noise, form=form) for form in ("root", "visited")
-    ]:
+    for streaming in (
+        StreamingGP(kernel, noise_variance, form="cholesky"),
+        StreamingGP(kernel, noise_variance, form="finite-rank"),
+    ):
+        streaming.observe(observed, rewards)
+        means.append(streaming.predict(arms).mean)
+    for finite in (
+        FiniteGP(kernel, arms, noise_variance, form="root"),
+        FiniteGP(kernel, arms, noise_variance, form="visited"),
+    ):
         for row, reward in zip(rows, rewards, strict=True):
             finite.observe([row], [reward])
         means.append(finite.predict(np.arange(60)).mean)
-    worst = float(np.max(np.abs(np.array(means) - expected)))
-    if not np.isfinite(worst):
+    largest = float(np.max(np.abs(np.array(means) - expected)))
+    if not np.isfinite(largest):
         raise SuperarmError("an engine returned a number that is not finite")
-    return worst
+    return largest

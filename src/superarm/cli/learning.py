@@ -1,13 +1,14 @@
-"""What ``learn`` does: a fleet's log becomes what its routes are found by."""
+"""The command ``learn``: energies of roads from a fleet's log of trips."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from superarm.core.errors import FileError, InputError, SpecError, StateError
 from superarm.core.files import require_regular
-from superarm.core.states import held_alone, load
+from superarm.core.states import file_lock, load
 from superarm.lab.results.curves import count_text
 from superarm.policies.base import IndexPolicy
 from superarm.roads.energy import Vehicle
@@ -19,8 +20,12 @@ from superarm.roads.routing import read_vehicles
 
 from .common import check_elevation, check_file, check_network
 
-_MOST_TOLD = 5
-_DONE = {"keep": "given full weight", "weigh": "given less weight", "refuse": "dropped"}
+_MOST_LISTED = 5  # warnings, refused trips or outliers
+_TREATMENTS = {
+    "keep": "given full weight",
+    "weigh": "given less weight",
+    "refuse": "dropped",
+}
 
 
 def learn(
@@ -35,7 +40,19 @@ def learn(
     accept_unlikely: bool = False,
     energy: Energy = "auto",
 ) -> tuple[Lesson, LineGraph]:
-    """Learn from tables of trips what the state does not hold yet, and write it back."""
+    """Learn the trips that the state does not contain yet, and save the state.
+
+    Args:
+        net: The name of a network, or its file.
+        trips: Tables of trips.
+        state: The state file, which need not exist.
+        vehicles: A TOML file with a table for each vehicle.
+        elevation: Heights for the network.
+        flat: Whether all roads count as level.
+        outliers: How to treat outliers; by default as the state does.
+        accept_unlikely: Whether to learn trips that look wrong.
+        energy: Whether energies include kinetic energy.
+    """
     check_network(net)
     check_elevation(elevation)
     for table in trips:
@@ -44,52 +61,73 @@ def learn(
     if state.is_dir():
         raise SpecError(f"--state must be a file; {state} is a folder")
     if state.exists():
-        require_regular(
-            state
-        )  # before it is locked: a lock beside a device would remain
-    place = None if elevation is None else str(elevation)
-    graph = load_roads(
-        net, uturns="dead-ends", elevation=place, flat=bool(flat), junctions=True
-    ).graph
-    known = {} if vehicles is None else read_vehicles(vehicles)
-    told = {name: each.vehicle or Vehicle() for name, each in known.items()}
+        # Before it is locked: a lock beside a device would remain.
+        require_regular(state)
+    graph = _load_graph(net, elevation, flat=bool(flat))
+    vehicle_of = _vehicles_by_name(vehicles)
     logged = [trip for path in trips for trip in read_trips(path, graph)]
-    if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
-        name = strange[0] or "(none)"
-        raise SpecError(
-            f"{vehicles} does not describe vehicle {name!r}; add a table for it"
-        )
-    given: dict[str, Any] = {"accept_unlikely": accept_unlikely}
+    if vehicle_of:
+        _check_vehicles(logged, vehicle_of, vehicles)
+    options: dict[str, Any] = {"accept_unlikely": accept_unlikely}
     if outliers is not None:
-        given["outliers"] = outliers
+        options["outliers"] = outliers
     try:
-        with held_alone(state):
-            return _learned(
-                state, graph, logged, vehicles=told, energy=energy, **given
-            ), graph
+        with file_lock(state):
+            lesson = _learn_and_save(
+                state, graph, logged, vehicles=vehicle_of, energy=energy, **options
+            )
     except OSError as error:
         raise FileError(
             f"{state} cannot be written: {error.strerror or error}"
         ) from error
+    return lesson, graph
 
 
-def _learned(
+def _load_graph(net: str, elevation: Path | None, *, flat: bool) -> LineGraph:
+    heights = None if elevation is None else str(elevation)
+    roads = load_roads(
+        net, uturns="dead-ends", elevation=heights, flat=flat, junctions=True
+    )
+    return roads.graph
+
+
+def _vehicles_by_name(path: Path | None) -> dict[str, Vehicle]:
+    if path is None:
+        return {}
+    return {
+        name: equipped.vehicle or Vehicle()
+        for name, equipped in read_vehicles(path).items()
+    }
+
+
+def _check_vehicles(
+    trips: list[LoggedTrip], vehicle_of: Mapping[str, Vehicle], path: Path | None
+) -> None:
+    undescribed = sorted({trip.vehicle for trip in trips} - set(vehicle_of))
+    if undescribed:
+        name = undescribed[0] or "(none)"
+        raise SpecError(
+            f"{path} does not describe vehicle {name!r}; add a table for it"
+        )
+
+
+def _learn_and_save(
     state: Path, graph: LineGraph, trips: list[LoggedTrip], **options: Any
 ) -> Lesson:
     policy = None
     if state.exists():
-        found = load(state)
-        if not isinstance(found, IndexPolicy):
+        loaded_policy = load(state)
+        if not isinstance(loaded_policy, IndexPolicy):
             raise StateError(
                 f"{state} is not a fleet's state; choose another file for --state"
             )
-        policy = found
+        policy = loaded_policy
     lesson = learn_trips(graph, trips, policy=policy, **options)
     if lesson.refused and not lesson.trips and not lesson.known:
-        name, why = next(iter(lesson.refused.items()))
+        name, reason = next(iter(lesson.refused.items()))
         count = count_text(len(lesson.refused), "trip")
         raise InputError(
-            f"nothing could be learned from {count}; the first, {name!r}: {why}"
+            f"nothing could be learned from {count}; the first, {name!r}: {reason}"
         )
     if lesson.trips:
         lesson.policy.save(state)
@@ -97,12 +135,39 @@ def _learned(
 
 
 def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
-    """What was learned, for reading."""
+    """Print what was learned.
+
+    Args:
+        lesson: The result of learning.
+        graph: The network.
+        state: The state file.
+    """
     from .visible import make_console
 
-    gp, console = lesson.posterior, make_console()
-    lines = [f"learned from {count_text(lesson.trips, 'trip')}; {count_text(gp.trips, 'trip')} in all, on "
-             f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
+    lines = [
+        *_trip_lines(lesson, graph),
+        *_warning_lines(lesson),
+        *_refusal_lines(lesson),
+        *_outlier_lines(lesson, graph),
+        *_scale_lines(lesson),
+        *_coverage_lines(lesson),
+    ]
+    if state.exists():
+        lines.append(f"State: {state}")
+    else:
+        lines.append("nothing was learned, so no state was written")
+    console = make_console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _trip_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
+    gp = lesson.posterior
+    learned = count_text(lesson.trips, "trip")
+    total = count_text(gp.trips, "trip")
+    lines = [
+        f"learned from {learned}; {total} in all, on {len(gp.visited)} of {len(graph)} edges"
+    ]
     if lesson.raw:
         lines.append(
             f"energies of {count_text(lesson.raw, 'trip')} look raw: they include kinetic energy "
@@ -112,53 +177,75 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
         lines.append(
             f"skipped {count_text(lesson.known, 'trip')} with names that were already learned"
         )
-    lines += [f"Warning: {warning}" for warning in lesson.warnings[:_MOST_TOLD]]
-    if len(lesson.warnings) > _MOST_TOLD:
+    return lines
+
+
+def _warning_lines(lesson: Lesson) -> list[str]:
+    lines = [f"Warning: {warning}" for warning in lesson.warnings[:_MOST_LISTED]]
+    hidden = len(lesson.warnings) - _MOST_LISTED
+    if hidden > 0:
+        lines.append(f"  … {hidden} more warnings (--json has all)")
+    return lines
+
+
+def _refusal_lines(lesson: Lesson) -> list[str]:
+    if not lesson.refused:
+        return []
+    lines = [f"could not learn {count_text(len(lesson.refused), 'trip')}:"]
+    for name, reason in list(lesson.refused.items())[:_MOST_LISTED]:
+        lines.append(f"  {name}: {reason}")
+    if len(lesson.refused) > _MOST_LISTED:
+        lines.append("  … (--json has all)")
+    return lines
+
+
+def _outlier_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
+    gp = lesson.posterior
+    if not gp.outlying:
+        return []
+    count = count_text(gp.outlying, "outlier")
+    latest = "; the latest:" if gp.flagged else ""
+    treatment = _TREATMENTS[gp.outliers]
+    lines = [f"{count} among all energies so far, {treatment}{latest}"]
+    for outlier in gp.flagged[-_MOST_LISTED:]:
+        ids = [graph.ids[edge] for edge in outlier.edges.tolist()]
+        place = ids[0]
+        if len(ids) > 1:
+            place = f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
         lines.append(
-            f"  … {len(lesson.warnings) - _MOST_TOLD} more warnings (--json has all)"
+            f"  {place}: {outlier.reward:.1f} Wh without turns and heights, "
+            f"{outlier.score:.1f} standard deviations from the forecast"
         )
-    if lesson.refused:
-        lines.append(f"could not learn {count_text(len(lesson.refused), 'trip')}:")
-        lines += [
-            f"  {name}: {why}"
-            for name, why in list(lesson.refused.items())[:_MOST_TOLD]
-        ]
-        if len(lesson.refused) > _MOST_TOLD:
-            lines.append("  … (--json has all)")
-    if gp.outlying:
-        count = count_text(gp.outlying, "outlier")
-        latest = "; the latest:" if gp.flagged else ""
-        lines.append(f"{count} among all energies so far, {_DONE[gp.outliers]}{latest}")
-        for each in gp.flagged[-_MOST_TOLD:]:
-            ids = [graph.ids[edge] for edge in each.edges.tolist()]
-            place = (
-                ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
-            )
-            away = f"{each.score:.1f} standard deviations from the forecast"
-            lines.append(
-                f"  {place}: {each.reward:.1f} Wh without turns and heights, {away}"
-            )
-    if gp.trips:
-        scales = gp.fitted
-        lines.append(
-            f"roads differ from the energy model by {scales.own:.1f} Wh an edge, plus "
-            f"{scales.near:.1f} Wh shared by neighbours; drives of one edge differ by "
-            f"{scales.noise:.1f} Wh plus {100.0 * scales.noise_share:.0f} % of its energy for "
-            "rolling, drag and height, and more on slow edges"
+    return lines
+
+
+def _scale_lines(lesson: Lesson) -> list[str]:
+    """How much roads differ from the energy model, and drives of one road from each other."""
+    gp = lesson.posterior
+    if not gp.trips:
+        return []
+    scales = gp.fitted
+    return [
+        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, plus "
+        f"{scales.near:.1f} Wh shared by neighbours; drives of one edge differ by "
+        f"{scales.noise:.1f} Wh plus {100.0 * scales.noise_share:.0f} % of its energy for "
+        "rolling, drag and height, and more on slow edges"
+    ]
+
+
+def _coverage_lines(lesson: Lesson) -> list[str]:
+    """How many of the latest trips lay inside their interval."""
+    record = lesson.posterior.held
+    if not record.trips:
+        return []
+    if record.trips == 1:
+        side = "inside" if record.inside else "outside"
+        line = f"the one trip judged lay {side} its 95 % interval"
+    else:
+        line = (
+            f"{100.0 * record.inside:.0f} % of the last {record.trips} trips "
+            "lay inside their 95 % interval"
         )
-    held = gp.held
-    if held.trips:
-        told = f"{100.0 * held.inside:.0f} % of the last {held.trips} trips lay inside their"
-        if held.trips == 1:
-            told = (
-                f"the one trip judged lay {'inside' if held.inside else 'outside'} its"
-            )
-        told += " 95 % interval"
-        lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
-    lines.append(
-        f"State: {state}"
-        if state.exists()
-        else "nothing was learned, so no state was written"
-    )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not record.holds:
+        line += ": do not rely on intervals yet"
+    return [line]

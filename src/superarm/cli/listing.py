@@ -1,4 +1,4 @@
-"""What ``list``, ``show`` and ``data list`` print."""
+"""Output of the commands ``list``, ``show`` and ``data list``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
+from superarm.core.data_files import Dataset
 from superarm.core.data_files import describe as data_sets
 from superarm.core.data_files import find as find_data
 from superarm.core.docstrings import parameter_descriptions, prose
@@ -23,7 +25,7 @@ from superarm.core.registry import (
     parameters_of,
     suggestion,
 )
-from superarm.lab.experiments import experiment_ids, load_experiment
+from superarm.lab.experiments import Experiment, experiment_ids, load_experiment
 from superarm.lab.experiments.spec import GIVEN
 from superarm.lab.results.curves import count_text
 from superarm.lab.results.papers import spelled_out
@@ -31,115 +33,156 @@ from superarm.lab.results.papers import spelled_out
 from .common import print_json, say
 
 Row = Mapping[str, Any]
-_EXPERIMENTS = "a problem, policies and claims, ready to run"
+_EXPERIMENTS = "experiments"  # listed beside the families of parts
+_EXPERIMENTS_MEANING = "a problem, policies and claims, ready to run"
 _POLICY_ADVICE = (
     "In an experiment, any policy also takes `told`: a drift, kernel or noise_variance other "
     "than the problem's. One with a posterior also takes `wrapped`: the posteriors around it."
 )
-_MOST = 8  # parameters of a part that are listed beside its name
+_MOST_PARAMETERS = 8  # of a part that are listed beside its name
+_HIDDEN_COLUMNS = ("required", "python")  # only in JSON
 
 
 def list_family(family: str | None, as_json: bool) -> None:
-    plurals = {
-        f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each
-        for each in families()
-    }
-    known = {
-        **plurals,
-        **{each: each for each in families()},
-        "experiments": "experiments",
-    }
+    """Print the parts of a family, the experiments, or all families.
+
+    Args:
+        family: A family, in the singular or plural; "experiments"; ``None`` for all families.
+        as_json: Whether to print JSON.
+    """
     if family is None:
-        members = {each: names(each) for each in families()} | {
-            "experiments": experiment_ids()
-        }
-        rows: list[Row] = [
-            {"family": each, "parts": len(found), "meaning": _family_meaning(each)}
-            for each, found in members.items()
-        ]
-        advice = (
-            "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
-        )
-        _print("families", rows, as_json, advice=advice)
-    elif family not in known:
-        told = suggestion(family, known, command="superarm list")
-        raise SpecError(f"there is no family {family!r}; {told}")
-    elif family == "experiments":
-        rows = [
-            {
-                "id": own.id,
-                "figure": ", ".join(own.figure),
-                "title": own.title,
-                "paper": own.paper,
-            }
-            for own in map(load_experiment, experiment_ids())
-        ]
-        rows.sort(
-            key=lambda row: (not row["paper"], row["id"])
-        )  # what is beyond the papers comes last
-        advice = "`superarm show ID` says more, `superarm run ID` runs one."
-        _print("experiments", rows, as_json, by="paper", advice=advice)
+        _list_families(as_json)
+        return
+    families_by_word = _families_by_word()
+    if family not in families_by_word:
+        advice = suggestion(family, families_by_word, command="superarm list")
+        raise SpecError(f"there is no family {family!r}; {advice}")
+    if family == _EXPERIMENTS:
+        _list_experiments(as_json)
     else:
-        name = known[family]
-        rows = [_part(name, each) for each in names(name)]
-        if not as_json:
-            rows = [
-                {**row, "parameters": _signature(row["parameters"])} for row in rows
-            ]
-        _print(
-            "parts",
-            rows,
-            as_json,
-            by="family",
-            advice=f"`superarm show {name}/NAME` explains one.",
-        )
+        _list_parts(families_by_word[family], as_json)
+
+
+def _families_by_word() -> dict[str, str]:
+    """The families by every word that names them: plurals and singulars."""
+    words: dict[str, str] = {}
+    for family in families():
+        plural = f"{family[:-1]}ies" if family.endswith("y") else f"{family}s"
+        words[plural] = family
+        words[family] = family
+    words[_EXPERIMENTS] = _EXPERIMENTS
+    return words
+
+
+def _list_families(as_json: bool) -> None:
+    rows = [
+        _family_row(family, names(family), family_description(family))
+        for family in families()
+    ]
+    rows.append(_family_row(_EXPERIMENTS, experiment_ids(), _EXPERIMENTS_MEANING))
+    advice = (
+        "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
+    )
+    _print("families", rows, as_json, advice=advice)
+
+
+def _family_row(family: str, members: Sequence[str], meaning: str) -> Row:
+    return {"family": family, "parts": len(members), "meaning": meaning}
+
+
+def _list_experiments(as_json: bool) -> None:
+    rows = [_experiment_row(load_experiment(name)) for name in experiment_ids()]
+    # Experiments beyond the papers come last.
+    rows.sort(key=lambda row: (not row["paper"], row["id"]))
+    advice = "`superarm show ID` says more, `superarm run ID` runs one."
+    _print("experiments", rows, as_json, by="paper", advice=advice)
+
+
+def _experiment_row(experiment: Experiment) -> Row:
+    return {
+        "id": experiment.id,
+        "figure": ", ".join(experiment.figure),
+        "title": experiment.title,
+        "paper": experiment.paper,
+    }
+
+
+def _list_parts(family: str, as_json: bool) -> None:
+    rows = [_part_row(family, name) for name in names(family)]
+    if not as_json:
+        for row in rows:
+            row["parameters"] = _signature(row["parameters"])
+    advice = f"`superarm show {family}/NAME` explains one."
+    _print("parts", rows, as_json, by="family", advice=advice)
 
 
 def show(name: str, as_json: bool) -> None:
+    """Print a part or an experiment.
+
+    Args:
+        name: A part's name, with or without its family; an experiment's id or file.
+        as_json: Whether to print JSON.
+    """
     if name.endswith(".toml") or name in experiment_ids():
         _show_experiment(name, as_json)
         return
-    everything = [f"{family}/{part}" for family in families() for part in names(family)]
-    chosen = [each for each in everything if name in (each, each.partition("/")[2])]
-    if not chosen:
-        told = suggestion(
-            name, [*experiment_ids(), *everything], command="superarm list"
-        )
-        raise SpecError(f"there is no part or experiment {name!r}; {told}")
-    parts = [_part(*each.split("/", 1)) for each in chosen]
+    rows = _rows_of_parts(name)
     if as_json:
-        print_json({"parts": parts})
+        print_json({"parts": rows})
         return
-    for part in parts:
-        told = _prose(find(part["family"], part["name"]))
-        say(f"{part['family']} {part['name']}\nin Python: {part['python']}\n\n{told}")
-        advice = _POLICY_ADVICE if part["family"] == "policy" else ""
-        _print("parameters", part["parameters"], as_json, advice=advice)
+    for row in rows:
+        text = _prose(find(row["family"], row["name"]))
+        say(f"{row['family']} {row['name']}\nin Python: {row['python']}\n\n{text}")
+        advice = _POLICY_ADVICE if row["family"] == "policy" else ""
+        _print("parameters", row["parameters"], as_json, advice=advice)
+
+
+def _rows_of_parts(name: str) -> list[dict[str, Any]]:
+    """All parts of a name, which several families may use, or of ``family/name``."""
+    full_names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for family in families():
+        for part_name in names(family):
+            full_name = f"{family}/{part_name}"
+            full_names.append(full_name)
+            if name in (full_name, part_name):
+                rows.append(_part_row(family, part_name))
+    if not rows:
+        choices = [*experiment_ids(), *full_names]
+        advice = suggestion(name, choices, command="superarm list")
+        raise SpecError(f"there is no part or experiment {name!r}; {advice}")
+    return rows
 
 
 def list_data(as_json: bool) -> None:
-    rows = []
-    for each in data_sets():
-        try:
-            path: str | None = str(find_data(each.name))
-        except MissingDataError:
-            path = None
-        row = {
-            "name": each.name,
-            "path": path,
-            "origin": each.origin,
-            "terms": each.terms,
-        }
-        rows.append({**row, "size": each.size, "command": each.command})
-        if not as_json:
-            say(f"{each.name}: {path or 'not found'}")
-            say(f"    origin: {each.origin}\n    terms: {each.terms}")
-            if each.size:
-                say(f"    size: {each.size}")
-            if each.command:
-                say(f"    command: {each.command}")
+    """Print every data set: where it is, its origin and its terms.
+
+    Args:
+        as_json: Whether to print JSON.
+    """
+    rows = [_data_row(dataset) for dataset in data_sets()]
     if as_json:
         print_json({"data": rows})
+        return
+    for row in rows:
+        say(f"{row['name']}: {row['path'] or 'not found'}")
+        for key in ("origin", "terms", "size", "command"):
+            if row[key]:
+                say(f"    {key}: {row[key]}")
+
+
+def _data_row(dataset: Dataset) -> dict[str, str | None]:
+    path = None
+    with suppress(MissingDataError):
+        path = str(find_data(dataset.name))
+    return {
+        "name": dataset.name,
+        "path": path,
+        "origin": dataset.origin,
+        "terms": dataset.terms,
+        "size": dataset.size,
+        "command": dataset.command,
+    }
 
 
 def _show_experiment(name: str, as_json: bool) -> None:
@@ -148,85 +191,112 @@ def _show_experiment(name: str, as_json: bool) -> None:
     if as_json:
         print_json(plain)
         return
-    figures = (
-        f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
-    )
-    source = [plain["paper"], figures if experiment.figure else ""]
     lines = [
-        ": ".join(filter(None, (experiment.id, experiment.title))),
-        ", ".join(filter(None, source)),
+        _joined(": ", experiment.id, experiment.title),
+        _joined(", ", plain["paper"], _figures_text(experiment.figure)),
         f"{count_text(experiment.rounds, 'round')}, {count_text(experiment.seeds, 'seed')}",
         f"problem: {_options(experiment.problem)}",
     ]
-    lines += [f"swept: {_options(experiment.sweep)}"] if experiment.sweep else []
-    for table, when in (("policies", ""), ("on_request", " (on request)")):
-        for policy, options in plain[table].items():
-            lines.append(f"policy {policy}{when}: {_options(options)}".rstrip(": "))
-    lines += [f"claim: {claim['text']}" for claim in experiment.claims]
-    say("\n".join([*filter(None, lines), f"Run it: superarm run {name}"]))
+    if experiment.sweep:
+        lines.append(f"swept: {_options(experiment.sweep)}")
+    lines += _policy_lines(plain["policies"])
+    lines += _policy_lines(plain["on_request"], " (on request)")
+    for claim in experiment.claims:
+        lines.append(f"claim: {claim['text']}")
+    lines.append(f"Run it: superarm run {name}")
+    say(_joined("\n", *lines))
+
+
+def _figures_text(figures: Sequence[str]) -> str:
+    if not figures:
+        return ""
+    noun = "Figure" if len(figures) == 1 else "Figures"
+    return f"{noun} {', '.join(figures)}"
+
+
+def _policy_lines(policies: Mapping[str, Row], remark: str = "") -> list[str]:
+    lines = []
+    for name, options in policies.items():
+        line = f"policy {name}{remark}: {_options(options)}"
+        lines.append(line.rstrip(": "))
+    return lines
+
+
+def _joined(separator: str, *texts: str) -> str:
+    """Texts that are not empty, with a separator between them."""
+    return separator.join(filter(None, texts))
 
 
 def _options(table: Row) -> str:
-    return ", ".join(
-        f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items()
-    )
-
-
-def _family_meaning(family: str) -> str:
-    return _EXPERIMENTS if family == "experiments" else family_description(family)
+    options = []
+    for key, value in table.items():
+        text = json.dumps(value, ensure_ascii=False)
+        options.append(f"{key} = {text}")
+    return ", ".join(options)
 
 
 # --- rows ----------------------------------------------------------------------------------
 
 
-def _part(family: str, name: str) -> dict[str, Any]:
+def _part_row(family: str, name: str) -> dict[str, Any]:
     part = find(family, name)
-    kinds = kinds_of(part)
-    meanings = parameter_descriptions(part)
-    given = GIVEN if family in ("policy", "problem") else ()
+    summary, _, _ = _prose(part).partition("\n\n")
     return {
         "name": name,
-        "parameters": [
-            _parameter(each, in_words(kinds.get(each, Any)), default, meanings)
-            for each, default in parameters_of(family, name).items()
-            if each not in given
-        ],
-        "meaning": _prose(part).partition("\n\n")[0].replace("\n", " "),
+        "parameters": _parameter_rows(family, name),
+        "meaning": summary.replace("\n", " "),
         "family": family,
         "python": f"{part.__module__}.{part.__qualname__}",
     }
 
 
-def _parameter(name: str, kind: str, default: Any, meanings: Mapping[str, str]) -> Row:
-    plain = isinstance(default, bool | int | float | str | list | tuple | None)
-    return {
-        "name": name,
-        "type": kind,
-        "required": default is inspect.Parameter.empty,
-        "default": default if plain else None,
-        "meaning": _readable(meanings.get(name, "")),
-    }
+def _parameter_rows(family: str, name: str) -> list[Row]:
+    part = find(family, name)
+    kinds = kinds_of(part)
+    descriptions = parameter_descriptions(part)
+    # Experiments supply these themselves.
+    supplied = GIVEN if family in ("policy", "problem") else ()
+    rows: list[Row] = []
+    for parameter, default in parameters_of(family, name).items():
+        if parameter in supplied:
+            continue
+        kind = kinds.get(parameter, Any)
+        is_plain = isinstance(default, bool | int | float | str | list | tuple | None)
+        rows.append(
+            {
+                "name": parameter,
+                "type": in_words(kind),
+                "required": default is inspect.Parameter.empty,
+                "default": default if is_plain else None,
+                "meaning": _readable(descriptions.get(parameter, "")),
+            }
+        )
+    return rows
 
 
 def _signature(parameters: Sequence[Row]) -> str:
-    """Names and defaults in one line; limits for fitting and the last of many are left out."""
-    told = [
-        each["name"] if each["required"] else f"{each['name']}={_cell(each['default'])}"
-        for each in parameters
-        if not each["name"].endswith("_bounds")
-    ]
-    return ", ".join(
-        told if len(told) <= _MOST else [*told[:_MOST], f"… {len(told) - _MOST} more"]
-    )
+    """Names and defaults in one line, without limits for fitting; long lines are cut."""
+    texts = []
+    for parameter in parameters:
+        name = parameter["name"]
+        if name.endswith("_bounds"):
+            continue
+        required = parameter["required"]
+        texts.append(name if required else f"{name}={_cell(parameter['default'])}")
+    if len(texts) > _MOST_PARAMETERS:
+        hidden = len(texts) - _MOST_PARAMETERS
+        texts = [*texts[:_MOST_PARAMETERS], f"… {hidden} more"]
+    return ", ".join(texts)
 
 
 def _readable(text: str) -> str:
-    """A docstring without its markup, papers by their titles."""
-    return spelled_out(re.sub(r":\w+:`~?([^`]+)`|`+", r"\1", text))
+    """A docstring without markup, with titles for the keys of papers."""
+    without_markup = re.sub(r":\w+:`~?([^`]+)`|`+", r"\1", text)
+    return spelled_out(without_markup)
 
 
 def _prose(part: object) -> str:
-    """The sentences of a docstring."""
+    """The sentences of a docstring, without parameters and examples."""
     return _readable(prose(part))
 
 
@@ -236,27 +306,41 @@ def _prose(part: object) -> str:
 def _print(
     key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice: str = ""
 ) -> None:
-    """Rows as JSON, or as tables: one for each value in the column ``by``, under that value."""
+    """Print rows as JSON, or as one table for each value in the column ``by``.
+
+    Args:
+        key: The key of the rows in JSON.
+        rows: Rows that are already grouped by that column.
+        as_json: Whether to print JSON.
+        by: The column whose values are the titles of the tables.
+        advice: A line to print below the tables.
+    """
     if as_json:
         print_json({key: rows})
         return
     from .visible import print_table
 
-    for title, group in groupby(rows, key=lambda row: row.get(by)):
+    for value, group in groupby(rows, key=lambda row: row.get(by)):
         members = list(group)
-        heads = [head for head in members[0] if head not in (by, "required", "python")]
-        told = [
-            {**row, "default": "required"} if row.get("required") else row
-            for row in members
+        heads = [
+            head for head in members[0] if head != by and head not in _HIDDEN_COLUMNS
         ]
-        cells = ([_cell(row[head]) for head in heads] for row in told)
-        print_table(
-            heads, cells, title="Beyond the papers" if title == "" else title or ""
-        )
+        cells = [_cells(row, heads) for row in members]
+        title = "Beyond the papers" if value == "" else value or ""
+        print_table(heads, cells, title=title)
     if advice:
         say(advice)
 
 
+def _cells(row: Row, heads: Sequence[str]) -> list[str]:
+    if row.get("required"):
+        row = {**row, "default": "required"}
+    return [_cell(row[head]) for head in heads]
+
+
 def _cell(value: Any) -> str:
-    words = {None: "–", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else str(value)
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

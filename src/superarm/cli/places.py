@@ -1,4 +1,4 @@
-"""Where a problem on roads takes place, as far as the command line says so."""
+"""Options of the command line for where a problem on roads takes place."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from superarm.roads.routing import NETWORKS
 
 from .common import check_elevation, check_network
 
-_ON_ONES_OWN = (
-    "navigation/network"  # the experiment that has no network unless one is given
-)
+# The experiment that has no network of its own.
+_NEEDS_NETWORK = "navigation/network"
+_OPTION_OF_PARAMETER = {
+    "network": "--net",
+    "start": "--from",
+    "goal": "--to",
+    "elevation": "--elevation",
+    "flat": "--flat",
+}
 
 
 class Place(NamedTuple):
-    """What ``--net``, ``--from``, ``--to``, ``--elevation`` and ``--flat`` say."""
+    """The values of ``--net``, ``--from``, ``--to``, ``--elevation`` and ``--flat``."""
 
     net: str | None = None
     start: str | None = None
@@ -30,106 +36,128 @@ class Place(NamedTuple):
     flat: bool | None = None
 
     def applied(
-        self, experiment: Experiment, given: Mapping[str, Any]
+        self, experiment: Experiment, overrides: Mapping[str, Any]
     ) -> tuple[Experiment, dict[str, Any]]:
-        """The experiment, and the parameters that place it; ``given`` is what ``--set`` says.
+        """The experiment at this place, and the parameters that place it.
 
-        A network that is named replaces what the experiment itself says of the place, in its
-        problem and in its sweep: a route, a network, and ends that exist on another network only. The
-        title, which heads the report, begins with it.
+        A network replaces everything about the place in the experiment's problem and sweep: a route, a
+        network, and ends that exist on another network only. It also begins the title of the report.
+
+        Args:
+            experiment: The experiment.
+            overrides: The parameters that ``--set`` sets.
         """
-        self._check(experiment, given)
-        networked = self.net is not None or _value("network", given) is not None
-        if not networked and experiment.id == _ON_ONES_OWN:
+        self._check(experiment, overrides)
+        has_network = self.net is not None or _value("network", overrides) is not None
+        if not has_network and experiment.id == _NEEDS_NETWORK:
             raise click.UsageError(
-                f"{_ON_ONES_OWN} is about a network of your own: name it with --net FILE "
+                f"{_NEEDS_NETWORK} is about a network of your own: name it with --net FILE "
                 "(or --net city; navigation/city compares more policies there)"
             )
+        parameters = self._parameters(experiment, has_network)
+        replaced: set[str] = set()
+        if has_network or self.start is not None:
+            replaced = {"route", "start", "goal"}
+            if "problem.network" in parameters:
+                replaced.add("network")
+        placed = _without(experiment, replaced)
+        if self.net is not None:
+            title = f"{Path(self.net).name}: {experiment.title or experiment.id}"
+            placed = replace(placed, title=title)
+        return placed, parameters
+
+    def _parameters(self, experiment: Experiment, has_network: bool) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
         if self.elevation is not None:
             parameters["problem.elevation"] = str(self.elevation.resolve())
         if self.flat is not None:
             parameters["problem.flat"] = True
+        network = None
         if self.net is not None:
-            # In full: workers, and ``--resume`` from another directory, must find the same file.
-            named = self.net in NETWORKS or not Path(self.net).exists()
-            parameters["problem.network"] = (
-                self.net if named else str(Path(self.net).resolve())
-            )
-        elif (
-            self.start is not None
-            and not networked
-            and (own := _network_of_routes(experiment))
-        ):
-            parameters["problem.network"] = own
+            network = _full_name(self.net)
+        elif self.start is not None and not has_network:
+            network = _network_of_routes(experiment)
+        if network:
+            parameters["problem.network"] = network
         if self.start is not None:
-            parameters |= {"problem.start": self.start, "problem.goal": self.goal}
-        dropped: set[str] = set()
-        if networked or self.start is not None:
-            dropped = {"route", "start", "goal"}
-            dropped |= {"network"} if "problem.network" in parameters else set()
-        placed = _without(experiment, dropped)
-        if self.net is not None:
-            placed = replace(
-                placed,
-                title=f"{Path(self.net).name}: {experiment.title or experiment.id}",
-            )
-        return placed, parameters
+            parameters["problem.start"] = self.start
+            parameters["problem.goal"] = self.goal
+        return parameters
 
-    def _check(self, experiment: Experiment, given: Mapping[str, Any]) -> None:
-        takes = set(parameters_of("problem", experiment.problem["name"]))
-        about = f"{experiment.id} is about {experiment.problem['name']!r}"
-        ends = (self.net, self.start, self.goal)
-        if self.net is not None and "network" not in takes:
-            raise click.UsageError(f"--net is for problems on roads; {about}")
-        if (self.start, self.goal) != (None, None) and not {"start", "goal"} <= takes:
-            raise click.UsageError(
-                f"--from and --to are for problems on roads with one trip; {about}"
-            )
-        if (self.elevation is not None or self.flat is not None) and not {
-            "elevation",
-            "flat",
-        } <= takes:
-            raise click.UsageError(
-                f"--elevation and --flat are for problems on roads with heights; {about}"
-            )
+    def _check(self, experiment: Experiment, overrides: Mapping[str, Any]) -> None:
+        self._check_problem(experiment)
         check_elevation(self.elevation)
         if self.net is not None:
             check_network(self.net)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")
-        names = {
-            "--net": "network",
-            "--from": "start",
-            "--to": "goal",
-            "--elevation": "elevation",
+        self._refuse_repeats(overrides)
+
+    def _check_problem(self, experiment: Experiment) -> None:
+        """Refuse options that the problem has no parameters for."""
+        problem = experiment.problem["name"]
+        about = f"{experiment.id} is about {problem!r}"
+        accepted = set(parameters_of("problem", problem))
+        has_ends = self.start is not None or self.goal is not None
+        has_heights = self.elevation is not None or self.flat is not None
+        if self.net is not None and "network" not in accepted:
+            raise click.UsageError(f"--net is for problems on roads; {about}")
+        if has_ends and not {"start", "goal"} <= accepted:
+            raise click.UsageError(
+                f"--from and --to are for problems on roads with one trip; {about}"
+            )
+        if has_heights and not {"elevation", "flat"} <= accepted:
+            raise click.UsageError(
+                f"--elevation and --flat are for problems on roads with heights; {about}"
+            )
+
+    def _refuse_repeats(self, overrides: Mapping[str, Any]) -> None:
+        """Refuse what both an option and ``--set`` define."""
+        values = {
+            "network": self.net,
+            "start": self.start,
+            "goal": self.goal,
+            "elevation": self.elevation,
+            "flat": self.flat,
         }
-        names["--flat"] = "flat"
-        for (option, name), said in zip(names.items(), self, strict=True):
-            if said is not None and _value(name, given) is not None:
+        for name, value in values.items():
+            if value is not None and _value(name, overrides) is not None:
+                option = _OPTION_OF_PARAMETER[name]
                 raise click.UsageError(
                     f"{name} is given twice: by --set and by {option}"
                 )
-        if any(end is not None for end in ends) and _value("route", given) is not None:
+        has_trip = any(
+            values[name] is not None for name in ("network", "start", "goal")
+        )
+        if has_trip and _value("route", overrides) is not None:
             raise click.UsageError(
                 "--set route names network, start and goal, as --net, --from and --to do; choose one"
             )
 
 
-def _value(name: str, given: Mapping[str, Any]) -> Any:
+def _full_name(net: str) -> str:
+    """A file's absolute path: workers and ``--resume`` in another directory must find the same file."""
+    if net in NETWORKS or not Path(net).exists():
+        return net
+    return str(Path(net).resolve())
+
+
+def _value(name: str, parameters: Mapping[str, Any]) -> Any:
     """A parameter of the problem, under either of its names."""
-    return given.get(f"problem.{name}", given.get(name))
+    return parameters.get(f"problem.{name}", parameters.get(name))
 
 
 def _network_of_routes(experiment: Experiment) -> str | None:
-    """The one network on which the experiment's own routes lie."""
+    """The network of the experiment's own routes, if it has any."""
     from superarm.roads.problems.road_models import ROUTES
 
     routes = _value("route", {**experiment.problem, **experiment.sweep})
     if routes is None:
         return None
+    if isinstance(routes, str):
+        routes = [routes]
     networks: set[str] = set()
-    for route in [routes] if isinstance(routes, str) else routes:
+    for route in routes:
         if route not in ROUTES:
             raise click.UsageError(f"route is {route!r}; {suggestion(route, ROUTES)}")
         networks.add(ROUTES[route].network)
@@ -142,13 +170,15 @@ def _network_of_routes(experiment: Experiment) -> str | None:
 
 
 def _without(experiment: Experiment, names: set[str]) -> Experiment:
-    def kept(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            key: each
-            for key, each in table.items()
-            if key.removeprefix("problem.") not in names
-        }
+    """The experiment without some parameters of its problem."""
+    problem = _without_keys(experiment.problem, names)
+    sweep = _without_keys(experiment.sweep, names)
+    return replace(experiment, problem=problem, sweep=sweep)
 
-    return replace(
-        experiment, problem=kept(experiment.problem), sweep=kept(experiment.sweep)
-    )
+
+def _without_keys(table: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {
+        key: value
+        for key, value in table.items()
+        if key.removeprefix("problem.") not in names
+    }

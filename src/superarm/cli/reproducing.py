@@ -1,11 +1,13 @@
-"""What ``reproduce`` does: the experiments of one paper or of all, and one page over them."""
+"""The command ``reproduce``: the experiments of one paper or of all, and one page about them."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -39,108 +41,156 @@ from .targets import ALL, experiments_of
 
 _PAGE = "index.html"
 _TIMES = "times.json"
-_MOST_TIMES = 2**20  # bytes
+_MOST_BYTES = 2**20  # of the file of times
 _MOST_SECONDS = 1e12  # of one experiment
 
 
 def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any]:
-    """Experiments one after another, with figures; the page over all is there from the first one on."""
+    """Run experiments one after another, with figures, and update one page about all of them.
+
+    Args:
+        target: "all", a paper, an experiment or a figure.
+        request: The options.
+        band: What bands show; by default each experiment's choice.
+    """
     directory = request.directory(f"reproduce-{target}")
     experiments = experiments_of(target)
     _check_directory(directory, resume=request.resume)
-    if len(experiments) > 1 and not request.quiet:
-        say(
-            f"superarm: checking {count_text(len(experiments), 'experiment')}", err=True
-        )
+    if len(experiments) > 1:
+        _say_progress(request, f"checking {count_text(len(experiments), 'experiment')}")
     plans = [_plan(request, experiment, directory) for experiment in experiments]
     directory.mkdir(parents=True, exist_ok=True)
     with run_lock(directory):
-        return _reproduce(target, request, band, directory, experiments, plans)
+        reproduction = _Reproduction(
+            target=target,
+            request=request,
+            band=band,
+            directory=directory,
+            experiments=experiments,
+            plans=plans,
+        )
+        return reproduction.run()
+
+
+def _say_progress(request: Request, text: str) -> None:
+    if not request.quiet:
+        say(f"superarm: {text}", err=True)
 
 
 def _check_directory(directory: Path, *, resume: bool) -> None:
     """Refuse what would stop the command later, before anything is built."""
     if directory.exists() and not directory.is_dir():
         raise ConflictError(f"{directory} is a file; choose another --out")
-    entries = (
-        {path.name for path in directory.iterdir()} - {LOCK}
-        if directory.exists()
-        else set()
-    )
-    if entries and not resume:
-        raise ConflictError(
-            f"{directory} is not empty; continue it with --resume, or choose another --out"
-        )
-    _times(directory)
+    if directory.exists() and not resume:
+        entries = {path.name for path in directory.iterdir()}
+        if entries - {LOCK}:
+            raise ConflictError(
+                f"{directory} is not empty; continue it with --resume, or choose another --out"
+            )
+    _read_times(directory)
 
 
 def _plan(request: Request, experiment: Experiment, directory: Path) -> Plan:
+    out = directory / experiment.id.replace("/", "-")
     try:
-        return request.plan(
-            experiment, directory / experiment.id.replace("/", "-"), Place()
-        )
+        return request.plan(experiment, out, Place())
     except SuperarmError as error:
         error.add_note(experiment.id)
         raise
 
 
-def _reproduce(
-    target: str,
-    request: Request,
-    band: Band | None,
-    directory: Path,
-    experiments: list[Experiment],
-    plans: list[Plan],
-) -> dict[str, Any]:
-    title = _title(target, experiments)
-    # What an earlier attempt wrote about these stays until they have all been read again.
-    covered = len(list(takewhile(_is_reported, plans)))
-    summaries: list[dict[str, Any]] = []
-    reports: list[Report] = []
-    with process_pool(request.workers) as pool:
-        for place, (plan, experiment) in enumerate(
-            zip(plans, experiments, strict=True)
-        ):
-            label = f"{place + 1}/{len(plans)} {experiment.id}"
-            with _timed(directory, experiment.id):
-                summary = request.execute(
-                    plan, pool if request.workers > 1 else None, label
-                )
-                if not request.quiet:
-                    say(
-                        f"superarm: {label}: judging claims and drawing figures",
-                        err=True,
-                    )
-                report, _ = write_outputs(
-                    plan.out,
-                    experiment,
-                    experiment.id,
-                    quiet=request.quiet,
-                    figures=True,
-                    bound=True,
-                    band=band,
-                )
-            summaries.append({**summary, "statements": [*report.statements]})
-            reports.append(report)
-            missing = [later.id for later in experiments[place + 1 :]]
-            if len(reports) >= covered or not (directory / _PAGE).exists():
-                _write_page(directory, title, reports, missing=missing)
-    pictures = group_pictures([Run.load(plan.out) for plan in plans])
-    if can_draw(quiet=True):  # if not, every report has said so
+@dataclass(frozen=True, kw_only=True)
+class _Reproduction:
+    """The experiments of one target, planned in one directory."""
+
+    target: str
+    request: Request
+    band: Band | None
+    directory: Path
+    experiments: list[Experiment]
+    plans: list[Plan]
+
+    def run(self) -> dict[str, Any]:
+        """Run and report all experiments; returns the summary of the command."""
+        # The page of an earlier attempt stays until all experiments on it are reported again.
+        covered = self._count_reported()
+        summaries: list[dict[str, Any]] = []
+        reports: list[Report] = []
+        with process_pool(self.request.workers) as pool:
+            executor = pool if self.request.workers > 1 else None
+            for index in range(len(self.plans)):
+                summary, report = self._run_experiment(index, executor)
+                summaries.append(summary)
+                reports.append(report)
+                if len(reports) >= covered or not (self.directory / _PAGE).exists():
+                    self._write_page(reports)
+        pictures = group_pictures([Run.load(plan.out) for plan in self.plans])
+        self._save_figures(pictures, reports)
+        self._write_page(reports, pictures)
+        return {
+            "reproduce": self.target,
+            "seconds": self._total_seconds(),
+            "runs": summaries,
+            "out": str(self.directory),
+        }
+
+    def _count_reported(self) -> int:
+        """How many experiments, from the first on, an earlier attempt has finished."""
+        return len(list(takewhile(_is_reported, self.plans)))
+
+    def _run_experiment(
+        self, index: int, executor: Executor | None
+    ) -> tuple[dict[str, Any], Report]:
+        plan = self.plans[index]
+        experiment = self.experiments[index]
+        label = f"{index + 1}/{len(self.plans)} {experiment.id}"
+        with _timed(self.directory, experiment.id):
+            summary = self.request.execute(plan, executor, label)
+            _say_progress(self.request, f"{label}: judging claims and drawing figures")
+            report, _ = write_outputs(
+                plan.out,
+                experiment,
+                experiment.id,
+                quiet=self.request.quiet,
+                figures=True,
+                bound=True,
+                band=self.band,
+            )
+        return {**summary, "statements": [*report.statements]}, report
+
+    def _write_page(
+        self, reports: list[Report], pictures: Sequence[Picture] = ()
+    ) -> None:
+        unfinished = self.experiments[len(reports) :]
+        write_index(
+            reports,
+            self.directory / _PAGE,
+            title=self._title(),
+            pictures=pictures,
+            seconds=_read_times(self.directory),
+            missing=[experiment.id for experiment in unfinished],
+        )
+
+    def _title(self) -> str:
+        if self.target == ALL:
+            papers = {experiment.paper for experiment in self.experiments}
+            return f"superarm: all {len(papers)} papers"
+        return f"superarm: {self.target}, {self.experiments[0].paper}"
+
+    def _save_figures(self, pictures: list[Picture], reports: list[Report]) -> None:
+        """Save figures of several experiments together, where matplotlib is installed."""
+        if not can_draw(quiet=True):  # each report has already said so
+            return
         from superarm.lab.plotting import save_pictures
 
-        origin = ["synthetic data"] * any(report.warning for report in reports)
-        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
-    _write_page(directory, title, reports, pictures=pictures)
-    seconds = sum(
-        _times(directory).get(experiment.id, 0.0) for experiment in experiments
-    )
-    return {
-        "reproduce": target,
-        "seconds": seconds,
-        "runs": summaries,
-        "out": str(directory),
-    }
+        is_synthetic = any(report.warning for report in reports)
+        origin = ["synthetic data"] if is_synthetic else []
+        title = f"superarm: {self.target}"
+        save_pictures(pictures, title, self.directory / "figures", origin)
+
+    def _total_seconds(self) -> float:
+        times = _read_times(self.directory)
+        return sum(times.get(experiment.id, 0.0) for experiment in self.experiments)
 
 
 def _is_reported(plan: Plan) -> bool:
@@ -149,36 +199,11 @@ def _is_reported(plan: Plan) -> bool:
         summary = read_json(plan.out / "summary.json")
     except StateError:
         return False
-    size = (plan.rounds, plan.seeds)
-    return (
-        isinstance(summary, dict)
-        and (summary.get("rounds"), summary.get("seeds")) == size
-    )
-
-
-def _title(target: str, experiments: list[Experiment]) -> str:
-    papers = {experiment.paper for experiment in experiments}
-    if target == ALL:
-        return f"superarm: all {len(papers)} papers"
-    return f"superarm: {target}, {experiments[0].paper}"
-
-
-def _write_page(
-    directory: Path,
-    title: str,
-    reports: list[Report],
-    *,
-    missing: list[str] | None = None,
-    pictures: list[Picture] | None = None,
-) -> None:
-    write_index(
-        reports,
-        directory / _PAGE,
-        title=title,
-        pictures=pictures or (),
-        seconds=_times(directory),
-        missing=missing or (),
-    )
+    if not isinstance(summary, dict):
+        return False
+    same_rounds = summary.get("rounds") == plan.rounds
+    same_seeds = summary.get("seeds") == plan.seeds
+    return same_rounds and same_seeds
 
 
 # --- how long it took ----------------------------------------------------------------------
@@ -186,52 +211,57 @@ def _write_page(
 
 @contextmanager
 def _timed(directory: Path, experiment: str) -> Iterator[None]:
-    """Add the time of the block to the experiment's, also if it is interrupted."""
+    """Add the time of the block to the experiment's, even if it is interrupted."""
     started = time.perf_counter()
     try:
         yield
     finally:
         if directory.is_dir():
-            times = _times(directory)
-            times[experiment] = (
-                times.get(experiment, 0.0) + time.perf_counter() - started
-            )
+            times = _read_times(directory)
+            seconds_before = times.get(experiment, 0.0)
+            times[experiment] = seconds_before + time.perf_counter() - started
             atomic_write(directory / _TIMES, json_bytes(times))
 
 
-def _times(directory: Path) -> dict[str, float]:
+def _read_times(directory: Path) -> dict[str, float]:
     """Seconds by experiment, earlier attempts included."""
     path = directory / _TIMES
     if not path.exists():
         return {}
     advice = f"{path} is damaged; delete it to restart the timing"
     try:
-        found = json.loads(read_text(path, most=_MOST_TIMES))
-        require_kind(found, Mapping[str, float], _TIMES)
+        times = json.loads(read_text(path, most=_MOST_BYTES))
+        require_kind(times, Mapping[str, float], _TIMES)
     except (ValueError, RecursionError) as error:
         raise StateError(f"{advice}: {error}") from None
-    if not all(0.0 <= seconds < _MOST_SECONDS for seconds in found.values()):
+    if not all(0.0 <= seconds < _MOST_SECONDS for seconds in times.values()):
         raise StateError(f"{advice}: a time is negative, or too large")
-    return {name: float(seconds) for name, seconds in found.items()}
+    return {name: float(seconds) for name, seconds in times.items()}
 
 
 # --- in a terminal -------------------------------------------------------------------------
 
 
 def print_reproduction(summary: dict[str, Any]) -> None:
+    """Print the claims, statements and warnings of every experiment.
+
+    Args:
+        summary: What :func:`reproduce` returned.
+    """
     from .visible import make_console
 
     console = make_console()
+    claims: list[dict[str, Any]] = []
+    not_judged: list[dict[str, Any]] = []
+    statements: list[dict[str, Any]] = []
     for run in summary["runs"]:
         console.print(f"[bold]{run['experiment']}[/bold]  {size_text(run)}")
         print_claims(console, run["claims"])
         print_claims(console, run["statements"])
         print_forecasts(console, Path(run["out"]))
-    claims = [claim for run in summary["runs"] for claim in run["claims"]]
-    not_judged = [claim for run in summary["runs"] for claim in run["not_judged"]]
-    statements = [
-        statement for run in summary["runs"] for statement in run["statements"]
-    ]
+        claims += run["claims"]
+        not_judged += run["not_judged"]
+        statements += run["statements"]
     print_count(console, claims, not_judged)
     print_count(console, statements, [], noun="statement of theory")
     page = Path(summary["out"]) / _PAGE

@@ -1,11 +1,11 @@
-"""What ``route`` does: one trip, asked for in words and told for reading."""
+"""The command ``route``: one trip from the options of the command line, printed for reading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,31 @@ from superarm.roads.routing import (
 
 from .common import check_elevation, check_file, check_network, say
 
-_MOST_ROWS = 24
+_MOST_ROWS = 24  # of a printed route
 
 
-def ask(
+class _RoadRow(NamedTuple):
+    """A line of a printed route: consecutive edges of one road, rounded as they are printed."""
+
+    name: str
+    edges: int
+    metres: int
+    speed_limits: str  # km/h
+    rise: int  # m
+    energy: float  # Wh
+
+    def cells(self) -> list[str]:
+        return [
+            self.name,
+            str(self.edges),
+            str(self.metres),
+            self.speed_limits,
+            f"{self.rise:+d}",
+            f"{self.energy:.1f}",
+        ]
+
+
+def find_route(
     net: str,
     start: str,
     goal: str,
@@ -48,33 +69,58 @@ def ask(
     anyway: bool,
     **options: Any,
 ) -> RouteAnswer:
-    """The route; a name that is not there is a slip in the command."""
+    """Find the route that the options of the command line describe.
+
+    Args:
+        net: The name of a network, or its file.
+        start: Where the trip begins: an edge, a coordinate or a street.
+        goal: Where it ends.
+        state: What a run or a fleet has learned.
+        vehicle: A file of vehicles, perhaps with a name.
+        close: Closed edges or streets.
+        close_file: Closed roads as GeoJSON.
+        elevation: Heights for the network.
+        flat: Whether all roads count as level.
+        overrides: Settings as ``KEY=VALUE``.
+        depart: When the trip begins.
+        charge: The battery's charge at the start.
+        anyway: Whether to return a route on which the battery may run empty.
+        options: Further options of the router.
+    """
     check_network(net)
     check_elevation(elevation)
     check_file("--close-file", close_file)
     check_file("--state", state)
-    settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
+    settings = parse_overrides(overrides)
+    if flat is not None:
+        settings |= {"flat": flat}
     equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
     options |= {"elevation": elevation, "state": state, **equipped._asdict()}
     router = Router(net, settings=settings, record=_record(state), **options)
     try:
         closed = [*close]
         if close_file is not None:
-            closed += (along := router.closed_by(read_closures(close_file)))
-            if not along:
-                advice = "in GeoJSON, longitude comes before latitude"
-                say(
-                    f"superarm: {close_file} closes no edge of this network; {advice}",
-                    err=True,
-                )
-        asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}
-        return router.route(start, goal, **asked, anyway=anyway)
+            closed += _closed_by_file(router, close_file)
+        return router.route(
+            start, goal, closed=closed, depart=depart, charge=charge, anyway=anyway
+        )
     except UnknownArmError as error:
         raise SpecError(str(error)) from error
 
 
+def _closed_by_file(router: Router, path: Path) -> Sequence[str]:
+    closed = router.closed_by(read_closures(path))
+    if not closed:
+        say(
+            f"superarm: {path} closes no edge of this network; "
+            "in GeoJSON, longitude comes before latitude",
+            err=True,
+        )
+    return closed
+
+
 def _record(state: Path | None) -> TrackRecord | None:
-    """How often the 95 % interval of a trip held in the run that the state belongs to."""
+    """How often the 95 % interval contained the energy of a trip in the state's run."""
     scores = None if state is None else trip_scores(state)
     if scores is None or not len(scores):
         return None
@@ -83,163 +129,219 @@ def _record(state: Path | None) -> TrackRecord | None:
 
 
 def print_route(answer: RouteAnswer) -> None:
-    """The roads in order, and the sums."""
+    """Print the roads in order, and the totals.
+
+    Args:
+        answer: The route.
+    """
     from .visible import make_console, print_table
 
-    console = make_console()
     ids = answer.ids()
     heads = ("road", "edges", "m", "km/h", "rise, m", "Wh")
     title = f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}"
-    print_table(heads, _shortened(_roads(answer)), title=title, right=1)
-    best = answer.best
-    lines = [
-        *(
-            f"{end} {told}"
-            for end, told in zip(("from", "to"), answer.places, strict=True)
-            if told
-        ),
-        _vehicle(answer),
-        f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
-        f"{best.climb:.0f} m of climbing",
-        f"expected energy {_signed(best.energy)} Wh, 95 % interval "
-        f"{_signed(best.energy - best.spread)} to {_signed(best.energy + best.spread)} Wh",
-        f"  ({INTERVAL})",
-        *_track_record(answer),
-        *_battery(answer),
-        *_conditions(answer),
-        *(_comparison(name, leg, best) for name, leg in answer.others.items()),
-        *_cautions(answer),
-        f"learned from {count_text(answer.observations, 'measurement')}"
-        if answer.observations
-        else "from the energy model alone; --state FILE uses what a run or a fleet has learned",
-    ]
-    for line in lines:
+    print_table(heads, _shortened_cells(_road_rows(answer)), title=title, right=1)
+    console = make_console()
+    for line in _lines(answer):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _lines(answer: RouteAnswer) -> list[str]:
+    """The lines below the table."""
+    best = answer.best
+    lines = []
+    for word, place in zip(("from", "to"), answer.places, strict=True):
+        if place:
+            lines.append(f"{word} {place}")
+    lowest = best.energy - best.spread
+    highest = best.energy + best.spread
+    lines += [
+        _vehicle(answer),
+        f"{len(answer.ids())} edges, {best.length / 1000:.2f} km, "
+        f"{best.seconds / 60:.1f} min on empty roads, {best.climb:.0f} m of climbing",
+        f"expected energy {_signed(best.energy)} Wh, 95 % interval "
+        f"{_signed(lowest)} to {_signed(highest)} Wh",
+        f"  ({INTERVAL})",
+    ]
+    lines += _track_record(answer)
+    lines += _battery(answer)
+    lines += _conditions(answer)
+    lines += [_comparison(name, leg, best) for name, leg in answer.others.items()]
+    lines += _cautions(answer)
+    if answer.observations:
+        lines.append(f"learned from {count_text(answer.observations, 'measurement')}")
+    else:
+        lines.append(
+            "from the energy model alone; --state FILE uses what a run or a fleet has learned"
+        )
+    return lines
+
+
 def _vehicle(answer: RouteAnswer) -> str:
-    """For whom the route was found, and what is known of it."""
+    """The vehicle of the route, and how many of its trips the state contains."""
     name, vehicle, trips = answer.vehicle
-    told = f"vehicle {name}" if name else "a vehicle"
-    told += f" of {vehicle.mass:,.0f} kg"
-    if (
-        vehicle == Vehicle() and not answer.observations
-    ):  # a state that has learned knows its own
-        return f"{told}, the default; --vehicle FILE describes another"
+    description = f"vehicle {name}" if name else "a vehicle"
+    description += f" of {vehicle.mass:,.0f} kg"
+    # A state that has learned contains its own vehicle.
+    if vehicle == Vehicle() and not answer.observations:
+        return f"{description}, the default; --vehicle FILE describes another"
     if trips is None:
-        return told
+        return description
     if not trips:
-        return f"{told}; the state has no trips of this vehicle and uses those of other vehicles"
-    return f"{told}; the state has {count_text(trips, 'trip')} of this vehicle"
+        return f"{description}; the state has no trips of this vehicle and uses those of other vehicles"
+    return f"{description}; the state has {count_text(trips, 'trip')} of this vehicle"
 
 
 def _battery(answer: RouteAnswer) -> list[str]:
-    """What is left at arrival, and what keeps it from being more."""
+    """The charge at arrival, and what reduces it."""
     if answer.charge is None:
         return []
-    told = answer.charge.as_json(answer.ids())
+    charge = answer.charge.as_json(answer.ids())
     lines = [
-        f"battery: {told['charge_wh']:.0f} Wh at the start, {_signed(told['arrival_wh'])} Wh at "
-        f"arrival, 95 % interval {_signed(told['arrival_low_wh'])} to "
-        f"{_signed(told['arrival_high_wh'])} Wh"
+        f"battery: {charge['charge_wh']:.0f} Wh at the start, {_signed(charge['arrival_wh'])} Wh at "
+        f"arrival, 95 % interval {_signed(charge['arrival_low_wh'])} to "
+        f"{_signed(charge['arrival_high_wh'])} Wh"
     ]
-    if told["lost_wh"] > 0.0:
+    if charge["lost_wh"] > 0.0:
         lines.append(
-            f"  {told['lost_wh']:.0f} Wh recovered downhill are lost, because the battery is full"
+            f"  {charge['lost_wh']:.0f} Wh recovered downhill are lost, because the battery is full"
         )
-    if told["missing_wh"] > 0.0:
+    if charge["missing_wh"] > 0.0:
         lines.append(
-            f"  it may run empty: at 95 % as little as {_signed(told['lowest_wh'])} Wh after edge "
-            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh below the reserve of "
-            f"{told['reserve_wh']:.0f} Wh"
+            f"  it may run empty: at 95 % as little as {_signed(charge['lowest_wh'])} Wh after edge "
+            f"{charge['lowest_at']}, {charge['missing_wh']:.0f} Wh below the reserve of "
+            f"{charge['reserve_wh']:.0f} Wh"
         )
     return lines
 
 
 def _conditions(answer: RouteAnswer) -> list[str]:
-    """What was asked for beside the ends."""
-    closed = [f"{count_text(answer.closed, 'edge')} closed"] * bool(answer.closed)
-    unused = f"departure at {answer.depart} ignored: energies do not depend on it here"
-    return closed + [unused] * (answer.depart is not None and not answer.timed)
+    """The options besides the ends."""
+    lines = []
+    if answer.closed:
+        lines.append(f"{count_text(answer.closed, 'edge')} closed")
+    if answer.depart is not None and not answer.timed:
+        lines.append(
+            f"departure at {answer.depart} ignored: energies do not depend on it here"
+        )
+    return lines
 
 
 def _track_record(answer: RouteAnswer) -> list[str]:
-    """Whether to trust the interval, judged by how earlier trips fared."""
+    """Whether to trust the interval, by how earlier trips compare with theirs."""
     if answer.record is None:
         return []
-    trips, inside = answer.record
-    told = f"  of {count_text(trips, 'trip')} judged, {100.0 * inside:.0f} % fell inside their 95 % interval"
-    return [told if answer.record.holds else f"{told}: do not rely on this interval"]
+    trips, share_inside = answer.record
+    line = (
+        f"  of {count_text(trips, 'trip')} judged, {100.0 * share_inside:.0f} % "
+        "fell inside their 95 % interval"
+    )
+    if not answer.record.holds:
+        line += ": do not rely on this interval"
+    return [line]
 
 
 def _cautions(answer: RouteAnswer) -> list[str]:
-    """What keeps the route from being the one of least expected energy."""
-    some = f"{answer.cut_edges} of the network's {len(answer.graph)} edge costs were clipped"
-    cut = (
-        "to their height potential"
-        if answer.routing == "potential"
-        else "to a small positive cost, because rectified routing cannot use energy recovered downhill"
-    )
-    flat = (
-        "all roads count as level: the file has no heights, or you passed --flat (--elevation PATH "
-        "adds heights)"
-    )
-    clipped = f"the route may be slightly suboptimal: {some} {cut}"
-    return [clipped] * bool(answer.cut_edges) + [flat] * answer.flat
+    """Reasons why the route may not be the one of least expected energy."""
+    lines = []
+    if answer.cut_edges:
+        limit = "to their height potential"
+        if answer.routing != "potential":
+            limit = (
+                "to a small positive cost, because rectified routing cannot use energy recovered "
+                "downhill"
+            )
+        lines.append(
+            f"the route may be slightly suboptimal: {answer.cut_edges} of the network's "
+            f"{len(answer.graph)} edge costs were clipped {limit}"
+        )
+    if answer.flat:
+        lines.append(
+            "all roads count as level: the file has no heights, or you passed --flat (--elevation PATH "
+            "adds heights)"
+        )
+    return lines
 
 
 def _comparison(name: str, leg: Leg, best: Leg) -> str:
-    same = leg.edges.tolist() == best.edges.tolist()
-    if same and leg.shares.tolist() == best.shares.tolist():
+    same_edges = leg.edges.tolist() == best.edges.tolist()
+    if same_edges and leg.shares.tolist() == best.shares.tolist():
         return f"the {name} route is the same"
+    more = _signed(leg.energy - best.energy, "+")
     return (
-        f"the {name} route: {_signed(leg.energy)} Wh ({_signed(leg.energy - best.energy, '+')}), "
+        f"the {name} route: {_signed(leg.energy)} Wh ({more}), "
         f"{leg.length / 1000:.2f} km, {leg.seconds / 60:.1f} min"
     )
 
 
 def _signed(energy: float, plus: str = "") -> str:
-    return f"{energy:{plus}.0f}".replace("-", "−")
+    text = f"{energy:{plus}.0f}"
+    return text.replace("-", "−")
 
 
-def _roads(answer: RouteAnswer) -> list[list[str]]:
-    """Edges in a row that are pieces of one road, ``-123#0`` and ``-123#1``, are one line."""
-    graph, best, rows = answer.graph, answer.best, []
-    columns = (best.edges, best.metres, best.rises, answer.means)
-    pieces = zip(*(column.tolist() for column in columns), strict=True)
-    for _, group in groupby(
-        pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]
-    ):
-        edges, metres, rises, energies = zip(*group, strict=True)
-        first, last = graph.ids[edges[0]], graph.ids[edges[-1]]
-        limits = sorted({f"{3.6 * graph.speed[edge]:.0f}" for edge in edges}, key=float)
-        rows.append(
-            [
-                _road_name(
-                    answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"
-                ),
-                str(len(edges)),
-                f"{sum(metres):.0f}",
-                limits[0] if len(limits) == 1 else f"{limits[0]}–{limits[-1]}",
-                f"{round(sum(rises)):+d}",
-                f"{sum(energies):.1f}",
-            ]
+def _road_rows(answer: RouteAnswer) -> list[_RoadRow]:
+    """Consecutive pieces of one road, such as ``-123#0`` and ``-123#1``, are one row."""
+    ids = answer.graph.ids
+    best = answer.best
+    edges = best.edges.tolist()
+    metres = best.metres.tolist()
+    rises = best.rises.tolist()
+    energies = answer.means.tolist()
+
+    def road_of(index: int) -> str:
+        edge_id: str = ids[edges[index]]
+        return edge_id.partition("#")[0]
+
+    rows = []
+    for _, group in groupby(range(len(edges)), key=road_of):
+        indices = list(group)
+        pieces = [edges[index] for index in indices]
+        row = _RoadRow(
+            name=_road_name(answer, pieces),
+            edges=len(pieces),
+            metres=round(sum(metres[index] for index in indices)),
+            speed_limits=_speed_limits(answer, pieces),
+            rise=round(sum(rises[index] for index in indices)),
+            energy=round(sum(energies[index] for index in indices), 1),
         )
+        rows.append(row)
     return rows
 
 
-def _road_name(answer: RouteAnswer, edge: int, ids: str) -> str:
-    names = answer.graph.network.street_names
-    name = "" if names is None else names[answer.graph.edges[edge]]
+def _road_name(answer: RouteAnswer, edges: list[int]) -> str:
+    """The street, if it has a name, and the ids of its first and last edge."""
+    graph = answer.graph
+    ids: str = graph.ids[edges[0]]
+    if len(edges) > 1:
+        ids = f"{ids} … {graph.ids[edges[-1]]}"
+    street_names = graph.network.street_names
+    if street_names is None:
+        return ids
+    name = street_names[graph.edges[edges[0]]]
     return f"{name} ({ids})" if name else ids
 
 
-def _shortened(rows: list[list[str]]) -> list[list[str]]:
-    """The ends of a long route; ``--json`` has it whole."""
-    if len(rows) <= _MOST_ROWS:
-        return rows
-    half = _MOST_ROWS // 2
-    between = rows[half:-half]
-    sums = [sum(float(row[column]) for row in between) for column in (1, 2, 4, 5)]
-    told = [f"{sums[0]:.0f}", f"{sums[1]:.0f}", "", f"{sums[2]:+.0f}", f"{sums[3]:.1f}"]
-    return [*rows[:half], [f"… {len(between)} more …", *told], *rows[-half:]]
+def _speed_limits(answer: RouteAnswer, edges: list[int]) -> str:
+    limits = {f"{3.6 * answer.graph.speed[edge]:.0f}" for edge in edges}
+    lowest = min(limits, key=float)
+    highest = max(limits, key=float)
+    return lowest if lowest == highest else f"{lowest}–{highest}"
+
+
+def _shortened_cells(rows: list[_RoadRow]) -> list[list[str]]:
+    """The cells of a route; of a long one, both ends and a sum of the rows between."""
+    if len(rows) > _MOST_ROWS:
+        half = _MOST_ROWS // 2
+        between = rows[half:-half]
+        rows = [*rows[:half], _sum_of_rows(between), *rows[-half:]]
+    return [row.cells() for row in rows]
+
+
+def _sum_of_rows(rows: list[_RoadRow]) -> _RoadRow:
+    return _RoadRow(
+        name=f"… {len(rows)} more …",
+        edges=sum(row.edges for row in rows),
+        metres=sum(row.metres for row in rows),
+        speed_limits="",
+        rise=sum(row.rise for row in rows),
+        energy=sum(row.energy for row in rows),
+    )

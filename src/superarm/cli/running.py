@@ -1,9 +1,9 @@
-"""What ``run`` and ``report`` do."""
+"""The commands ``run`` and ``report``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from itertools import count, groupby
@@ -47,7 +47,7 @@ from .targets import targets
 
 
 class Request(NamedTuple):
-    """What ``run`` and ``reproduce`` are asked for beside the experiment."""
+    """The options of ``run`` and ``reproduce``, besides the experiment."""
 
     out: Path | None
     overrides: tuple[str, ...]
@@ -62,44 +62,64 @@ class Request(NamedTuple):
 
     @property
     def workers(self) -> int:
+        """The number of processes."""
         return self.jobs or available_cores()
 
     def directory(self, name: str) -> Path:
+        """Where results go: ``--out``, or a new directory.
+
+        Args:
+            name: The experiment, which a new directory is named after.
+        """
         if self.resume and self.out is None:
             raise click.UsageError(
                 "--resume needs --out: the directory of the run to continue"
             )
-        return self.out or _fresh_directory(name)
+        return self.out or _new_directory(name)
 
     def plan(self, experiment: Experiment, out: Path, place: Place) -> Plan:
-        """The experiment as it is asked for; nothing has run yet."""
-        given = parse_overrides(self.overrides)
-        experiment, placing = place.applied(experiment, given)
+        """The experiment with all options applied; nothing runs yet.
+
+        Args:
+            experiment: The experiment.
+            out: Where results will go.
+            place: Where a problem on roads takes place.
+        """
+        overrides = parse_overrides(self.overrides)
+        experiment, placing = place.applied(experiment, overrides)
         if self.policies is not None:
-            chosen = [name.strip() for name in self.policies.split(",") if name.strip()]
-            for name in chosen:
-                if " " in name and name not in {
-                    **experiment.policies,
-                    **experiment.on_request,
-                }:
-                    raise SpecError(
-                        f"separate policies by commas: --policies {','.join(name.split())}"
-                    )
-            experiment = experiment.with_policies(chosen)
+            experiment = experiment.with_policies(self._chosen_policies(experiment))
         return Plan.make(
             experiment,
             out=out,
             rounds=self.rounds,
             seeds=self.seeds,
             first_seed=self.seed,
-            overrides={**given, **placing},
+            overrides={**overrides, **placing},
             states=self.states,
         )
+
+    def _chosen_policies(self, experiment: Experiment) -> list[str]:
+        words = (self.policies or "").split(",")
+        chosen = [word.strip() for word in words if word.strip()]
+        available = {*experiment.policies, *experiment.on_request}
+        for name in chosen:
+            if " " in name and name not in available:
+                raise SpecError(
+                    f"separate policies by commas: --policies {','.join(name.split())}"
+                )
+        return chosen
 
     def execute(
         self, plan: Plan, pool: Executor | None, label: str = ""
     ) -> dict[str, Any]:
-        """Run what is missing, with a bar under the experiment's name or another label."""
+        """Run what is missing, with a progress bar.
+
+        Args:
+            plan: The experiment with all options applied.
+            pool: Where cells run; ``None`` for processes of its own.
+            label: The label of the bar; by default the experiment's name.
+        """
         with progress_bar(label or plan.experiment.id, self.quiet) as bar:
             return execute(
                 plan,
@@ -107,19 +127,29 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None
-                if self.quiet
-                else lambda text: say(f"superarm: {text}", err=True),
+                told=None if self.quiet else _say_progress,
             )
 
 
+def _say_progress(text: str) -> None:
+    say(f"superarm: {text}", err=True)
+
+
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
+    """Run one experiment and write its report; returns its summary.
+
+    Args:
+        name: The id of an experiment, or its file.
+        request: The options.
+        executor: Where cells run: "local" or "dask".
+        place: Where a problem on roads takes place.
+    """
     directory = request.directory(name)
-    own = name.endswith(".toml") or name in experiment_ids()
-    if not own and any(name in names for names in targets().values()):
-        advice = f"`superarm reproduce {name}` runs it"
+    is_experiment = name.endswith(".toml") or name in experiment_ids()
+    if not is_experiment and any(name in words for words in targets().values()):
         raise click.UsageError(
-            f"{name!r} is a paper's group of experiments or a figure; {advice}"
+            f"{name!r} is a paper's group of experiments or a figure; "
+            f"`superarm reproduce {name}` runs it"
         )
     experiment = load_experiment(name)
     plan = request.plan(experiment, directory, place)
@@ -134,20 +164,36 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
 def report(
     directory: Path, *, quiet: bool, bound: bool, band: Band | None
 ) -> tuple[Report, list[Path]]:
-    """What was written about a run that was made earlier."""
+    """Write the report and the figures of an earlier run.
+
+    Args:
+        directory: The run.
+        quiet: Whether to print no progress.
+        bound: Whether to draw theoretical bounds.
+        band: What bands show; by default the experiment's choice.
+    """
     if not directory.exists():
         raise StateError(f"there is no directory {directory}")
-    inside = sorted(path.parent for path in directory.glob("*/run.json"))
-    if inside and not (directory / "run.json").exists():
-        names = ", ".join(str(path) for path in inside)
+    runs_inside = sorted(path.parent for path in directory.glob("*/run.json"))
+    if runs_inside and not (directory / "run.json").exists():
+        names = ", ".join(str(path) for path in runs_inside)
         raise StateError(
             f"{directory} is not a run but contains some; give one of them: {names}"
         )
-    shipped = Run.load(directory).experiment
-    known = shipped in experiment_ids()  # a run does not say from which file it is
-    origin = (load_experiment(shipped), shipped) if known else ()
+    name = Run.load(directory).experiment
+    experiment = None
+    if name in experiment_ids():
+        experiment = load_experiment(name)
+    else:
+        name = "FILE.toml"  # a run does not record its file
     return write_outputs(
-        directory, *origin, quiet=quiet, figures=True, bound=bound, band=band
+        directory,
+        experiment,
+        name,
+        quiet=quiet,
+        figures=True,
+        bound=bound,
+        band=band,
     )
 
 
@@ -161,38 +207,40 @@ def write_outputs(
     bound: bool,
     band: Band | None = None,
 ) -> tuple[Report, list[Path]]:
-    """The report, and the figures where matplotlib is installed; ``name`` is what ``run`` takes."""
+    """Write the report, and the figures where matplotlib is installed.
+
+    Args:
+        directory: The run.
+        experiment: The experiment, where it is known.
+        name: What to pass to ``superarm run``, for the report.
+        quiet: Whether to print no progress.
+        figures: Whether to write figure files.
+        bound: Whether to draw theoretical bounds and judge statements of theory.
+        band: What bands show; by default the experiment's choice.
+    """
     run = Run.load(directory)
     claims = run.summary["claims"]
-    if strange := {claim["verdict"] for claim in claims} - {*VERDICTS}:
-        where = directory / "summary.json"
+    if unknown := {claim["verdict"] for claim in claims} - {*VERDICTS}:
+        summary_path = directory / "summary.json"
         raise StateError(
-            f"{where}: unknown verdicts {sorted(strange)}; run again with --resume"
+            f"{summary_path}: unknown verdicts {sorted(unknown)}; run again with --resume"
         )
-    totals = {
-        row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)
-    }
     bounds = regret_bounds(run) if bound else None
-    statements = (
-        [verdict.as_json() for verdict in judge_statements(run)] if bound else []
-    )
+    verdicts = judge_statements(run) if bound else ()
     if bounds is not None and not bounds.drawn and not quiet:
         say(
             f"superarm: no bound could be drawn for {run.experiment}; the report says why",
             err=True,
         )
-    if made := synthetic_data(run):  # said to those who want no progress, too
-        real = not made.startswith("a generated city")  # which stands for no data set
-        advice = "; `superarm data list` says where the real data come from" * real
-        say(f"superarm: synthetic data: {made}{advice}", err=True)
+    _warn_of_synthetic_data(run)
     page = write_report(
         run,
         claims,
         directory / "report.html",
         bounds=bounds,
-        statements=statements,
+        statements=[verdict.as_json() for verdict in verdicts],
         not_judged=run.summary["not_judged"],
-        further=[row for row in run.summary["rows"] if row["metric"] not in totals],
+        further=_further_rows(run),
         command=("superarm", "run", name),
         full_size=(experiment.rounds, experiment.seeds) if experiment else None,
         band=band,
@@ -204,7 +252,31 @@ def write_outputs(
     return page, save_run_figures(run, directory / "figures", bounds, band)
 
 
+def _warn_of_synthetic_data(run: Run) -> None:
+    """Warn that data are synthetic, even where progress is not wanted."""
+    description = synthetic_data(run)
+    if not description:
+        return
+    advice = "; `superarm data list` says where the real data come from"
+    if description.startswith("a generated city"):  # which replaces no data set
+        advice = ""
+    say(f"superarm: synthetic data: {description}{advice}", err=True)
+
+
+def _further_rows(run: Run) -> list[dict[str, Any]]:
+    """Rows of the summary that are not totals of a metric."""
+    totals: set[str] = set()
+    for setting in range(len(run.settings)):
+        totals.update(row_name(metric) for metric in run.metrics_at(setting))
+    return [row for row in run.summary["rows"] if row["metric"] not in totals]
+
+
 def can_draw(quiet: bool) -> bool:
+    """Whether matplotlib is installed; says so if it is not.
+
+    Args:
+        quiet: Whether to print nothing.
+    """
     try:
         require_extra("matplotlib", "plot")
     except MissingExtraError as error:
@@ -215,54 +287,69 @@ def can_draw(quiet: bool) -> bool:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    from .visible import make_console, print_table
+    """Print the totals, claims and warnings of a run.
 
-    rows, out = summary["rows"], Path(summary["out"])
-    metrics = {name: Metric(**told) for name, told in summary["metrics"].items()}
-    metrics = dict(sorted(metrics.items(), key=lambda item: not item[1].headline))
-    names = ["policy", "setting"] if any(row["setting"] for row in rows) else ["policy"]
-    lines = []
-    for _, group in groupby(rows, key=lambda row: (row["policy"], row["setting"])):
-        members = {row["metric"]: row for row in group}
-        first = next(iter(members.values()))
-        totals = [
-            _told(
-                members.get(name),
-                metric,
-                summary["rounds"] if metric.kind == "per round" else 1,
-            )
-            for name, metric in metrics.items()
-        ]
-        who = [first["policy"], setting_text(first["setting"])][: len(names)]
-        lines.append([*who, *totals, readable_seconds(first["seconds_per_round"])])
-    heads = [*names, *(metric.text for metric in metrics.values()), "time per round"]
-    print_table(
-        heads,
-        lines,
-        title=f"{summary['experiment']}: {size_text(summary)}",
-        right=len(names),
-    )
+    Args:
+        summary: The summary of the run, as ``summary.json`` contains it.
+    """
+    from .visible import make_console
+
+    _print_totals(summary)
     console = make_console()
     if summary["seeds"] < LEAST_SEEDS:
-        few = f"{count_text(summary['seeds'], 'seed')} cannot rank policies; {LEAST_SEEDS} or more can."
-        console.print(few, style="yellow", highlight=False)
+        seeds = count_text(summary["seeds"], "seed")
+        message = f"{seeds} cannot rank policies; {LEAST_SEEDS} or more can."
+        console.print(message, style="yellow", highlight=False)
     print_claims(console, summary["claims"])
     print_count(console, summary["claims"], summary["not_judged"])
+    out = Path(summary["out"])
     print_forecasts(console, out)
     say(_next_step(out) + f"Report: {out / 'report.html'}")
 
 
-def _told(row: dict[str, Any] | None, metric: Metric, among: int) -> str:
-    """A total divided among so many rounds, with its unit where that is not the whole column's."""
+def _print_totals(summary: dict[str, Any]) -> None:
+    """Print a table with a row for each policy and setting, and a column for each metric."""
+    from .visible import print_table
+
+    rows = summary["rows"]
+    metrics = {name: Metric(**fields) for name, fields in summary["metrics"].items()}
+    headlines_first = sorted(metrics, key=lambda name: not metrics[name].headline)
+    has_settings = any(row["setting"] for row in rows)
+    heads = ["policy", "setting"] if has_settings else ["policy"]
+    first_number = len(heads)
+    heads += [metrics[name].text for name in headlines_first]
+    heads.append("time per round")
+    lines = []
+    for (policy, setting), group in groupby(rows, key=_cell_of_row):
+        rows_by_metric = {row["metric"]: row for row in group}
+        cells = [policy, setting_text(setting)] if has_settings else [policy]
+        for name in headlines_first:
+            metric = metrics[name]
+            rounds = summary["rounds"] if metric.kind == "per round" else 1
+            cells.append(_total_text(rows_by_metric.get(name), metric, rounds))
+        first_row = next(iter(rows_by_metric.values()))
+        cells.append(readable_seconds(first_row["seconds_per_round"]))
+        lines.append(cells)
+    title = f"{summary['experiment']}: {size_text(summary)}"
+    print_table(heads, lines, title=title, right=first_number)
+
+
+def _cell_of_row(row: Mapping[str, Any]) -> tuple[str, Any]:
+    return row["policy"], row["setting"]
+
+
+def _total_text(row: dict[str, Any] | None, metric: Metric, rounds: int) -> str:
+    """A total per round, with its unit where the column's head does not name it."""
     if row is None:
         return ""
-    mean, stderr = row["mean"] / among, row["stderr"]
-    told = significant(mean) if stderr is None else plus_minus(mean, stderr / among)
-    return told if metric.unit else f"{told} {row['unit']}".rstrip()
+    mean = row["mean"] / rounds
+    stderr = row["stderr"]
+    text = significant(mean) if stderr is None else plus_minus(mean, stderr / rounds)
+    return text if metric.unit else f"{text} {row['unit']}".rstrip()
 
 
 def _next_step(out: Path) -> str:
-    """Which trip it was, and how to go on with what was learned."""
+    """The trip, and the command that uses what was learned on it."""
     spec = read_spec(out)
     trip = None if len(spec["settings"]) > 1 else spec["settled"][0].get("route")
     if trip is None:
@@ -277,16 +364,28 @@ def _next_step(out: Path) -> str:
 
 
 def print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
+    """Print each claim with its verdict and evidence.
+
+    Args:
+        console: A console of rich.
+        claims: Claims as ``summary.json`` contains them.
+    """
     colours = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
     for claim in claims:
-        word = claim["verdict"]
-        console.print(f"  [{colours[word]}]{VERDICTS[word]} {word}[/]: ", end="")
-        console.print(
-            shown(f"{claim['text']}. {claim['evidence']}"), markup=False, soft_wrap=True
-        )
+        verdict = claim["verdict"]
+        symbol = VERDICTS[verdict]
+        console.print(f"  [{colours[verdict]}]{symbol} {verdict}[/]: ", end="")
+        text = shown(f"{claim['text']}. {claim['evidence']}")
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def print_forecasts(console: Any, out: Path) -> None:
+    """Print warnings about a run's forecasts.
+
+    Args:
+        console: A console of rich.
+        out: The run.
+    """
     for line in forecast_warnings(Run.load(out)):
         console.print(
             line, style="yellow", markup=False, highlight=False, soft_wrap=True
@@ -299,7 +398,14 @@ def print_count(
     not_judged: list[dict[str, Any]],
     noun: str = "claim",
 ) -> None:
-    """How many claims hold, do not and are undecided, what would decide these, and which were left."""
+    """Print how many claims hold, do not hold and are undecided, and which were not judged.
+
+    Args:
+        console: A console of rich.
+        claims: Claims as ``summary.json`` contains them.
+        not_judged: Claims that this run cannot judge.
+        noun: What to call a claim.
+    """
     count = claim_count(claims, "", noun)
     if any(claim["verdict"] == "undecided" for claim in claims):
         count += " (more --seeds may decide)"
@@ -315,32 +421,41 @@ def print_count(
 
 
 def size_text(summary: dict[str, Any]) -> str:
-    return f"{count_text(summary['rounds'], 'round')}, {count_text(summary['seeds'], 'seed')}"
+    """The size of a run, such as "50 rounds, 3 seeds".
+
+    Args:
+        summary: The summary of the run.
+    """
+    rounds = count_text(summary["rounds"], "round")
+    seeds = count_text(summary["seeds"], "seed")
+    return f"{rounds}, {seeds}"
 
 
 @contextmanager
 def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
-    """``dask``: the cluster that ``$DASK_SCHEDULER_ADDRESS`` names, else one on this machine."""
+    """Where cells run. ``dask``: the cluster at ``$DASK_SCHEDULER_ADDRESS``, else a local one."""
     if name == "local":
         yield None
         return
     distributed = require_extra("distributed", "cluster")
     with ExitStack() as stack:
         cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
-        if not cluster:  # one of our own, heard on loopback alone
-            here = {"host": "127.0.0.1", "dashboard_address": None}
-            local = distributed.LocalCluster(
-                n_workers=jobs, threads_per_worker=1, **here
+        if not cluster:
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=jobs,
+                    threads_per_worker=1,
+                    host="127.0.0.1",  # reachable from this machine only
+                    dashboard_address=None,
+                )
             )
-            cluster = stack.enter_context(local)
-        yield stack.enter_context(distributed.Client(cluster)).get_executor()
+        client = stack.enter_context(distributed.Client(cluster))
+        yield client.get_executor()
 
 
-def _fresh_directory(name: str) -> Path:
-    """``runs/<name>-001`` and so on: the first that is not there yet."""
+def _new_directory(name: str) -> Path:
+    """``runs/<name>-001`` and so on: the first that does not exist."""
     stem = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
-    numbered = (
-        Path("runs") / f"{stem.strip('-.') or 'run'}-{number:03d}"
-        for number in count(1)
-    )
+    stem = stem.strip("-.") or "run"
+    numbered = (Path("runs") / f"{stem}-{number:03d}" for number in count(1))
     return next(path for path in numbered if not path.exists())

@@ -1,4 +1,4 @@
-"""What ``reproduce`` can be asked for: all papers, one of them, one of its experiments or figures."""
+"""Targets of the command ``reproduce``: all papers, one of them, its experiments or figures."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ ALL = "all"
 
 
 def experiments_of(target: str) -> list[Experiment]:
-    """All experiments, those of a group, one of them, or those of one figure (``kernelized/1a``)."""
-    known = targets()
-    chosen = [name for name, words in known.items() if target in words]
+    """The experiments of a target.
+
+    Args:
+        target: "all", a group, an experiment's id, or a figure (``kernelized/1a``).
+    """
+    targets_by_id = targets()
+    chosen = [name for name, words in targets_by_id.items() if target in words]
     if not chosen:
-        advice = suggestion(
-            target, set().union(*known.values()), command="superarm list experiments"
-        )
+        every_target = set().union(*targets_by_id.values())
+        command = "superarm list experiments"
+        advice = suggestion(target, every_target, command=command)
         raise SpecError(f"nothing to reproduce under {target!r}; {advice}")
     return [load_experiment(name) for name in chosen]
 
 
 def targets() -> dict[str, set[str]]:
-    """What each experiment of a paper can be reproduced by: all, its group, its id and its figures."""
-    found = {}
+    """The targets of each experiment of a paper: all, its group, its id and its figures."""
+    targets_by_id: dict[str, set[str]] = {}
     for experiment in map(load_experiment, experiment_ids()):
         if not experiment.paper:
             continue
-        group = experiment.id.partition("/")[0]
-        panels = set(experiment.figure)
-        figures = panels | {panel.rstrip("abcdefgh") for panel in panels}
-        found[experiment.id] = {
-            ALL,
-            group,
-            experiment.id,
-            *(f"{group}/{name}" for name in figures),
-        }
-    return found
+        group, _, _ = experiment.id.partition("/")
+        words = {ALL, group, experiment.id}
+        for panel in experiment.figure:
+            figure = panel.rstrip("abcdefgh")
+            words |= {f"{group}/{panel}", f"{group}/{figure}"}
+        targets_by_id[experiment.id] = words
+    return targets_by_id

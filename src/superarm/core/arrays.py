@@ -18,6 +18,12 @@ Gamma = Callable[[int], float]
 
 
 def repeated(count: Ints) -> tuple[Ints, Ints]:
-    """Each row as often as ``count`` says, and how often it was there before."""
-    row = np.repeat(np.arange(len(count)), count)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    """Row numbers, each repeated, and the number of each repetition within its row, from 0.
+
+    Args:
+        count: How often to repeat each row, (n,).
+    """
+    rows = np.repeat(np.arange(len(count)), count)
+    first_of_row = np.cumsum(count) - count
+    repetitions = np.arange(len(rows)) - np.repeat(first_of_row, count)
+    return rows, repetitions

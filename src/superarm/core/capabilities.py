@@ -18,77 +18,92 @@ from .records import Forecast, Offer, Prediction
 class Metric(NamedTuple):
     """How to read a number that every round has, for people and for programs."""
 
-    label: str  # words for it, without its unit
+    label: str
+    """Words for it, without its unit."""
     unit: str = ""
     kind: Literal["total", "per round", "ratio"] = "total"
-    """What stands for many rounds: their sum, their mean, or a ratio that was made already."""
-    better: Literal["up", "down", ""] = (
-        ""  # the better direction; empty where there is none
-    )
-    headline: bool = False  # what people ask for first, before regret
+    """How many rounds are summarised: by their sum, by their mean, or as a ratio already computed."""
+    better: Literal["up", "down", ""] = ""
+    """The better direction; empty where there is none."""
+    headline: bool = False
+    """Whether it comes first, before regret."""
 
     @property
     def text(self) -> str:
-        """``energy per trip (Wh)``"""
+        """Label and unit, such as ``energy per trip (Wh)``."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
 REGRET = Metric("cumulative regret", better="down")
 OWN_METRICS = {"regret": REGRET, "alpha_regret": Metric("alpha regret", better="down")}
-"""What the simulator itself measures."""
+"""The metrics of the simulator itself."""
 
 
 class HasMetrics(ABC):
-    """A problem that says what its metrics are; others are known by their names alone."""
+    """A problem that describes its metrics; those of others have only names."""
 
     @property
     @abstractmethod
     def measures(self) -> Mapping[str, Metric]:
-        """By the names that ``metrics`` gives them, and ``regret`` where it has a unit."""
+        """Descriptions by the names that ``metrics`` uses, and of ``regret`` where it has a unit."""
 
 
 class AdditiveProblem(ABC):
     """A problem with fixed arms, the same in every offer, whose rewards add up.
 
-    Of such a problem the simulator also records how many different arms were tried, whether
-    forecasts were true, and what was believed and learned at the end.
+    The simulator then also records how many different arms were tried, how well forecasts were
+    calibrated, and the final beliefs.
     """
 
     @property
     @abstractmethod
     def distinct(self) -> str:
-        """What the number of different arms tried is called, such as ``distinct_edges``."""
+        """The name of the number of different arms tried, such as ``distinct_edges``."""
 
     @abstractmethod
     def truth(self, offer: Offer) -> Floats | None:
-        """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
+        """The expected reward of every arm on offer, (n,); ``None`` where it is unknown.
+
+        Args:
+            offer: The offer of a round.
+        """
 
 
 class HorizonFree:
-    """A problem whose rounds do not depend on how many there are: a longer run begins as a shorter one.
+    """A problem whose rounds do not depend on the horizon: a longer run begins like a shorter one.
 
-    What is told to the learner may depend on it.
+    The learner's model may depend on the horizon.
     """
 
 
 class Resumable:
-    """A policy, or a posterior, that goes on from its state bit for bit as if it had never stopped."""
+    """A policy, or a posterior, that resumes from its state bit for bit as if it had never stopped."""
 
     @property
     def same_bits(self) -> bool:
-        """Whether it does, made of the parts that it has and with what it has learned."""
+        """Whether it does so with its present parts and data."""
         return True
 
 
 class Forecaster(ABC):
-    """A policy that can say beforehand what a super arm will yield."""
+    """A policy that forecasts what a super arm will yield."""
 
     @abstractmethod
-    def forecast(self, offer: Offer, positions: Ints) -> Forecast: ...
+    def forecast(self, offer: Offer, positions: Ints) -> Forecast:
+        """What some arms are expected to yield, in the user's sign.
+
+        Args:
+            offer: The offer of a round.
+            positions: Positions of k arms in it, (k,).
+        """
 
     @abstractmethod
     def beliefs(self, offer: Offer) -> Prediction:
-        """Mean and standard deviation of every arm on offer."""
+        """Mean and standard deviation of every arm on offer.
+
+        Args:
+            offer: The offer of a round.
+        """
 
     @property
     @abstractmethod
@@ -97,26 +112,27 @@ class Forecaster(ABC):
 
 
 class ReportsSettings:
-    """A policy that may have chosen something before the first round, such as by cross-validation."""
+    """A policy that may choose settings before the first round, such as by cross-validation."""
 
-    interpretations: str = ""  # what, and how: text for a report
+    interpretations: str = ""
+    """What it chose and how: text for a report."""
 
 
 class ComparesOnly:
-    """An oracle to which only the order of desirabilities matters, not their scale."""
+    """An oracle that uses only the order of desirabilities, not their scale."""
 
 
 class Ranking(ABC):
-    """A rule whose desirabilities may only rank arms, so that sums of them mean nothing."""
+    """A rule whose desirabilities may only rank arms, so that their sums are meaningless."""
 
     @property
     @abstractmethod
     def ranks_only(self) -> str:
-        """What to do where an oracle adds them up; empty where their sum means something."""
+        """Advice if an oracle adds them up; empty where their sum has a meaning."""
 
 
 class CostsOnly:
-    """An oracle that takes costs alone: desirabilities of no more than 0."""
+    """An oracle that accepts only costs: desirabilities of at most 0."""
 
 
 class TableProblem(ABC):
@@ -127,14 +143,19 @@ class TableProblem(ABC):
 
     @abstractmethod
     def table(self, noise: Floats) -> Floats | None:
-        """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n).
+        """Rewards of every arm in every round, (T, n); ``None``: rounds must be played one by one.
 
-        ``None``: the rounds must be played one by one.
+        Args:
+            noise: The noise of every round, (T, n).
         """
 
     @abstractmethod
     def values(self, positions: Ints) -> Floats:
-        """Noiseless values of single arms, (T,)."""
+        """Noiseless values of single arms, (T,).
+
+        Args:
+            positions: The arm of each round, (T,).
+        """
 
 
 class TablePlayer(ABC):
@@ -147,15 +168,19 @@ class TablePlayer(ABC):
         rewards: Floats,
         rng_at: Callable[[int], np.random.Generator],
     ) -> Ints | None:
-        """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
+        """Play T rounds from ``offer.step`` as ``decide`` and ``learn`` would, bit for bit.
 
-        Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
-        positions (T,), or ``None``, having changed nothing, if this policy cannot.
+        Returns the arms' positions, (T,), or ``None``, having changed nothing, if this policy cannot.
+
+        Args:
+            offer: The offer of the first round; later ones differ in their step only.
+            rewards: Rewards of every arm in every round, (T, n); only those of arms played are learned.
+            rng_at: Returns the generator of a step.
         """
 
 
 class LearnsSums(ABC):
-    """A posterior that learns from rewards which are sums of several arms."""
+    """A posterior that learns from sums of several arms' rewards."""
 
     @abstractmethod
     def observe_sums(
@@ -166,23 +191,44 @@ class LearnsSums(ABC):
         noise_variance: Any = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        """Learn from rewards (r,), where arm i belongs to reward ``sums[i]``."""
+        """Learn from sums of rewards.
+
+        Args:
+            arms: Keys of m arms, as ``keys`` returns them.
+            sums: The sum that each arm belongs to, (m,), from 0 to r − 1.
+            rewards: The sums, (r,).
+            noise_variance: The variance of each sum's noise where it is known, (r,).
+            rng: Needed only where ``draws`` is true.
+        """
 
 
 class SelfCalibrating(ABC):
-    """A posterior that knows how its own forecasts have fared, and noise that is not one number."""
+    """A posterior that calibrates its intervals, and whose noise differs between arms."""
 
     @abstractmethod
     def noise_cov(self, keys: Any) -> Floats:
-        """Covariance of the noise of these arms, seen together, (k, k)."""
+        """Covariance of the noise of arms that are observed together, (k, k).
+
+        Args:
+            keys: Keys of k arms.
+        """
 
     @abstractmethod
     def widths(self, keys: Any) -> tuple[Floats, Floats]:
-        """Half-widths of the intervals of these arms, and of their sum; see ``core.Forecast``."""
+        """Half-widths of the intervals of single arms, and of their sum; see ``core.Forecast``.
+
+        Args:
+            keys: Keys of k arms.
+        """
 
 
 class PartialStd(ABC):
     """A belief whose ``std`` of all arms costs far more than that of a few."""
 
     @abstractmethod
-    def std_at(self, positions: Ints) -> Floats: ...
+    def std_at(self, positions: Ints) -> Floats:
+        """Standard deviations of some arms, (k,).
+
+        Args:
+            positions: Positions of k arms in the offer, (k,).
+        """

@@ -1,4 +1,4 @@
-"""How loops are compiled where numba is installed (extra ``[fast]``)."""
+"""Compilation of loops where numba is installed (extra ``[fast]``)."""
 
 from __future__ import annotations
 
@@ -12,45 +12,56 @@ from .inputs import require_choice
 Backend = Literal["auto", "numpy", "numba"]
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-# No sum is fused or reordered: a loop must give the same bits by itself and inlined in another.
+# No sum is fused or reordered: a loop must give the same bits on its own and inlined in another.
 _OPTIONS = {"error_model": "numpy", "fastmath": False}
 
 
 def is_compiled(backend: Backend) -> bool:
-    """Compiled where numba is installed, unless told otherwise."""
+    """Whether a backend uses compiled loops.
+
+    Args:
+        backend: "numba" or "numpy"; "auto" is numba where it is installed.
+    """
     require_choice(backend, "backend", get_args(Backend))
     if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
         return False
-    # Before loops are imported: of several threads that fail at that, only the first is told why.
+    # Before loops are imported: if that fails in several threads, only the first gets the reason.
     require_extra("numba", "fast")
     return True
 
 
 def compiled(signature: str) -> Callable[[Loop], Loop]:
-    """Decorator: compiled for this signature when the module is imported, and cached beside it."""
+    """Decorator: compile a loop when its module is imported, and cache the result beside the module.
+
+    Args:
+        signature: The types of its arguments, as numba writes them.
+    """
     numba = require_extra("numba", "fast")
 
     def decorate(loop: Loop) -> Loop:
-        made: Loop
+        compiled_loop: Loop
         try:
-            made = numba.njit(signature, cache=True, **_OPTIONS)(loop)
-        except (
-            RuntimeError,
-            OSError,
-        ):  # nowhere to write the cache, or a full disk: compile anew
-            made = numba.njit(signature, **_OPTIONS)(loop)
-        return made
+            compiled_loop = numba.njit(signature, cache=True, **_OPTIONS)(loop)
+        except (RuntimeError, OSError):
+            # No place for the cache, or a full disk: compile without it.
+            compiled_loop = numba.njit(signature, **_OPTIONS)(loop)
+        return compiled_loop
 
     return decorate
 
 
 def entry_point(loop: Loop) -> Loop:
-    """A loop of one signature without numba's look at the types of its arguments.
+    """A compiled loop without numba's check of its arguments, which takes as long as a small loop.
 
-    That look takes as long as a small loop. The caller answers for the types.
+    The caller must pass the right types.
+
+    Args:
+        loop: A loop compiled for one signature.
     """
-    versions: dict[Any, Any] = getattr(
-        loop, "overloads", {}
-    )  # none where NUMBA_DISABLE_JIT is set
-    made: Loop = next(iter(versions.values())).entry_point if versions else loop
-    return made
+    # Empty where NUMBA_DISABLE_JIT is set.
+    versions: dict[Any, Any] = getattr(loop, "overloads", {})
+    if not versions:
+        return loop
+    only_version = next(iter(versions.values()))
+    unchecked: Loop = only_version.entry_point
+    return unchecked

@@ -1,7 +1,7 @@
-"""Packed files from outside, which must not unpack to more than is safe.
+"""Compressed files from outside, which must not unpack to more than is safe.
 
 A file of a few kilobytes can unpack to gigabytes. Text (``.gz``, ``.xz``) is unpacked as it is read
-and refused once it outgrows its packed size; arrays (``.npz``) say beforehand how large they are.
+and refused once it outgrows its packed size; arrays (``.npz``) state their size beforehand.
 """
 
 from __future__ import annotations
@@ -26,45 +26,62 @@ from numpy.typing import NDArray
 from .errors import FileError, InputError
 from .files import open_file
 
-_GROWTH = 100  # how many times its packed size a text may have: road networks have 5 to 15 times
-_SMALL = 1 << 24  # 16 MiB: below this a text may have grown by any factor
+# The most by which a text may grow when it is unpacked: road networks grow 5 to 15 times.
+_GROWTH = 100
+_SMALL = 1 << 24  # 16 MiB: up to this size a text may grow by any factor
 # What numpy and zipfile raise for bytes that are cut off, changed or of another kind.
 _DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError),
-    *(OSError, ValueError, KeyError, TypeError, RuntimeError),
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    RuntimeError,
 )
+_FORMAT_READERS: dict[Any, Callable[[Any], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def open_packed(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
+    """Open a file for reading, unpacked if its name ends in ``.gz`` or ``.xz``.
+
+    Args:
+        path: The file.
+    """
     file = open_file(path)
+    # It has those methods of a file that unpacking needs.
+    packed: Any = _Packed(path, file)
     suffix = path.suffix.lower()
-    packed: Any = _Packed(path, file)  # of a file, what those that unpack use
     if suffix == ".gz":
-        return io.BufferedReader(
-            _Bounded(path, packed, gzip.GzipFile(fileobj=packed, mode="rb"))
-        )
+        unzipped = gzip.GzipFile(fileobj=packed, mode="rb")
+        return io.BufferedReader(_Bounded(path, packed, unzipped))
     if suffix == ".xz":
         return io.BufferedReader(_Bounded(path, packed, lzma.LZMAFile(packed, "rb")))
     return file
 
 
 class _Packed:
-    """A packed file as it is read, as long as something comes out of it.
+    """A packed file that stops reading when too many bytes unpack to nothing.
 
-    What follows a packed text may be padding, which can be endless where a file is sparse.
+    A packed text may be followed by padding, which can be endless in a sparse file.
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
         self.size = os.fstat(file.fileno()).st_size
-        self.fruitless = 0  # bytes since something was unpacked
+        self.empty_bytes = 0  # read since something was last unpacked
 
     def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
-        self.fruitless += len(data)
-        if self.fruitless > _SMALL:
+        self.empty_bytes += len(data)
+        if self.empty_bytes > _SMALL:
             raise FileError(
                 f"{self._path}: more than {_SMALL:,} bytes without content; it is damaged, or padded"
             )
@@ -84,7 +101,7 @@ class _Packed:
 
 
 class _Bounded(io.RawIOBase):
-    """What is unpacked, as long as it stays in proportion to the file."""
+    """An unpacked text that stops when it is out of proportion to the file."""
 
     def __init__(
         self, path: Path, packed: _Packed, unpacked: gzip.GzipFile | lzma.LZMAFile
@@ -92,16 +109,16 @@ class _Bounded(io.RawIOBase):
         self._path = path
         self._packed = packed
         self._unpacked = unpacked
-        self._left = max(_SMALL, _GROWTH * packed.size)
+        self._bytes_left = max(_SMALL, _GROWTH * packed.size)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         count = self._unpacked.readinto(buffer)
-        self._packed.fruitless = 0
-        self._left -= count
-        if self._left < 0:
+        self._packed.empty_bytes = 0
+        self._bytes_left -= count
+        if self._bytes_left < 0:
             raise FileError(
                 f"{self._path}: it unpacks to more than {_GROWTH} times its size, as no road network "
                 "or table does; if you trust it, unpack it yourself and give the plain file"
@@ -110,7 +127,7 @@ class _Bounded(io.RawIOBase):
 
     def close(self) -> None:
         self._unpacked.close()
-        self._packed.close()  # which those that unpack leave open
+        self._packed.close()  # which closing the unpacked text leaves open
         super().close()
 
 
@@ -133,50 +150,65 @@ def read_npz(
     most: int | None = None,
     wanted: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file whose names are ``wanted``; other files raise ``InputError``.
+    """The arrays of an ``.npz`` file by name; other files raise ``InputError``.
 
-    ``most``: how many bytes they may have once unpacked. Without it nothing may be packed, so that
-    they have no more than the file itself. Every size is known and checked before any is unpacked.
+    Every size is checked before any array is unpacked.
+
+    Args:
+        file: The file, opened for reading.
+        most: How many bytes the arrays may have once unpacked. By default nothing may be compressed,
+            so that they have no more than the file itself.
+        wanted: Whether to read the array of a name.
     """
-    methods = (
-        (zipfile.ZIP_STORED,)
-        if most is None
-        else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    )
-    end = file.seek(0, os.SEEK_END)
+    methods = [zipfile.ZIP_STORED]
+    if most is not None:
+        methods.append(zipfile.ZIP_DEFLATED)
+    file_size = file.seek(0, os.SEEK_END)
+    most_bytes = file_size if most is None else most
+    arrays: dict[str, NDArray[Any]] = {}
     with _archive(file) as archive:
-        members = archive.infolist()
-        names = [_array_name(member) for member in members]
-        if len(set(names)) != len(names):
-            raise InputError("it names an array twice")
-        if any(member.compress_type not in methods for member in members):
+        members = _members_by_name(archive)
+        if any(member.compress_type not in methods for member in members.values()):
             raise InputError(
                 "its arrays are compressed in a way that superarm never writes"
             )
-        if sum(member.compress_size for member in members) > end:
+        if sum(member.compress_size for member in members.values()) > file_size:
             raise InputError("its arrays overlap")
-        chosen = [pair for pair in zip(names, members, strict=True) if wanted(pair[0])]
-        total = sum(member.file_size for _, member in chosen)
-        if total > (end if most is None else most):
+        chosen = {name: member for name, member in members.items() if wanted(name)}
+        total = sum(member.file_size for member in chosen.values())
+        if total > most_bytes:
             raise InputError(
                 f"its arrays would take {total} bytes, far more than such a file holds"
             )
-        for name, member in chosen:
+        for name, member in chosen.items():
             if _stated_size(archive, member) != member.file_size:
                 raise InputError(
                     f"the array {name!r} is not of the size that it states"
                 )
-        arrays = {}
-        for name, member in chosen:
+        for name, member in chosen.items():
             with archive.open(member) as packed:
                 arrays[name] = np.lib.format.read_array(packed, allow_pickle=False)
     return arrays
 
 
 def npz_names(file: BinaryIO) -> list[str]:
-    """The names of the arrays of an ``.npz`` file; nothing is unpacked."""
+    """The names of the arrays of an ``.npz`` file; nothing is unpacked.
+
+    Args:
+        file: The file, opened for reading.
+    """
     with _archive(file) as archive:
         return [_array_name(member) for member in archive.infolist()]
+
+
+def _members_by_name(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    members: dict[str, zipfile.ZipInfo] = {}
+    for member in archive.infolist():
+        name = _array_name(member)
+        if name in members:
+            raise InputError("it names an array twice")
+        members[name] = member
+    return members
 
 
 def _array_name(member: zipfile.ZipInfo) -> str:
@@ -186,19 +218,18 @@ def _array_name(member: zipfile.ZipInfo) -> str:
 
 
 def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """Bytes of a whole member, by what stands before its numbers."""
+    """The bytes of a member, header included, as its header states them."""
     with archive.open(member) as packed:
-        form, version = np.lib.format, np.lib.format.read_magic(packed)
-        readers = {
-            (1, 0): form.read_array_header_1_0,
-            (2, 0): form.read_array_header_2_0,
-        }
-        if version not in readers:
-            told = f"it has an array in version {version} of numpy's format"
-            raise InputError(f"{told}; versions 1.0 and 2.0 are read")
-        shape, _, dtype = readers[version](packed)
+        version = np.lib.format.read_magic(packed)
+        if version not in _FORMAT_READERS:
+            raise InputError(
+                f"it has an array in version {version} of numpy's format; "
+                "versions 1.0 and 2.0 are read"
+            )
+        shape, _, dtype = _FORMAT_READERS[version](packed)
         if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
             raise InputError(
                 f"it has an array of {dtype} and shape {shape}, which is impossible"
             )
-        return packed.tell() + math.prod(shape) * dtype.itemsize
+        numbers_size: int = math.prod(shape) * dtype.itemsize
+        return packed.tell() + numbers_size

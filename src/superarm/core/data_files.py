@@ -1,8 +1,8 @@
-"""Where real data are: a catalogue of data sets, and the folders in which their files are looked for.
+"""A catalogue of data sets, and the folders in which their files are searched.
 
-superarm ships no data: terms differ from set to set (:func:`describe` states them). A file is
-looked for in ``$SUPERARM_DATA``, then in ``../shared/data`` beside a checkout, then in the
-user's cache; the first folder that contains it wins.
+superarm ships no data: terms differ from set to set (:func:`describe` states them). A file is searched
+in ``$SUPERARM_DATA``, then in ``../shared/data`` beside a checkout, then in the user's cache; the first
+folder that contains it wins.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ class Dataset:
     """One set of real data: what it is, where it comes from, and under which terms."""
 
     name: str
-    files: tuple[
-        str, ...
-    ]  # paths under a data folder; the first is the one that :func:`find` returns
+    files: tuple[str, ...]
+    """Paths under a data folder; :func:`find` returns the first by default."""
     origin: str
     terms: str
-    whole: bool = (
-        False  # whether its files refer to each other: a folder must hold all of them
-    )
-    size: str = ""  # of the download and of the files on disk, where they are large
-    command: str = ""  # downloads and unpacks it, where one command line does
+    needs_all_files: bool = False
+    """Whether its files refer to each other: then one folder must contain all of them."""
+    size: str = ""
+    """The size of the download and of the files on disk, where they are large."""
+    command: str = ""
+    """Downloads and unpacks it, where one command line does."""
 
 
-_TABLES = tomllib.loads(
-    files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8")
-)
-_DATASETS = {
-    name: Dataset(
-        name=name, **{**_TABLES[name], "files": tuple(_TABLES[name]["files"])}
-    )
-    for name in _TABLES
-}
+def _read_catalogue() -> dict[str, Dataset]:
+    catalogue = files(__package__).joinpath("datasets.toml")
+    tables = tomllib.loads(catalogue.read_text(encoding="utf-8"))
+    datasets: dict[str, Dataset] = {}
+    for name, table in tables.items():
+        fields = {**table, "files": tuple(table["files"])}
+        datasets[name] = Dataset(name=name, **fields)
+    return datasets
+
+
+_DATASETS = _read_catalogue()
 
 
 def describe() -> list[Dataset]:
@@ -50,26 +52,29 @@ def describe() -> list[Dataset]:
 
 
 def search_path() -> list[Path]:
-    """The folders in which data are looked for, in order."""
+    """The folders in which data are searched, in order."""
     folders: list[Path] = []
     if chosen := os.environ.get("SUPERARM_DATA"):
-        folders.append(Path(chosen).expanduser())
-        if not folders[0].is_dir():
+        folder = Path(chosen).expanduser()
+        if not folder.is_dir():
             raise InputError(f"SUPERARM_DATA is {chosen}, but there is no such folder")
+        folders.append(folder)
     root = Path(__file__).resolve().parents[3]
-    if (root / "pyproject.toml").is_file() and (root / "src" / "superarm").is_dir():
+    is_checkout = (root / "pyproject.toml").is_file()
+    if is_checkout and (root / "src" / "superarm").is_dir():
         folders.append(root.parent / "shared" / "data")
     cache = os.environ.get("XDG_CACHE_HOME")
-    folders.append(
-        (Path(cache) if cache else Path("~/.cache").expanduser()) / "superarm"
-    )
+    cache_folder = Path(cache) if cache else Path("~/.cache").expanduser()
+    folders.append(cache_folder / "superarm")
     return folders
 
 
 def find(name: str, *, ending: str = "") -> Path:
-    """A file of a data set, or :class:`MissingDataError` saying how to get it.
+    """A file of a data set, or :class:`MissingDataError` that explains how to get it.
 
-    The main one; with ``ending`` the first of the set's own list whose name ends so.
+    Args:
+        name: The data set.
+        ending: The end of the file's name; by default the set's first file.
     """
     dataset = _DATASETS.get(name)
     if dataset is None:
@@ -79,20 +84,24 @@ def find(name: str, *, ending: str = "") -> Path:
         raise InputError(
             f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}"
         )
-    needed, folders = dataset.files if dataset.whole else (file,), search_path()
+    needed = dataset.files if dataset.needs_all_files else (file,)
+    folders = search_path()
     for folder in folders:
-        if all((folder / each).is_file() for each in needed):
+        if all((folder / path).is_file() for path in needed):
             return folder / file
+    raise MissingDataError(_how_to_get(dataset, needed, folders))
+
+
+def _how_to_get(dataset: Dataset, needed: tuple[str, ...], folders: list[Path]) -> str:
     file = " beside ".join(needed)
-    looked = ", ".join(str(folder) for folder in folders)
-    command = (
-        f" With SUPERARM_DATA set, this command gets it: {dataset.command}"
-        if dataset.command
-        else ""
-    )
-    size = f" Size: {dataset.size}." if dataset.size else ""
-    raise MissingDataError(
-        f"{name}: {file} was not found (looked in {looked}). Get it from its origin — "
+    searched = ", ".join(str(folder) for folder in folders)
+    message = (
+        f"{dataset.name}: {file} was not found (looked in {searched}). Get it from its origin — "
         f"{dataset.origin} — and put it under one of these folders, or set SUPERARM_DATA to the "
-        f"folder that holds {file}. Terms: {dataset.terms}.{size}{command}"
+        f"folder that holds {file}. Terms: {dataset.terms}."
     )
+    if dataset.size:
+        message += f" Size: {dataset.size}."
+    if dataset.command:
+        message += f" With SUPERARM_DATA set, this command gets it: {dataset.command}"
+    return message

@@ -1,4 +1,4 @@
-"""What docstrings explain: the parameters of classes and functions, from their section ``Args:``."""
+"""Descriptions of parameters, from the section ``Args:`` of docstrings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def parameter_descriptions(part: Callable[..., Any]) -> dict[str, str]:
     >>> sorted(parameter_descriptions(parameter_descriptions))
     ['part']
     """
-    described: dict[str, str] = {}
-    owners = reversed(part.__mro__) if inspect.isclass(part) else [part]
-    for owner in owners:
-        own_docstring = (
-            vars(owner).get("__doc__") if inspect.isclass(owner) else owner.__doc__
-        )
-        described.update(_argument_section(own_docstring or ""))
-    return described
+    if not inspect.isclass(part):
+        return _argument_section(part.__doc__)
+    descriptions: dict[str, str] = {}
+    for owner in reversed(part.__mro__):
+        docstring = vars(owner).get("__doc__")  # its own, not an inherited one
+        descriptions.update(_argument_section(docstring))
+    return descriptions
 
 
 def prose(part: object) -> str:
@@ -48,16 +47,19 @@ def prose(part: object) -> str:
     return "\n\n".join(sentences)
 
 
-def _argument_section(docstring: str) -> dict[str, str]:
-    text = inspect.cleandoc(docstring)
+def _argument_section(docstring: str | None) -> dict[str, str]:
+    text = inspect.cleandoc(docstring or "")
     heading = _HEADING.search(text)
     if heading is None:
         return {}
-    section = text[heading.end() :].lstrip("\n").partition("\n\n")[0]
-    entries = _ENTRY.split("\n" + section)[1:]
-    names = entries[0::2]
-    descriptions = entries[1::2]
-    return {
-        name.lstrip("*"): " ".join(description.split())
-        for name, description in zip(names, descriptions, strict=True)
-    }
+    after_heading = text[heading.end() :].lstrip("\n")
+    section, _, _ = after_heading.partition("\n\n")
+    # Text before the first entry, then names and descriptions in turn.
+    _, *pieces = _ENTRY.split("\n" + section)
+    names = pieces[0::2]
+    texts = pieces[1::2]
+    descriptions: dict[str, str] = {}
+    for name, text in zip(names, texts, strict=True):
+        words = text.split()
+        descriptions[name.lstrip("*")] = " ".join(words)
+    return descriptions

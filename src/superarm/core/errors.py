@@ -1,9 +1,9 @@
-"""What can go wrong, as a tree.
+"""Errors and warnings, as a tree.
 
 ::
 
     SuperarmError
-    ├── InputError (ValueError)            an argument is wrong; says which, where, what to do
+    ├── InputError (ValueError)            an argument is wrong; names it and advises
     │   ├── ShapeError                     … its shape
     │   ├── NotFiniteError                 … it holds NaN or infinity
     │   ├── UnknownArmError                … an arm id or row that is not there
@@ -32,7 +32,7 @@ import importlib
 import re
 import sys
 import warnings
-from types import ModuleType
+from types import FrameType, ModuleType
 
 _PINNED = {"torch": "torch==2.13.0"}
 """Requirements that are named by their tested version: a bare torch pulls in CUDA."""
@@ -59,11 +59,11 @@ class UnknownArmError(InputError):
 
 
 class ForgottenError(InputError):
-    """A time that is asked about, of which a posterior remembers nothing any more."""
+    """A time of which a posterior no longer remembers anything."""
 
 
 class FileError(InputError):
-    """A file cannot be read as what it should be; whoever named it made no slip."""
+    """A file exists, but its content is not what it should be."""
 
 
 class SpecError(InputError):
@@ -79,11 +79,11 @@ class NotPositiveDefiniteError(SuperarmError, ArithmeticError):
 
 
 class StaleBeliefError(SuperarmError, RuntimeError):
-    """A lazy part of a belief was asked for after the posterior had changed."""
+    """A lazy attribute of a belief was read after the posterior had changed."""
 
 
 class InterruptedUpdateError(SuperarmError, RuntimeError):
-    """Something was left half updated, so that it cannot be used; the message says what to do."""
+    """An update was interrupted, so that the part cannot be used; the message advises."""
 
 
 class StateError(SuperarmError, ValueError):
@@ -95,7 +95,7 @@ class ConflictError(SuperarmError, RuntimeError):
 
 
 class MissingDataError(SuperarmError, FileNotFoundError):
-    """A data file was not found; the message says how to get it."""
+    """A data file was not found; the message explains how to get it."""
 
 
 class MissingExtraError(SuperarmError, ImportError):
@@ -107,14 +107,17 @@ class JitterWarning(UserWarning):
 
 
 class PrecisionWarning(UserWarning):
-    """Results have lost digits to rounding; the message says how many and what to do."""
+    """Results have lost digits to rounding; the message states how many and advises."""
 
 
 def install_line(extra: str) -> str:
-    """The command that installs what an extra needs, wherever superarm itself came from.
+    """The command that installs an extra.
 
     It names the requirements themselves, as the installed package states them: superarm is on no
     package index, so that ``pip install 'superarm[plot]'`` would find nothing.
+
+    Args:
+        extra: The name of the extra.
 
     >>> install_line("plot")
     "pip install 'matplotlib>=3.9.0'"
@@ -122,23 +125,28 @@ def install_line(extra: str) -> str:
     from importlib import metadata
 
     try:
-        stated = metadata.requires("superarm") or []
-    except metadata.PackageNotFoundError:  # the sources alone are on the path
-        stated = []
-    found = []
-    for line in stated:
+        lines = metadata.requires("superarm") or []
+    except metadata.PackageNotFoundError:  # superarm is on the path but not installed
+        lines = []
+    extra_marker = re.compile(rf"""extra\s*==\s*["']{re.escape(extra)}["']""")
+    requirements = []
+    for line in lines:
         requirement, _, marker = line.partition(";")
         name = re.match(r"[\w.-]*", requirement)
-        if re.search(rf"""extra\s*==\s*["']{re.escape(extra)}["']""", marker) and name:
-            found.append(_PINNED.get(name[0], requirement.strip()))
-    if not found:
+        if name and extra_marker.search(marker):
+            requirements.append(_PINNED.get(name[0], requirement.strip()))
+    if not requirements:
         return f"pip install -e '.[{extra}]' in a checkout of superarm"
-    quoted = [each if "==" in each else f"'{each}'" for each in found]
-    return f"pip install {' '.join(quoted)}"
+    arguments = [text if "==" in text else f"'{text}'" for text in requirements]
+    return f"pip install {' '.join(arguments)}"
 
 
 def require_extra(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which command installs it.
+    """Import a module of an extra, or raise an error with the command that installs it.
+
+    Args:
+        module: The module.
+        extra: The extra that provides it.
 
     >>> require_extra("math", "plot").sqrt(4.0)
     2.0
@@ -154,10 +162,20 @@ def require_extra(module: str, extra: str) -> ModuleType:
 
 
 def warn(message: str, kind: type[Warning]) -> None:
-    """Warn whoever called superarm, however deep inside it this is."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
-        "superarm."
-    ):
-        level, frame = level + 1, frame.f_back
+    """Warn at the line outside superarm that called it, however deep inside this is.
+
+    Args:
+        message: The text.
+        kind: The class of the warning.
+    """
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and _is_inside_superarm(frame):
+        level += 1
+        frame = frame.f_back
     warnings.warn(message, kind, stacklevel=level)
+
+
+def _is_inside_superarm(frame: FrameType) -> bool:
+    module: str = frame.f_globals.get("__name__", "")
+    return module.startswith("superarm.")

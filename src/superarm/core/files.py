@@ -1,4 +1,4 @@
-"""Files from outside: regular files of a bounded size, locks, and names that stay in their folder."""
+"""Files from outside: regular files of limited size, locks, and safe file names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 MOST_TOML = 1 << 22
-"""Bytes of a TOML file: 4 MiB, some 20,000 vehicles of a fleet."""
+"""Largest size of a TOML file in bytes: 4 MiB, about 20,000 vehicles of a fleet."""
 _LONGEST_NAME = 80  # characters; file systems allow 255 bytes, and suffixes are added
 # Names that Windows gives to devices, whatever their suffix.
 _DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])\Z")
@@ -29,7 +29,10 @@ _CHECKSUM = re.compile(r"-[0-9a-f]{8}\Z")
 
 
 def open_file(path: Path | str) -> BinaryIO:
-    """Open a regular file for reading; a pipe or a device, which may never end, is refused.
+    """Open a regular file for reading; refuses a pipe or a device, which may never end.
+
+    Args:
+        path: The file.
 
     Raises:
         FileError: The path is a folder, a pipe, a socket or a device.
@@ -39,9 +42,8 @@ def open_file(path: Path | str) -> BinaryIO:
     require_regular(path)  # before it is opened: opening a pipe waits for a writer
     file = path.open("rb")
     try:
-        _require_regular(
-            path, os.fstat(file.fileno())
-        )  # it may have been replaced meanwhile
+        # Somebody may have replaced it in the meantime.
+        _require_regular(path, os.fstat(file.fileno()))
     except FileError:
         file.close()
         raise
@@ -49,39 +51,56 @@ def open_file(path: Path | str) -> BinaryIO:
 
 
 def require_regular(path: Path) -> None:
-    """Raise :class:`FileError` if there is a folder, a pipe, a socket or a device at this path."""
+    """Raise :class:`FileError` for a folder, a pipe, a socket or a device.
+
+    Args:
+        path: The file, which must exist.
+    """
     _require_regular(path, os.stat(path))
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
-        advice = (
-            "name a file"
-            if kind == "a folder"
-            else "write its contents to a file first"
-        )
-        raise FileError(f"{path} is {kind}, not a file; {advice}")
+    if stat.S_ISREG(status.st_mode):
+        return
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
+    advice = "write its contents to a file first"
+    if kind == "a folder":
+        advice = "name a file"
+    raise FileError(f"{path} is {kind}, not a file; {advice}")
 
 
 def read_bytes(path: Path | str, most: int) -> bytes:
-    """Read a regular file of at most ``most`` bytes.
+    """Read a regular file of limited size.
+
+    Args:
+        path: The file.
+        most: The most bytes that it may have.
 
     Raises:
         FileError: The path is no regular file, or the file is larger.
         OSError: The file does not exist or must not be read.
     """
     with open_file(path) as file:
-        # The size is known at once; a file may grow, or be larger than it says, while it is read.
-        stated = os.fstat(file.fileno()).st_size
-        data = file.read(most + 1) if stated <= most else b""
-    if max(stated, len(data)) > most:
+        # Check twice: a file may grow while it is read, or be larger than it states.
+        stated_size = os.fstat(file.fileno()).st_size
+        data = file.read(most + 1) if stated_size <= most else b""
+    if max(stated_size, len(data)) > most:
         raise FileError(f"{path} is larger than the limit of {most:,} bytes; split it")
     return data
 
 
 def read_text(path: Path | str, most: int) -> str:
-    """Read a regular file of at most ``most`` bytes as UTF-8; also raises ``UnicodeDecodeError``."""
+    """Read a regular file of limited size as UTF-8.
+
+    Args:
+        path: The file.
+        most: The most bytes that it may have.
+
+    Raises:
+        FileError: The path is no regular file, or the file is larger.
+        OSError: The file does not exist or must not be read.
+        UnicodeDecodeError: The file is not UTF-8.
+    """
     return read_bytes(path, most).decode("utf-8")
 
 
@@ -91,8 +110,8 @@ def read_text(path: Path | str, most: int) -> str:
 def open_locked(path: Path, *, wait: bool = True) -> BinaryIO:
     """Create or open a file and lock it for this process; closing it ends the lock.
 
-    A holder may remove the file before its lock ends. Another process that waited for it then holds a
-    file without a path, where nobody else would meet it: so it tries again.
+    A process may remove the file while it holds the lock. Another one that waited for it then has locked
+    a file without a path, on which nobody else waits: so it tries again.
 
     Args:
         path: The lock file.
@@ -108,7 +127,7 @@ def open_locked(path: Path, *, wait: bool = True) -> BinaryIO:
             _lock(file, wait)
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        except FileNotFoundError:  # removed meanwhile
+        except FileNotFoundError:  # removed in the meantime
             pass
         except BaseException:
             file.close()
@@ -121,13 +140,13 @@ def _lock(file: BinaryIO, wait: bool) -> None:
         if sys.platform == "win32":
             import msvcrt
 
-            msvcrt.locking(
-                file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1
-            )
+            mode = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
+            msvcrt.locking(file.fileno(), mode, 1)
         else:
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.flock(file, operation)
     except OSError as error:
         if wait:
             raise
@@ -140,17 +159,18 @@ def _lock(file: BinaryIO, wait: bool) -> None:
 def file_name(text: str) -> str:
     """Turn any text into a file name of small letters, digits, "_" and "-".
 
-    A text that is such a name already stays as it is. Any other ends in a checksum, so that texts
-    that look alike once cleaned (on some file systems "GP" and "gp" do) have different names.
+    A text that is already such a name stays unchanged. Any other gets a checksum, so that texts that
+    become equal (on some file systems "GP" and "gp" do) have different names.
+
+    Args:
+        text: Any text, such as the name of a metric.
 
     >>> file_name("mean_regret"), file_name("../../Regret")
     ('mean_regret', '_regret-d1a15aa7')
     """
     name = re.sub(r"[^a-z0-9_-]+", "_", text.lower())[:_LONGEST_NAME]
-    usable = (
-        name == text and name and not _CHECKSUM.search(name) and not _DEVICE.match(name)
-    )
-    if usable:
+    is_ambiguous = _CHECKSUM.search(name) or _DEVICE.match(name)
+    if name and name == text and not is_ambiguous:
         return name
     checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
     return f"{name}-{checksum:08x}"
@@ -159,17 +179,21 @@ def file_name(text: str) -> str:
 def distinct_file_names(texts: Iterable[str]) -> list[str]:
     """:func:`file_name` of each text; texts that would share a name get "-2", "-3", … appended.
 
+    Args:
+        texts: Any texts.
+
     >>> distinct_file_names(["regret", "regret", "growth"])
     ['regret', 'regret-2', 'growth']
     """
-    found: list[str] = []
-    taken: set[str] = set()
+    names: list[str] = []
+    used: set[str] = set()
     for text in texts:
-        first = name = file_name(text)
+        stem = file_name(text)
+        name = stem
         count = 1
-        while name in taken:
+        while name in used:
             count += 1
-            name = f"{first}-{count}"
-        taken.add(name)
-        found.append(name)
-    return found
+            name = f"{stem}-{count}"
+        used.add(name)
+        names.append(name)
+    return names

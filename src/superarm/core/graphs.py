@@ -1,7 +1,7 @@
-"""Graphs as data: all that a kernel and an oracle need of a network, in a few arrays.
+"""Graphs as a few arrays: all that a kernel and an oracle need of a network.
 
-``c`` links between ``n`` nodes. A graph has ``successors``, a sparse (n, n) matrix, for oracles, and
-where its links have values a ``laplacian()`` for kernels.
+``c`` links between ``n`` nodes. A graph has ``successors``, a sparse (n, n) matrix, for oracles, and,
+where its links have values, a ``laplacian()`` for kernels.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from .inputs import as_positions, as_vector, is_listed, read_only
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
-# A dataclass about the arms on offer, as long as they are.
+# Node numbers up to this many times their count are renumbered without sorting.
+_DENSE = 8
+# A dataclass about the arms on offer; its length is their number.
 Structure = TypeVar("Structure", bound=Sized)
 
 
 class Graph:
-    """What oracles and kernels accept as a graph: derive from it and define one of these, or both."""
+    """A graph for oracles and kernels: derive from it and define one of its members, or both."""
 
     @property
     def successors(self) -> Any:
         """Its links for oracles, a sparse (n, n) matrix."""
-        raise InputError("this graph does not say which nodes follow each other")
+        raise InputError("this graph does not define which nodes follow each other")
 
     def laplacian(self) -> Any:
         """For kernels: sparse, symmetric, positive semi-definite, (n, n)."""
@@ -44,7 +46,7 @@ class TurnGraph(Graph):
 
     Args:
         length: Metres of each road, (n,).
-        turns: (c, 2): from, to; sorted, without repeats.
+        turns: From which road to which, (c, 2); sorted, without repeats.
     """
 
     length: Floats
@@ -53,7 +55,7 @@ class TurnGraph(Graph):
     def __post_init__(self) -> None:
         length = as_vector(self.length, "length")
         turns = as_pairs(self.turns, "turns")
-        if turns.size and not (turns.min() >= 0 and turns.max() < len(length)):
+        if not _in_range(turns, len(length)):
             raise InputError(f"turns names a road outside 0 … {len(length) - 1}")
         if len(length) == 0 or not (length > 0.0).all():
             raise InputError("length must hold one number above 0 for each road")
@@ -71,7 +73,8 @@ class TurnGraph(Graph):
         n = len(self)
         first, second = self.turns.T
         pointers = np.searchsorted(first, np.arange(n + 1))
-        return csr_array((np.ones(len(second)), second, pointers), shape=(n, n))
+        ones = np.ones(len(second))
+        return csr_array((ones, second, pointers), shape=(n, n))
 
     def incidence(self) -> Any:
         """B of eq. 133 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), (n, c).
@@ -82,13 +85,11 @@ class TurnGraph(Graph):
 
         first, second = self.turns.T
         weight = self.length.mean() / self.length[first]
-        both = np.arange(len(first))
+        turn_numbers = np.arange(len(first))
         rows = np.concatenate([first, second])
+        columns = np.concatenate([turn_numbers, turn_numbers])
         values = np.concatenate([-weight, weight])
-        return csc_array(
-            (values, (rows, np.concatenate([both, both]))),
-            shape=(len(self), len(first)),
-        )
+        return csc_array((values, (rows, columns)), shape=(len(self), len(first)))
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ (eq. 132, with ``incidence`` as B), sparse (n, n)."""
@@ -99,12 +100,12 @@ class TurnGraph(Graph):
 @register("network", "sparse")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseGraph(Graph):
-    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or mere links.
+    """Any sparse (n, n) matrix in compressed rows: a Laplacian, or links alone.
 
     Args:
-        indptr: (n + 1,): where the links of each node begin.
-        indices: (c,).
-        data: (c,); ``None`` where only the links count.
+        indptr: Where the links of each node begin, (n + 1,).
+        indices: The node to which each link leads, (c,).
+        data: The value of each link, (c,); ``None`` where only the links count.
     """
 
     indptr: NDArray[np.int32]
@@ -112,17 +113,15 @@ class SparseGraph(Graph):
     data: Floats | None = None
 
     def __post_init__(self) -> None:
-        indptr, indices = (
-            _numbers(self.indptr, "indptr"),
-            _numbers(self.indices, "indices"),
-        )
+        indptr = _numbers(self.indptr, "indptr")
+        indices = _numbers(self.indices, "indices")
         n = len(indptr) - 1
         rises = n >= 1 and indptr[0] == 0 and (np.diff(indptr) >= 0).all()
         if not rises or indptr[-1] != len(indices):
             raise InputError(
                 f"indptr must rise from 0 to the {len(indices)} links, node by node"
             )
-        if indices.size and not (indices.min() >= 0 and indices.max() < n):
+        if not _in_range(indices, n):
             raise InputError(f"indices names a node outside 0 … {n - 1}")
         object.__setattr__(self, "indptr", read_only(indptr))
         object.__setattr__(self, "indices", read_only(indices))
@@ -132,7 +131,12 @@ class SparseGraph(Graph):
 
     @classmethod
     def of(cls, matrix: Any, *, links_only: bool = False) -> Self:
-        """This matrix; with ``links_only`` without its values."""
+        """The graph of a sparse matrix.
+
+        Args:
+            matrix: A sparse (n, n) matrix of scipy.
+            links_only: Whether to drop its values.
+        """
         rows = matrix.tocsr()
         data = None if links_only else rows.data
         return cls(indptr=rows.indptr, indices=rows.indices, data=data)
@@ -143,21 +147,33 @@ class SparseGraph(Graph):
 
         n = len(self.indptr) - 1
         data = np.ones(len(self.indices)) if self.data is None else self.data.copy()
-        return csr_array((data, self.indices.copy(), self.indptr.copy()), shape=(n, n))
+        indices = self.indices.copy()
+        indptr = self.indptr.copy()
+        return csr_array((data, indices, indptr), shape=(n, n))
 
     def laplacian(self) -> Any:
         return super().laplacian() if self.data is None else self.successors
 
 
 def sorted_pairs(pairs: Ints | NDArray[np.int32]) -> Any:
-    """Each pair of numbers from 0 on once, in order, (c, 2): as ``np.unique`` by rows, far faster."""
-    largest = int(pairs.max(initial=0)) + 1
-    keys = np.unique(pairs[:, 0].astype(np.int64) * largest + pairs[:, 1])
-    return np.stack(np.divmod(keys, largest), axis=1).astype(pairs.dtype)
+    """Each pair once, in order, (c, 2): like ``np.unique`` by rows, but far faster.
+
+    Args:
+        pairs: Pairs of numbers from 0, (m, 2).
+    """
+    base = int(pairs.max(initial=0)) + 1
+    first, second = pairs.T
+    keys = np.unique(first.astype(np.int64) * base + second)
+    return np.stack(np.divmod(keys, base), axis=1).astype(pairs.dtype)
 
 
 def as_pairs(values: Any, name: str) -> NDArray[np.int32]:
-    """Pairs of node numbers, (c, 2); an empty list is none."""
+    """Pairs of node numbers, (c, 2).
+
+    Args:
+        values: Rows of two whole numbers; an empty list is no pair.
+        name: What errors call them.
+    """
     numbers = _numbers(values, name)
     if numbers.size and (numbers.ndim != 2 or numbers.shape[1] != 2):
         raise ShapeError(
@@ -184,37 +200,39 @@ def _numbers(values: Any, name: str) -> NDArray[np.int32]:
     return array.astype(np.int32)
 
 
+def _in_range(numbers: NDArray[np.int32], n: int) -> bool:
+    """Whether all numbers are among 0 … n − 1."""
+    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < n)
+
+
 @register("structure", "pairs")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
     """An offer's structure where arms join two nodes: arm i goes from ``left[i]`` to ``right[i]``.
 
     A channel and a user, a film and a viewer, two people in a network. Each side is
-    numbered on its own, except where an oracle says that both are the same nodes.
+    numbered on its own, except where an oracle treats both as the same nodes.
 
     Args:
-        left: (n,), from 0.
-        right: (n,), from 0.
+        left: The node on the left of each arm, (n,), from 0.
+        right: The node on the right of each arm, (n,), from 0.
     """
 
     left: Ints
     right: Ints
 
     def __post_init__(self) -> None:
-        sides = [as_positions(getattr(self, name), name) for name in ("left", "right")]
-        if len(sides[0]) != len(sides[1]):
-            told = f"left has {len(sides[0])} entries and right {len(sides[1])}"
-            raise InputError(f"{told}; give both for every arm")
-        for name, side in zip(("left", "right"), sides, strict=True):
-            if side.min(initial=0) < 0 or side.max(initial=0) > _MOST_NODES:
-                raise InputError(f"{name} holds a node outside 0 … {_MOST_NODES}")
-            object.__setattr__(self, name, read_only(side))
-        order = np.lexsort(sides)
-        same = [np.diff(side[order]) == 0 for side in sides]
-        if (same[0] & same[1]).any():
-            again = int(order[int(np.argmax(same[0] & same[1])) + 1])
-            told = f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does"
-            raise InputError(f"{told}; offer every pair once")
+        left = as_positions(self.left, "left")
+        right = as_positions(self.right, "right")
+        if len(left) != len(right):
+            raise InputError(
+                f"left has {len(left)} entries and right {len(right)}; give both for every arm"
+            )
+        _require_nodes(left, "left")
+        _require_nodes(right, "right")
+        object.__setattr__(self, "left", read_only(left))
+        object.__setattr__(self, "right", read_only(right))
+        _refuse_repeated_pairs(left, right)
 
     def __len__(self) -> int:
         return len(self.left)
@@ -225,30 +243,61 @@ class Pairs:
         return renumbered(self.left), renumbered(self.right)
 
 
+def _require_nodes(numbers: Ints, name: str) -> None:
+    if numbers.min(initial=0) < 0 or numbers.max(initial=0) > _MOST_NODES:
+        raise InputError(f"{name} holds a node outside 0 … {_MOST_NODES}")
+
+
+def _refuse_repeated_pairs(left: Ints, right: Ints) -> None:
+    order = np.lexsort((left, right))
+    same_left = np.diff(left[order]) == 0
+    same_right = np.diff(right[order]) == 0
+    repeats = same_left & same_right  # each sorted arm and its predecessor
+    if repeats.any():
+        arm = int(order[int(np.argmax(repeats)) + 1])
+        raise InputError(
+            f"arm {arm} joins {left[arm]} and {right[arm]}, as another arm does; "
+            "offer every pair once"
+        )
+
+
 def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
-    """The nodes that are named, rising, and each entry as its place among them: np.unique, unsorted.
+    """The distinct nodes, sorted, and each entry's place among them: ``np.unique`` without sorting.
+
+    Args:
+        nodes: Numbers of nodes from 0, (n,).
 
     >>> [array.tolist() for array in renumbered(np.array([7, 3, 7]))]
     [[3, 7], [1, 0, 1]]
     """
-    if nodes.max(initial=0) > 8 * len(nodes):
-        known, places = np.unique(nodes, return_inverse=True)
-        return known, places
-    used = np.zeros(int(nodes.max(initial=-1)) + 1, dtype=np.bool_)
-    used[nodes] = True
-    known = np.flatnonzero(used)
-    return known, nodes if len(known) == len(used) else (np.cumsum(used) - 1)[nodes]
+    if nodes.max(initial=0) > _DENSE * len(nodes):
+        distinct, places = np.unique(nodes, return_inverse=True)
+        return distinct, places
+    is_used = np.zeros(int(nodes.max(initial=-1)) + 1, dtype=np.bool_)
+    is_used[nodes] = True
+    distinct = np.flatnonzero(is_used)
+    if len(distinct) == len(is_used):
+        return distinct, nodes
+    place_of = np.cumsum(is_used) - 1
+    return distinct, place_of[nodes]
 
 
 def require_structure(
     structure: object, kind: type[Structure], n: int, by: str
 ) -> Structure:
-    """The structure of an offer of ``n`` arms, or an error that says who needs what."""
+    """The structure of an offer, once it is known to fit.
+
+    Args:
+        structure: What the offer contains.
+        kind: The type that the oracle needs.
+        n: The number of arms on offer.
+        by: The oracle, for errors.
+    """
     if not isinstance(structure, kind):
-        given = ", ".join(f"{item.name}=…" for item in fields(cast(Any, kind)))
-        wanted = f"{kind.__name__}({given})"
+        arguments = ", ".join(f"{item.name}=…" for item in fields(cast(Any, kind)))
         raise InputError(
-            f"{by} needs {wanted} as the offer's structure, not {structure!r:.60}"
+            f"{by} needs {kind.__name__}({arguments}) as the offer's structure, "
+            f"not {structure!r:.60}"
         )
     if len(structure) != n:
         raise ShapeError(

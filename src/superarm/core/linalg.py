@@ -25,7 +25,7 @@ from .arrays import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for, one_blas_thread
 
-# Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
+# Jitter to try in turn, relative to the matrix's scale; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
 _LIKELY_CAUSES = (
     "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
@@ -36,9 +36,12 @@ _LIKELY_CAUSES = (
 def cholesky(
     matrix: Floats, what: str = "the covariance matrix", scale: float | None = None
 ) -> Floats:
-    """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit.
+    """Lower Cholesky factor. Warns before it adds jitter, and refuses a matrix that needs too much.
 
-    Jitter is relative to ``scale``, the mean diagonal unless given.
+    Args:
+        matrix: Symmetric, (n, n).
+        what: What errors and warnings call it.
+        scale: The size that jitter is relative to; by default the mean of the diagonal.
     """
     if not len(matrix):
         return np.zeros((0, 0))
@@ -54,24 +57,37 @@ def cholesky(
     if scale is None:
         scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
-        told = f"{what} is of size {scale:.3g}; it must be positive"
-        raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
-    for step in JITTER_STEPS:
-        told = (
-            f"{what} is not numerically positive definite; adding {step:g} x its size"
+        raise NotPositiveDefiniteError(
+            f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
         )
-        added = f"({step * scale:.3g}) to the diagonal"
-        warn(f"{told} {added}. A larger noise_variance avoids this.", JitterWarning)
-        raised = matrix + step * scale * np.eye(len(matrix))
-        L, failed = _lapack().dpotrf(raised, lower=1, clean=1, overwrite_a=1)
+    return _cholesky_with_jitter(matrix, what, scale)
+
+
+def _cholesky_with_jitter(matrix: Floats, what: str, scale: float) -> Floats:
+    for step in JITTER_STEPS:
+        warn(
+            f"{what} is not numerically positive definite; adding {step:g} x its size "
+            f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
+            JitterWarning,
+        )
+        with_jitter = matrix + step * scale * np.eye(len(matrix))
+        L, failed = _lapack().dpotrf(with_jitter, lower=1, clean=1, overwrite_a=1)
         if not failed:
             return np.asarray(L)
-    told = f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size"
-    raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
+    raise NotPositiveDefiniteError(
+        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size. "
+        f"{_LIKELY_CAUSES}"
+    )
 
 
 def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
-    """``L⁻¹ B``, or ``L⁻ᵀ B``, for a small lower triangular ``L``."""
+    """``L⁻¹ B`` for a small lower triangular ``L``.
+
+    Args:
+        L: Lower triangular, (n, n).
+        B: Right-hand sides, (n, m) or (n,).
+        transposed: Whether to return ``L⁻ᵀ B`` instead.
+    """
     if not B.size:
         return np.array(B, dtype=np.float64)
     with threads_for(len(L) * B.size / 2):
@@ -84,15 +100,19 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
 
 
 def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
-    """``L⁻¹ B``, or ``L⁻ᵀ B``, in place of ``B``, (n, m) float64 in C or Fortran order.
+    """``L⁻¹ B`` in place of ``B``: unlike :func:`solve_lower` it makes no copies.
 
-    Unlike :func:`solve_lower` it makes no copies: use the result, ``B`` is overwritten.
+    Use the result; ``B`` is overwritten.
+
+    Args:
+        L: Lower triangular, (n, n).
+        B: Right-hand sides, (n, m) float64 in C or Fortran order.
+        transposed: Whether to return ``L⁻ᵀ B`` instead.
     """
     if not B.size:
         return B
-    if B.dtype != np.float64 or not (
-        B.flags.writeable and (B.flags.c_contiguous or B.flags.f_contiguous)
-    ):
+    contiguous = B.flags.c_contiguous or B.flags.f_contiguous
+    if B.dtype != np.float64 or not B.flags.writeable or not contiguous:
         raise ValueError("B must be writeable float64 in C or Fortran order")
     if not L.diagonal().all():
         row = int(np.argmin(L.diagonal() != 0.0))
@@ -107,18 +127,17 @@ def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> F
     return np.asarray(solved)
 
 
-_SOLVED_TOGETHER = (
-    128  # rows: the rest is a matrix product, twice as fast as the solve of OpenBLAS
-)
+# Rows of a block. Outside the blocks, products do the work, twice as fast as OpenBLAS solves.
+_BLOCK_ROWS = 128
 
 
 def _solve_rows_in_place(L: Floats, X: Floats, transposed: bool) -> None:
     """Block substitution in ``X``, in C order. BLAS reads Xᵀ, and solves Xᵀ Lᵀ = Bᵀ or Xᵀ L = Bᵀ."""
     blas = _blas()
     size = len(L)
-    starts = range(0, size, _SOLVED_TOGETHER)
+    starts = range(0, size, _BLOCK_ROWS)
     for start in reversed(starts) if transposed else starts:
-        end = min(start + _SOLVED_TOGETHER, size)
+        end = min(start + _BLOCK_ROWS, size)
         block = X[start:end].T
         if transposed and end < size:
             blas.dgemm(-1.0, X[end:].T, L[end:, start:end], 1.0, block, overwrite_c=1)
@@ -144,21 +163,29 @@ def _solve_rows_in_place(L: Floats, X: Floats, transposed: bool) -> None:
         )
 
 
-_UNTHREADED = 4096  # multiplications for which OpenBLAS never takes threads: its lowest limit is 9,216
-_AS_IT_IS: AbstractContextManager[None] = nullcontext()
+# Multiplications up to which OpenBLAS never uses threads: its lowest limit is 9,216.
+_UNTHREADED = 4096
+_NO_LIMIT: AbstractContextManager[None] = nullcontext()
 
 
 def threads_for(multiplications: float) -> AbstractContextManager[None]:
-    """``blas_threads_for`` where there may be threads: to ask costs as much as a tiny product."""
-    return (
-        _AS_IT_IS
-        if multiplications < _UNTHREADED
-        else blas_threads_for(multiplications)
-    )
+    """``blas_threads_for``, except for tiny products, which take no longer than setting a limit.
+
+    Args:
+        multiplications: How many the work inside takes.
+    """
+    if multiplications < _UNTHREADED:
+        return _NO_LIMIT
+    return blas_threads_for(multiplications)
 
 
 def add_to_diagonal(matrix: Floats, values: Floats | float) -> None:
-    """In place, for a C- or Fortran-contiguous square matrix."""
+    """Add to the diagonal in place.
+
+    Args:
+        matrix: Square, C- or Fortran-contiguous, (n, n).
+        values: One number, or one for each entry, (n,).
+    """
     matrix.reshape(-1, order="A")[:: len(matrix) + 1] += values
 
 
@@ -166,11 +193,17 @@ _FEW = 64  # entries up to which Python's own logarithms are faster
 
 
 def information(L: Floats, noise_variance: Floats) -> float:
-    """½ ln det(L Lᵀ) − ½ Σ ln noise: what was learned from rewards with L Lᵀ as covariance, nats."""
+    """Information in rewards with covariance L Lᵀ, in nats: ½ ln det(L Lᵀ) − ½ Σ ln noise.
+
+    Args:
+        L: Lower Cholesky factor of the rewards' covariance, noise included, (n, n).
+        noise_variance: The variance of each reward's noise, (n,).
+    """
     diagonal = L.diagonal()
     if len(diagonal) <= _FEW:
-        logarithms = math.fsum(map(math.log, diagonal.tolist()))
-        return logarithms - 0.5 * math.fsum(map(math.log, noise_variance.tolist()))
+        half_log_determinant = math.fsum(map(math.log, diagonal.tolist()))
+        log_noise = math.fsum(map(math.log, noise_variance.tolist()))
+        return half_log_determinant - 0.5 * log_noise
     return float(np.log(diagonal).sum() - 0.5 * np.log(noise_variance).sum())
 
 
@@ -197,7 +230,11 @@ class PsdRoot(NamedTuple):
     error: float
 
 
-PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
+PSD_ERROR_SILENT = 1e-12
+"""Largest relative error of :func:`psd_root` without a warning."""
+PSD_ERROR_LIMIT = 1e-6
+"""Largest relative error of :func:`psd_root` that is not refused."""
+_RANK_TOLERANCE = 1e-15  # smallest pivot, relative to the scale
 
 
 def psd_root(
@@ -209,15 +246,20 @@ def psd_root(
 ) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
-    A smooth kernel on many arms is singular in floating point: a plain Cholesky would need
-    jitter, which changes the model. Here the rank is cut instead, at 1e-15, and the largest
-    error over all entries is measured and reported. Both are relative to ``scale``, the
-    largest diagonal entry unless given: a posterior covariance carries rounding of its prior's
-    size, however small it has become itself.
+    A smooth kernel on many arms is singular in floating point: a plain Cholesky would need jitter,
+    which changes the model. Here the rank is cut instead, at 1e-15, and the largest error over all
+    entries is measured and reported.
 
-    Arms that are alike tie for the next pivot, and rounding chooses among them. With ``steady`` rows
-    and columns are weighted, each differently, while pivots are chosen. Then a matrix that differs
-    by 1e-15 has nearly the same root: draws differ by the square root of that, not altogether.
+    Similar arms tie for the next pivot, and rounding breaks the tie. With ``steady``, each row and
+    column gets a weight of its own while pivots are chosen. Then a matrix that differs by 1e-15 has
+    nearly the same root: draws differ by the square root of that, not completely.
+
+    Args:
+        matrix: Symmetric, (n, n).
+        what: What errors and warnings call it.
+        scale: The size that errors are relative to; by default the largest diagonal entry. A posterior
+            covariance needs its prior's, whose rounding it carries, however small it is itself.
+        steady: Whether to weight rows and columns.
     """
     from scipy.linalg.lapack import dpstrf
 
@@ -232,14 +274,16 @@ def psd_root(
             f"{what} has largest variance {scale}; it must be positive"
         )
     n = len(matrix)
-    weight = _unlike(n) if steady else np.ones(n)
+    weight = _distinct_weights(n) if steady else np.ones(n)
     with blas_threads_for(n**3 / 6):
         weighted = matrix * weight * weight[:, None]
+        tolerance = _RANK_TOLERANCE * scale
         factor, pivots, rank, _ = dpstrf(
-            weighted, tol=1e-15 * scale, lower=1, overwrite_a=1
+            weighted, tol=tolerance, lower=1, overwrite_a=1
         )
-        root = np.zeros((n, int(rank)))
-        root[pivots - 1] = np.tril(factor)[:, : int(rank)]
+        rank = int(rank)
+        root = np.zeros((n, rank))
+        root[pivots - 1] = np.tril(factor)[:, :rank]
         root /= weight[:, None]
         error = float(np.max(np.abs(matrix - root @ root.T))) / scale
     if not error <= PSD_ERROR_LIMIT:
@@ -248,47 +292,63 @@ def psd_root(
             "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."
         )
     if error > PSD_ERROR_SILENT:
-        told = f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry"
-        warn(f"{told}; the nearest factorisation found is used", JitterWarning)
+        warn(
+            f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry; "
+            "the nearest factorisation found is used",
+            JitterWarning,
+        )
     return PsdRoot(np.ascontiguousarray(root), error)
 
 
-def _unlike(n: int) -> Floats:
-    """Weights between ¾ and 1, multiples of the golden ratio modulo 1: no two are near each other."""
-    return np.asarray(1.0 + 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0))
+_GOLDEN_RATIO = 0.6180339887498949
+
+
+def _distinct_weights(n: int) -> Floats:
+    """Weights between ¾ and 1, multiples of the golden ratio modulo 1: no two are close."""
+    fractions = np.arange(n) * _GOLDEN_RATIO % 1.0
+    return np.asarray(1.0 + 0.25 * (fractions - 1.0))
 
 
 class LeadingRoot(NamedTuple):
-    """``rows.T @ rows`` is a matrix up to a positive semi-definite rest."""
+    """``rows.T @ rows`` is a matrix up to a positive semi-definite remainder."""
 
     rows: Floats  # (r, n)
-    rest: Floats  # the rest's diagonal, (n,): no entry of the rest is above the largest of these
+    # The remainder's diagonal, (n,): no entry of the remainder exceeds its largest.
+    rest: Floats
 
 
 @one_blas_thread
 def leading_root(
     column: Callable[[int], Floats], diagonal: Floats, most: int, small: float
 ) -> LeadingRoot:
-    """Pivoted Cholesky of a positive semi-definite matrix that is never made: ``most`` columns at most,
-    and none once all that is left of the diagonal is ``small``. Pivots are as steady as those of
-    :func:`psd_root`."""
-    rest, weight = diagonal.copy(), _unlike(len(diagonal))
-    rows = np.empty((min(most, len(rest)), len(rest)))
+    """Pivoted Cholesky of a positive semi-definite matrix that is never formed.
+
+    Pivots are as steady as those of :func:`psd_root`.
+
+    Args:
+        column: Returns a column of the matrix by its number, (n,).
+        diagonal: The matrix's diagonal, (n,).
+        most: The most columns to use.
+        small: Stops once no entry of the remaining diagonal exceeds this.
+    """
+    remainder = diagonal.copy()
+    n = len(remainder)
+    weight = _distinct_weights(n)
+    rows = np.empty((min(most, n), n))
     for rank, row in enumerate(rows):
-        if rest.max() <= small:
-            return LeadingRoot(rows[:rank].copy(), rest)
-        pivot = int(np.argmax(rest * weight))
-        row[:] = (column(pivot) - rows[:rank, pivot] @ rows[:rank]) / math.sqrt(
-            rest[pivot]
-        )
-        rest -= np.square(row)
-        rest[pivot] = 0.0
-        np.maximum(rest, 0.0, out=rest)
-    return LeadingRoot(rows, rest)
+        if remainder.max() <= small:
+            return LeadingRoot(rows[:rank].copy(), remainder)
+        pivot = int(np.argmax(remainder * weight))
+        residual = column(pivot) - rows[:rank, pivot] @ rows[:rank]
+        row[:] = residual / math.sqrt(remainder[pivot])
+        remainder -= np.square(row)
+        remainder[pivot] = 0.0
+        np.maximum(remainder, 0.0, out=remainder)
+    return LeadingRoot(rows, remainder)
 
 
 class RootUpdate(NamedTuple):
-    """What observing a few rows of a root does; nothing is changed until it is applied."""
+    """The effect of observing a few rows of a root; nothing changes until it is applied."""
 
     gain: Floats  # (n, k): the mean moves by ``gain @ innovation``
     downdate: Floats  # (n, k): the root becomes ``root - downdate @ rows``
@@ -307,6 +367,11 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
 
     because Q = L⁻ᵀM⁻¹ satisfies Q + Qᵀ − QAQᵀ = (A + D)⁻¹. The covariance stays positive
     semi-definite by construction, which subtracting from a covariance would not ensure.
+
+    Args:
+        root: A root of the covariance, (n, r).
+        rows: The observed rows, (k, r).
+        noise_variance: The variance of each observation's noise, (k,).
     """
     L = cholesky(
         rows @ rows.T + np.diag(noise_variance), "the covariance of the observed arms"
@@ -323,24 +388,33 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
 
 
 def with_room(buffer: NDArray[Any], used: int, rows: int) -> NDArray[Any]:
-    """``buffer`` if it has ``rows`` rows, else one at least twice as long with its first ``used``."""
+    """The buffer if it has enough rows, else a copy of its used rows in one at least twice as long.
+
+    Args:
+        buffer: Any array with rows.
+        used: How many of its rows contain something.
+        rows: How many rows are needed.
+    """
     if rows <= len(buffer):
         return buffer
-    bigger = np.empty(
-        (max(2 * len(buffer), rows), *buffer.shape[1:]), dtype=buffer.dtype
-    )
-    bigger[:used] = buffer[:used]
-    return bigger
+    capacity = max(2 * len(buffer), rows)
+    larger = np.empty((capacity, *buffer.shape[1:]), dtype=buffer.dtype)
+    larger[:used] = buffer[:used]
+    return larger
 
 
 Part = TypeVar("Part")
 
 
 def shallow_copy(part: Part) -> Part:
-    """A copy that shares all arrays, in a fifth of the time that ``copy.copy`` takes."""
-    other = object.__new__(type(part))
-    other.__dict__.update(part.__dict__)
-    return other
+    """A copy that shares all arrays, in a fifth of the time that ``copy.copy`` takes.
+
+    Args:
+        part: An object without slots.
+    """
+    duplicate = object.__new__(type(part))
+    duplicate.__dict__.update(part.__dict__)
+    return duplicate
 
 
 class GrowingCholesky:
@@ -349,6 +423,9 @@ class GrowingCholesky:
     Row ``i`` of the factor lies in row ``i`` of a C-ordered buffer. Read by BLAS that is the
     transpose, upper triangular with the buffer's width as leading dimension, so a solve needs
     no copy of the factor (``scipy.linalg.blas.dtrsm`` would copy the slice on every call).
+
+    Args:
+        capacity: The rows of the first buffer.
     """
 
     def __init__(self, capacity: int = 256) -> None:
@@ -360,11 +437,15 @@ class GrowingCholesky:
 
     @property
     def factor(self) -> Floats:
-        """The factor, (n, n); a view, do not change it."""
+        """The factor, (n, n); a view that must not be changed."""
         return self._buffer[: self._size, : self._size]
 
     def solve_rows(self, B: Floats) -> Floats:
-        """``W`` with ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n), which must be C-contiguous."""
+        """``W`` with ``L Wᵀ = Bᵀ``, in place of ``B``.
+
+        Args:
+            B: Right-hand sides, one per row, (m, n); C-contiguous.
+        """
         rows, size = B.shape
         if not B.size:
             return B
@@ -374,11 +455,11 @@ class GrowingCholesky:
                 "B must be writeable C-contiguous float64, as wide as the factor"
             )
         buffer = self._buffer
-        sizes = (ctypes.c_int * 3)(
-            size, rows, len(buffer)
-        )  # our own: several threads may solve
+        # An array of its own for each call: several threads may solve.
+        sizes = (ctypes.c_int * 3)(size, rows, len(buffer))
         width = ctypes.addressof(sizes)
-        height, leading = width + _INT, width + 2 * _INT
+        height = width + _INT
+        leading = width + 2 * _INT
         with threads_for(size * B.size / 2):
             _dtrsm()(
                 *_FROM_THE_LEFT_TRANSPOSED, width, height, _ADDRESS_OF_ONE,
@@ -387,29 +468,39 @@ class GrowingCholesky:
         return B
 
     def extended(self, W: Floats, corner: Floats) -> GrowingCholesky:
-        """This factor with more rows, to take its place: it writes into room that both share."""
-        other = shallow_copy(self)
-        other.append(W, corner)
-        return other
+        """This factor with more rows, to replace it: both share the buffer that it writes into.
+
+        Args:
+            W: Solved off-diagonal rows, (k, n).
+            corner: Lower factor of the new rows, (k, k).
+        """
+        longer = shallow_copy(self)
+        longer.append(W, corner)
+        return longer
 
     def append(self, W: Floats, corner: Floats) -> None:
-        """New rows ``[W, corner]``: solved off-diagonal rows (k, n), lower factor (k, k)."""
-        size, grown = self._size, self._size + len(corner)
-        if grown > len(self._buffer):
-            capacity = max(2 * len(self._buffer), grown)
+        """Append the rows ``[W, corner]``.
+
+        Args:
+            W: Solved off-diagonal rows, (k, n).
+            corner: Lower factor of the new rows, (k, k).
+        """
+        old_size = self._size
+        new_size = old_size + len(corner)
+        if new_size > len(self._buffer):
+            capacity = max(2 * len(self._buffer), new_size)
             buffer = np.zeros((capacity, capacity))
-            buffer[:size, :size] = self.factor
+            buffer[:old_size, :old_size] = self.factor
             self._buffer = buffer
-        self._buffer[size:grown, :size] = W
-        self._buffer[size:grown, size:grown] = corner
-        self._size = grown
+        self._buffer[old_size:new_size, :old_size] = W
+        self._buffer[old_size:new_size, old_size:new_size] = corner
+        self._size = new_size
 
 
 # Constant arguments of ``dtrsm``, by address: side L, triangle U, transposed T, diagonal N; a factor 1.
 _LETTERS = ctypes.create_string_buffer(b"LUTN")
-_FROM_THE_LEFT_TRANSPOSED = tuple(
-    ctypes.addressof(_LETTERS) + place for place in range(4)
-)
+_FIRST_LETTER = ctypes.addressof(_LETTERS)
+_FROM_THE_LEFT_TRANSPOSED = tuple(_FIRST_LETTER + place for place in range(4))
 _ONE = ctypes.c_double(1.0)
 _ADDRESS_OF_ONE = ctypes.addressof(_ONE)
 _INT = ctypes.sizeof(ctypes.c_int)
@@ -428,14 +519,12 @@ def _dtrsm() -> Callable[..., None]:
 
     capsule = dict(cython_blas.__pyx_capi__)["dtrsm"]
     get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_name.argtypes = [ctypes.py_object]
+    get_name.restype = ctypes.c_char_p
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = (
-        ctypes.c_void_p,
-        [ctypes.py_object, ctypes.c_char_p],
-    )
+    get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    get_pointer.restype = ctypes.c_void_p
     pointer = get_pointer(capsule, get_name(capsule))
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(
-        pointer
-    )
+    argument_types = [ctypes.c_void_p] * 11
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *argument_types)(pointer)
     return routine

@@ -1,11 +1,12 @@
-"""One thread writes at a time, and those that read never see half a change.
+"""Locks with which one thread writes at a time and readers never see half a change.
 
-A posterior has one :class:`ReadWriteLock`, and so has a policy. What changes it holds it: ``with self._turns:
-…``. Reading takes no lock: a method under :func:`whole` notices if something was written meanwhile,
-and then asks again while nobody writes. One that keeps what it finds for later is under :func:`alone`.
+Every posterior and every policy has one :class:`ReadWriteLock`. Methods that change it hold the lock:
+``with self._lock: …``. Methods that only read take no lock: :func:`consistent_read` detects a write in
+the meantime and then reads once more while holding the lock. A method that reads and caches its result
+is :func:`exclusive`.
 
-Copies and pickles of what derives from :class:`ThreadSafe` are of one moment, too. A process that forks
-first waits until nobody writes: the child's copy is complete, and its locks are free.
+Copies and pickles of a :class:`ThreadSafe` object are consistent, too. A process that forks first waits
+until no thread writes, so that the child's copy is complete and its locks are free.
 """
 
 from __future__ import annotations
@@ -20,25 +21,30 @@ from time import monotonic
 from typing import Any, NoReturn, Self, TypeVar, cast
 from weakref import WeakSet
 
-# Registers its handlers of forks before this module does. Handlers run in reverse order before a fork,
-# so that its lock is still free while we wait for threads that may need it to finish writing.
+# Registers its fork handlers before this module does. Handlers run in reverse order before a fork, so
+# its lock is still free while we wait for threads that may need it to finish writing.
 from . import threads as _threads  # noqa: F401
 from .errors import InterruptedUpdateError
 
-_PATIENCE = 10.0
+_FORK_TIMEOUT = 10.0
 """Seconds that a fork waits for other threads to finish writing."""
 
 
 class ReadWriteLock:
-    """Whose turn it is to write, and how often something was written."""
+    """A lock for writers, with a count of writes from which readers detect changes.
+
+    Args:
+        written: The count to start from.
+    """
 
     __slots__ = ("__weakref__", "lock", "writing", "written")
 
     def __init__(self, written: int = 0) -> None:
-        self.lock: Any = RLock()  # the thread that writes may read
+        self.lock: Any = RLock()  # reentrant: the thread that writes may read
         self.writing = 0
+        """How many nested writes are under way."""
         self.written = written
-        """It rises with every attempt to write, so that it tells whether a kept answer holds."""
+        """Grows with every attempt to write, so that a cached result can be checked against it."""
         _forks.watch(self)
 
     def __enter__(self) -> None:
@@ -51,16 +57,21 @@ class ReadWriteLock:
         self.lock.release()
 
     def __reduce__(self) -> Any:
-        return ReadWriteLock, (self.written,)  # a copy has a lock of its own
+        # A copy gets a new lock.
+        return ReadWriteLock, (self.written,)
 
     def give_up(self, message: str) -> None:
-        """Refuse every later use: what is guarded was left half written."""
+        """Refuse every later use: the guarded object was left half written.
+
+        Args:
+            message: The text of the error that every use raises.
+        """
         self.writing = 1  # so that readers turn to the lock
         self.lock = _Refusal(message)
 
 
 class _Refusal:
-    """Stands in for the lock of something that was left half written."""
+    """Replaces the lock of an object that was left half written."""
 
     def __init__(self, message: str) -> None:
         self._message = message
@@ -72,91 +83,88 @@ class _Refusal:
         raise InterruptedUpdateError(self._message)
 
     def __exit__(self, *_: object) -> None:
-        """Never reached: nobody enters."""
+        """Never reached, because entering raises."""
 
     def release(self) -> None:
-        """Whoever left it half written may still hold it."""
+        """Does nothing. The thread that gave up may still be inside the lock and release it."""
 
 
 # --- forks ---------------------------------------------------------------------------------
 
 
-class _Forks:
+class _ForkGuard:
     """Holds every lock while the process forks."""
 
     def __init__(self) -> None:
-        self._known: WeakSet[ReadWriteLock] = WeakSet()
-        self._guard = (
-            Lock()
-        )  # of the set; nobody waits for anything else while holding it
-        self._held: list[ReadWriteLock] = []
+        self._locks: WeakSet[ReadWriteLock] = WeakSet()
+        # Guards the set. A thread that holds it waits for nothing else.
+        self._set_lock = Lock()
+        self._acquired: list[ReadWriteLock] = []
 
-    def watch(self, turns: ReadWriteLock) -> None:
-        with self._guard:
-            self._known.add(turns)
+    def watch(self, lock: ReadWriteLock) -> None:
+        with self._set_lock:
+            self._locks.add(lock)
 
     def before(self) -> None:
-        with self._guard:
-            everyone = list(self._known)
-        self._held = _acquired(everyone, _PATIENCE)
-        self._guard.acquire()
+        with self._set_lock:
+            locks = list(self._locks)
+        self._acquired = _acquire_all(locks, _FORK_TIMEOUT)
+        self._set_lock.acquire()
 
     def after_in_parent(self) -> None:
-        self._guard.release()
-        held, self._held = self._held, []
-        for turns in held:
-            turns.lock.release()
+        self._set_lock.release()
+        self._release_acquired()
 
     def after_in_child(self) -> None:
-        """Threads that held the other locks do not exist here, and will never release them."""
-        self._guard.release()
-        held, self._held = self._held, []
-        for turns in held:
-            turns.lock.release()
-        for turns in set(self._known).difference(held):
-            if isinstance(turns.lock, _Refusal):
+        """Replace locks whose threads do not exist in the child and will never release them."""
+        self._set_lock.release()
+        acquired = self._release_acquired()
+        for lock in set(self._locks).difference(acquired):
+            if isinstance(lock.lock, _Refusal):
                 continue
-            if turns.writing:
-                turns.give_up(
+            if lock.writing:
+                lock.give_up(
                     "another thread was still writing to this part when the process forked, so its "
                     "copy in the child is incomplete; fork between two updates, or load the part in "
                     "the child from its saved state"
                 )
             else:
-                turns.lock = RLock()
+                lock.lock = RLock()
+
+    def _release_acquired(self) -> list[ReadWriteLock]:
+        acquired = self._acquired
+        self._acquired = []
+        for lock in acquired:
+            lock.lock.release()
+        return acquired
 
 
-def _acquired(
-    everyone: Iterable[ReadWriteLock], patience: float
-) -> list[ReadWriteLock]:
-    """Those whose locks could be acquired within ``patience`` seconds: nearly always everyone.
+def _acquire_all(locks: Iterable[ReadWriteLock], timeout: float) -> list[ReadWriteLock]:
+    """Acquire all locks, or those that are free after ``timeout`` seconds; return them.
 
-    Threads take locks one inside the other, in an order that is not known here. So nothing is held
-    while waiting: where one lock is taken, all are released, and that one is waited for first.
+    Threads take locks one inside the other, in an order that is unknown here. So no lock is held while
+    waiting: where one is taken, all others are released, and that one is waited for first.
     """
-    order = [turns for turns in everyone if not isinstance(turns.lock, _Refusal)]
-    deadline = monotonic() + patience
+    order = [lock for lock in locks if not isinstance(lock.lock, _Refusal)]
+    deadline = monotonic() + timeout
     while True:
-        held: list[ReadWriteLock] = []
-        for place, turns in enumerate(order):
-            left = deadline - monotonic()
-            wait = not held and left > 0.0
-            if (
-                turns.lock.acquire(timeout=left)
-                if wait
-                else turns.lock.acquire(blocking=False)
-            ):
-                held.append(turns)
-            elif left > 0.0:
-                order.insert(0, order.pop(place))
+        acquired: list[ReadWriteLock] = []
+        for index, lock in enumerate(order):
+            seconds_left = deadline - monotonic()
+            may_wait = not acquired and seconds_left > 0.0
+            success = lock.lock.acquire(timeout=seconds_left if may_wait else 0.0)
+            if success:
+                acquired.append(lock)
+            elif seconds_left > 0.0:
+                order.insert(0, order.pop(index))
                 break
         else:
-            return held
-        for turns in held:
-            turns.lock.release()
+            return acquired
+        for lock in acquired:
+            lock.lock.release()
 
 
-_forks = _Forks()
+_forks = _ForkGuard()
 if sys.platform != "win32":  # which has no forks
     os.register_at_fork(
         before=_forks.before,
@@ -169,32 +177,32 @@ if sys.platform != "win32":  # which has no forks
 
 
 class ThreadSafe:
-    """Something that several threads may use: its copies and pickles are of one moment.
+    """An object that several threads may use; its copies and pickles are consistent.
 
-    No copy shares what can change. ``copy.copy`` and ``pickle`` keep the objects in :meth:`_constant`,
+    No copy shares what can change. ``copy.copy`` and ``pickle`` share the objects in :meth:`_constant`,
     such as kernels and oracles; ``copy.deepcopy`` copies those, too.
     """
 
     _lock: ReadWriteLock
 
     def _constant(self) -> Iterable[object]:
-        """What never changes, so that copies may share it."""
+        """Objects that never change, so that copies may share them."""
         return ()
 
     def __copy__(self) -> Self:
         return self.__deepcopy__({id(part): part for part in self._constant()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        again = object.__new__(type(self))
-        memo[id(self)] = again
+        duplicate = object.__new__(type(self))
+        memo[id(self)] = duplicate
         with self._lock.lock:
-            # A copy of the dictionary: those that only read may keep answers in it meanwhile.
-            held = deepcopy(dict(vars(self)), memo)
-        again.__dict__.update(held)
-        return again
+            # A copy of the dictionary: readers may cache results in it at the same time.
+            attributes = deepcopy(dict(vars(self)), memo)
+        duplicate.__dict__.update(attributes)
+        return duplicate
 
     def __getstate__(self) -> dict[str, Any]:
-        # A pickler asks for this and writes later what it gets, when the lock is free again.
+        # A pickler writes the result later, when the lock is free again; hence the deep copy.
         memo = {id(part): part for part in self._constant()}
         with self._lock.lock:
             return deepcopy(dict(vars(self)), memo)
@@ -202,39 +210,46 @@ class ThreadSafe:
 
 # --- methods -------------------------------------------------------------------------------
 
-Question = TypeVar("Question", bound=Callable[..., Any])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def consistent_read(question: Question) -> Question:
-    """Decorator of a method that reads: its answer is that of one moment between two changes."""
+def consistent_read(method: Method) -> Method:
+    """Decorator of a method that reads: its result is of one moment, between two changes.
 
-    @wraps(question)
-    def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        turns: ReadWriteLock = self._lock
-        written = turns.written
-        if not turns.writing:
+    Args:
+        method: Reads attributes of an object whose ``_lock`` is a :class:`ReadWriteLock`, and sets none.
+    """
+
+    @wraps(method)
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        lock: ReadWriteLock = self._lock
+        written = lock.written
+        if not lock.writing:
             try:
-                answer = question(self, *args, **kwargs)
-            except (
-                Exception
-            ):  # perhaps because arrays of two moments did not go together
-                if turns.written == written and not turns.writing:
+                result = method(self, *args, **kwargs)
+            except Exception:
+                # After a write, arrays of two moments may have clashed: read once more.
+                if lock.written == written and not lock.writing:
                     raise
             else:
-                if turns.written == written and not turns.writing:
-                    return answer
-        with turns.lock:
-            return question(self, *args, **kwargs)
+                if lock.written == written and not lock.writing:
+                    return result
+        with lock.lock:
+            return method(self, *args, **kwargs)
 
-    return cast(Question, asked)
+    return cast(Method, read)
 
 
-def exclusive(question: Question) -> Question:
-    """Decorator of a method that reads and keeps what it finds: nobody writes or reads so meanwhile."""
+def exclusive(method: Method) -> Method:
+    """Decorator of a method that reads and caches its result: holds the lock for the whole call.
 
-    @wraps(question)
-    def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
+    Args:
+        method: A method of an object whose ``_lock`` is a :class:`ReadWriteLock`.
+    """
+
+    @wraps(method)
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         with self._lock.lock:
-            return question(self, *args, **kwargs)
+            return method(self, *args, **kwargs)
 
-    return cast(Question, asked)
+    return cast(Method, read)

@@ -1,26 +1,26 @@
-"""Older states, brought up to date one small step at a time.
+"""Migrations of older states, one small step at a time.
 
-A parameter that was added with a default needs none of this: states without it get the default
-(:func:`superarm.core.registry.completed`). Where a part's *memory* is held in another way than before,
-its ``schema`` rises by one, and a function brings a state of the old schema to the next::
+A parameter that was added with a default needs no migration: states without it get the default
+(:func:`superarm.core.registry.completed`). If a part stores its *memory* in another way than before, its
+``schema`` rises by one, and a function migrates a state of the old schema to the next::
 
     @migration("road-gp", 1)
     def _count_trips(state: State) -> State:
         trips = len(np.unique(state.array("trip")))
         return replace(state, schema=2, scalars={**state.scalars, "trips": trips})
 
-Steps follow each other: a state of schema 1 reaches schema 3 through the steps from 1 and from 2. Where
-a part's *parameters* are renamed, or a part is, a function rewrites its specs, wherever they are held::
+Steps follow each other: a state of schema 1 reaches schema 3 through the steps from 1 and from 2. If
+parameters are renamed, or a part is, a function rewrites its specs, wherever they are stored::
 
     @spec_migration("kernel", "matern")
     def _rename_length(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        held = dict(spec)
-        if "length" in held:
-            held["lengthscale"] = held.pop("length")
-        return held
+        renamed = dict(spec)
+        if "length" in renamed:
+            renamed["lengthscale"] = renamed.pop("length")
+        return renamed
 
-A spec has no schema: such a function must leave specs of today as they are. Both stand beside the part
-that they are about, and are never deleted.
+A spec has no schema: such a function must return today's specs unchanged. Define both beside the part
+that they are about, and never delete them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,12 @@ _spec_steps: dict[tuple[str, str], SpecStep] = {}
 
 
 def migration(kind: str, schema: int) -> Callable[[StateStep], StateStep]:
-    """Decorator: a function that brings a state of this kind from ``schema`` to ``schema + 1``."""
+    """Decorator of a function that migrates a state to the next schema.
+
+    Args:
+        kind: The kind of state.
+        schema: The schema to migrate from; the function returns ``schema + 1``.
+    """
 
     def add(step: StateStep) -> StateStep:
         if _state_steps.setdefault((kind, schema), step) is not step:
@@ -54,7 +59,12 @@ def migration(kind: str, schema: int) -> Callable[[StateStep], StateStep]:
 
 
 def spec_migration(family: str, name: str) -> Callable[[SpecStep], SpecStep]:
-    """Decorator: a function that brings specs of this part up to date, and leaves those of today."""
+    """Decorator of a function that rewrites older specs of a part and returns today's unchanged.
+
+    Args:
+        family: The family of the part.
+        name: Its name in the specs, which may be an old one.
+    """
 
     def add(step: SpecStep) -> SpecStep:
         if _spec_steps.setdefault((family, name), step) is not step:
@@ -67,47 +77,64 @@ def spec_migration(family: str, name: str) -> Callable[[SpecStep], SpecStep]:
 
 
 def migrated(state: State, family: str | None = None) -> State:
-    """The state after all steps that there are for it, for its parts, and for the specs in both.
+    """The state after all migrations of it, of its parts, and of the specs in both.
 
-    ``family`` is that of the part whose state it is, where it is known.
+    Args:
+        state: The state of a part.
+        family: The part's family, where it is known.
     """
     parts = {name: migrated(part) for name, part in state.parts.items()}
     if any(parts[name] is not part for name, part in state.parts.items()):
         state = replace(state, parts=parts)
-    while (step := _state_steps.get((state.kind, state.schema))) is not None:
-        after = step(state)
-        if (after.kind, after.schema) != (state.kind, state.schema + 1):
-            raise StateError(
-                f"the migration of {state.kind!r} from schema {state.schema} must return schema "
-                f"{state.schema + 1}, got {after.kind!r} of schema {after.schema}"
-            )
-        state = after
+    step = _state_steps.get((state.kind, state.schema))
+    while step is not None:
+        state = _apply_step(step, state)
+        step = _state_steps.get((state.kind, state.schema))
     if _spec_steps and state.spec is not None:
-        state = replace(state, spec=_migrated_spec(state.spec, family))
+        state = replace(state, spec=_migrate_spec(state.spec, family))
     return state
 
 
-def _migrated_spec(spec: Any, family: str | None) -> Any:
-    """The spec with all specs in it brought up to date, the innermost first."""
+def _apply_step(step: StateStep, state: State) -> State:
+    result = step(state)
+    if result.kind != state.kind or result.schema != state.schema + 1:
+        raise StateError(
+            f"the migration of {state.kind!r} from schema {state.schema} must return schema "
+            f"{state.schema + 1}, got {result.kind!r} of schema {result.schema}"
+        )
+    return result
+
+
+def _migrate_spec(spec: Any, family: str | None) -> Any:
+    """The spec with all nested specs migrated, the innermost first."""
     if isinstance(spec, list):
-        return [_migrated_spec(item, family) for item in spec]
+        return [_migrate_spec(item, family) for item in spec]
     if not isinstance(spec, Mapping):
         return spec
-    held = {
-        key: _migrated_spec(value, family_of_parameter(key))
+    with_new_parts = {
+        key: _migrate_spec(value, family_of_parameter(key))
         for key, value in spec.items()
     }
-    family, name = held.get("family", family), held.get("name")
-    step = None
-    if isinstance(family, str) and isinstance(name, str):
-        step = _spec_steps.get((family, name))
-    return held if step is None else step(held)
+    family = with_new_parts.get("family", family)
+    name = with_new_parts.get("name")
+    if not isinstance(family, str) or not isinstance(name, str):
+        return with_new_parts
+    step = _spec_steps.get((family, name))
+    return with_new_parts if step is None else step(with_new_parts)
 
 
 def up_to_date(
     state: object, kind: str, schema: int, reader: str, family: str | None = None
 ) -> State:
-    """The state as ``reader`` reads it: of this kind and schema, or an error that says what it is."""
+    """The state, migrated to the schema that its reader expects; an error if that is impossible.
+
+    Args:
+        state: A state, or what was passed in its place.
+        kind: The kind that the reader expects.
+        schema: The schema that the reader expects.
+        reader: The class that reads it, for errors.
+        family: The family of the reader, where it has one.
+    """
     require_type(
         state, State, "state", "; superarm.core.states.load_state reads one from a file"
     )

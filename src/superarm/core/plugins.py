@@ -1,8 +1,7 @@
-"""Parts that are not superarm's own.
+"""Import of parts that are not superarm's own.
 
-Only what the user names on their own machine is imported: a module or a file, or packages that were
-installed with an entry point in the group ``superarm.parts``. No name is ever taken from a run, a state
-or a request.
+Only what the user names on their own machine is imported: a module, a file, or installed packages with
+an entry point in the group ``superarm.parts``. No name ever comes from a run, a state or a request.
 """
 
 from __future__ import annotations
@@ -15,40 +14,45 @@ from pathlib import Path
 from .errors import SpecError
 from .registry import forget_unimported
 
-_imported: dict[str, None] = {}
+_imported: dict[str, None] = {}  # in order; a dict, because a set has none
 
 
 def import_parts(source: Path | str) -> None:
-    """Import a module by its name, or a file that ends in ``.py``, so that it registers its parts."""
-    text = str(source)
+    """Import a module or a file, so that it registers its parts.
+
+    Args:
+        source: The name of a module, or the path of a file that ends in ``.py``.
+    """
+    name = str(source)
     path = None
-    if text.endswith(".py"):
+    if name.endswith(".py"):
         if not Path(source).is_file():
             raise SpecError(f"{source} cannot be imported: there is no such file")
         path = Path(source).resolve()
-    key = text if path is None else str(path)
+    key = name if path is None else str(path)
     if key in _imported:
         return
-    here = str(Path.cwd())
-    sys.path.insert(0, here)  # as for ``python -m``, but for no other import than this
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)  # as for ``python -m``, but only for this import
     try:
         if path is None:
-            importlib.import_module(text)
+            importlib.import_module(name)
         else:
             _run(path)
     except (Exception, SystemExit) as error:
         forget_unimported()
         advice = "; for a file give its path, which ends in .py" if path is None else ""
-        told = f"{type(error).__name__}: {error}{advice}"
-        raise SpecError(f"{source} cannot be imported: {told}") from error
+        raise SpecError(
+            f"{source} cannot be imported: {type(error).__name__}: {error}{advice}"
+        ) from error
     finally:
-        if here in sys.path:
-            sys.path.remove(here)
+        if folder in sys.path:
+            sys.path.remove(folder)
     _imported[key] = None
 
 
 def imported() -> list[str]:
-    """What was imported so far, for processes that must import it, too."""
+    """The sources imported so far, for worker processes that must import them, too."""
     return list(_imported)
 
 
@@ -62,7 +66,7 @@ def _run(path: Path) -> None:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look for the module that they are in
+    sys.modules[name] = module  # where dataclasses look for their own module
     try:
         spec.loader.exec_module(module)
     except BaseException:

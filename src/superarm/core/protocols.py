@@ -24,8 +24,20 @@ from .state import State
 class Covariance(Protocol):
     """All that a posterior needs of a kernel. scikit-learn's kernels satisfy it."""
 
-    def __call__(self, X: Any, Y: Any = None) -> Floats: ...
-    def diag(self, X: Any) -> Floats: ...
+    def __call__(self, X: Any, Y: Any = None) -> Floats:
+        """Covariances of arms.
+
+        Args:
+            X: Feature rows, (n, d).
+            Y: Feature rows, (m, d); ``X`` by default.
+        """
+
+    def diag(self, X: Any) -> Floats:
+        """Prior variances, (n,).
+
+        Args:
+            X: Feature rows, (n, d).
+        """
 
 
 @runtime_checkable
@@ -33,13 +45,21 @@ class Belief(Protocol):
     """A posterior seen through the arms on offer."""
 
     @property
-    def mean(self) -> Floats: ...  # (n,)
+    def mean(self) -> Floats:
+        """Posterior mean of every arm on offer, (n,)."""
+
     @property
-    def std(self) -> Floats: ...  # (n,)
+    def std(self) -> Floats:
+        """Posterior standard deviation of every arm on offer, (n,)."""
+
     @property
-    def noise_std(self) -> float: ...
+    def noise_std(self) -> float:
+        """Standard deviation of one observation."""
+
     @property
-    def cov(self) -> Floats: ...  # (n, n)
+    def cov(self) -> Floats:
+        """Posterior covariance of all arms on offer, (n, n)."""
+
     @property
     def information_gain(self) -> float:
         """Realised information gain of everything observed so far, in nats."""
@@ -49,10 +69,18 @@ class Belief(Protocol):
         """Highest posterior mean among arms observed so far; 0 before any data."""
 
     def sample(self, rng: Rng) -> Floats:
-        """One joint draw of the latent rewards, (n,)."""
+        """One joint draw of the latent rewards, (n,).
+
+        Args:
+            rng: The generator to draw from.
+        """
 
     def condition(self, positions: Ints) -> Belief:
-        """The belief once these arms will have been observed: same mean, smaller std."""
+        """The belief after observing some arms, as far as it is known now: same mean, smaller std.
+
+        Args:
+            positions: Positions of the arms in the offer, (k,).
+        """
 
     def negated(self) -> Belief:
         """The belief about minus the reward: how costs are minimised."""
@@ -60,11 +88,11 @@ class Belief(Protocol):
 
 @runtime_checkable
 class Posterior(Protocol):
-    """What has been learned about every arm's reward."""
+    """What was learned about every arm's reward."""
 
     @property
     def exchangeable(self) -> bool:
-        """Whether the order of observations does not matter, so that they may come in any order."""
+        """Whether observations may come in any order."""
 
     @property
     def draws(self) -> bool:
@@ -85,8 +113,11 @@ class Posterior(Protocol):
     def keys(self, offer: Offer) -> NDArray[Any]:
         """What this posterior calls the arms on offer, one entry or row each.
 
-        These are what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
-        wants it, so that feedback learned late is dated by its own offer.
+        ``observe`` and ``predict`` take keys. They contain the offer's time where a posterior needs it,
+        so that late feedback is dated by its own offer.
+
+        Args:
+            offer: The offer of a round.
         """
 
     def observe(
@@ -114,29 +145,44 @@ class Posterior(Protocol):
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
-        """Joint draws of the latent reward, (size, n)."""
+        """Joint draws of the latent reward, (size, n).
+
+        Args:
+            arms: Keys of n arms.
+            rng: The generator to draw from.
+            size: The number of draws.
+        """
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Belief:
         """This posterior seen through the arms on offer.
 
-        ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
-        the uncertainty is what it will be once they are observed.
+        Args:
+            offer: The offer of a round.
+            pending: Keys of arms that were chosen and not yet observed. They leave the mean unchanged
+                and reduce the uncertainty as if they were observed.
         """
 
     def state(self) -> State:
-        """Everything observed, and the spec of what observed it."""
+        """Everything observed, and the spec of the posterior."""
 
     def restored(self, state: State) -> Posterior:
-        """A posterior like this one with the memory of ``state``: the same up to rounding."""
+        """A posterior like this one with the memory of a state, up to rounding.
+
+        Args:
+            state: The state of a posterior with the same parameters.
+        """
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """How wide a confidence interval is in round ``step``."""
 
     def width(self, step: int, gamma: Gamma) -> float:
-        """The factor of the standard deviation in round ``step``, from 1; 0 or more.
+        """The factor of the standard deviation in a round; 0 or more.
 
-        ``gamma`` returns the information gain; a schedule that needs none does not call it.
+        Args:
+            step: The round, from 1.
+            gamma: Returns the information gain; a schedule that needs none does not call it.
         """
 
 
@@ -146,10 +192,16 @@ class Rule(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether ``desirability`` leaves ``rng`` alone."""
+        """Whether ``desirability`` never draws from ``rng``."""
 
     def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats:
-        """How good each arm on offer looks in round ``step``, (n,): larger is better."""
+        """How good each arm on offer looks, (n,): larger is better.
+
+        Args:
+            belief: The belief about the arms on offer.
+            step: The round, from 1.
+            rng: Used only where ``deterministic`` is false.
+        """
 
 
 Rescore = Callable[[Ints], Floats]
@@ -162,7 +214,7 @@ class Oracle(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether ``select`` leaves ``rng`` alone."""
+        """Whether ``select`` never draws from ``rng``."""
 
     def select(
         self,
@@ -183,22 +235,30 @@ class Oracle(Protocol):
 
 @runtime_checkable
 class SwitchingCost(Protocol):
-    """What each arm costs after the previous action, known before it is chosen."""
+    """The known cost of each arm after the previous action."""
 
     @property
     def fixed_arms(self) -> bool:
-        """Whether it knows arms by their positions, which then must mean the same in every round."""
+        """Whether arms are identified by position, which must then mean the same in every round."""
 
     def costs(self, offer: Offer) -> Floats:
-        """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
+        """The cost of every arm on offer, (n,), 0 or more; all 0 where nothing was done before.
+
+        Args:
+            offer: The offer of a round, with its previous action.
+        """
 
 
 @runtime_checkable
 class DecisionSet(Protocol):
-    """Which arms may be chosen in a round, by the algorithm's own choice."""
+    """The arms that an algorithm itself allows in a round."""
 
     def kept(self, offer: Offer) -> Bools:
-        """Some of the arms that are available, (n,)."""
+        """Whether each arm on offer may be chosen, (n,).
+
+        Args:
+            offer: The offer of a round.
+        """
 
 
 @runtime_checkable
@@ -207,24 +267,28 @@ class Policy(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether ``decide`` and ``learn`` leave ``rng`` alone."""
+        """Whether ``decide`` and ``learn`` never draw from ``rng``."""
 
     @property
     def exchangeable(self) -> bool:
-        """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
+        """Whether feedback may be learned in any order; if not, only in decision order."""
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
-        """Choose a super arm among the arms on offer; nothing changes.
+        """Choose a super arm among the arms on offer; the policy does not change.
 
-        Ask as often as you like. Call :meth:`commit` with the decision that you take.
+        Call it as often as you like, and :meth:`commit` the decision that you take.
 
         Args:
             offer: The arms of this round; its ``step`` identifies the decision.
-            rng: Draws, where the policy is not ``deterministic``.
+            rng: Used only where the policy is not ``deterministic``.
         """
 
     def commit(self, decision: Decision) -> None:
-        """Take a decision: its arms are pending until their rewards are learned."""
+        """Take a decision: its arms are pending until their rewards are learned.
+
+        Args:
+            decision: A decision of this policy.
+        """
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
@@ -235,14 +299,18 @@ class Policy(Protocol):
             offer: The offer that the decision answers.
             decision: The decision that was committed.
             feedback: Rewards of chosen arms; the others may follow later, or never.
-            rng: Draws, where the posterior draws as it learns.
+            rng: Used only where the posterior draws when it learns.
         """
 
     def state(self) -> State:
         """Everything learned and pending, and the spec of the policy."""
 
     def restored(self, state: State) -> Policy:
-        """A policy like this one with the memory of ``state``."""
+        """A policy like this one with the memory of a state.
+
+        Args:
+            state: The state of a policy with the same parameters.
+        """
 
 
 @runtime_checkable
@@ -254,30 +322,68 @@ class Reward(Protocol):
         """B: the worth changes by at most B · Σ|change of an outcome|."""
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
-        """The worth of arms at these positions (k,) of the offer that yield ``outcomes`` (k,)."""
+        """The worth of a super arm.
+
+        Args:
+            outcomes: What its arms yield, (k,).
+            positions: Positions of its arms in the offer, (k,).
+            structure: The structure of the offer.
+        """
 
 
 class Problem(Protocol):
     """A world to learn in. ``offer(step)`` depends on the problem's seed and the step alone."""
 
     @property
-    def direction(self) -> Direction: ...
+    def direction(self) -> Direction:
+        """Whether rewards are maximised or costs minimised."""
+
     def offer(self, step: int) -> Offer:
-        """What is on offer in round ``step``, from 1."""
+        """What is on offer in a round.
+
+        Args:
+            step: The round, from 1.
+        """
 
     def noise(self, offer: Offer, rng: Rng) -> Floats:
-        """The round's randomness for *all* arms, (n,): every policy meets the same."""
+        """The round's noise of *all* arms, (n,), so that every policy meets the same.
+
+        Args:
+            offer: The offer of the round.
+            rng: The generator to draw from.
+        """
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        """Noisy rewards of the chosen arms: all, or some of them, at once or with ``delays``."""
+        """Noisy rewards of the chosen arms: all or some of them, at once or with ``delays``.
+
+        Args:
+            offer: The offer of the round.
+            decision: The decision of a policy.
+            noise: The round's noise, (n,).
+        """
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        """Noiseless value of the super arm; ``offer.previous_action`` is the policy's own."""
+        """Noiseless value of a super arm.
+
+        Args:
+            offer: The offer of the round; its previous action is that of the policy.
+            decision: The decision of a policy.
+        """
 
     def best(self, offer: Offer) -> Best:
-        """The benchmark: the oracle's super arm under the truth."""
+        """The benchmark: the oracle's super arm under the truth.
+
+        Args:
+            offer: The offer of the round.
+        """
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
     ) -> Mapping[str, float]:
-        """Further numbers of the round, by name; each is summed over rounds."""
+        """Further numbers of the round, by name; each is summed over rounds.
+
+        Args:
+            offer: The offer of the round.
+            decision: The decision of a policy.
+            feedback: The rewards that the policy gets.
+        """

@@ -28,7 +28,11 @@ class Arms(Displayable):
     """Arms on offer: the user's own ids and one feature row each.
 
     Equal feature rows are legal, repeated ids are not. The features are copied once and
-    then read-only, so that an ``Arms`` can be kept and compared by identity.
+    then read-only, so that an ``Arms`` can be stored and compared by identity.
+
+    Args:
+        ids: One hashable id per arm, such as a name or a number.
+        features: One row of numbers per arm, (n, d).
 
     >>> arms = Arms(ids=["a", "b"], features=[[0.0], [1.0]])
     >>> len(arms), arms.positions(["b"]).tolist()
@@ -41,37 +45,30 @@ class Arms(Displayable):
     features: Floats  # (n, d), read-only
 
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
-        checked = read_only(as_features(features, "features"))
-        given: Any = ids
-        try:
-            ids = tuple(
-                given.tolist() if isinstance(given, np.ndarray) else given
-            )  # not np.int64
-        except TypeError:
-            raise InputError(
-                f"ids is {given!r:.60}; give a list with one id per row"
-            ) from None
-        try:
-            index = {arm: position for position, arm in enumerate(ids)}
-        except TypeError as error:
-            raise InputError(
-                f"arm ids must be hashable, such as numbers or strings: {error}"
-            ) from None
-        if len(ids) != len(checked):
-            told = f"ids has {len(ids)} entries but features has {len(checked)} rows"
-            raise ShapeError(f"{told}; give one id per row")
-        if len(index) != len(ids):
-            repeated = next(
-                arm for position, arm in enumerate(ids) if index[arm] != position
+        rows = read_only(as_features(features, "features"))
+        arm_ids = _as_ids(ids)
+        index = _index_of(arm_ids)
+        if len(arm_ids) != len(rows):
+            raise ShapeError(
+                f"ids has {len(arm_ids)} entries but features has {len(rows)} rows; "
+                "give one id per row"
             )
+        if len(index) != len(arm_ids):
+            repeated = _first_repeated(arm_ids, index)
             raise InputError(
                 f"arm id {repeated!r} appears more than once; ids must be unique"
             )
-        self.ids, self.features, self._index = ids, checked, index
+        self.ids = arm_ids
+        self.features = rows
+        self._index = index
 
     @classmethod
     def numbered(cls, features: Any) -> Self:
-        """Arms whose ids are 0 … n−1."""
+        """Arms whose ids are 0 … n−1.
+
+        Args:
+            features: One row of numbers per arm, (n, d).
+        """
         arms = cls.__new__(cls)  # ids that cannot repeat need no check
         arms.features = read_only(as_features(features, "features"))
         numbers = range(len(arms.features))
@@ -86,19 +83,54 @@ class Arms(Displayable):
         return {"n": len(self), "d": self.features.shape[1]}
 
     def positions(self, ids: Sequence[Hashable]) -> Ints:
-        """Where these ids stand among the arms."""
+        """Where these ids stand among the arms, (k,).
+
+        Args:
+            ids: Ids of k arms on offer.
+        """
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except TypeError as error:
-            message = (
-                "arm ids must be hashable, such as numbers or strings, and in a list"
-            )
-            raise InputError(f"ids is {ids!r:.60}; {message}: {error}") from None
-        except KeyError as error:
-            told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
-            raise UnknownArmError(
-                f"arm id {error.args[0]!r} is not on offer; {told}"
+            raise InputError(
+                f"ids is {ids!r:.60}; arm ids must be hashable, such as numbers or strings, "
+                f"and in a list: {error}"
             ) from None
+        except KeyError as error:
+            unknown_id = error.args[0]
+            first_ids = list(self.ids[:3])
+            raise UnknownArmError(
+                f"arm id {unknown_id!r} is not on offer; "
+                f"{len(self)} arms are, the first of them {first_ids!r}"
+            ) from None
+
+
+def _as_ids(ids: Any) -> tuple[Hashable, ...]:
+    try:
+        # Python's own numbers, not np.int64.
+        return tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)
+    except TypeError:
+        raise InputError(
+            f"ids is {ids!r:.60}; give a list with one id per row"
+        ) from None
+
+
+def _index_of(ids: tuple[Hashable, ...]) -> dict[Hashable, int]:
+    """The position of each id; of an id that is repeated, the last."""
+    try:
+        return {arm: position for position, arm in enumerate(ids)}
+    except TypeError as error:
+        raise InputError(
+            f"arm ids must be hashable, such as numbers or strings: {error}"
+        ) from None
+
+
+def _first_repeated(
+    ids: tuple[Hashable, ...], index: Mapping[Hashable, int]
+) -> Hashable:
+    for position, arm in enumerate(ids):
+        if index[arm] != position:
+            return arm
+    raise AssertionError("every id is unique")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -128,10 +160,16 @@ class Offer(Displayable):
         require_type(self.arms, Arms, "arms", ", such as Arms.numbered(features)")
         if self.time is not None:
             object.__setattr__(self, "time", as_number(self.time, "time"))
+        if self.available is not None:
+            self._check_available()
+
+    def _check_available(self) -> None:
         available: Any = self.available
-        if available is not None and (
-            not isinstance(available, np.ndarray)
-            or isinstance(available, np.ma.MaskedArray)
+        is_plain = isinstance(available, np.ndarray) and not isinstance(
+            available, np.ma.MaskedArray
+        )
+        if (
+            not is_plain
             or available.dtype != np.bool_
             or available.shape != (len(self.arms),)
         ):
@@ -146,19 +184,23 @@ class Offer(Displayable):
         return float(self.step) if self.time is None else self.time
 
     def after(self, action: object) -> Offer:
-        """This offer with ``action`` as the previous one, unless an episode begins elsewhere."""
+        """This offer with ``action`` as the previous one, unless an episode begins elsewhere.
+
+        Args:
+            action: What was done in the round before; ``None`` where nothing was.
+        """
         if action is None or (self.begins and self.previous_action is not None):
             return self
-        offer = object.__new__(Offer)  # all else was checked when this one was made
+        offer = object.__new__(Offer)  # everything else is checked already
         for name in _OFFER_FIELDS:
             object.__setattr__(offer, name, getattr(self, name))
         object.__setattr__(offer, "previous_action", action)
         return offer
 
 
-_OFFER_FIELDS = tuple(each.name for each in fields(Offer))
+_OFFER_FIELDS = tuple(item.name for item in fields(Offer))
 MOST_STEPS = 2**53
-"""The last step: floats count so far without a gap, and schedules and times compute with them."""
+"""The last step: up to it floats represent every integer, and schedules compute with floats."""
 
 
 class Guarantee(NamedTuple):
@@ -192,17 +234,20 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Decision(Displayable):
-    """A chosen super arm, and why."""
+    """A chosen super arm, and the beliefs behind the choice."""
 
     step: int
     """The step of the offer that it answers; late feedback is matched by it."""
     action: object
+    """What to do: a route, a slate, or the positions themselves."""
     positions: Ints
     """The chosen arms' places in the offer, (k,), read-only: feedback is matched by them."""
     mean: Floats | None = None
     """Posterior mean of the chosen arms when they were chosen, (k,)."""
     std: Floats | None = None
+    """Posterior standard deviation of the chosen arms, (k,)."""
     desirability: Floats | None = None
+    """The numbers by which the chosen arms were selected, (k,)."""
     propensity: float | None = None
     """Probability of this action under the policy, where it is known."""
     version: int = 0
@@ -212,34 +257,36 @@ class Decision(Displayable):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, MOST_STEPS))
-        given: Any = self.positions
-        positions = frozen(as_positions(given, "positions"))
+        action_is_positions = self.action is self.positions
+        positions = frozen(as_positions(self.positions, "positions"))
         object.__setattr__(self, "positions", positions)
-        if self.action is given:  # as of oracles whose actions are the arms
+        if action_is_positions:
             object.__setattr__(self, "action", positions)
         _refuse_repeats(positions)
         if self.propensity is not None:
-            known = as_number(self.propensity, "propensity", 0.0, 1.0)
-            object.__setattr__(self, "propensity", known)
+            propensity = as_number(self.propensity, "propensity", 0.0, 1.0)
+            object.__setattr__(self, "propensity", propensity)
         if self.carry is not None:
             require_type(self.carry, State, "carry")
 
     def ids(self, offer: Offer) -> list[Hashable]:
-        """The user's own ids of the chosen arms; ``offer`` is the one that was answered."""
+        """The user's own ids of the chosen arms.
+
+        Args:
+            offer: The offer that the decision answers.
+        """
         if offer.step != self.step:
             raise InputError(
                 f"this is the decision of step {self.step}, not {offer.step}"
             )
         if self.positions.max(initial=-1) >= len(offer.arms):
-            places = self.positions.tolist()[:9]
-            told = (
-                f"the offer has {len(offer.arms)} arms, but the positions are {places}"
+            first_positions = self.positions.tolist()[:9]
+            raise InputError(
+                f"the offer has {len(offer.arms)} arms, but the positions are {first_positions}; "
+                "give the offer that was answered"
             )
-            raise InputError(f"{told}; give the offer that was answered")
-        chosen = (offer.arms.ids[position] for position in self.positions.tolist())
-        return [
-            each.item() if isinstance(each, np.generic) else each for each in chosen
-        ]
+        chosen = [offer.arms.ids[position] for position in self.positions.tolist()]
+        return [arm.item() if isinstance(arm, np.generic) else arm for arm in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -272,21 +319,26 @@ class Feedback(Displayable):
         if self.delays is not None:
             delays = as_positions(self.delays, "delays")
             if delays.shape != positions.shape or delays.min(initial=0) < 0:
-                told = "give one number of rounds, 0 or more, per reward"
-                raise InputError(f"delays is {delays.tolist()[:9]}; {told}")
+                raise InputError(
+                    f"delays is {delays.tolist()[:9]}; "
+                    "give one number of rounds, 0 or more, per reward"
+                )
             object.__setattr__(self, "delays", delays)
 
     def _check_sums(self, positions: Ints) -> int:
-        """How many sums there are, each of one arm or more."""
+        """The number of sums, each of one arm or more."""
         sums = as_positions(self.sums, "sums")
         count = int(sums.max(initial=-1)) + 1
+        none_left_out = len(np.unique(sums)) == count
         if (
             sums.shape != positions.shape
-            or len(np.unique(sums)) != count
+            or not none_left_out
             or sums.min(initial=0) < 0
         ):
-            told = "give each arm the number of its reward: 0, 1, 2, …, none left out"
-            raise InputError(f"sums is {sums.tolist()[:9]}; {told}")
+            raise InputError(
+                f"sums is {sums.tolist()[:9]}; "
+                "give each arm the number of its reward: 0, 1, 2, …, none left out"
+            )
         object.__setattr__(self, "sums", sums)
         return count
 
@@ -300,7 +352,7 @@ class Feedback(Displayable):
         """Feedback from a mapping of arm ids to rewards, such as ``{"mocha": 52.0, "latte": 49.0}``.
 
         Args:
-            offer: The offer that was answered: it says where each id stands.
+            offer: The offer that was answered, which contains the ids.
             rewards: One reward for each observed arm.
             noise_variance: The variance of each reward's noise where it is known, by the same ids.
         """
@@ -320,15 +372,26 @@ class Feedback(Displayable):
         return cls(positions=positions, rewards=values, noise_variance=noise)
 
     def part(self, chosen: Bools) -> Feedback:
-        """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
+        """Some of the rewards, as feedback that is known at once.
+
+        Args:
+            chosen: Which rewards, (m,).
+        """
         if self.sums is not None:
             if not chosen.all():
-                told = "rewards of sums are known at once: give all arms the same delay"
-                raise InputError(f"{told} (in a table [feedback], together = true)")
+                raise InputError(
+                    "rewards of sums are known at once: give all arms the same delay "
+                    "(in a table [feedback], together = true)"
+                )
             return replace(self, delays=None)
-        noise = None if self.noise_variance is None else self.noise_variance[chosen]
-        positions, rewards = self.positions[chosen], self.rewards[chosen]
-        return Feedback(positions=positions, rewards=rewards, noise_variance=noise)
+        noise_variance = None
+        if self.noise_variance is not None:
+            noise_variance = self.noise_variance[chosen]
+        return Feedback(
+            positions=self.positions[chosen],
+            rewards=self.rewards[chosen],
+            noise_variance=noise_variance,
+        )
 
 
 class Prediction(NamedTuple):
@@ -346,7 +409,7 @@ class JointPrediction(NamedTuple):
 
 
 LEVELS = (0.50, 0.90, 0.95)
-"""Of the central intervals by which forecasts are judged."""
+"""Probabilities of the central intervals by which forecasts are judged."""
 QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
 """Half-widths of the central intervals of ``LEVELS``, in standard deviations of a normal."""
 QUANTILES.flags.writeable = False
@@ -358,27 +421,30 @@ class Forecast(NamedTuple):
     mean: Floats  # (k,)
     cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
-    noise_cov: Floats | None = (
-        None  # (k, k) where noise differs from arm to arm, or is shared
-    )
-    widths: Floats = (
-        QUANTILES  # of the intervals of ``LEVELS`` of one arm, in standard deviations
-    )
-    total_widths: Floats = QUANTILES  # the same of the sum
+    # Where noise differs from arm to arm, or is shared, (k, k).
+    noise_cov: Floats | None = None
+    # Half-widths of one arm's intervals of ``LEVELS``, in standard deviations.
+    widths: Floats = QUANTILES
+    # The same for the sum of the arms.
+    total_widths: Floats = QUANTILES
 
     def stds(self) -> Floats:
         """Standard deviation of each arm's observed reward, noise included, (k,)."""
-        noise = (
-            self.noise_std**2 if self.noise_cov is None else np.diagonal(self.noise_cov)
-        )
-        return np.sqrt(np.maximum(np.diagonal(self.cov), 0.0) + noise)
+        noise_variance: float | Floats = self.noise_std**2
+        if self.noise_cov is not None:
+            noise_variance = np.diagonal(self.noise_cov)
+        latent_variance = np.maximum(np.diagonal(self.cov), 0.0)
+        return np.sqrt(latent_variance + noise_variance)
 
     def total(self) -> tuple[float, float]:
         """Mean and standard deviation of the sum that will be observed, noise included."""
-        own = self.noise_cov
-        noise = len(self.mean) * self.noise_std**2 if own is None else float(own.sum())
-        variance = float(self.cov.sum()) + noise
-        return float(self.mean.sum()), float(np.sqrt(max(variance, 0.0)))
+        if self.noise_cov is None:
+            noise_variance = len(self.mean) * self.noise_std**2
+        else:
+            noise_variance = float(self.noise_cov.sum())
+        variance = float(self.cov.sum()) + noise_variance
+        std = float(np.sqrt(max(variance, 0.0)))
+        return float(self.mean.sum()), std
 
 
 class Best(NamedTuple):

@@ -1,4 +1,4 @@
-"""A map of roads as plain arrays: the roads wing makes it, runs save it, reports draw it."""
+"""A map of roads as plain arrays: problems on roads create it, runs save it, reports draw it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,32 @@ class RoadMap:
     offsets: Ints  # edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)
     speed: Floats  # m/s, (n,)
     height: Floats  # mean z of each edge's junctions, (n,)
-    start: int  # −1, as ``goal``: there are several trips
-    goal: int
+    start: int  # the edge where all trips start; −1 if trips differ
+    goal: int  # the edge where all trips end; −1 if trips differ
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Start and goal, where all trips have the same."""
+        """Start and goal, if all trips have the same; otherwise empty."""
         return (self.start, self.goal) if self.start >= 0 else ()
 
     def __len__(self) -> int:
         return len(self.speed)
 
     def course(self, edge: int) -> Floats:
-        """The points of one edge, (q, 2)."""
-        return self.points[self.offsets[edge] : self.offsets[edge + 1]]
+        """The points of one edge, (q, 2).
+
+        Args:
+            edge: The number of the edge.
+        """
+        first = self.offsets[edge]
+        end = self.offsets[edge + 1]
+        return self.points[first:end]
 
     def as_arrays(self) -> dict[str, NDArray[Any]]:
-        """Small arrays, from which :meth:`from_arrays` makes the same map to a centimetre."""
+        """Small arrays, from which :meth:`from_arrays` restores the map to a centimetre."""
+        centimetres = np.rint(self.points * 100.0)
         return {
-            "points": np.rint(self.points * 100.0).astype(np.int32),
+            "points": centimetres.astype(np.int32),
             "offsets": self.offsets.astype(np.int32),
             "speed": self.speed.astype(np.float32),
             "height": self.height.astype(np.float32),
@@ -48,42 +55,42 @@ class RoadMap:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map that :meth:`as_arrays` wrote."""
+        """The map of arrays that :meth:`as_arrays` returned.
+
+        Args:
+            arrays: The arrays by name.
+        """
         if missing := {"points", "offsets", "speed", "height", "trip"} - set(arrays):
             raise StateError(f"the map lacks {sorted(missing)}")
-        n, p = (
-            arrays["speed"].size,
-            len(arrays["points"]) if arrays["points"].ndim else 0,
-        )
-        shapes = {
-            "points": (p, 2),
-            "offsets": (n + 1,),
-            "speed": (n,),
-            "height": (n,),
-            "trip": (2,),
-        }
-        for name, shape in shapes.items():
-            numbers = (
-                arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
-            )
-            if not numbers or arrays[name].shape != shape:
-                raise StateError(
-                    f"{name} of the map does not hold numbers of shape {shape}"
-                )
+        edge_count = arrays["speed"].size
+        point_count = len(arrays["points"]) if arrays["points"].ndim else 0
+        _require_numbers(arrays, "points", (point_count, 2))
+        _require_numbers(arrays, "offsets", (edge_count + 1,))
+        _require_numbers(arrays, "speed", (edge_count,))
+        _require_numbers(arrays, "height", (edge_count,))
+        _require_numbers(arrays, "trip", (2,))
         offsets = arrays["offsets"].astype(np.intp)
         start, goal = (int(end) for end in arrays["trip"])
-        fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
-        if not (fits and ((0 <= start < n and 0 <= goal < n) or start == goal == -1)):
+        is_covered = offsets[0] == 0 and offsets[-1] == point_count
+        has_points = (np.diff(offsets) >= 1).all()
+        is_one_trip = 0 <= start < edge_count and 0 <= goal < edge_count
+        has_valid_ends = is_one_trip or start == goal == -1
+        if not (is_covered and has_points and has_valid_ends):
             raise StateError("edges, points and trip of the map do not fit together")
-        points = arrays["points"] / 100.0
-        speed, height = (
-            arrays[name].astype(np.float64) for name in ("speed", "height")
-        )
         return cls(
-            points=points,
+            points=arrays["points"] / 100.0,
             offsets=offsets,
-            speed=speed,
-            height=height,
+            speed=arrays["speed"].astype(np.float64),
+            height=arrays["height"].astype(np.float64),
             start=start,
             goal=goal,
         )
+
+
+def _require_numbers(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
+) -> None:
+    array = arrays[name]
+    are_numbers = array.dtype.kind in "iuf" and np.isfinite(array).all()
+    if not are_numbers or array.shape != shape:
+        raise StateError(f"{name} of the map does not hold numbers of shape {shape}")

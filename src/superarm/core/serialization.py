@@ -10,7 +10,7 @@ JSON itself            ``None``, bool, int, finite floats, text, lists, dicts wi
 ``{"$record": name}``  a record of the flow, or a registered structure such as ``Trip``
 =====================  ================================================================
 
-Specs with arrays go the same way.
+Specs with arrays are encoded in the same way.
 
 >>> import json
 >>> text = json.dumps(to_json((1, -0.0, np.array([[2]], dtype=np.int8))))
@@ -36,94 +36,142 @@ from .registry import build, family_of, find
 from .state import State
 
 MOST_DEPTH = 64
-_MOST_BITS = 8192
-_MOST_TEXT_BYTES = 1 << 26
+"""Levels of nesting."""
+_MOST_BITS = 8192  # of an integer
+_MOST_TEXT_BYTES = 1 << 26  # of all text arrays together
 _DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248]|U[0-9]{1,5})")
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
-Keep = Callable[[NDArray[Any]], str]
-"""Puts an array elsewhere and returns the name under which it can be found."""
+Store = Callable[[NDArray[Any]], str]
+"""Stores an array elsewhere and returns the name by which it can be found."""
 Find = Callable[[str], NDArray[Any]]
+"""Returns the array that was stored under a name."""
 
 
-def to_json(value: object, keep: Keep | None = None) -> Any:
-    """``value`` as something that ``json.dumps`` takes; ``keep`` may put arrays elsewhere."""
-    return _encoded(value, 0, keep)
+def to_json(value: object, store: Store | None = None) -> Any:
+    """Value as something that ``json.dumps`` accepts.
+
+    Args:
+        value: A record, a plain value, an array, or a container of these.
+        store: Stores arrays elsewhere; by default they become lists.
+    """
+    return _Encoder(store).encode(value, 0)
 
 
 def from_json(data: object, find: Find | None = None) -> Any:
-    """What :func:`to_json` was given, or :class:`StateError` for data that it cannot have made.
+    """The value that :func:`to_json` encoded; :class:`StateError` for data that it cannot have written.
 
-    Text arrays in it take 64 MiB together at most; all else is in proportion to the data.
+    Text arrays take 64 MiB together at most; everything else is in proportion to the data.
+
+    Args:
+        data: What ``json.loads`` returned.
+        find: Finds arrays that were stored elsewhere.
     """
     try:
-        return _decoded(data, 0, _Reading(find))
+        return _Decoder(find).decode(data, 0)
     except (TypeError, ValueError, KeyError, ArithmeticError, SuperarmError) as error:
         if isinstance(error, StateError):
             raise
         raise StateError(f"these data cannot be read: {error}") from error
 
 
+_RECORD_TYPES: tuple[Callable[..., Any], ...] = (
+    Arms,
+    Offer,
+    Decision,
+    Feedback,
+    State,
+)
+_RECORDS = {kind.__name__.lower(): kind for kind in _RECORD_TYPES}
+
+
 # --- writing -------------------------------------------------------------------------------
 
 
-def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911 (one for each kind)
-    if depth > MOST_DEPTH:
-        raise SpecError(
-            f"the value is nested more than {MOST_DEPTH} levels deep; make it flatter"
-        )
-    kind, below = type(value), depth + 1
-    if value is None or kind in (bool, str):
-        return value
-    if kind is int:
-        if value.bit_length() > _MOST_BITS:
+class _Encoder:
+    """Turns values into JSON."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+
+    def encode(self, value: Any, depth: int) -> Any:
+        if depth > MOST_DEPTH:
             raise SpecError(
-                f"a number has {value.bit_length()} bits; {_MOST_BITS} is the most"
+                f"the value is nested more than {MOST_DEPTH} levels deep; make it flatter"
             )
-        return value
-    if kind is float:
-        return value if math.isfinite(value) else {"$float": repr(value)}
-    if kind is list:
-        return [_encoded(item, below, keep) for item in value]
-    if kind is tuple:
-        return {"$tuple": [_encoded(item, below, keep) for item in value]}
-    if isinstance(value, Mapping):
-        if all(type(key) is str and not key.startswith("$") for key in value):
-            return {key: _encoded(item, below, keep) for key, item in value.items()}
-        return {
-            "$dict": [
-                [_encoded(each, below, keep) for each in pair] for pair in value.items()
-            ]
-        }
-    if kind is np.ndarray:
-        if keep is not None and _DTYPE.fullmatch(value.dtype.str):
-            return {"$array": keep(value)}
-        return {"$array": [value.dtype.str, list(value.shape), _entries(value)]}
-    if isinstance(value, np.generic):
-        return {"$scalar": [value.dtype.str, _entries(np.asarray(value))[0]]}
-    return _encoded_record(value, below, keep)
+        kind = type(value)
+        if value is None or kind in (bool, str):
+            return value
+        if kind is int:
+            return _check_size(value)
+        if kind is float:
+            return value if math.isfinite(value) else {"$float": repr(value)}
+        if isinstance(value, np.ndarray | np.generic):
+            return self._encode_numbers(value, depth)
+        return self._encode_container(value, depth + 1)
+
+    def _encode_container(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is list:
+            return [self.encode(item, depth) for item in value]
+        if kind is tuple:
+            return {"$tuple": [self.encode(item, depth) for item in value]}
+        if isinstance(value, Mapping):
+            return self._encode_mapping(value, depth)
+        return self._encode_record(value, depth)
+
+    def _encode_mapping(self, table: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        if all(type(key) is str and not key.startswith("$") for key in table):
+            return {key: self.encode(item, depth) for key, item in table.items()}
+        pairs = []
+        for key, item in table.items():
+            pairs.append([self.encode(key, depth), self.encode(item, depth)])
+        return {"$dict": pairs}
+
+    def _encode_numbers(self, value: Any, depth: int) -> dict[str, Any]:
+        dtype = value.dtype.str
+        if isinstance(value, np.generic):
+            entries = _entries(np.asarray(value))
+            return {"$scalar": [dtype, entries[0]]}
+        if type(value) is not np.ndarray:  # such as a masked array
+            return self._encode_record(value, depth + 1)
+        if self._store is not None and _DTYPE.fullmatch(dtype):
+            return {"$array": self._store(value)}
+        shape = list(value.shape)
+        return {"$array": [dtype, shape, _entries(value)]}
+
+    def _encode_record(self, value: Any, depth: int) -> dict[str, Any]:
+        encoded: dict[str, Any] = {"$record": _record_name(value)}
+        for name, item in _record_fields(value).items():
+            encoded[name] = self.encode(item, depth)
+        return encoded
 
 
-def _encoded_record(value: Any, depth: int, keep: Keep | None) -> dict[str, Any]:
+def _check_size(number: int) -> int:
+    bits = number.bit_length()
+    if bits > _MOST_BITS:
+        raise SpecError(f"a number has {bits} bits; {_MOST_BITS} is the most")
+    return number
+
+
+def _record_name(value: Any) -> str:
     kind: type = type(value)
     name = kind.__name__.lower()
-    if _RECORDS.get(name) is not kind:
-        family, name = family_of(value) or ("", "")
-        if family != "structure" or not is_dataclass(value):
-            raise SpecError(
-                f"a value of type {kind.__name__} cannot be written as JSON: use numbers, text, "
-                'tuples, lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
-            )
+    if _RECORDS.get(name) is kind:
+        return name
+    family, name = family_of(value) or ("", "")
+    if family != "structure" or not is_dataclass(value):
+        raise SpecError(
+            f"a value of type {kind.__name__} cannot be written as JSON: use numbers, text, "
+            'tuples, lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
+        )
+    return name
+
+
+def _record_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Arms):
-        held = {"ids": list(value.ids), "features": value.features}
-    else:
-        held = {
-            item.name: getattr(value, item.name) for item in fields(value) if item.init
-        }
-    return {
-        "$record": name,
-        **{key: _encoded(item, depth, keep) for key, item in held.items()},
-    }
+        return {"ids": list(value.ids), "features": value.features}
+    return {item.name: getattr(value, item.name) for item in fields(value) if item.init}
 
 
 def _entries(array: NDArray[Any]) -> list[Any]:
@@ -139,174 +187,212 @@ def _entries(array: NDArray[Any]) -> list[Any]:
 
 # --- reading -------------------------------------------------------------------------------
 
+_ENTRY_TYPES = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (float, int),
+    "U": (str,),
+}
+_BYTES_PER_CHARACTER = 4  # of numpy's text
 
-class _Reading:
-    """One reading of data: where arrays are found, and how many bytes text arrays may still take."""
+
+class _Decoder:
+    """Turns JSON into values, and limits the memory that text arrays take."""
 
     def __init__(self, find: Find | None) -> None:
-        self.find, self.text_left = find, _MOST_TEXT_BYTES
+        self._find = find
+        self._text_bytes_left = _MOST_TEXT_BYTES
+        self._tags: dict[str, Callable[[Any, int], Any]] = {
+            "$float": self._decode_float,
+            "$tuple": self._decode_tuple,
+            "$dict": self._decode_dict,
+            "$array": self._decode_array,
+            "$scalar": self._decode_scalar,
+        }
 
-
-def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
-    if depth > MOST_DEPTH:
-        raise StateError(f"these data are nested more than {MOST_DEPTH} levels deep")
-    kind, below = type(data), depth + 1
-    if data is None or kind in (bool, int, float, str):
-        return data
-    if kind is list:
-        return [_decoded(item, below, reading) for item in data]
-    if kind is not dict:
+    def decode(self, data: Any, depth: int) -> Any:
+        if depth > MOST_DEPTH:
+            raise StateError(
+                f"these data are nested more than {MOST_DEPTH} levels deep"
+            )
+        kind = type(data)
+        if data is None or kind in (bool, int, float, str):
+            return data
+        if kind is list:
+            return [self.decode(item, depth + 1) for item in data]
+        if kind is dict:
+            return self._decode_table(data, depth + 1)
         raise StateError(
             f"these data hold a value of type {kind.__name__}, which JSON does not have"
         )
-    tag = next((key for key in data if type(key) is not str or key.startswith("$")), "")
-    if tag == "":
-        return {key: _decoded(item, below, reading) for key, item in data.items()}
-    if tag == "$record":
-        held = {
-            key: _decoded(item, below, reading)
-            for key, item in data.items()
-            if key != tag
-        }
-        return _decoded_record(data[tag], held)
-    if len(data) > 1 or tag not in _TAGS:
-        raise StateError(f"these data hold {str(tag)[:60]!r}, which means nothing here")
-    return _TAGS[tag](data[tag], below, reading)
 
+    def _decode_table(self, data: dict[Any, Any], depth: int) -> Any:
+        tags = [key for key in data if _is_tag(key)]
+        if not tags:
+            return {key: self.decode(item, depth) for key, item in data.items()}
+        tag = tags[0]
+        if tag == "$record":
+            contents = {
+                key: self.decode(item, depth)
+                for key, item in data.items()
+                if key != tag
+            }
+            return _decode_record(data[tag], contents)
+        if len(data) > 1 or tag not in self._tags:
+            raise StateError(
+                f"these data hold {str(tag)[:60]!r}, which means nothing here"
+            )
+        return self._tags[tag](data[tag], depth)
 
-def _decoded_tuple(data: Any, depth: int, reading: _Reading) -> tuple[Any, ...]:
-    require_type(data, list, "a tuple in these data")
-    return tuple(_decoded(item, depth, reading) for item in data)
+    def _decode_float(self, data: Any, depth: int) -> float:
+        return _NOT_FINITE[data]
 
+    def _decode_tuple(self, data: Any, depth: int) -> tuple[Any, ...]:
+        require_type(data, list, "a tuple in these data")
+        return tuple(self.decode(item, depth) for item in data)
 
-def _decoded_dict(data: Any, depth: int, reading: _Reading) -> dict[Any, Any]:
-    require_type(data, list, "a dict in these data")
-    for pair in data:
-        require_type(pair, list, "an entry of a dict in these data")
-    pairs = [
-        (_decoded(key, depth, reading), _decoded(item, depth, reading))
-        for key, item in data
-    ]
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        raise StateError("a dict in these data has a key twice")
-    return made
+    def _decode_dict(self, data: Any, depth: int) -> dict[Any, Any]:
+        require_type(data, list, "a dict in these data")
+        for pair in data:
+            require_type(pair, list, "an entry of a dict in these data")
+        table: dict[Any, Any] = {}
+        for key, item in data:
+            decoded_key = self.decode(key, depth)
+            table[decoded_key] = self.decode(item, depth)
+        if len(table) < len(data):
+            raise StateError("a dict in these data has a key twice")
+        return table
 
+    def _decode_scalar(self, data: Any, depth: int) -> Any:
+        dtype, value = data
+        return self._decode_array([dtype, [], [value]], depth)[()]
 
-def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
-    if reading.find is not None and isinstance(data, str):
-        return reading.find(data)
-    dtype, shape, entries = data
-    if type(dtype) is not str or not _DTYPE.fullmatch(dtype):
-        raise StateError(
-            f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text"
-        )
-    require_type(shape, list, "the shape of an array")
-    require_type(entries, list, "what an array holds")
-    kind = np.dtype(dtype)
-    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(
-        shape
-    ) != len(entries):
-        raise StateError(
-            f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}"
-        )
-    if kind.kind == "f":
-        entries = [
-            _NOT_FINITE.get(each, each) if type(each) is str else each
-            for each in entries
-        ]
-    if not all(type(each) in _ENTRIES[kind.kind] for each in entries):
-        raise StateError(f"an array of {dtype} holds values of another type")
-    if kind.kind in "iu" and entries:
-        limits = np.iinfo(kind)
-        if min(entries) < limits.min or max(entries) > limits.max:
-            raise StateError(f"an array of {dtype} holds a number that does not fit")
-    if kind.kind == "U":
-        # What is declared, which may be far more than is held.
-        reading.text_left -= len(entries) * kind.itemsize
-        if reading.text_left < 0:
+    def _decode_array(self, data: Any, depth: int) -> NDArray[Any]:
+        if self._find is not None and isinstance(data, str):
+            return self._find(data)
+        dtype_name, shape, entries = data
+        if type(dtype_name) is not str or not _DTYPE.fullmatch(dtype_name):
+            raise StateError(
+                f"an array has the dtype {str(dtype_name)[:60]!r}; it must hold numbers or text"
+            )
+        _check_shape(shape, entries)
+        dtype = np.dtype(dtype_name)
+        if dtype.kind == "f":
+            entries = [_decode_entry(entry) for entry in entries]
+        entry_types = _ENTRY_TYPES[dtype.kind]
+        if not all(type(entry) in entry_types for entry in entries):
+            raise StateError(f"an array of {dtype_name} holds values of another type")
+        if dtype.kind in "iu" and entries:
+            limits = np.iinfo(dtype)
+            if min(entries) < limits.min or max(entries) > limits.max:
+                raise StateError(
+                    f"an array of {dtype_name} holds a number that does not fit"
+                )
+        if dtype.kind == "U":
+            self._check_text(entries, dtype)
+        with np.errstate(over="raise"):  # a number that does not fit a smaller float
+            return np.array(entries, dtype=dtype).reshape(shape)
+
+    def _check_text(self, entries: list[str], dtype: np.dtype[Any]) -> None:
+        # What is declared may be far more than the entries need.
+        self._text_bytes_left -= len(entries) * dtype.itemsize
+        if self._text_bytes_left < 0:
             raise StateError(
                 f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes"
             )
-        if max(map(len, entries), default=0) * 4 > kind.itemsize:
-            raise StateError(f"an array of {dtype} holds longer text")
-    with np.errstate(over="raise"):  # a number that does not fit a smaller float
-        return np.array(entries, dtype=kind).reshape(shape)
+        longest = max(map(len, entries), default=0)
+        if longest * _BYTES_PER_CHARACTER > dtype.itemsize:
+            raise StateError(f"an array of {dtype.str} holds longer text")
 
 
-def _decoded_scalar(data: Any, depth: int, reading: _Reading) -> Any:
-    dtype, value = data
-    return _decoded_array([dtype, [], [value]], depth, reading)[()]
+def _is_tag(key: Any) -> bool:
+    return type(key) is not str or key.startswith("$")
 
 
-_ENTRIES = {"b": (bool,), "i": (int,), "u": (int,), "f": (float, int), "U": (str,)}
-_TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
-    "$float": lambda data, depth, reading: _NOT_FINITE[data],
-    "$tuple": _decoded_tuple,
-    "$dict": _decoded_dict,
-    "$array": _decoded_array,
-    "$scalar": _decoded_scalar,
-}
+def _check_shape(shape: Any, entries: Any) -> None:
+    require_type(shape, list, "the shape of an array")
+    require_type(entries, list, "what an array holds")
+    valid = all(type(size) is int and size >= 0 for size in shape)
+    if not valid or math.prod(shape) != len(entries):
+        raise StateError(
+            f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}"
+        )
 
 
-_KINDS: tuple[Callable[..., Any], ...] = (Arms, Offer, Decision, Feedback, State)
-_RECORDS = {kind.__name__.lower(): kind for kind in _KINDS}
+def _decode_entry(entry: Any) -> Any:
+    """An entry of an array of floats: one that is not finite is a text."""
+    return _NOT_FINITE.get(entry, entry) if type(entry) is str else entry
 
 
-def _check_record(record: Any, held: Mapping[str, Any]) -> None:
-    """What a record takes on trust from those who write Python, but not from data."""
-    if isinstance(record, Arms):
-        require_type(held["ids"], list, "ids")
-    elif isinstance(record, Decision):
-        chosen = record.positions
-        require_type(held["positions"], np.ndarray, "positions")
-        if chosen.min(initial=0) < 0:
-            raise StateError("the positions of a decision must be 0 or more")
-        for name in ("mean", "std", "desirability"):
-            values = getattr(record, name)
-            plain = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
-            if values is not None and not (plain and values.shape == chosen.shape):
-                raise StateError(
-                    f"the {name} of a decision must be one number for each of its arms"
-                )
-        as_count(record.version, "version", 0)
-    elif isinstance(record, State):
-        require_type(record.kind, str, "kind")
-        as_count(record.schema, "schema", 0)
-        kinds = {
-            "scalars": object,
-            "arrays": np.ndarray,
-            "parts": State,
-            "spec": object,
-        }
-        for name, kind in kinds.items():
-            table = held.get(name, {})
-            if table is not None or name != "spec":
-                require_type(table, dict, name)
-                for key, value in table.items():
-                    require_type(key, str, f"a name in {name}")
-                    require_type(value, kind, f"{name}.{key}"[:60])
-
-
-def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
+def _decode_record(name: Any, contents: dict[str, Any]) -> Any:
     if type(name) is not str:
         raise StateError("a record in these data has no name")
     if name in _RECORDS:
         try:
-            record = _RECORDS[name](**held)
-            _check_record(record, held)
+            record = _RECORDS[name](**contents)
+            _check_record(record, contents)
         except (TypeError, ValueError, KeyError) as error:
             raise StateError(
                 f"the {name} in these data cannot be read: {error}"
             ) from error
         return record
     try:
-        find(
-            "structure", name
-        )  # the registry looks at installed packages only for what it lacks
+        # The registry imports installed packages only for names that it lacks.
+        find("structure", name)
     except SpecError:
-        told = (
+        raise StateError(
             f"there is no record {name[:60]!r} here; register it as a structure first"
-        )
-        raise StateError(told) from None
-    return build("structure", name, **held)
+        ) from None
+    return build("structure", name, **contents)
+
+
+def _check_record(record: Any, contents: Mapping[str, Any]) -> None:
+    """Check what a record trusts Python code to pass correctly, but must not trust data for."""
+    if isinstance(record, Arms):
+        require_type(contents["ids"], list, "ids")
+    elif isinstance(record, Decision):
+        _check_decision(record, contents)
+    elif isinstance(record, State):
+        _check_state(record, contents)
+
+
+def _check_decision(decision: Decision, contents: Mapping[str, Any]) -> None:
+    require_type(contents["positions"], np.ndarray, "positions")
+    if decision.positions.min(initial=0) < 0:
+        raise StateError("the positions of a decision must be 0 or more")
+    numbers_by_name = {
+        "mean": decision.mean,
+        "std": decision.std,
+        "desirability": decision.desirability,
+    }
+    for name, numbers in numbers_by_name.items():
+        if numbers is not None and not _are_numbers(numbers, decision.positions.shape):
+            raise StateError(
+                f"the {name} of a decision must be one number for each of its arms"
+            )
+    as_count(decision.version, "version", 0)
+
+
+def _are_numbers(values: object, shape: tuple[int, ...]) -> bool:
+    if not isinstance(values, np.ndarray) or values.shape != shape:
+        return False
+    return values.dtype.kind in "fiu"
+
+
+def _check_state(state: State, contents: Mapping[str, Any]) -> None:
+    require_type(state.kind, str, "kind")
+    as_count(state.schema, "schema", 0)
+    _check_entries("scalars", contents.get("scalars", {}), object)
+    _check_entries("arrays", contents.get("arrays", {}), np.ndarray)
+    _check_entries("parts", contents.get("parts", {}), State)
+    spec = contents.get("spec")
+    if spec is not None:
+        _check_entries("spec", spec, object)
+
+
+def _check_entries(name: str, table: Any, kind: type) -> None:
+    require_type(table, dict, name)
+    for key, value in table.items():
+        require_type(key, str, f"a name in {name}")
+        require_type(value, kind, f"{name}.{key}"[:60])

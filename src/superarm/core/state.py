@@ -1,4 +1,4 @@
-"""What a part remembers, as data: JSON scalars and arrays under a schema number."""
+"""The state of a part as data: JSON scalars and arrays under a schema number."""
 
 from __future__ import annotations
 
@@ -14,29 +14,37 @@ from .errors import StateError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class State(Displayable):
-    """A part's whole state: JSON scalars and arrays under a schema number. Never pickle."""
+    """The complete state of a part: JSON scalars and arrays under a schema number. Never pickle."""
 
     kind: str
+    """What the state is of, such as "index-policy"."""
     schema: int
+    """The version of its format; see ``superarm.core.migrations``."""
     scalars: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     parts: Mapping[str, State] = field(default_factory=dict)
-    """States of what it is composed of, by name."""
+    """States of its own parts, by name."""
     spec: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The spec of what made it, from ``registry.describe``: plain JSON and arrays."""
+    """The spec of the part, from ``registry.describe``: plain JSON and arrays."""
 
     def require(self, kind: str, schema: int, reader: str) -> None:
-        """Refuse a state of another kind or schema than ``reader`` reads."""
+        """Refuse a state of another kind or schema.
+
+        Args:
+            kind: The kind that the reader expects.
+            schema: The schema that the reader expects.
+            reader: The class that reads it, for errors.
+        """
         if self.kind == kind and self.schema == schema:
             return
-        message = f"this is a {self.kind!r} state of schema {self.schema}"
-        message += f"; {reader} reads {kind!r} of schema {schema}"
-        if self.kind == kind:
-            newer = self.schema > schema
-            message += (
-                ": a newer version saved it, so upgrade superarm" if newer else ""
-            )
-            message += "" if newer else ", and no migration leads there"
+        message = (
+            f"this is a {self.kind!r} state of schema {self.schema}; "
+            f"{reader} reads {kind!r} of schema {schema}"
+        )
+        if self.kind == kind and self.schema > schema:
+            message += ": a newer version saved it, so upgrade superarm"
+        elif self.kind == kind:
+            message += ", and no migration leads there"
         raise StateError(message)
 
     def _get(self, table: Mapping[str, Any], name: str) -> Any:
@@ -45,13 +53,27 @@ class State(Displayable):
         return table[name]
 
     def part(self, name: str) -> State:
-        """A part's state by name, or :class:`StateError` if it is missing; so for the others."""
-        found: State = self._get(self.parts, name)
-        return found
+        """The state of one of its parts, or :class:`StateError` if it is missing.
+
+        Args:
+            name: The name of the part.
+        """
+        state: State = self._get(self.parts, name)
+        return state
 
     def scalar(self, name: str) -> Any:
+        """A scalar, or :class:`StateError` if it is missing.
+
+        Args:
+            name: The name of the scalar.
+        """
         return self._get(self.scalars, name)
 
     def array(self, name: str) -> NDArray[Any]:
-        found: NDArray[Any] = self._get(self.arrays, name)
-        return found
+        """An array, or :class:`StateError` if it is missing.
+
+        Args:
+            name: The name of the array.
+        """
+        array: NDArray[Any] = self._get(self.arrays, name)
+        return array

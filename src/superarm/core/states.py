@@ -1,9 +1,9 @@
 """States as bytes and files: strict JSON and ``.npz`` without pickles, in one file.
 
-A state says what made it: :func:`load` gives a policy back from its file alone, and the state of
-another kernel, rule or oracle is refused (:func:`check_spec`). A restored part equals the part that its
-state was taken from, up to rounding, and goes on as that would: what draws depend on is kept where it
-cannot be computed anew from what was observed.
+A state contains the spec of its part: :func:`load` rebuilds a policy from its file alone, and the
+state of another kernel, rule or oracle is refused (:func:`check_spec`). A restored part equals the
+original up to rounding and continues as that would: what draws depend on is saved where it cannot be
+recomputed from the observations.
 """
 
 from __future__ import annotations
@@ -40,57 +40,58 @@ from .serialization import from_json, to_json
 from .state import State
 
 _HEAD = "state.json"
-_ASKED_AGAIN = 32  # times its size that a file's arrays may be asked for: policies on roads ask 3 times
-_MOST = (
-    1 << 31
-)  # 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it
+# How many times a file's size its parts may copy from its arrays; policies on roads need 3.
+_MOST_COPIES = 32
+# 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it.
+_MOST = 1 << 31
 
 
 def state_to_bytes(state: State) -> bytes:
-    """The whole state; equal states give equal bytes."""
+    """The state as bytes; equal states give equal bytes.
+
+    Args:
+        state: A state of any part.
+    """
     require_type(state, State, "state")
     arrays: dict[str, NDArray[Any]] = {}
 
-    def keep(array: NDArray[Any]) -> str:
-        """Named by its content and kept once: specs repeat what their parts are made of."""
+    def store(array: NDArray[Any]) -> str:
+        """Store an array once under a name made from its content: specs repeat arrays of parts."""
         plain = np.ascontiguousarray(array).reshape(array.shape)
         content = sha256(plain.data)
         content.update(f"{plain.dtype.str} {plain.shape}".encode())
-        arrays[content.hexdigest()] = plain
-        return content.hexdigest()
+        name = content.hexdigest()
+        arrays[name] = plain
+        return name
 
-    text = json.dumps(to_json(state, keep), sort_keys=True, allow_nan=False).encode()
+    structure = to_json(state, store)
+    text = json.dumps(structure, sort_keys=True, allow_nan=False).encode()
+    members = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
+    for name in sorted(arrays):
+        members[name] = arrays[name]
     buffer = io.BytesIO()
-    head = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
-    np.savez(buffer, allow_pickle=False, **head, **dict(sorted(arrays.items())))
+    np.savez(buffer, allow_pickle=False, **members)
     return buffer.getvalue()
 
 
 def state_from_bytes(data: bytes) -> State:
-    """The state that these bytes hold, or :class:`StateError` if they hold none.
+    """The state that bytes represent, or :class:`StateError` if they represent none.
 
     Nothing in them is compressed, so that the state takes no more memory than ``data``.
+
+    Args:
+        data: What :func:`state_to_bytes` returned.
     """
-    asked: set[str] = set()
-    left = _ASKED_AGAIN * len(data)
-
-    def find(name: str) -> NDArray[Any]:
-        """Parts may share an array, but each makes a copy of its own."""
-        nonlocal left
-        left -= arrays[name].nbytes
-        if left < 0:
-            raise InputError("its parts refer to the same arrays too often")
-        asked.add(name)
-        return arrays[name]
-
     try:
         arrays = read_npz(io.BytesIO(data))
-        state = from_json(json.loads(arrays.pop(_HEAD).tobytes()), find)
+        text = arrays.pop(_HEAD).tobytes()
+        reader = _ArrayReader(arrays, most_bytes=_MOST_COPIES * len(data))
+        state = from_json(json.loads(text), reader.find)
         if not isinstance(state, State):
             raise InputError(f"it contains a {type(state).__name__}")
-        if strangers := sorted(set(arrays) - asked):
+        if unused := sorted(set(arrays) - reader.used):
             raise InputError(
-                f"it contains {strangers!r:.80}, which nothing in it refers to"
+                f"it contains {unused!r:.80}, which nothing in it refers to"
             )
         return state
     except (ValueError, KeyError, RecursionError) as error:
@@ -99,39 +100,72 @@ def state_from_bytes(data: bytes) -> State:
         ) from error
 
 
-# --- what made a state ---------------------------------------------------------------------
+class _ArrayReader:
+    """Finds arrays by name. Parts may share an array, but each copies it, so copies are limited."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], most_bytes: int) -> None:
+        self._arrays = arrays
+        self._bytes_left = most_bytes
+        self.used: set[str] = set()
+
+    def find(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        self._bytes_left -= array.nbytes
+        if self._bytes_left < 0:
+            raise InputError("its parts refer to the same arrays too often")
+        self.used.add(name)
+        return array
+
+
+# --- from states to parts ------------------------------------------------------------------
 
 
 def check_spec(state: State, part: object) -> None:
     """Refuse the state of a part with other parameters; the error names the first that differs.
 
-    Parameters that were added after the state was saved count as left out: they have their defaults.
+    Parameters that were added after the state was saved have their defaults.
+
+    Args:
+        state: The state.
+        part: The part that is about to restore it.
     """
     if state.spec is None:
         raise StateError(f"this {state.kind!r} state is damaged: it has no spec")
     family, _ = family_of(part) or (None, None)
     _refuse_unknown(state.spec, family, f"this {state.kind!r} state")
-    found = contradiction(part, state.spec)
-    if found is not None:
-        message = f"this {state.kind!r} state does not match this {type(part).__name__}: {found}"
-        raise StateError(f"{message}; restore it into one with the same parameters")
+    message = contradiction(part, state.spec)
+    if message is not None:
+        raise StateError(
+            f"this {state.kind!r} state does not match this {type(part).__name__}: {message}; "
+            "restore it into one with the same parameters"
+        )
 
 
 def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:
-    for place in unknown_parameters(spec, family):
+    first_unknown = next(unknown_parameters(spec, family), None)
+    if first_unknown is not None:
         raise StateError(
-            f"{label} has the unknown parameter {place}; if a newer version saved it, upgrade "
+            f"{label} has the unknown parameter {first_unknown}; if a newer version saved it, upgrade "
             "superarm, or the package that provides the part"
         )
 
 
 def load(path: Path | str) -> Policy:
-    """Load the policy that ``policy.save(path)`` wrote, ready to decide and to learn."""
+    """Load the policy that ``policy.save(path)`` wrote, ready to decide and to learn.
+
+    Args:
+        path: The file.
+    """
     return loaded(load_state(path), str(path))
 
 
 def loaded(state: State, label: str = "this state") -> Policy:
-    """The policy that this state was taken from, built from the spec in it."""
+    """The policy of a state, built from the spec in it.
+
+    Args:
+        state: A policy's state.
+        label: What errors call it, such as the name of its file.
+    """
     require_type(
         state, State, "state", "; superarm.core.states.load_state reads one from a file"
     )
@@ -139,33 +173,34 @@ def loaded(state: State, label: str = "this state") -> Policy:
     state = migrated(state, "policy")
     if state.spec is None:
         raise StateError(f"{label} is damaged: it has no spec of its policy")
-    for where, kind in foreign_parts(state.spec):
+    first_foreign = next(foreign_parts(state.spec), None)
+    if first_foreign is not None:
+        place, type_name = first_foreign
         raise StateError(
-            f"the {where} of the policy in {label} has type {kind}, which cannot be saved; build the "
-            "same policy again and call policy.restored(superarm.core.states.load_state(path))"
+            f"the {place} of the policy in {label} has type {type_name}, which cannot be saved; build "
+            "the same policy again and call "
+            "policy.restored(superarm.core.states.load_state(path))"
         )
-    if _has_world(state.spec):
+    if _contains_problem(state.spec):
         raise StateError(f"{label} contains a problem, which no policy may contain")
     _refuse_unknown(state.spec, "policy", label)
     try:
         policy: Policy = build("policy", state.spec)
-    except _NONSENSE as error:
-        advice = (
-            "If it has parts of your own, import the module that registers them first"
-        )
+    except _INVALID_DATA_ERRORS as error:
         raise StateError(
-            f"{label} does not describe a policy: {error}. {advice}"
+            f"{label} does not describe a policy: {error}. "
+            "If it has parts of your own, import the module that registers them first"
         ) from error
     try:
         return policy.restored(state)
     except StateError:
         raise
-    except _NONSENSE as error:
+    except _INVALID_DATA_ERRORS as error:
         raise StateError(f"{label} is damaged: {error}") from error
 
 
-# What parts raise that are made of, or restored from, what nobody has written.
-_NONSENSE = (
+# What parts raise when they are built or restored from invalid data.
+_INVALID_DATA_ERRORS = (
     ValueError,
     TypeError,
     ArithmeticError,
@@ -175,24 +210,29 @@ _NONSENSE = (
 )
 
 
-def _has_world(spec: Any) -> bool:
-    """Whether a problem is in a spec: to make one may take hours, and files of its choice."""
-    if isinstance(spec, Mapping):
-        held = [value for key, value in spec.items() if key == "problem"]
-        named = any(isinstance(value, Mapping | str) for value in held)
-        return (
-            named
-            or spec.get("family") == "problem"
-            or any(map(_has_world, spec.values()))
-        )
-    return isinstance(spec, list) and any(map(_has_world, spec))
+def _contains_problem(spec: Any) -> bool:
+    """Whether a spec contains a problem: building one may take hours, and read files of its choice."""
+    if isinstance(spec, list):
+        return any(map(_contains_problem, spec))
+    if not isinstance(spec, Mapping):
+        return False
+    if spec.get("family") == "problem":
+        return True
+    if isinstance(spec.get("problem"), Mapping | str):
+        return True
+    return any(map(_contains_problem, spec.values()))
 
 
 # --- files ---------------------------------------------------------------------------------
 
 
 def save_state(state: State, path: Path | str) -> None:
-    """Write the state to a file, whole or not at all; it may have 2 GiB at most."""
+    """Write the state to a file, completely or not at all.
+
+    Args:
+        state: A state of at most 2 GiB.
+        path: The file; its folder is created if it does not exist.
+    """
     path = as_path(path, "path")
     data = state_to_bytes(state)
     if len(data) > _MOST:
@@ -203,72 +243,71 @@ def save_state(state: State, path: Path | str) -> None:
 
 
 def load_state(path: Path | str) -> State:
-    """Read a state from a file that :func:`save_state` wrote; it may have 2 GiB at most."""
+    """Read a state from a file.
+
+    Args:
+        path: A file of at most 2 GiB that :func:`save_state` wrote.
+    """
     path = as_path(path, "path")
     try:
         return state_from_bytes(read_bytes(path, most=_MOST))
     except FileError as error:  # which names the file
-        advice = (
-            "; choose a file in its states/ folder"
-            if (path / "states").is_dir()
-            else ""
-        )
+        is_run = (path / "states").is_dir()
+        advice = "; choose a file in its states/ folder" if is_run else ""
         raise StateError(f"{error}{advice}") from error
     except (OSError, StateError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise StateError(f"{path} cannot be read: {told}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StateError(f"{path} cannot be read: {reason}") from error
 
 
 @contextmanager
-def held_alone(path: Path | str) -> Iterator[None]:
-    """Wait until no other process holds this file: who reads, learns and writes must not overlap.
+def file_lock(path: Path | str) -> Iterator[None]:
+    """Lock a file against other processes, from reading it to writing it back.
 
-    The lock is an empty neighbour, because the file itself is replaced when it is written. It remains,
-    unless there is still no file when the lock ends. A link and the file that it leads to share their
-    neighbour.
+    Processes wait on an empty ``.NAME.lock`` beside the file, because the file itself is replaced when
+    it is written. The lock file remains, unless the file does not exist when the lock ends. A link and
+    its target share one lock file.
+
+    Args:
+        path: The file, which need not exist yet.
     """
-    path = _end_of(as_path(path, "path"))
+    path = _resolve_link(as_path(path, "path"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    neighbour = path.with_name(f".{path.name}.lock")
-    with open_locked(neighbour):
+    lock_path = path.with_name(f".{path.name}.lock")
+    with open_locked(lock_path):
         try:
             yield
         finally:
             if not path.exists():
                 with suppress(OSError):  # Windows removes no open file
-                    neighbour.unlink()
+                    lock_path.unlink()
 
 
-def _end_of(path: Path) -> Path:
-    """Where a link leads to, perhaps to no file yet; any other path as it is."""
+def _resolve_link(path: Path) -> Path:
+    """The target of a link, which need not exist; any other path as it is."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None:
-    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk.
+    """Write a file completely or not at all: a temporary file replaces it once it is on disk.
 
     A file that is replaced keeps its mode.
 
     Args:
-        path: The file; its folder is created if need be.
-        data: What it will hold.
-        follow: Whether a link stays a link, and the file that it leads to is written. By default the
-            link is replaced: a run that somebody else made could hold one that leads anywhere.
+        path: The file; its folder is created if it does not exist.
+        data: The new content.
+        follow: Whether a link stays a link and its target is written. By default the link is
+            replaced: a run that somebody else made could contain a link to anywhere.
     """
     path = as_path(path, "path")
     if follow:
-        path = _end_of(path)
+        path = _resolve_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            with suppress(
-                FileNotFoundError
-            ):  # a new file has the mode that umask gives it
-                if not path.is_symlink():
-                    temporary.chmod(
-                        stat.S_IMODE(path.stat().st_mode)
-                    )  # before anyone can read it
+            # Before there is anything to read.
+            _copy_mode(path, temporary)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -276,17 +315,27 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(
-            error, OSError
-        ):  # a full disk names no file, and others the temporary one
-            raise OSError(
-                error.errno, error.strerror or str(error), str(path)
-            ) from error
+        if isinstance(error, OSError):
+            # A full disk names no file, and other errors name the temporary one.
+            reason = error.strerror or str(error)
+            raise OSError(error.errno, reason, str(path)) from error
         raise
-    with suppress(
-        OSError
-    ):  # the renaming itself must be on disk, too; not every system can
-        handle = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def _copy_mode(source: Path, target: Path) -> None:
+    """Give a file the mode of another; without the other, it keeps the mode of new files."""
+    if source.is_symlink():
+        return
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(source.stat().st_mode)
+        target.chmod(mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write a renaming in a folder to disk, on systems that can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

@@ -2,8 +2,8 @@
 
 Every random number of a run comes from
 ``SeedSequence(seed, spawn_key=(crc32(role), step))``, so that a run which is resumed, split
-over workers or looked at out of order gives the same numbers as one that is not.
-:func:`stream` says this in one line of numpy. :class:`Streams` gives the same numbers some
+over workers or visited out of order gets the same numbers as one that is not.
+:func:`stream` is the definition, in one line of numpy. :class:`Streams` gives the same numbers about
 ten times faster, for loops of millions of rounds.
 
 How: numpy hashes the words (seed …, crc32(role), step) into a pool of four 32-bit words, one
@@ -16,6 +16,7 @@ two ways bit for bit.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from zlib import crc32
 
@@ -35,13 +36,19 @@ _MASK_32 = 0xFFFFFFFF
 _PCG_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 _MASK_128 = (1 << 128) - 1
 
+# Steps whose states are computed together.
 _BLOCK_BITS = 10
 _BLOCK = 1 << _BLOCK_BITS
 _LAST_STEP = (1 << 32) - 1
 
 
 def stream(seed: int, role: str, step: int) -> np.random.Generator:
-    """A fresh generator for one role in one step: the definition.
+    """A new generator for one role in one step: the definition.
+
+    Args:
+        seed: The seed of the run, 0 or more.
+        role: What the numbers are for, such as "noise".
+        step: The round, below 2³².
 
     >>> stream(7, "noise", 3).random() == stream(7, "noise", 3).random()
     True
@@ -56,7 +63,11 @@ class Streams:
     """The streams of one seed and one role, step by step.
 
     ``at(step)`` returns *one reused* generator, set to where ``stream(seed, role, step)``
-    starts: draw what you need before the next call, and do not keep it.
+    starts: draw what you need before the next call, and do not store it.
+
+    Args:
+        seed: The seed of the run, 0 or more.
+        role: What the numbers are for, such as "noise".
 
     >>> streams = Streams(7, "noise")
     >>> bool(streams.at(3).random() == stream(7, "noise", 3).random())
@@ -67,17 +78,18 @@ class Streams:
         as_count(seed, "seed", 0)
         before = np.random.SeedSequence(seed, spawn_key=(crc32(role.encode()),))
         self._pool = before.pool.tolist()
-        # Every hash multiplies a running constant: 4 for the first words, which the seed is padded to,
-        # 12 to mix them, 4 for each further word.
-        further = max(0, -(-int(seed).bit_length() // 32) - _POOL) + 1
-        self._constant = (
-            _INITIAL_A * pow(_MULTIPLIER_A, 16 + 4 * further, 1 << 32) & _MASK_32
-        )
+        # Every hash multiplies a running constant: 4 hashes for the first words, which the seed is
+        # padded to, 12 to mix them, 4 for each further word of the seed, and 4 for the role.
+        seed_words = math.ceil(int(seed).bit_length() / 32)
+        further_words = max(0, seed_words - _POOL) + 1
+        hashes = 16 + 4 * further_words
+        power = pow(_MULTIPLIER_A, hashes, 1 << 32)
+        self._constant = _INITIAL_A * power & _MASK_32
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
         self._block: int | None = None
         self._states: list[dict[str, int]] = []
-        # One dictionary, refilled: `has_uint32 = 0` also drops a half-used 32-bit draw.
+        # One dictionary, reused: ``has_uint32 = 0`` also drops a half-used 32-bit draw.
         self._state: Any = {
             "bit_generator": "PCG64",
             "state": None,
@@ -86,6 +98,11 @@ class Streams:
         }
 
     def at(self, step: int) -> np.random.Generator:
+        """The reused generator, set to the start of a step.
+
+        Args:
+            step: The round, below 2³².
+        """
         if step >> _BLOCK_BITS != self._block:
             as_count(step, "step", 0, _LAST_STEP)
             self._block = int(step) >> _BLOCK_BITS
@@ -103,35 +120,43 @@ class Streams:
 
 def _pcg_states(pool: list[int], constant: int, first: int) -> list[dict[str, int]]:
     """PCG64's starting states for the steps ``first`` … ``first + 1023``."""
-    steps = np.arange(first, first + _BLOCK, dtype=np.uint64).astype(np.uint32)
-    final: list[NDArray[np.uint32]] = []
-    for part in pool:
-        value = steps ^ np.uint32(constant)
-        constant = constant * _MULTIPLIER_A & _MASK_32
-        value *= np.uint32(
-            constant
-        )  # uint32 arrays wrap around, as the algorithm wants
-        value ^= value >> np.uint32(_SHIFT)
-        value *= np.uint32(_MIX_RIGHT)
-        mixed = np.uint32(_MIX_LEFT * part & _MASK_32) - value
-        mixed ^= mixed >> np.uint32(_SHIFT)
-        final.append(mixed)
-
-    constant = _INITIAL_B
-    words: list[list[int]] = []
-    for index in range(2 * _POOL):
-        value = final[index % _POOL] ^ np.uint32(constant)
-        constant = constant * _MULTIPLIER_B & _MASK_32
-        value *= np.uint32(constant)
-        value ^= value >> np.uint32(_SHIFT)
-        words.append(value.tolist())
-
-    # Words pair up lowest first into 64-bit halves, halves highest first into 128 bits.
+    words = _seed_words(_mixed_pool(pool, constant, first))
     states: list[dict[str, int]] = []
-    for b, a, d, c, f, e, h, g in zip(*words, strict=True):
-        start = a << 96 | b << 64 | c << 32 | d
-        increment = (e << 97 | f << 65 | g << 33 | h << 1 | 1) & _MASK_128
+    # Words pair up lowest first into 64-bit halves, halves highest first into 128 bits.
+    for w0, w1, w2, w3, w4, w5, w6, w7 in zip(*words, strict=True):
+        start = w1 << 96 | w0 << 64 | w3 << 32 | w2
+        stream_number = w5 << 96 | w4 << 64 | w7 << 32 | w6
+        increment = (stream_number << 1 | 1) & _MASK_128
         # srandom: one step from zero, add the start, one step more.
         state = ((start + increment) * _PCG_MULTIPLIER + increment) & _MASK_128
         states.append({"state": state, "inc": increment})
     return states
+
+
+def _mixed_pool(pool: list[int], constant: int, first: int) -> list[NDArray[np.uint32]]:
+    """The pool after each step of the block is hashed into it, four times (1024,)."""
+    steps = np.arange(first, first + _BLOCK, dtype=np.uint64).astype(np.uint32)
+    mixed_pool: list[NDArray[np.uint32]] = []
+    for word in pool:
+        value = steps ^ np.uint32(constant)
+        constant = constant * _MULTIPLIER_A & _MASK_32
+        value *= np.uint32(constant)  # uint32 arrays wrap around, as they should
+        value ^= value >> np.uint32(_SHIFT)
+        value *= np.uint32(_MIX_RIGHT)
+        mixed = np.uint32(_MIX_LEFT * word & _MASK_32) - value
+        mixed ^= mixed >> np.uint32(_SHIFT)
+        mixed_pool.append(mixed)
+    return mixed_pool
+
+
+def _seed_words(pool: list[NDArray[np.uint32]]) -> list[list[int]]:
+    """The pool stretched to the eight words that seed PCG64, eight times (1024,)."""
+    constant = _INITIAL_B
+    words: list[list[int]] = []
+    for index in range(2 * _POOL):
+        value = pool[index % _POOL] ^ np.uint32(constant)
+        constant = constant * _MULTIPLIER_B & _MASK_32
+        value *= np.uint32(constant)
+        value ^= value >> np.uint32(_SHIFT)
+        words.append(value.tolist())
+    return words

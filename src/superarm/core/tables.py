@@ -1,7 +1,7 @@
 """Contexts from tables: data frames, lists of dicts or dicts of columns, as feature rows.
 
-Names and categories must mean the same in every round, so they are fixed once, from an example, and
-checked from then on.
+Names and categories must mean the same in every round. So they are fixed once, from an example, and
+checked in every later table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .arrays import Floats
+from .arrays import Bools, Floats
 from .display import Displayable
 from .errors import InputError, ShapeError
 from .inputs import as_vector, require_choice, require_type
@@ -20,7 +20,8 @@ from .records import Arms
 from .registry import register
 
 Coding = Literal["one-hot", "index"]
-_NO_VALUES = (type(None), complex, np.complexfloating)
+_NOT_VALUES = (type(None), complex, np.complexfloating)
+_MOST_NAMED = 9  # columns or categories that an error lists
 
 
 @register("encoding", "columns")
@@ -33,10 +34,9 @@ class Encoding(Displayable):
     ``Empirical``.
 
     Args:
-        columns: Names of the columns that are read; any others are left alone.
-        categories: The known values of the columns that do not hold numbers.
-        coding: One feature for each known value (one-hot), or the place of the value among them
-            (index).
+        columns: Names of the columns to read; others are ignored.
+        categories: The known values of each column that does not contain numbers.
+        coding: One feature per known value ("one-hot"), or the value's place among them ("index").
 
     >>> encoding = Encoding.of([{"size": 2.0, "colour": "red"}, {"size": 3.5, "colour": "blue"}])
     >>> encoding.names
@@ -55,20 +55,20 @@ class Encoding(Displayable):
         if not columns or len(set(columns)) < len(columns):
             raise InputError(f"columns is {columns}; name at least one, and each once")
         require_type(self.categories, Mapping, "categories")
-        if strange := sorted(set(self.categories) - set(columns), key=str):
+        if unknown := sorted(set(self.categories) - set(columns), key=str):
             raise InputError(
-                f"categories names {strange[0]!r}, which is not among the columns"
+                f"categories names {unknown[0]!r}, which is not among the columns"
             )
-        plain = {
-            name: _values(each, f"categories[{name!r}]")
-            for name, each in self.categories.items()
-        }
-        for name, values in plain.items():
+        categories: dict[str, tuple[Any, ...]] = {}
+        for name, entries in self.categories.items():
+            values = _values(entries, f"categories[{name!r}]")
             if not values or len(set(values)) < len(values):
-                told = f"the categories of {name!r} are {values}"
-                raise InputError(f"{told}; give at least one, and each once")
+                raise InputError(
+                    f"the categories of {name!r} are {values}; give at least one, and each once"
+                )
+            categories[name] = values
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "categories", plain)
+        object.__setattr__(self, "categories", categories)
 
     @classmethod
     def of(
@@ -78,10 +78,14 @@ class Encoding(Displayable):
         categorical: Iterable[str] = (),
         coding: Coding = "one-hot",
     ) -> Encoding:
-        """Of all columns of an example, or of some; those that hold no numbers are categories.
+        """The encoding of a table's columns; those without numbers become categories.
 
-        ``categorical`` names columns of numbers, such as ids, that are categories all the same. Every
-        value that will ever come must be in the example; otherwise, give ``categories`` yourself.
+        Args:
+            example: A table with every value that will ever come. If you have none, give
+                ``categories`` to the constructor.
+            columns: Names of the columns to read; all by default.
+            categorical: Columns of numbers, such as ids, that are categories all the same.
+            coding: One feature per known value ("one-hot"), or the value's place ("index").
         """
         table = _columns(example)
         names = tuple(table) if columns is None else _values(columns, "columns")
@@ -91,20 +95,11 @@ class Encoding(Displayable):
         for name in names:
             values = _column(table, name)
             if name in categories or not all(map(_is_number, values)):
-                try:
-                    # Values of one type in their order; types one after the other.
-                    ordered = sorted(
-                        set(values), key=lambda value: (type(value).__name__, value)
-                    )
-                    categories[name] = tuple(ordered)
-                except TypeError:
-                    raise InputError(
-                        f"the values of {name!r} have no order; give categories"
-                    ) from None
+                categories[name] = _sorted_categories(values, name)
         return cls(columns=names, categories=categories, coding=coding)
 
     def as_scalars(self) -> dict[str, Any]:
-        """Plain values that a state holds; :meth:`from_scalars` reads them."""
+        """The encoding as plain values for a state; :meth:`from_scalars` reads them."""
         return {
             "columns": self.columns,
             "categories": dict(self.categories),
@@ -112,102 +107,140 @@ class Encoding(Displayable):
         }
 
     @classmethod
-    def from_scalars(cls, held: Any) -> Encoding:
-        require_type(held, Mapping, "encoding")
-        if held.keys() != {"columns", "categories", "coding"}:
+    def from_scalars(cls, scalars: Any) -> Encoding:
+        """The encoding in a state.
+
+        Args:
+            scalars: What :meth:`as_scalars` returned.
+        """
+        require_type(scalars, Mapping, "encoding")
+        if scalars.keys() != {"columns", "categories", "coding"}:
+            keys = list(scalars)[:_MOST_NAMED]
             raise InputError(
-                f"an encoding has columns, categories and coding, not {[*held][:9]}"
+                f"an encoding has columns, categories and coding, not {keys}"
             )
-        return cls(**held)
+        return cls(**scalars)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each feature is, (d,)."""
-        found: list[str] = []
+        """The name of each feature, (d,)."""
+        features: list[str] = []
         for name in self.columns:
             if name in self.categories and self.coding == "one-hot":
-                found += [f"{name}={value}" for value in self.categories[name]]
+                features += [f"{name}={value}" for value in self.categories[name]]
             else:
-                found.append(name)
-        return tuple(found)
+                features.append(name)
+        return tuple(features)
 
     def features(self, table: Any) -> Floats:
-        """The rows of a table as features, (n, d)."""
+        """The rows of a table as features, (n, d).
+
+        Args:
+            table: A data frame, a list of dicts, or a dict of columns.
+        """
         columns = _columns(table)
-        parts: list[Floats] = []
+        blocks: list[Floats] = []
         for name in self.columns:
             values = _column(columns, name)
-            if name not in self.categories:
-                if wrong := [value for value in values if not _is_number(value)]:
-                    raise InputError(
-                        f"column {name!r} holds {wrong[0]!r:.60}; it must hold numbers"
-                    )
-                parts.append(as_vector(values, f"column {name!r}")[:, None])
-                continue
-            known = self.categories[name]
-            place = {value: at for at, value in enumerate(known)}
-            try:
-                numbers = np.array([place[value] for value in values], dtype=np.intp)
-            except KeyError:
-                row = next(
-                    row for row, value in enumerate(values) if value not in place
-                )
-                raise InputError(
-                    f"row {row}: {name} is {values[row]!r}, which is not among {list(known)[:9]}; make "
-                    "the encoding from an example that has every value"
-                ) from None
-            column = numbers[:, None]
-            coded = (
-                column == np.arange(len(known)) if self.coding == "one-hot" else column
-            )
-            parts.append(coded.astype(float))
-        if len({*(lengths := [len(part) for part in parts])}) > 1:
+            if name in self.categories:
+                blocks.append(self._coded_categories(name, values))
+            else:
+                blocks.append(_number_column(name, values))
+        lengths = [len(block) for block in blocks]
+        if len(set(lengths)) > 1:
             raise ShapeError(f"the columns have {lengths} rows; give as many for each")
-        return np.hstack(parts)
+        return np.hstack(blocks)
+
+    def _coded_categories(self, name: str, values: tuple[Any, ...]) -> Floats:
+        """A column of categories as features: (n, values), or (n, 1) for coding "index"."""
+        categories = self.categories[name]
+        place_of = {value: place for place, value in enumerate(categories)}
+        for row, value in enumerate(values):
+            if value not in place_of:
+                raise InputError(
+                    f"row {row}: {name} is {value!r}, which is not among "
+                    f"{list(categories)[:_MOST_NAMED]}; make the encoding from an example that has "
+                    "every value"
+                )
+        places = np.array([place_of[value] for value in values], dtype=np.intp)
+        if self.coding == "index":
+            return places[:, None].astype(float)
+        one_hot: Bools = places[:, None] == np.arange(len(categories))
+        return one_hot.astype(float)
 
     def arms(self, table: Any, ids: str | None = None) -> Arms:
-        """The rows as arms, by the column ``ids`` or numbered."""
+        """The rows of a table as arms.
+
+        Args:
+            table: A data frame, a list of dicts, or a dict of columns.
+            ids: The column of ids; by default arms are numbered.
+        """
         features = self.features(table)
         if ids is None:
             return Arms.numbered(features)
         return Arms(ids=_column(_columns(table), ids), features=features)
 
 
+def _sorted_categories(values: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Distinct values: sorted within each type, one type after the other."""
+    try:
+        ordered = sorted(set(values), key=lambda value: (type(value).__name__, value))
+    except TypeError:
+        raise InputError(
+            f"the values of {name!r} have no order; give categories"
+        ) from None
+    return tuple(ordered)
+
+
+def _number_column(name: str, values: tuple[Any, ...]) -> Floats:
+    for value in values:
+        if not _is_number(value):
+            raise InputError(
+                f"column {name!r} holds {value!r:.60}; it must hold numbers"
+            )
+    return as_vector(values, f"column {name!r}")[:, None]
+
+
 def _columns(table: Any) -> Mapping[str, Any]:
     """Columns by name: of a pandas or polars frame, a mapping of columns, or rows that are mappings."""
     names = table if isinstance(table, Mapping) else getattr(table, "columns", None)
     if isinstance(names, Iterable) and hasattr(table, "__getitem__"):
-        found: dict[str, Any] = {}
-        for name in names:
-            try:
-                found[str(name)] = table[name]
-            except (
-                LookupError,
-                TypeError,
-            ) as error:  # a frame that is not what it says
-                kind = type(table).__name__
-                raise InputError(
-                    f"this {kind} names a column {name!r} but has none: {error}"
-                ) from None
-        return found
+        return _named_columns(table, names)
     rows = _mappings(table) if names is None else []
     if not rows:
-        advice = "give a data frame, a list of dicts (with at least one row), or a dict of columns"
-        raise InputError(f"this is a {type(table).__name__}; {advice}")
+        raise InputError(
+            f"this is a {type(table).__name__}; give a data frame, a list of dicts (with at least one "
+            "row), or a dict of columns"
+        )
     first = rows[0]
     for number, row in enumerate(rows):
         if row.keys() != first.keys():
-            wrong = sorted(map(str, row.keys() ^ first.keys()))
+            differing = sorted(map(str, row.keys() ^ first.keys()))
             raise InputError(
-                f"row {number} and row 0 differ in {', '.join(wrong)}; give both the same"
+                f"row {number} and row 0 differ in {', '.join(differing)}; give both the same"
             )
     return {str(name): [row[name] for row in rows] for name in first}
 
 
+def _named_columns(table: Any, names: Iterable[Any]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for name in names:
+        try:
+            columns[str(name)] = table[name]
+        except (LookupError, TypeError) as error:
+            # An object with ``columns`` that is no data frame.
+            raise InputError(
+                f"this {type(table).__name__} names a column {name!r} but has none: {error}"
+            ) from None
+    return columns
+
+
 def _mappings(table: Any) -> list[Mapping[Any, Any]]:
-    """The rows of a table, if all are mappings, else none; what follows another row is not read."""
+    """The rows of a table if all are mappings, else none; nothing is read after another row."""
+    if not isinstance(table, Iterable):
+        return []
     rows: list[Mapping[Any, Any]] = []
-    for row in table if isinstance(table, Iterable) else ():
+    for row in table:
         if not isinstance(row, Mapping):
             return []
         rows.append(row)
@@ -216,7 +249,9 @@ def _mappings(table: Any) -> list[Mapping[Any, Any]]:
 
 def _column(columns: Mapping[str, Any], name: Any) -> tuple[Any, ...]:
     if not isinstance(name, str) or name not in columns:
-        raise InputError(f"there is no column {name!r}; there are {list(columns)[:9]}")
+        raise InputError(
+            f"there is no column {name!r}; there are {list(columns)[:_MOST_NAMED]}"
+        )
     if isinstance(columns[name], Set):
         raise ShapeError(
             f"column {name!r} is a set, whose rows have no order; give a list"
@@ -224,41 +259,41 @@ def _column(columns: Mapping[str, Any], name: Any) -> tuple[Any, ...]:
     return _values(columns[name], f"column {name!r}")
 
 
-def _values(given: Any, what: str) -> tuple[Any, ...]:
-    """Values as they are: arrays would make text of 1 in [1, "x"], and integers of dates."""
-    several = isinstance(given, Iterable) and not isinstance(
-        given, str | bytes | Mapping
+def _values(column: Any, what: str) -> tuple[Any, ...]:
+    """Values as they are: an array would turn 1 in [1, "x"] into text, and dates into integers."""
+    is_list = isinstance(column, Iterable) and not isinstance(
+        column, str | bytes | Mapping
     )
-    if not several or getattr(given, "ndim", 1) != 1:
-        shown = " ".join(repr(given).split())
+    if not is_list or getattr(column, "ndim", 1) != 1:
+        column_text = " ".join(repr(column).split())
         raise ShapeError(
-            f"{what} is {shown:.60}; it must be one-dimensional, such as a list"
+            f"{what} is {column_text:.60}; it must be one-dimensional, such as a list"
         )
-    dates = isinstance(given, np.ndarray) and given.dtype.kind in "mM"
-    values = tuple(given.tolist() if hasattr(given, "tolist") and not dates else given)
-    wrong = next(
-        (row for row, value in enumerate(values) if not _is_value(value)), None
-    )
-    if wrong is not None:
-        raise InputError(
-            f"{what}, row {wrong}: {values[wrong]!r:.60} is neither number nor category; fill in what "
-            "is missing or leave the row out, and give one-dimensional columns"
-        )
+    has_dates = isinstance(column, np.ndarray) and column.dtype.kind in "mM"
+    if hasattr(column, "tolist") and not has_dates:
+        column = column.tolist()
+    values = tuple(column)
+    for row, value in enumerate(values):
+        if not _is_value(value):
+            raise InputError(
+                f"{what}, row {row}: {value!r:.60} is neither number nor category; fill in what is "
+                "missing or leave the row out, and give one-dimensional columns"
+            )
     return values
 
 
 def _is_value(value: Any) -> bool:
-    """Whether it is there, and can be told from others."""
+    """Whether a value is present and can be distinguished from others."""
     try:
         hash(value)
-        # NaN and NaT differ from themselves; pandas' NA cannot say, which is a TypeError.
-        return bool(value == value) and not isinstance(value, _NO_VALUES)  # noqa: PLR0124
-    except Exception:  # objects may raise anything where they are compared
+        # NaN and NaT differ from themselves; pandas' NA raises a TypeError.
+        equals_itself = bool(value == value)  # noqa: PLR0124
+    except Exception:  # objects may raise anything when they are compared
         return False
+    return equals_itself and not isinstance(value, _NOT_VALUES)
 
 
 def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float | np.number | np.bool_)
-    return number and not isinstance(
-        value, np.timedelta64
-    )  # which numpy counts among integers
+    if isinstance(value, np.timedelta64):  # which derives from numpy's integers
+        return False
+    return isinstance(value, int | float | np.number | np.bool_)

@@ -1,10 +1,10 @@
-"""How many threads BLAS takes: one for our own products, and for everything else what the user has.
+"""How many threads BLAS uses: one for our own products, the user's number for everything else.
 
-OpenBLAS divides even small products among threads that wait for each other by spinning. Where
-another process has the core of one of them, all wait until the scheduler takes turns: a product
-of 0.1 ms then takes 10 or 20. OpenBLAS has one number for the whole process, so that it is
-lowered when the first of our calls begins and given back when the last one ends. Threads of OpenMP
-builds belong to the user's OpenMP as well, and other BLAS have other means: both are left alone.
+OpenBLAS divides even small products among threads that wait for each other by spinning. If another
+process occupies the core of one of them, all wait for the scheduler: a product of 0.1 ms then takes 10
+or 20. OpenBLAS has one number for the whole process, so it is lowered when the first of our calls
+begins and restored when the last one ends. OpenMP builds share their threads with the user's OpenMP, and
+other BLAS libraries work differently: both stay untouched.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ R = TypeVar("R")
 LARGE = 5e8
 """Multiplications from which a product keeps the user's threads: about 20 ms of one core.
 
-On a core that others use, threads wait milliseconds for each other, once or several times in a product.
-Measured on two such cores: up to 4·10⁷ multiplications two threads took 2 to 100 times as long as one;
-from 10⁹ on, 0.7 to 0.8 of the time; Cholesky factors of up to 2000 rows never gained. On idle cores
-threads may pay earlier, but a call cannot know whether they are idle."""
+On a busy core, threads wait milliseconds for each other, once or several times in a product. Measured
+on two such cores: up to 4·10⁷ multiplications two threads took 2 to 100 times as long as one; from 10⁹
+on, 0.7 to 0.8 of the time; Cholesky factors of up to 2000 rows never gained. On idle cores threads may
+pay earlier, but a call cannot detect whether cores are idle."""
 
-# Modules linked with the BLAS of numpy and of scipy: each brings its own. Numba takes scipy's.
+# Modules linked with the BLAS of numpy and of scipy: each brings its own. Numba uses scipy's.
 _LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
-# What wheels and distributions put before and behind ``openblas_…``.
-_NAMES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))
-_PTHREADS = (
-    1  # what ``openblas_get_parallel`` says of threads of its own; 2 is OpenMP, 0 none
-)
+# Prefixes and suffixes that wheels and distributions add to ``openblas_…``.
+_AFFIXES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))
+# ``openblas_get_parallel`` returns 1 for OpenBLAS's own threads, 2 for OpenMP, 0 for none.
+_PTHREADS = 1
 
 
 class _Library(NamedTuple):
@@ -46,59 +45,57 @@ class _Library(NamedTuple):
 
 
 def _library_of(path: str) -> _Library | None:
-    """The OpenBLAS that the extension module at ``path`` is linked with, if it is one."""
+    """The OpenBLAS that the extension module at ``path`` is linked with; ``None`` for other BLAS."""
     try:
-        module = ctypes.PyDLL(
-            path
-        )  # keeps the GIL: calls as short as these are faster with it
+        # PyDLL keeps the GIL: for calls as short as these that is faster.
+        module = ctypes.PyDLL(path)
     except OSError:
         return None
-    names = ("get_num_threads", "set_num_threads", "get_parallel")
-    for (
-        prefix,
-        suffix,
-    ) in _NAMES:  # looked up in everything that the module is linked with
-        whole = (f"{prefix}openblas_{name}{suffix}" for name in names)
-        get, put, parallel = (getattr(module, name, None) for name in whole)
-        if get is not None and put is not None:
-            put.argtypes, put.restype = [ctypes.c_int], None
-            return _Library(get, put, parallel is not None and parallel() == _PTHREADS)
+    # Names are looked up in everything that the module is linked with.
+    for prefix, suffix in _AFFIXES:
+        get = getattr(module, f"{prefix}openblas_get_num_threads{suffix}", None)
+        set_number = getattr(module, f"{prefix}openblas_set_num_threads{suffix}", None)
+        if get is None or set_number is None:
+            continue
+        set_number.argtypes = [ctypes.c_int]
+        set_number.restype = None
+        parallel = getattr(module, f"{prefix}openblas_get_parallel{suffix}", None)
+        own_threads = parallel is not None and parallel() == _PTHREADS
+        return _Library(get, set_number, own_threads)
     return None
 
 
 class _Limit:
-    """Who needs one thread now, and what to give back afterwards.
+    """The calls that need one thread now, and the numbers of threads to restore afterwards.
 
-    ``calls`` counts calls that want one thread, ``large`` products that want the user's own
-    number; the latter win. In a process that has one thread anyway neither counts anything.
+    ``calls`` counts calls that need one thread, ``large`` products that need the user's number; the
+    latter win. In a process that has one thread anyway neither is counted.
     """
 
     def __init__(self) -> None:
-        self.lock = (
-            threading.RLock()
-        )  # reentrant: a signal handler may ask us something, too
-        self.calls = self.large = 0
+        self.lock = threading.RLock()  # reentrant: a signal handler may call us, too
+        self.calls = 0
+        self.large = 0
         self.before: list[tuple[_Library, int]] = []
         self.libraries: list[_Library] = []
         self.unseen: tuple[str, ...] = _LINKED
 
     def find(self) -> None:
-        """Look at modules that were imported since."""
-        if any(name in sys.modules for name in self.unseen):
-            with self.lock:
-                found = [name for name in self.unseen if name in sys.modules]
-                libraries = [
-                    _library_of(str(sys.modules[name].__file__)) for name in found
-                ]
-                self.libraries += [
-                    library for library in libraries if library is not None
-                ]
-                self.unseen = tuple(name for name in self.unseen if name not in found)
+        """Find the libraries of modules that were imported since the last call."""
+        if not any(name in sys.modules for name in self.unseen):
+            return
+        with self.lock:
+            imported = [name for name in self.unseen if name in sys.modules]
+            for name in imported:
+                library = _library_of(str(sys.modules[name].__file__))
+                if library is not None:
+                    self.libraries.append(library)
+            self.unseen = tuple(name for name in self.unseen if name not in imported)
 
     def begin(self) -> bool:
-        """One thread from now on; says whether ``end`` must be called."""
+        """Use one thread from now on; returns whether ``end`` must be called."""
         if not self.calls and not self._above_one() and not self.calls:
-            return False  # without the lock, which costs as much as the rest
+            return False  # without the lock, which takes as long as everything else
         with self.lock:
             self.calls += 1
             if self.calls == 1 and not self.large:
@@ -120,7 +117,7 @@ class _Limit:
                 self._give_back()
 
     def begin_large(self) -> bool:
-        """All threads from now on, where they were taken; says whether ``end_large`` must be called."""
+        """Use all threads from now on; returns whether ``end_large`` must be called."""
         with self.lock:
             if not self.calls:
                 return False
@@ -146,11 +143,11 @@ class _Limit:
             library.set(1)
 
     def _give_back(self) -> None:
-        before, self.before = self.before, []
+        before = self.before
+        self.before = []
         for library, count in before:
-            if (
-                library.get() == 1
-            ):  # else somebody has changed it meanwhile: theirs stands
+            # Any other number was set by somebody else in the meantime, and stays.
+            if library.get() == 1:
                 library.set(count)
 
     def pin(self) -> None:
@@ -162,7 +159,8 @@ class _Limit:
 
     def forked(self) -> None:
         """In a child, calls of threads that it does not have will never end."""
-        self.calls = self.large = 0
+        self.calls = 0
+        self.large = 0
         self._give_back()
         self.lock.release()
 
@@ -177,7 +175,11 @@ if sys.platform != "win32":  # which has no forks
 
 
 def one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with BLAS held to one thread while it runs; afterwards all is as it was."""
+    """Decorator: BLAS uses one thread while the function runs.
+
+    Args:
+        function: Any function.
+    """
 
     @functools.wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -192,7 +194,10 @@ def one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class blas_threads_for:  # noqa: N801 (a context manager, used like a function)
-    """Within: one BLAS thread for small work, the user's own number for large.
+    """Context manager: one BLAS thread for small work, the user's number for large.
+
+    Args:
+        multiplications: How many the work inside takes; :data:`LARGE` is the limit.
 
     >>> with blas_threads_for(100**3):
     ...     pass
@@ -207,12 +212,16 @@ class blas_threads_for:  # noqa: N801 (a context manager, used like a function)
         self._begun = _LIMIT.begin_large() if self._large else _LIMIT.begin()
 
     def __exit__(self, *exception: object) -> None:
-        if self._begun:
-            (_LIMIT.end_large if self._large else _LIMIT.end)()
+        if not self._begun:
+            return
+        if self._large:
+            _LIMIT.end_large()
+        else:
+            _LIMIT.end()
 
 
 def pin_blas_threads() -> None:
-    """Hold every OpenBLAS of numpy and scipy to one thread for good.
+    """Limit every OpenBLAS of numpy and scipy to one thread, permanently.
 
     Results must not depend on how many cores a machine has, and seeds fan out over processes
     anyway. ``OPENBLAS_NUM_THREADS=1`` in the environment before Python starts does the same.

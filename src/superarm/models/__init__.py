@@ -1,7 +1,7 @@
-"""What a policy knows about a problem before the first round, and what a problem shows of itself.
+"""The interface between problems and policies, neither of which imports the other.
 
-Problems and policies meet here: a problem states a :class:`Model`, and a published algorithm is a
-function of one. Neither imports the other.
+A problem publishes a :class:`Model`, the learner's prior knowledge; a published algorithm is a function
+of a model.
 """
 
 from .means import ByNumber as ByNumber

@@ -14,11 +14,11 @@ from superarm.core.registry import register
 @register("mean", "by-number")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ByNumber:
-    """A prior mean for numbered arms: ``values[i]`` where ``column`` of the features holds i.
+    """A prior mean for numbered arms: ``values[i]`` for the arm whose ``column`` contains i.
 
     Args:
-        values: One value per arm.
-        column: The column of the features to look at.
+        values: The prior mean of each arm, (n,).
+        column: The column of the features that contains the arm's number.
 
     >>> import numpy as np
     >>> ByNumber(values=[0.5, 2.0])(np.array([[1.0, 7.0]]))
@@ -33,7 +33,6 @@ class ByNumber:
         object.__setattr__(self, "column", as_count(self.column, "column", 0))
 
     def __call__(self, rows: Floats) -> Floats:
-        numbers = as_numbers(
-            rows[:, self.column], len(self.values), "arms", self.column
-        )
+        column = rows[:, self.column]
+        numbers = as_numbers(column, len(self.values), "arms", self.column)
         return np.asarray(self.values[numbers])

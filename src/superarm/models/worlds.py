@@ -1,9 +1,8 @@
-"""What problems share.
+"""What problems have in common.
 
-A problem is built by ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes
-from the stream (seed, "truth", 0) and its offers from (seed, "offer", step); noise is drawn by
-whoever runs it, from (seed, "noise", step), and handed to
-:meth:`~superarm.core.Problem.feedback`.
+Build a problem with ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes from the
+stream (seed, "truth", 0) and its offers from (seed, "offer", step). The simulator draws noise from
+(seed, "noise", step) and passes it to :meth:`~superarm.core.Problem.feedback`.
 """
 
 from __future__ import annotations
@@ -20,27 +19,40 @@ from superarm.movement import OfflinePath
 
 from .model import Model
 
-NO_METRICS: Mapping[str, float] = MappingProxyType({})  # one for all: rounds are many
+NO_METRICS: Mapping[str, float] = MappingProxyType({})
+"""The metrics of a round without any; one object, because there are many rounds."""
 
 
 @runtime_checkable
 class World(Problem, Protocol):
-    """A problem that also says what a learner is told and what the truth is."""
+    """A problem with a model for learners and a known truth."""
 
     @property
-    def model(self) -> Model: ...
+    def model(self) -> Model:
+        """The learner's knowledge before the first round."""
+        ...
+
     @property
     def interpretations(self) -> Mapping[str, str]:
-        """Which reading of the paper was used, by topic: text for a report."""
+        """How ambiguous passages of the paper were read, by topic: text for a report."""
         ...
 
     def means(self, offer: Offer) -> Floats:
-        """True expected reward of every arm on offer, (n,): what the benchmark policy sees."""
+        """True expected reward of every arm on offer, (n,), which the benchmark policy uses.
+
+        Args:
+            offer: The offer of a round.
+        """
         ...
 
 
 def store(record: object, **values: object) -> None:
-    """Set the fields of a frozen dataclass, as they were checked or built."""
+    """Set fields of a frozen dataclass, in its ``__post_init__``.
+
+    Args:
+        record: The dataclass.
+        values: Values by the names of the fields.
+    """
     for name, value in values.items():
         object.__setattr__(record, name, value)
 
@@ -52,7 +64,11 @@ class GaussianNoise(ABC):
 
     @abstractmethod
     def means(self, offer: Offer) -> Floats:
-        """Expected outcome of every arm on offer, (n,)."""
+        """Expected outcome of every arm on offer, (n,).
+
+        Args:
+            offer: The offer of a round.
+        """
 
     def noise(self, offer: Offer, rng: Rng) -> Floats:
         draws = rng.standard_normal(len(offer.arms))
@@ -61,17 +77,20 @@ class GaussianNoise(ABC):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         positions = decision.positions
-        return Feedback(
-            positions=positions, rewards=self.means(offer)[positions] + noise[positions]
-        )
+        rewards = self.means(offer)[positions] + noise[positions]
+        return Feedback(positions=positions, rewards=rewards)
 
 
 class HasScores(ABC):
-    """A world whose benchmark is the oracle on other numbers than the true means."""
+    """A world whose benchmark applies the oracle to other numbers than the true means."""
 
     @abstractmethod
     def scores(self, offer: Offer) -> Floats:
-        """The benchmark's desirabilities, (n,)."""
+        """The benchmark's desirabilities, (n,).
+
+        Args:
+            offer: The offer of a round.
+        """
 
 
 class SharedData(ABC):
@@ -80,17 +99,17 @@ class SharedData(ABC):
     @property
     @abstractmethod
     def shared_data(self) -> float:
-        """The share of a seed's records that any other seed uses, too, on average; below 1.
+        """The average share of a seed's records that another seed uses, too; below 1.
 
-        Of seeds with records of their own that are alike, the correlation of those of two seeds.
+        For seeds with separate but similar records, the correlation between two seeds.
         """
 
     @property
     def independent_seeds(self) -> float:
-        """How many independent seeds all of them are worth at most; ∞ where seeds draw their records.
+        """The most independent seeds that all seeds are worth; ∞ where seeds draw their records.
 
-        Where each seed takes one of many records that follow each other, the number of independent
-        records that have a mean as uncertain.
+        Where each seed uses one of many consecutive records, the number of independent records whose
+        mean is equally uncertain.
         """
         return math.inf
 
@@ -99,7 +118,8 @@ class HasRoadMap(ABC):
     """A world whose arms are roads on a map."""
 
     @abstractmethod
-    def road_map(self) -> RoadMap: ...
+    def road_map(self) -> RoadMap:
+        """The roads and the ends of the trip, for drawing."""
 
 
 class MovementWorld(ABC):
@@ -107,15 +127,22 @@ class MovementWorld(ABC):
 
     @abstractmethod
     def way(self, step: int) -> tuple[OfflinePath, int]:
-        """The cheapest way through the span of round ``step``, and the round's place in it."""
+        """The cheapest way through the span of rounds that contains a round, and its place there.
+
+        Args:
+            step: The round, from 1.
+        """
 
 
 @runtime_checkable
 class RouteWorld(World, Protocol):
-    """A world of one trip, made again and again on the same roads."""
+    """A world of one trip, repeated on the same roads."""
 
     @property
-    def noise_std(self) -> float: ...
+    def noise_std(self) -> float:
+        """Standard deviation of one road's measured energy, in Wh."""
+        ...
+
     @property
     def energies(self) -> Floats:
         """True expected energy of every road in Wh, (n,)."""
@@ -123,17 +150,26 @@ class RouteWorld(World, Protocol):
 
     @property
     def known_costs(self) -> Mapping[str, Floats]:
-        """What a traveller knows of every road, (n,) each: "energy", "travel_time", "length"."""
+        """Known costs of every road, (n,) each: "energy", "travel_time" and "length"."""
         ...
 
     def scores(self, offer: Offer) -> Floats:
-        """The benchmark's desirabilities, (n,)."""
+        """The benchmark's desirabilities, (n,).
+
+        Args:
+            offer: The offer of a round.
+        """
         ...
 
     def cheapest(self, costs: Floats, trip: Any = None) -> list[int]:
-        """The route of least cost, empty where there is none; roads of infinite cost are closed."""
+        """The route of least cost; empty where there is none.
+
+        Args:
+            costs: The cost of every road, (n,); a road of infinite cost is closed.
+            trip: The ends of another trip than the world's own.
+        """
         ...
 
     def road_map(self) -> RoadMap:
-        """The roads and the ends of the trip, to draw on."""
+        """The roads and the ends of the trip, for drawing."""
         ...

@@ -1,7 +1,7 @@
 """Rewards: what a super arm is worth, given what its arms yield.
 
 Each is monotone (an arm that yields more never lowers the worth) and Lipschitz: the worth changes by
-at most ``lipschitz`` · Σ|change of an outcome|. Problems measure regret by it, and bounds take its
+at most ``lipschitz`` · Σ|change of an outcome|. Problems measure regret with it, and bounds use its
 constant B.
 """
 

@@ -30,13 +30,18 @@ class Coverage:
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
         if not isinstance(structure, Pairs):
-            told = "coverage needs Pairs(left=…, right=…) as the offer's structure"
-            raise InputError(f"{told}, not {structure!r:.60}")
-        if len(positions) and (last := int(positions.max())) >= len(structure):
+            raise InputError(
+                "coverage needs Pairs(left=…, right=…) as the offer's structure, "
+                f"not {structure!r:.60}"
+            )
+        last = int(positions.max(initial=-1))
+        if last >= len(structure):
             raise ShapeError(
                 f"arm {last} has no target; the structure has {len(structure)} pairs"
             )
-        targets, of_chosen = np.unique(structure.right[positions], return_inverse=True)
-        missed = np.ones(len(targets))
-        np.multiply.at(missed, of_chosen, 1.0 - np.clip(outcomes, 0.0, 1.0))
+        nodes = structure.right[positions]
+        targets, target_of_arm = np.unique(nodes, return_inverse=True)
+        probability = np.clip(outcomes, 0.0, 1.0)
+        missed = np.ones(len(targets))  # Π(1 − p) of each target
+        np.multiply.at(missed, target_of_arm, 1.0 - probability)
         return float((1.0 - missed).sum())

@@ -1,9 +1,4 @@
-"""What a super arm is worth, given what its arms yield.
-
-Each is monotone (an arm that yields more never lowers the worth) and Lipschitz: the worth changes by
-at most ``lipschitz`` · Σ|change of an outcome|. Problems measure regret by it, and bounds take its
-constant B.
-"""
+"""Rewards that depend on the sum of what the arms yield."""
 
 from __future__ import annotations
 
@@ -19,8 +14,11 @@ from superarm.core.registry import register
 def total(values: Floats) -> float:
     """The sum, smallest first.
 
-    In one fixed order, rounding cannot lift a super arm above one whose arms are each at least
-    as good; so the regret against the best super arm is never below zero, not even by 1e-16.
+    In one fixed order, rounding cannot lift a super arm above one whose arms are each at least as
+    good; so the regret against the best super arm is never below zero, not even by 1e-16.
+
+    Args:
+        values: Any numbers, (k,).
     """
     return float(np.sort(values).sum())
 
@@ -28,7 +26,7 @@ def total(values: Floats) -> float:
 @register("reward", "sum")
 @dataclass(frozen=True, kw_only=True)
 class Sum:
-    """What the arms yield together.
+    """The sum of what the arms yield.
 
     >>> Sum().worth(np.array([1.0, 2.0]), np.array([0, 1]), None)
     3.0

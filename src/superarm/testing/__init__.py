@@ -1,11 +1,10 @@
 """The contracts of superarm's parts, as test classes to inherit from.
 
-Wrote a kernel, a posterior, an oracle of your own? Subclass its contract in your test suite and
-say how to make one; pytest finds the rest. :file:`docs/extending.md` does so for every part. Each test
-is a promise, which its name states, and everything superarm ships keeps them all.
+Did you write a kernel, a posterior or an oracle? Subclass its contract in your test suite and define
+how to create one; pytest collects the tests. :file:`docs/extending.md` does so for every part. Each test
+checks one promise, which its name states; every part of superarm passes them all.
 
-They are plain classes with plain asserts: this package imports numpy and superarm's protocols, not
-pytest.
+The contracts are plain classes with plain asserts: this package imports numpy and superarm, not pytest.
 """
 
 from .beliefs import BeliefContract as BeliefContract

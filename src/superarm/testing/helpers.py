@@ -1,4 +1,4 @@
-"""What the contracts share: states that must not change, expected errors, arrays that refuse to."""
+"""Helpers of the contracts: states that must not change, expected errors, interrupts, moments."""
 
 from __future__ import annotations
 
@@ -24,39 +24,69 @@ from superarm.core.states import state_from_bytes, state_to_bytes
 
 @contextmanager
 def raises(kind: type[BaseException], what: str) -> Iterator[None]:
-    """The block must raise ``kind``; ``what`` names the block where it does not."""
+    """Assert that the block raises an error.
+
+    Args:
+        kind: The class of the error.
+        what: What the block does, for the message.
+    """
     try:
         yield
     except kind:
         return
     except Exception as error:
-        told = f"{what} raised {type(error).__name__} ({error})"
-        raise AssertionError(f"{told}; it must raise {kind.__name__}") from error
+        raise AssertionError(
+            f"{what} raised {type(error).__name__} ({error}); it must raise {kind.__name__}"
+        ) from error
     raise AssertionError(f"{what} was accepted; it must raise {kind.__name__}")
 
 
 def frozen(values: ArrayLike) -> Floats:
-    """A read-only copy: whoever writes into it fails."""
+    """A read-only copy: writing into it fails.
+
+    Args:
+        values: Numbers.
+    """
     return read_only(np.asarray(values, dtype=np.float64))
 
 
 def generator(seed: int = 0) -> Rng:
+    """A new generator.
+
+    Args:
+        seed: Its seed.
+    """
     return np.random.default_rng(seed)
 
 
 def untouched(rng: Rng, seed: int = 0) -> bool:
-    """Whether ``generator(seed)`` has not been drawn from."""
-    return bool(rng.bit_generator.state == generator(seed).bit_generator.state)
+    """Whether nobody has drawn from a generator.
+
+    Args:
+        rng: What ``generator(seed)`` returned.
+        seed: Its seed.
+    """
+    initial_state = generator(seed).bit_generator.state
+    return bool(rng.bit_generator.state == initial_state)
 
 
 def restored(state: State) -> State:
-    """The state after its way through bytes."""
+    """The state, written to bytes and read back.
+
+    Args:
+        state: Any state.
+    """
     return state_from_bytes(state_to_bytes(state))
 
 
 @contextmanager
 def unchanged(part: Posterior | Policy, what: str) -> Iterator[None]:
-    """The block must leave the part's state as it is, to the byte."""
+    """Assert that the block does not change a part's state, to the byte.
+
+    Args:
+        part: The part.
+        what: What the block does, for the message.
+    """
     before = state_to_bytes(part.state())
     yield
     assert state_to_bytes(part.state()) == before, f"{what} changed the state"
@@ -66,39 +96,50 @@ def unchanged(part: Posterior | Policy, what: str) -> Iterator[None]:
 def refused(
     part: Posterior | Policy, kind: type[BaseException], what: str
 ) -> Iterator[None]:
-    """The block must raise ``kind`` and leave the part's state as it is."""
+    """Assert that the block raises an error and does not change a part's state.
+
+    Args:
+        part: The part.
+        kind: The class of the error.
+        what: What the block does, for the message.
+    """
     with unchanged(part, what), raises(kind, what):
         yield
 
 
 class Interrupt(BaseException):
-    """What the contracts raise in the middle of an update, as Ctrl-C might."""
+    """An error that the contracts raise in the middle of an update, as Ctrl-C might."""
 
 
 @contextmanager
 def interrupted(number: int) -> Iterator[list[str]]:
-    """Raise :class:`Interrupt` at call ``number`` of kernels and factorisations.
+    """Raise :class:`Interrupt` at one of the calls of kernels and factorisations.
 
     Yields the names of the functions called so far: fewer than ``number`` where none was interrupted.
+
+    Args:
+        number: The call to interrupt, from 1.
     """
     called: list[str] = []
 
     def watch(frame: FrameType, event: str, _: object) -> None:
-        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        stops = module.startswith("superarm.kernels") or name in _INTERRUPTED
-        if event == "call" and stops and len(called) < number:
+        if event != "call" or len(called) >= number:
+            return
+        module = frame.f_globals.get("__name__", "")
+        name = frame.f_code.co_name
+        if module.startswith("superarm.kernels") or name in _INTERRUPTED:
             called.append(f"{module}.{name}")
             if len(called) == number:
                 raise Interrupt(called[-1])
 
-    before = sys.getprofile()
+    previous_profile = sys.getprofile()
     sys.setprofile(watch)
     try:
         yield called
     except Interrupt:
         pass
     finally:
-        sys.setprofile(before)
+        sys.setprofile(previous_profile)
 
 
 @contextmanager
@@ -107,48 +148,55 @@ def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
 
     Ctrl-C raises there as well, and never within compiled code. Yields a list of one number, of the
     calls so far: fewer than ``call`` where none was interrupted.
+
+    Args:
+        call: The call to interrupt, from 1.
+        package: The package, such as "superarm.posteriors".
     """
-    count_text = [0]
+    calls = [0]
 
     def watch(frame: FrameType, event: str, _: object) -> Any:
-        if not frame.f_globals.get("__name__", "").startswith(package):
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(package):
             return None
         frame.f_trace_opcodes = True
-        if (
-            event == "opcode"
-            and frame.f_lasti in _after_calls(frame.f_code)
-            and count_text[0] < call
-        ):
-            count_text[0] += 1
-            if count_text[0] == call:
+        if event != "opcode" or calls[0] >= call:
+            return watch
+        if frame.f_lasti in _after_calls(frame.f_code):
+            calls[0] += 1
+            if calls[0] == call:
                 raise Interrupt(f"{frame.f_code.co_qualname}, line {frame.f_lineno}")
         return watch
 
-    before = sys.gettrace()
+    previous_trace = sys.gettrace()
     sys.settrace(watch)
     try:
-        yield count_text
+        yield calls
     except Interrupt:
         pass
     finally:
-        sys.settrace(before)
+        sys.settrace(previous_trace)
 
 
 @functools.cache
 def _after_calls(code: CodeType) -> frozenset[int]:
-    """Where the instructions of a function stand that follow a call."""
-    pairs = pairwise(dis.get_instructions(code))
-    calls = (
-        later.offset for earlier, later in pairs if earlier.opname.startswith("CALL")
-    )
-    return frozenset(calls)
+    """The offsets of those instructions of a function that follow a call."""
+    offsets = set()
+    for instruction, following in pairwise(dis.get_instructions(code)):
+        if instruction.opname.startswith("CALL"):
+            offsets.add(following.offset)
+    return frozenset(offsets)
 
 
 _INTERRUPTED = ("cholesky", "psd_root", "root_update", "warn")
 
 
 def arrays_in(value: object) -> Iterator[NDArray[Any]]:
-    """Every array in records, states and containers."""
+    """Every array in records, states and containers.
+
+    Args:
+        value: Any object.
+    """
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Mapping):
@@ -163,14 +211,22 @@ def arrays_in(value: object) -> Iterator[NDArray[Any]]:
 
 
 def scribble(value: object) -> None:
-    """Overwrite every array in ``value`` that can be written to."""
+    """Overwrite every array in a value that is not read-only.
+
+    Args:
+        value: Any object.
+    """
     for array in arrays_in(value):
         if array.flags.writeable:
             array[...] = np.zeros((), dtype=array.dtype)
 
 
 def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
-    """The part as ``copy`` and ``pickle`` make it again; a part of local classes has no pickle."""
+    """Copies of a part by ``copy`` and ``pickle``, with their names; local classes have no pickle.
+
+    Args:
+        part: Any object.
+    """
     yield "copy.copy", copy.copy(part)
     yield "copy.deepcopy", copy.deepcopy(part)
     try:
@@ -183,37 +239,62 @@ def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
 def assert_close(
     actual: Floats | float, expected: Floats | float, tolerance: float, what: str
 ) -> None:
-    """Equal up to ``tolerance``, an absolute number."""
+    """Assert that numbers are equal up to a tolerance.
+
+    Args:
+        actual: The numbers.
+        expected: What they should be.
+        tolerance: The largest absolute difference.
+        what: What they are, for the message.
+    """
     np.testing.assert_allclose(actual, expected, rtol=0.0, atol=tolerance, err_msg=what)
 
 
 def assert_moments(draws: Floats, mean: Floats, cov: Floats, what: str) -> None:
-    """Draws (S, n) have this mean and covariance, up to six standard errors.
+    """Assert that draws have a mean and covariance, up to six standard errors.
 
     About a known mean, entry (i, j) of the second moment of S Gaussian draws has expectation
     C_ij and standard deviation √((C_ii C_jj + C_ij²)/S) exactly; entry i of the mean √(C_ii/S).
     Six of these leave 2·Φ(−6) ≈ 2e-9 per entry, so by Bonferroni's bound a sound sampler fails
     less than once in 1e6 seeds for up to 20 arms; the seed is fixed besides.
+
+    Args:
+        draws: The draws, (S, n).
+        mean: Their mean, (n,).
+        cov: Their covariance, (n, n).
+        what: What draws them, for the message.
     """
     count = len(draws)
     variance = np.diagonal(cov)
     rounding = 1e-12 * (1.0 + np.abs(mean).max() + variance.max())
     centred = draws - mean
-    error = np.abs(centred.mean(axis=0))
-    limit = 6.0 * np.sqrt(variance / count) + rounding
-    assert (error <= limit).all(), (
-        f"{what}: the draws' mean is off by {error}, allowed {limit}"
+
+    mean_error = np.abs(centred.mean(axis=0))
+    mean_limit = 6.0 * np.sqrt(variance / count) + rounding
+    assert (mean_error <= mean_limit).all(), (
+        f"{what}: the draws' mean is off by {mean_error}, allowed {mean_limit}"
     )
-    error = np.abs(centred.T @ centred / count - cov)
-    limit = 6.0 * np.sqrt((np.outer(variance, variance) + cov**2) / count) + rounding
-    assert (error <= limit).all(), (
-        f"{what}: the draws' covariance is off by {error}, allowed {limit}"
+
+    second_moment = centred.T @ centred / count
+    cov_error = np.abs(second_moment - cov)
+    spread = np.outer(variance, variance) + cov**2
+    cov_limit = 6.0 * np.sqrt(spread / count) + rounding
+    assert (cov_error <= cov_limit).all(), (
+        f"{what}: the draws' covariance is off by {cov_error}, allowed {cov_limit}"
     )
 
 
 @dataclass(frozen=True)
 class FixedBelief:
-    """A belief with a given mean and covariance, which are read-only: for tests of rules."""
+    """A belief with a fixed mean and covariance, for tests of rules.
+
+    Args:
+        mean: Means of the arms, (n,); read-only.
+        cov: Their covariance, (n, n); read-only.
+        noise_std: Standard deviation of one observation.
+        information_gain: Information gain so far, in nats.
+        incumbent: Highest posterior mean observed.
+    """
 
     mean: Floats
     cov: Floats
@@ -229,16 +310,22 @@ class FixedBelief:
         return rng.multivariate_normal(self.mean, self.cov, method="eigh")
 
     def condition(self, positions: Ints) -> FixedBelief:
-        return replace(
-            self, cov=frozen(conditioned(self.cov, positions, self.noise_std**2))
-        )
+        cov = conditioned(self.cov, positions, self.noise_std**2)
+        return replace(self, cov=frozen(cov))
 
     def negated(self) -> FixedBelief:
         return replace(self, mean=frozen(-self.mean), incumbent=-self.incumbent)
 
 
 def conditioned(cov: Floats, positions: Ints, noise_variance: Floats | float) -> Floats:
-    """The covariance once these arms are observed, by the textbook."""
-    seen = cov[positions]
+    """The covariance after observing some arms, by the textbook.
+
+    Args:
+        cov: The covariance before, (n, n).
+        positions: The observed arms, (k,).
+        noise_variance: One variance for all observations, or one for each, (k,).
+    """
+    observed = cov[positions]  # (k, n)
     noise = noise_variance * np.eye(len(positions))
-    return np.asarray(cov - seen.T @ np.linalg.solve(seen[:, positions] + noise, seen))
+    total = observed[:, positions] + noise  # (k, k)
+    return np.asarray(cov - observed.T @ np.linalg.solve(total, observed))

@@ -15,19 +15,20 @@ from .helpers import assert_close, frozen, generator
 
 
 class KernelContract(ABC):
-    """What every kernel promises.
+    """The promises of every kernel.
 
     Override :meth:`points` if the kernel needs particular columns.
     """
 
     tolerance = 1e-12  # rounding allowed, relative to the largest prior variance
-    gradient_tolerance = 1e-6
+    gradient_tolerance = 1e-6  # relative to the largest prior variance, too
 
     @abstractmethod
-    def make_kernel(self) -> Covariance: ...
+    def make_kernel(self) -> Covariance:
+        """The kernel to test."""
 
     def points(self) -> Floats:
-        """Some arms, (n, d)."""
+        """Features of some arms, (n, d)."""
         return generator(1).random((9, 2))
 
     def _points(self) -> Floats:
@@ -38,78 +39,77 @@ class KernelContract(ABC):
     def _scale(self, K: Floats) -> float:
         return float(np.max(np.diagonal(K)))
 
+    def _tolerance(self, K: Floats) -> float:
+        return self.tolerance * self._scale(K)
+
     def test_shapes_and_finite_values(self) -> None:
-        kernel, X = self.make_kernel(), self._points()
+        kernel = self.make_kernel()
         assert isinstance(kernel, Covariance)
-        for values, shape in (
-            (kernel(X), (len(X), len(X))),
-            (kernel(X, X[:3]), (len(X), 3)),
-            (kernel(X[:1], X), (1, len(X))),
-            (kernel.diag(X), (len(X),)),
-        ):
-            assert values.shape == shape, f"expected {shape}, got {values.shape}"
-            assert values.dtype == np.float64
-            assert np.isfinite(values).all()
+        X = self._points()
+        n = len(X)
+        self._check_array(kernel(X), (n, n))
+        self._check_array(kernel(X, X[:3]), (n, 3))
+        self._check_array(kernel(X[:1], X), (1, n))
+        self._check_array(kernel.diag(X), (n,))
+
+    def _check_array(self, values: Floats, shape: tuple[int, ...]) -> None:
+        assert values.shape == shape, f"expected {shape}, got {values.shape}"
+        assert values.dtype == np.float64
+        assert np.isfinite(values).all()
 
     def test_symmetric_and_positive_semi_definite(self) -> None:
         K = self.make_kernel()(self._points())
-        scale = self._scale(K)
-        assert_close(K, K.T, self.tolerance * scale, "K must be symmetric")
-        lowest = float(np.linalg.eigvalsh((K + K.T) / 2.0)[0])
+        tolerance = self._tolerance(K)
+        assert_close(K, K.T, tolerance, "K must be symmetric")
+        symmetric = (K + K.T) / 2.0
+        lowest = float(np.linalg.eigvalsh(symmetric)[0])
         # Rounding of each entry by ε·scale moves an eigenvalue by at most n·ε·scale.
-        assert lowest >= -len(K) * self.tolerance * scale, (
-            f"K has the eigenvalue {lowest}"
-        )
+        assert lowest >= -len(K) * tolerance, f"K has the eigenvalue {lowest}"
 
     def test_diag_is_the_diagonal(self) -> None:
-        kernel, X = self.make_kernel(), self._points()
+        kernel = self.make_kernel()
+        X = self._points()
         K = kernel(X)
-        assert (kernel.diag(X) >= 0.0).all()
-        assert_close(
-            kernel.diag(X), np.diagonal(K), self.tolerance * self._scale(K), "diag(X)"
-        )
+        variances = kernel.diag(X)
+        assert (variances >= 0.0).all()
+        assert_close(variances, np.diagonal(K), self._tolerance(K), "diag(X)")
 
     def test_a_pair_is_a_block_of_the_whole(self) -> None:
-        kernel, X = self.make_kernel(), self._points()
+        kernel = self.make_kernel()
+        X = self._points()
         K = kernel(X)
-        tolerance = self.tolerance * self._scale(K)
+        tolerance = self._tolerance(K)
         assert_close(kernel(X[:4], X[4:]), K[:4, 4:], tolerance, "K(X, Y)")
         assert_close(kernel(X[2:3], X[5:6]), K[2:3, 5:6], tolerance, "K of two arms")
 
     def test_results_are_fresh_and_repeatable(self) -> None:
-        kernel, X = self.make_kernel(), self._points()
-        asked: tuple[Callable[..., Floats], ...] = (
-            kernel,
-            lambda X: kernel(X, X[:2]),
-            kernel.diag,
-        )
-        for ask in asked:
-            first = np.array(ask(X))
-            ask(X)[...] = np.nan  # posteriors work in place on what they are given
-            np.testing.assert_array_equal(ask(X), first)
+        kernel = self.make_kernel()
+        X = self._points()
+        self._check_repeatable(lambda: kernel(X))
+        self._check_repeatable(lambda: kernel(X, X[:2]))
+        self._check_repeatable(lambda: kernel.diag(X))
+
+    def _check_repeatable(self, compute: Callable[[], Floats]) -> None:
+        expected = np.array(compute())
+        compute()[...] = np.nan  # posteriors overwrite the arrays they get
+        np.testing.assert_array_equal(compute(), expected)
 
     def test_gradients_match_differences(self) -> None:
         kernel: Any = self.make_kernel()
         if not isinstance(kernel, TunableCovariance) or len(kernel.theta) == 0:
             return
-        X, theta = self._points(), np.array(kernel.theta)
-        assert np.asarray(kernel.bounds).shape == (len(theta), 2)
+        X = self._points()
+        theta = np.array(kernel.theta)
         K, gradient = kernel(X, eval_gradient=True)
-        scale = self._scale(K)
-        assert_close(
-            kernel.clone_with_theta(theta)(X),
-            K,
-            self.tolerance * scale,
-            "the clone's K",
-        )
+        clone = kernel.clone_with_theta(theta)
+        assert_close(clone(X), K, self._tolerance(K), "the clone's K")
+        assert np.asarray(kernel.bounds).shape == (len(theta), 2)
         assert gradient.shape == (len(X), len(X), len(theta))
-        step, tolerance = 1e-5, self.gradient_tolerance * scale
+        step = 1e-5
+        tolerance = self.gradient_tolerance * self._scale(K)
         for index, shift in enumerate(step * np.eye(len(theta))):
-            above, below = (
-                kernel.clone_with_theta(theta + sign * shift)(X) for sign in (1.0, -1.0)
-            )
-            slope, what = (
-                (above - below) / (2.0 * step),
-                f"the gradient with respect to theta[{index}]",
-            )
+            above = kernel.clone_with_theta(theta + shift)(X)
+            below = kernel.clone_with_theta(theta - shift)(X)
+            slope = (above - below) / (2.0 * step)
+            what = f"the gradient with respect to theta[{index}]"
             assert_close(gradient[:, :, index], slope, tolerance, what)

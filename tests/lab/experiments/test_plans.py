@@ -261,7 +261,7 @@ def test_slips_in_a_users_own_policy_keep_their_traceback(
         (refuse, SpecError),
         (lack, MissingExtraError),
     ):
-        monkeypatch.setitem(registry._members("policy"), "slip", part)
+        monkeypatch.setitem(registry.catalogue.members_of("policy"), "slip", part)
         with pytest.raises(error):
             plan(tmp_path / "a", policies={"slip": {}})
 
