@@ -293,7 +293,8 @@ class Kernel(ABC):
         values = [np.atleast_1d(self._value_of(name)) for name in self._free()]
         if not values:
             return np.empty(0)
-        return np.log(np.concatenate(values))
+        logarithms: Floats = np.log(np.concatenate(values))
+        return logarithms
 
     @property
     def bounds(self) -> Floats:

@@ -131,10 +131,8 @@ class _Likelihood:
         blocks = _as_blocks(readings, len(K))  # b times (T, n)
         self._noise = as_positive(noise_variance, "noise_variance")
         steps = len(blocks[0])
-        moments = np.arange(steps)
-        if times is not None:
-            moments = as_vector(times, "times", steps)
-        self._gaps = np.diff(moments)  # (T − 1,)
+        moments: Any = range(steps) if times is None else times
+        self._gaps = np.diff(as_vector(moments, "times", steps))  # (T − 1,)
         if (self._gaps <= 0.0).any():
             raise InputError("times must rise from one to the next")
         eigenvalues, U = np.linalg.eigh(K)
