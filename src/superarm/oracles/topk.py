@@ -41,7 +41,7 @@ class TopK(ComparesOnly):
     ) -> Selection:
         require_numbers(desirability, "desirability")
         if self.k == 1 and rescore is None and len(desirability):
-            # NaN wins, so the winner's own value tells whether all is well.
+            # NaN wins, so the winner's value shows whether all values are valid.
             best = first_best(desirability)
             if not -np.inf < desirability[best] < np.inf:
                 check_desirability(desirability)
