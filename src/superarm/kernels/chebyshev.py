@@ -118,17 +118,17 @@ class _Nodes:
     """
 
     def __init__(self, count: int) -> None:
-        angles = np.pi * (np.arange(count) + 0.5) / count
+        angles = _node_angles(count)
         self._nodes = np.cos(angles)
         # (g, g), ℓ(x) = transformᵀ T(x); from the angles, since T_k of a rounded node near ±1
         # loses k² ε.
-        orders = np.arange(count)
-        self._transform = np.cos(np.multiply.outer(orders, angles)) * (2.0 / count)
+        multiples = np.multiply.outer(np.arange(count), angles)
+        self._transform = np.cos(multiples) * (2.0 / count)
         self._transform[0] *= 0.5
-        fine = _FINE * count
-        grid = np.cos(np.pi * (np.arange(fine) + 0.5) / fine)
+        grid = np.cos(_node_angles(_FINE * count))
         self._polynomials = _chebyshev(grid, count)  # (g, 8 g)
-        self._margin = 1.0 / math.cos(math.pi / (2.0 * _FINE)) ** 2
+        half_angle = math.pi / (2.0 * _FINE)
+        self._margin = 1.0 / math.cos(half_angle) ** 2
 
     def factor(self, reach: float) -> _Factor:
         """All features of exp(−c²(s − t)²/2) on [−1, 1]², c the ``reach``."""
@@ -138,6 +138,11 @@ class _Nodes:
         weights = (self._transform @ roots).T  # (g, g), φ = weights @ T
         squares = np.square(weights @ self._polynomials)
         return _Factor(weights, self._margin * squares.max(axis=1))
+
+
+def _node_angles(count: int) -> Floats:
+    """The angles whose cosines are Chebyshev nodes, (count,)."""
+    return np.asarray(np.pi * (np.arange(count) + 0.5) / count)
 
 
 def _inverse_half_widths(lower: Floats, upper: Floats) -> Floats:

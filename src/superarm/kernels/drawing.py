@@ -97,9 +97,11 @@ class DenseRoot(PriorRoot):
             rank = self._singular.shape[1]
             return normals[:, :rank] @ self._singular.T
         if len(normals) == 1:
-            return np.asarray(dtrmv(self._upper, normals[0], lower=0, trans=1))[None]
+            draw = dtrmv(self._upper, normals[0], lower=0, trans=1)
+            return np.asarray(draw)[None]
         columns = np.ascontiguousarray(normals).T
-        return np.asarray(dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T)
+        draws = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1)
+        return np.asarray(draws.T)
 
 
 class _Term(NamedTuple):
@@ -133,7 +135,8 @@ class _Group(NamedTuple):
         cls, feature_kernel: Kernel, terms: list[_Term], arms: Floats, small: float
     ) -> _Group:
         """Features that leave out at most the variance ``small``, if few enough suffice."""
-        scale = np.sqrt(sum(np.square(term.std(arms)) for term in terms))  # (n,)
+        variances = [np.square(term.std(arms)) for term in terms]
+        scale = np.sqrt(sum(variances))  # (n,)
 
         def column(arm: int) -> Floats:
             correlations = feature_kernel(arms[arm : arm + 1], arms)[0]
@@ -210,21 +213,24 @@ def _terms(kernel: Covariance) -> dict[Kernel, list[_Term]]:
     summands: Any = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
     for summand in summands:
         factors: Any = summand.kernels if isinstance(summand, Product) else (summand,)
-        graphs = [factor for factor in factors if isinstance(factor, GraphMatern)]
-        others = [factor for factor in factors if not isinstance(factor, GraphMatern)]
+        graphs = []
+        unscaled: list[Kernel] = []  # the other factors, of variance 1
+        variances = []
+        for factor in factors:
+            if isinstance(factor, GraphMatern):
+                graphs.append(factor)
+            elif not isinstance(factor, Kernel):
+                return {}
+            elif "variance" in factor.hyperparameters:
+                variances.append(factor.variance)
+                unscaled.append(replace(factor, variance=1.0))
+            else:
+                unscaled.append(factor)
         if len(graphs) > 1 or any(graph.nu % 2 != 0 for graph in graphs):
             return {}
-        if not all(isinstance(other, Kernel) for other in others):
-            return {}
-        scaled = [other for other in others if "variance" in other.hyperparameters]
-        variance = float(np.prod([other.variance for other in scaled]))
-        unscaled = [
-            replace(other, variance=1.0) if other in scaled else other
-            for other in others
-        ]
         feature_kernel = Product(kernels=tuple(unscaled or [Constant()]))
-        graph = graphs[0] if graphs else None
-        terms.setdefault(feature_kernel, []).append(_Term(graph, variance))
+        term = _Term(graphs[0] if graphs else None, float(np.prod(variances)))
+        terms.setdefault(feature_kernel, []).append(term)
     listed = [term for group in terms.values() for term in group]
     return terms if any(term.graph is not None for term in listed) else {}
 

@@ -155,8 +155,9 @@ class _Likelihood:
             squares = float((residual * residual / spread).sum())
             total += log_determinant + squares
             mean = rho * (mean + p / spread * residual)
-            updated = p * noise / spread
-            p = rho * rho * updated + (1.0 - rho * rho) * self._variance
+            posterior = p * noise / spread
+            remaining = rho * rho
+            p = remaining * posterior + (1.0 - remaining) * self._variance
         return -0.5 * (total + int(self._series.size) * math.log(2.0 * math.pi))
 
 

@@ -223,11 +223,12 @@ def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Flo
 
 def table_features(box: Box, covariance: Floats) -> FeatureMap:
     """Features of a covariance matrix over ids, which are in the only column."""
-    values, vectors = np.linalg.eigh(covariance)
-    keep = values > box.tolerance
-    root = vectors[:, keep] * np.sqrt(values[keep])
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    keep = eigenvalues > box.tolerance
+    root = vectors[:, keep] * np.sqrt(eigenvalues[keep])
     # The spectral norm of what is dropped bounds its every entry.
-    dropped = float(np.abs(values[~keep]).max(initial=0.0))
+    others = np.abs(eigenvalues[~keep])
+    dropped = float(others.max(initial=0.0))
     largest = float(np.diagonal(covariance).max())
     return FeatureMap(
         suprema=np.square(root).max(axis=0),

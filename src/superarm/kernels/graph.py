@@ -278,9 +278,11 @@ class GraphMatern(Kernel, HasParameters):
 def _symmetrise(K: Floats, block: int = 512) -> None:
     """K ← (K + Kᵀ)/2 in place: solves for i and for j differ in the last digit."""
     for i in range(0, len(K), block):
+        rows = slice(i, i + block)
         for j in range(0, i + 1, block):
-            lower = K[i : i + block, j : j + block]
-            upper = K[j : j + block, i : i + block]
+            columns = slice(j, j + block)
+            lower = K[rows, columns]
+            upper = K[columns, rows]
             mean = 0.5 * (lower + upper.T)
             lower[...] = mean
             upper[...] = mean.T

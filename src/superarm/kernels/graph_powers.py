@@ -97,9 +97,10 @@ class SparsePower:
         """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
         diagonal = np.empty(self.size)
         for start in range(0, self.size, _BLOCK):
-            nodes = np.arange(start, min(start + _BLOCK, self.size))
+            stop = min(start + _BLOCK, self.size)
+            nodes = np.arange(start, stop)
             unit = np.zeros((self.size, len(nodes)), order="F")
-            unit[nodes, np.arange(len(nodes))] = 1.0
+            np.fill_diagonal(unit[start:stop], 1.0)
             smaller_half = self.solve(unit, self._nu // 2)
             larger_half = self.solve(smaller_half, self._nu % 2)
             diagonal[nodes] = np.einsum("ij,ij->j", smaller_half, larger_half)

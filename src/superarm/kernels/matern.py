@@ -83,11 +83,12 @@ def _rough_slope(z: Floats, nu: float) -> Floats:
             return np.asarray(-0.5 * np.exp(-z) / z)
     from scipy.special import gammaln, kve
 
+    constant = math.log(nu) + (1.0 - nu) * math.log(2.0) - gammaln(nu)
     with np.errstate(divide="ignore", invalid="ignore"):
-        constant = math.log(nu) + (1.0 - nu) * math.log(2.0) - gammaln(nu)
         # K_{ν−1} = K_{1−ν}, and kve includes e^{z} so that the far tail does not underflow.
         log_bessel = np.log(kve(1.0 - nu, z))
-        logarithm = constant + (nu - 1.0) * np.log(z) + log_bessel - z
+        log_power = (nu - 1.0) * np.log(z)
+        logarithm = constant + log_power + log_bessel - z
         return np.asarray(-np.exp(logarithm))
 
 
@@ -97,11 +98,13 @@ def _matern(z: Floats, nu: float) -> Floats:
         return _closed_form(z, nu)
     from scipy.special import gammaln, kve
 
+    constant = (1.0 - nu) * math.log(2.0) - gammaln(nu)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(nu, z)  # e^z K_ν(z), which keeps the far tail
         # In logarithms, z^ν and K_ν cannot overflow separately.
-        constant = (1.0 - nu) * math.log(2.0) - gammaln(nu)
-        value = np.exp(constant + nu * np.log(z) + np.log(bessel) - z)
+        log_power = nu * np.log(z)
+        logarithm = constant + log_power + np.log(bessel) - z
+        value = np.exp(logarithm)
     overflowed = np.isposinf(bessel)
     value[overflowed] = _matern_near_zero(z[overflowed], nu)
     # Below the smallest double, and kve fails that far out.

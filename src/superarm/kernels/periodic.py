@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from .base import DEFAULT_BOUNDS, Bounds
 from .distances import Lengthscale
 from .state_space import StateSpace, periodic
 from .stationary import Stationary
+
+
+class _Column(NamedTuple):
+    period: float
+    lengthscale: float
 
 
 @register("kernel", "periodic")
@@ -42,9 +47,10 @@ class Periodic(Stationary):
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         other = X if Y is None else Y
         exponent = np.zeros((len(X), len(other)))
-        for j, (period, scale) in enumerate(self._per_column(X.shape[1])):
-            sine = np.sin(np.pi * _phase(X[:, j], other[:, j], period))
-            exponent -= np.square(sine) * (2.0 / scale**2)
+        for j, column in enumerate(self._per_column(X.shape[1])):
+            phase = _phase(X[:, j], other[:, j], column.period)
+            sine = np.sin(np.pi * phase)
+            exponent -= np.square(sine) * (2.0 / column.lengthscale**2)
         K = np.exp(exponent, out=exponent)
         K *= self.variance
         return K
@@ -52,15 +58,16 @@ class Periodic(Stationary):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         along_period: list[Floats] = []  # one (n, n) array per column
         along_scale: list[Floats] = []
-        for j, (period, scale) in enumerate(self._per_column(X.shape[1])):
+        for j, column in enumerate(self._per_column(X.shape[1])):
             x = X[:, j]
-            phase = _phase(x, x, period)
-            cycles = np.subtract.outer(x, x) / period
+            squared_scale = column.lengthscale**2
+            phase = _phase(x, x, column.period)
+            cycles = np.subtract.outer(x, x) / column.period
             double_sine = np.sin(2.0 * np.pi * phase)
-            factor = 2.0 * np.pi / scale**2
+            factor = 2.0 * np.pi / squared_scale
             along_period.append(K * double_sine * cycles * factor)
-            squared_sine = np.square(np.sin(np.pi * phase))
-            along_scale.append(K * squared_sine * (4.0 / scale**2))
+            sine = np.sin(np.pi * phase)
+            along_scale.append(K * np.square(sine) * (4.0 / squared_scale))
         # A number that all columns share changes K through all of them.
         if not isinstance(self.period, tuple):
             along_period = [_total(along_period, K)]
@@ -78,9 +85,11 @@ class Periodic(Stationary):
         gradient = np.empty((len(X), len(columns)))
         for place, column in enumerate(columns):
             period, scale = per_column[column]
-            sine = np.sin(2.0 * np.pi * _phase(X[:, column], Y[:, column], period))
-            sums = np.einsum("ij,ij->i", weighted, sine)
-            gradient[:, place] = (-2.0 * np.pi / (period * scale**2)) * sums
+            phase = _phase(X[:, column], Y[:, column], period)
+            double_sine = np.sin(2.0 * np.pi * phase)
+            sums = np.einsum("ij,ij->i", weighted, double_sine)
+            factor = -2.0 * np.pi / (period * scale**2)
+            gradient[:, place] = factor * sums
         return gradient
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
@@ -88,11 +97,12 @@ class Periodic(Stationary):
             return None
         return periodic(self.period, self.lengthscale, self.variance, tolerance)
 
-    def _per_column(self, width: int) -> list[tuple[float, float]]:
+    def _per_column(self, width: int) -> list[_Column]:
         """Period and lengthscale of every column."""
         periods = np.broadcast_to(self.period, width)
         lengthscales = np.broadcast_to(self.lengthscale, width)
-        return list(zip(periods, lengthscales, strict=True))
+        pairs = zip(periods, lengthscales, strict=True)
+        return [_Column(period, lengthscale) for period, lengthscale in pairs]
 
 
 def _phase(x: Floats, y: Floats, period: float) -> Floats:

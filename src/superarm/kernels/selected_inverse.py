@@ -119,15 +119,18 @@ def _fronts(L: Any, reach: Ints, parents: Ints, post: Ints, new: Ints) -> list[F
     n = len(parents)
     starts = _front_starts(parents.tolist(), reach[post].tolist())
     stops = [*starts[1:], n]
-    front_of = np.repeat(np.arange(len(starts)), np.subtract(stops, starts))
+    widths = np.subtract(stops, starts)
+    front_of = np.repeat(np.arange(len(starts)), widths)
     fronts = []
     for start, stop in zip(starts, stops, strict=True):
         # All earlier columns of the front reach the rows of its last one too.
         last = int(post[stop - 1])
-        below = L.indices[L.indptr[last] + 1 : L.indptr[last + 1]]
+        first_below = L.indptr[last] + 1
+        below = L.indices[first_below : L.indptr[last + 1]]
+        rows = np.sort(new[below])
         above = parents[stop - 1]
         parent = int(front_of[above]) if above < n else _ROOT
-        fronts.append(Front(start, stop, np.sort(new[below]), parent))
+        fronts.append(Front(start, stop, rows, parent))
     return fronts
 
 
@@ -224,9 +227,11 @@ def _assemble(A: Any, front: Front, updates: list[_Update], position: Ints) -> A
     F = np.zeros((size, size), dtype=A.dtype)
     entries = slice(A.indptr[start], A.indptr[stop])
     rows = A.indices[entries]
-    columns = np.repeat(np.arange(c), np.diff(A.indptr[start : stop + 1]))
+    counts = np.diff(A.indptr[start : stop + 1])  # entries of each column
+    columns = np.repeat(np.arange(c), counts)
     below = rows >= start
-    F[position[rows[below]], columns[below]] = A.data[entries][below]
+    places = position[rows[below]]
+    F[places, columns[below]] = A.data[entries][below]
     for update in updates:
         places = position[update.rows]
         F[places[:, None], places] += update.matrix
@@ -243,11 +248,13 @@ def _eliminate(A: Any, fronts: list[Front]) -> list[_Eliminated]:
         _place(position, front)
         F = _assemble(A, front, updates[number], position)
         updates[number] = []  # to free their memory
+        F_RC = F[c:, :c]
         pivot = np.linalg.inv(F[:c, :c])
-        multiplier = F[c:, :c] @ pivot
+        multiplier = F_RC @ pivot
         if len(front.rows):
-            remainder = F[c:, c:] - multiplier @ F[c:, :c].T
-            updates[front.parent].append(_Update(front.rows, remainder))
+            remainder = F[c:, c:] - multiplier @ F_RC.T
+            update = _Update(front.rows, remainder)
+            updates[front.parent].append(update)
         eliminated.append(_Eliminated(pivot, multiplier))
     return eliminated
 

@@ -76,11 +76,13 @@ class Temporal(SingleColumn):
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats:
+        elapsed = np.subtract.outer(X[:, 0], Y[:, 0])
         # The sign is 0 at equal times, where k has a kink.
-        slope = np.sign(np.subtract.outer(X[:, 0], Y[:, 0]))
+        slope = np.sign(elapsed)
         slope *= self._covariance(X, Y)
         slope *= weights
-        gradient = self._log_factor * slope.sum(axis=1)
+        sums = slope.sum(axis=1)
+        gradient = self._log_factor * sums
         return np.repeat(gradient[:, None], len(columns), axis=1)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:

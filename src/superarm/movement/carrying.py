@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Walk(NamedTuple):
             "step": self.step,
             "trees": len(stored_trees),
         }
-        arrays = {"q": self.stand.q}
+        arrays: dict[str, Any] = {"q": self.stand.q}
         if move is not None:
             arrays["distribution"] = move.distribution
             scalars["distance"] = move.distance
@@ -108,9 +108,10 @@ def _tree_of(state: State, k: int) -> Tree:
 def _probabilities_of(state: State, tree: Tree) -> Floats:
     """The conditional probabilities q of a state, (v,), checked."""
     q = read_only(as_vector(state.array("q"), "q", len(tree.parent)))
-    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
+    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))  # of siblings
+    is_inner = tree.sizes > 1
+    errors = np.abs(sums[is_inner] - 1.0)
     slack = _SLACK / (1 + len(tree.levels))
-    errors = np.abs(sums[tree.sizes > 1] - 1.0)
     if q.min() < 0.0 or (errors > slack).any():
         raise StateError(
             "this state is damaged: its probabilities do not sum to 1 at every vertex"

@@ -53,9 +53,10 @@ class Coupling(NamedTuple):
             action: Number of the action.
         """
         entries = np.flatnonzero(self.source == action)
-        total = self.mass[entries].sum()
+        mass = self.mass[entries]
+        total = mass.sum()
         if total > 0.0:
-            return Row(self.target[entries], self.mass[entries] / total)
+            return Row(self.target[entries], mass / total)
         targets, place = np.unique(self.target, return_inverse=True)
         shares = np.bincount(place, self.mass)
         return Row(targets, shares / shares.sum())

@@ -140,7 +140,7 @@ class TreeDescent:
         # lowest, lest large costs swallow the difference.
         above_lowest = costs - costs[is_open].min()
         barred = above_lowest[is_open].max() + 2.0 * self._reach
-        return np.where(is_open, above_lowest, barred)
+        return np.asarray(np.where(is_open, above_lowest, barred))
 
     def _step_by_level(self, q: Floats, c: Floats, after: Floats) -> None:
         """Fill in ``after`` (v,), and the costs of inner vertices in ``c`` (v,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from .ties import first_best
 _MOST_DESIRABILITY = 1e290
 
 
-def require_numbers(values: object, name: str, length: int | None = None) -> None:
+def require_numbers(values: Any, name: str, length: int | None = None) -> None:
     """Refuse what is not a plain array of one number per arm.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def _pack_exactly(worth: Floats, weights: Ints, budget: int) -> Ints:
     return _trace_back(taken, weights, budget)
 
 
-def _trace_back(taken: Ints, weights: Ints, budget: int) -> Ints:
+def _trace_back(taken: Any, weights: Ints, budget: int) -> Ints:
     """The best set, from the last arm to the first."""
     chosen: list[int] = []
     room = budget

@@ -117,12 +117,17 @@ class TIM:
         bound = self._estimate(graph, rng)
         first = cover_most(bound.sets, candidates, n, self.k)
         least = max(bound.spread, self._refine(graph, first, bound.spread, rng))
-        # Eq. 8: θ = λ / KPT⁺ sets are enough.
+        # λ / KPT⁺ sets are enough.
+        count = self._count(self._lambda(n) / least)
+        sets = draw_sets(graph, count, rng)
+        return cover_most(sets, candidates, n, self.k)
+
+    def _lambda(self, n: int) -> float:
+        """λ of the paper: the number of sets, times the optimum, that Algorithm 1 needs."""
         log_choices = _log_binomial(n, self.k)
         logarithms = self.ell * math.log(n) + log_choices + math.log(2.0)
-        enough = (8.0 + 2.0 * self.epsilon) * n * logarithms / self.epsilon**2
-        sets = draw_sets(graph, self._count(enough / least), rng)
-        return cover_most(sets, candidates, n, self.k)
+        factor = (8.0 + 2.0 * self.epsilon) * n
+        return factor * logarithms / self.epsilon**2
 
     def _estimate(self, graph: Cascade, rng: Rng) -> _LowerBound:
         """KPT* of Algorithm 2."""
@@ -131,10 +136,12 @@ class TIM:
         steps = max(1, int(math.log2(n)) - 1)
         logarithms = 6.0 * self.ell * math.log(n) + 6.0 * math.log(math.log2(n))
         for i in range(1, steps + 1):
-            sets = draw_sets(graph, self._count(logarithms * 2.0**i), rng)
+            count = self._count(logarithms * 2.0**i)
+            sets = draw_sets(graph, count, rng)
             entering = graph.degree[sets.members]
             width = np.bincount(sets.of_set, entering, minlength=sets.size)
-            kappa = float(np.mean(1.0 - (1.0 - width / m) ** self.k))
+            missed = (1.0 - width / m) ** self.k
+            kappa = float(np.mean(1.0 - missed))
             if kappa > 2.0**-i:
                 return _LowerBound(n * kappa / 2.0, sets)
         return _LowerBound(1.0, sets)
@@ -144,12 +151,16 @@ class TIM:
     ) -> float:
         """KPT⁺ of Algorithm 3: another bound, from how many new sets the chosen nodes cover."""
         n = graph.n
-        accuracy = 5.0 * (self.ell * self.epsilon**2 / (self.k + self.ell)) ** (1 / 3)
+        ratio = self.ell * self.epsilon**2 / (self.k + self.ell)
+        accuracy: float = 5.0 * ratio ** (1.0 / 3.0)
         enough = (2.0 + accuracy) * self.ell * n * math.log(n) / accuracy**2
-        sets = draw_sets(graph, self._count(enough / least), rng)
+        count = self._count(enough / least)
+        sets = draw_sets(graph, count, rng)
+        is_chosen = np.isin(sets.members, chosen)
         covered = np.zeros(sets.size, dtype=np.bool_)
-        covered[sets.of_set[np.isin(sets.members, chosen)]] = True
-        return float(covered.mean()) * n / (1.0 + accuracy)
+        covered[sets.of_set[is_chosen]] = True
+        share = float(covered.mean())
+        return share * n / (1.0 + accuracy)
 
     def _count(self, count: float) -> int:
         """A number of RR sets, refused where it is too large."""
