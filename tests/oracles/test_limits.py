@@ -231,7 +231,7 @@ class TestCallableOracle(OracleContract):
         ([2], "wrong chose arm 2, which is not available"),
         ([0.5], "whole numbers"),
         ("ab", "what wrong chose"),
-        (None, "wrong says that nothing is feasible"),
+        (None, "wrong returned None: nothing is feasible"),
     ],
 )
 def test_a_wrong_answer_names_the_function(answer: Any, told: str) -> None:

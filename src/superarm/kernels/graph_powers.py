@@ -1,7 +1,7 @@
 """Powers (sI + Δ)^{−ν} of a graph's Laplacian: by a sparse factor, or by its eigenvectors.
 
 For an integer ν a sparse factor of ``A`` = sI + Δ gives any column in ν solves, so the full matrix
-never exists unless it is asked for. Any other ν needs the eigenvectors of Δ, n² numbers.
+exists only on demand. Any other ν needs the eigenvectors of Δ, n² numbers.
 
 The normalisation of a kernel needs the full diagonal. diag(A⁻¹) comes from the factor by selected
 inversion (``selected_inverse.py``). Its derivative with respect to the shift s gives diag(A⁻²): at a
@@ -52,7 +52,7 @@ class SparsePower:
         self._nu = nu
         self._shift = shift
         self._cache_bytes = cache_bytes
-        # The cache refers to a proxy, lest it keep alive the object that owns it.
+        # The cache refers to a proxy, so that it does not keep its owner alive.
         column = partial(SparsePower._column, proxy(self))
         most_columns = int(cache_bytes // (8 * self.size))
         self._cached_column = lru_cache(most_columns)(column)

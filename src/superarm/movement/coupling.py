@@ -138,7 +138,7 @@ class TreeCoupling:
 
 def _refuse(values: Floats, name: str) -> None:
     """Raise, because the values are not a distribution."""
-    as_vector(values, name)  # says what is not finite
+    as_vector(values, name)  # raises if an entry is not finite
     message = (
         f"{name} sums to {values.sum():g}, and its smallest entry is {values.min():g}"
     )

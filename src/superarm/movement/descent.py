@@ -137,7 +137,7 @@ class TreeDescent:
         if is_open.all():
             return costs
         # So far above the others that (q + δ) exp(…) is below δ, whatever b is; counted from the
-        # lowest, lest large costs swallow the difference.
+        # lowest, so that large costs do not swallow the difference.
         above_lowest = costs - costs[is_open].min()
         barred = above_lowest[is_open].max() + 2.0 * self._reach
         return np.asarray(np.where(is_open, above_lowest, barred))

@@ -1,6 +1,6 @@
 """Finite metrics: the cost of moving from one action to another.
 
-``n`` actions; ``distances`` (n, n) is symmetric, 0 on the diagonal alone, and no detour is shorter.
+``n`` actions; ``distances`` (n, n) is symmetric, 0 only on the diagonal, and no detour is shorter.
 """
 
 from __future__ import annotations

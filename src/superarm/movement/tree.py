@@ -131,7 +131,7 @@ class Tree(Displayable):
 
     @cached_property
     def first(self) -> Ints:
-        """Where the actions below each vertex begin when they stand side by side, (v,)."""
+        """Where the actions below each vertex begin when all are side by side, (v,)."""
         first = np.zeros(len(self.parent), dtype=np.intp)
         for level in self.levels:
             vertices = level.vertices
@@ -172,7 +172,7 @@ class Tree(Displayable):
         first = self.first
         last = first + self.sizes
         vertices = range(len(self.parent))
-        # Actions stand side by side.
+        # In the order in which actions are side by side.
         height = np.zeros(n)  # distance to the vertex at hand
         distances = np.zeros((n, n))
         for vertex in reversed(vertices):
@@ -250,7 +250,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     if (tree.distances < distances).any():
         raise InputError(
             "the tree shortens a distance: some detour is shorter; "
-            "MatrixMetric(distances=…) says which, and repair=True mends it"
+            "MatrixMetric(distances=…) names it, and repair=True repairs it"
         )
     return replace(tree)  # without the n² distances
 
@@ -321,7 +321,7 @@ def _number_by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
     for vertex, above in enumerate(parent[1:].tolist(), start=1):
         children[above].append(vertex)
     order = [_ROOT]
-    for vertex in order:  # it grows meanwhile
+    for vertex in order:  # the list grows while it is read
         order += children[vertex]
     rank = np.argsort(order)
     parents = rank[parent[order[1:]]]

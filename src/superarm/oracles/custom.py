@@ -65,7 +65,7 @@ class CallableOracle:
         chosen = self._call(name, desirability, structure, rng)
         if chosen is None:
             raise InfeasibleError(
-                f"{name} says that nothing is feasible among {len(desirability)} arms"
+                f"{name} returned None: nothing is feasible among {len(desirability)} arms"
             )
         positions = as_positions(chosen, f"what {name} chose")
         check_chosen(name, positions, desirability)
@@ -76,7 +76,7 @@ class CallableOracle:
     def _call(
         self, name: str, desirability: Floats, structure: object, rng: Rng
     ) -> Any:
-        """The function's choice; a note on its errors tells where they come from."""
+        """The function's choice; its errors get a note of where they come from."""
         arguments: tuple[Any, ...] = (read_only(desirability), structure)
         signature = "desirability, structure"
         if not self.deterministic:

@@ -74,9 +74,7 @@ class Matching:
         if self.pairs is not None:
             object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
         elif self.exactly:
-            raise InputError(
-                "exactly asks for a fixed number of pairs: give pairs as well"
-            )
+            raise InputError("exactly=True needs a number of pairs: give pairs as well")
 
     def select(
         self,
