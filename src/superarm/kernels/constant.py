@@ -13,7 +13,7 @@ from superarm.core.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_positive
 from .features import Box, FeatureMap, monomial_features
-from .state_space import StateSpace, decaying
+from .state_space import StateSpace, exponential_decay
 
 
 @register("kernel", "constant")
@@ -57,4 +57,4 @@ class Constant(Kernel):
         return monomial_features(box, 0, self.variance, 0.0)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
-        return decaying(0.0, self.variance)
+        return exponential_decay(0.0, self.variance)

@@ -13,7 +13,7 @@ from superarm.core.inputs import as_positive
 from superarm.core.registry import register
 
 from .radial import Radial, exp_half
-from .state_space import StateSpace, decaying, matern_three_halves
+from .state_space import StateSpace, exponential_decay, matern_three_halves
 
 _LARGEST_NU = 300.0
 _MOST_TERMS = 40  # of the series near 0
@@ -70,7 +70,7 @@ class Matern(Radial):
         if isinstance(self.lengthscale, tuple):
             return None
         if self.nu == 0.5:
-            return decaying(1.0 / self.lengthscale, self.variance)
+            return exponential_decay(1.0 / self.lengthscale, self.variance)
         if self.nu == 1.5:
             return matern_three_halves(self.lengthscale, self.variance)
         return None

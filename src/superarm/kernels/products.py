@@ -21,7 +21,7 @@ from .parts import (
     input_gradient_of,
     state_spaces_of,
 )
-from .state_space import StateSpace, multiplied
+from .state_space import StateSpace, multiply_states
 
 
 @register("kernel", "product")
@@ -99,7 +99,7 @@ class Product(Combination):
     def _state_space(self, tolerance: float) -> StateSpace | None:
         share = tolerance / (2.0 * len(self.kernels))
         parts = state_spaces_of(self.kernels, share)
-        return None if parts is None else reduce(multiplied, parts)
+        return None if parts is None else reduce(multiply_states, parts)
 
 
 def _product(matrices: list[Floats], shape: tuple[int, ...]) -> Floats:

@@ -52,7 +52,7 @@ class StateSpace(NamedTuple):
         return StateSpace(output, self.transition, factor * self.error)
 
 
-def decaying(rate: float, variance: float = 1.0) -> StateSpace:
+def exponential_decay(rate: float, variance: float = 1.0) -> StateSpace:
     """variance · e^{−rate Δ}."""
     output = np.array([np.sqrt(variance)])
     return StateSpace(output, partial(_decay, rate))
@@ -140,7 +140,7 @@ def _rotation(period: float, count: int, elapsed: float) -> Floats:
     return matrix
 
 
-def added(parts: Sequence[StateSpace]) -> StateSpace:
+def add_states(parts: Sequence[StateSpace]) -> StateSpace:
     """The state space of a sum of kernels: their states side by side."""
     output = np.concatenate([part.output for part in parts])
     transitions = tuple(part.transition for part in parts)
@@ -155,7 +155,7 @@ def _block_diagonal(transitions: Sequence[Transition], elapsed: float) -> Floats
     return np.asarray(block_diag(*blocks))
 
 
-def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
+def multiply_states(left: StateSpace, right: StateSpace) -> StateSpace:
     """The state space of a product of kernels: all products of their states."""
     left_variance = float(left.output @ left.output)
     right_variance = float(right.output @ right.output)

@@ -19,7 +19,7 @@ from .parts import (
     input_gradient_of,
     state_spaces_of,
 )
-from .state_space import StateSpace, added
+from .state_space import StateSpace, add_states
 
 
 @register("kernel", "sum")
@@ -63,4 +63,4 @@ class Sum(Combination):
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         parts = state_spaces_of(self.kernels, tolerance)
-        return None if parts is None else added(parts)
+        return None if parts is None else add_states(parts)

@@ -14,7 +14,7 @@ from superarm.core.registry import register
 
 from .base import FIXED, Bounds, set_positive
 from .single_column import SingleColumn
-from .state_space import StateSpace, decaying
+from .state_space import StateSpace, exponential_decay
 
 
 @register("kernel", "temporal")
@@ -86,4 +86,4 @@ class Temporal(SingleColumn):
         return np.repeat(gradient[:, None], len(columns), axis=1)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
-        return decaying(-float(self._log_factor))
+        return exponential_decay(-float(self._log_factor))

@@ -41,7 +41,7 @@ def require_numbers(values: Any, name: str, length: int | None = None) -> None:
         )
 
 
-def rescored(rescore: Rescore, chosen: Ints, n: int) -> Floats:
+def call_rescore(rescore: Rescore, chosen: Ints, n: int) -> Floats:
     """The desirabilities of all arms once some are chosen, checked.
 
     Args:
@@ -107,7 +107,7 @@ def check_chosen(by: str, positions: Ints, desirability: Floats) -> None:
         raise InputError(f"{by} chose {chosen[:9]}, one arm twice; choose each once")
 
 
-def one_by_one(
+def choose_one_by_one(
     k: int, current: Floats, rescore: Rescore, closed: Callable[[Ints], Bools]
 ) -> Ints:
     """Choose ``k`` arms one after another, each the best at its time.
@@ -125,7 +125,7 @@ def one_by_one(
         if len(chosen) == k:
             return chosen
         is_closed = closed(chosen)
-        current = np.where(is_closed, -np.inf, rescored(rescore, chosen, n))
+        current = np.where(is_closed, -np.inf, call_rescore(rescore, chosen, n))
         current[chosen] = -np.inf
         check_desirability(current)
         if current.max() == -np.inf:

@@ -19,7 +19,7 @@ from superarm.core.graphs import Pairs, require_structure
 from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
-from .base import check_desirability, rescored
+from .base import call_rescore, check_desirability
 from .links import Links, available_links
 
 _CHOSEN = -1.0  # the gain of a node that was chosen
@@ -103,6 +103,6 @@ class GreedyCoverage:
             if len(chosen) == self.k:
                 return chosen
             positions = np.concatenate([positions, links.arms[leaving]])
-            updated = rescored(rescore, positions, n)
+            updated = call_rescore(rescore, positions, n)
             check_desirability(updated)
             links = links._replace(p=np.clip(updated[links.arms], 0.0, 1.0))

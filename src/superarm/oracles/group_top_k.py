@@ -14,7 +14,7 @@ from superarm.core.graphs import require_structure
 from superarm.core.inputs import as_count, as_positions, read_only
 from superarm.core.registry import register
 
-from .base import check_desirability, one_by_one
+from .base import check_desirability, choose_one_by_one
 from .ties import best_first
 
 
@@ -103,7 +103,7 @@ class GroupTopK(ComparesOnly):
             return np.asarray(~open_arms | is_full[groups.of_arm])
 
         if rescore is not None:
-            positions = one_by_one(self.k, current, rescore, closed)
+            positions = choose_one_by_one(self.k, current, rescore, closed)
         else:
             positions = self._choose(current, groups)
         return Selection(action=positions, positions=positions)

@@ -13,7 +13,7 @@ from superarm.core.errors import InfeasibleError
 from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
-from .base import check_desirability, one_by_one, require_numbers
+from .base import check_desirability, choose_one_by_one, require_numbers
 from .ties import best_first, first_best
 
 
@@ -55,7 +55,9 @@ class TopK(ComparesOnly):
             self._refuse(desirability)
         if rescore is not None:
             closed = desirability == -np.inf
-            positions = one_by_one(self.k, desirability, rescore, lambda _: closed)
+            positions = choose_one_by_one(
+                self.k, desirability, rescore, lambda _: closed
+            )
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:
