@@ -222,8 +222,9 @@ def _terms(kernel: Covariance) -> dict[Kernel, list[_Term]]:
             elif not isinstance(factor, Kernel):
                 return {}
             elif "variance" in factor.hyperparameters:
-                variances.append(factor.variance)
-                unscaled.append(replace(factor, variance=1.0))
+                scaled: Any = factor
+                variances.append(scaled.variance)
+                unscaled.append(replace(scaled, variance=1.0))
             else:
                 unscaled.append(factor)
         if len(graphs) > 1 or any(graph.nu % 2 != 0 for graph in graphs):
