@@ -41,7 +41,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         make(self, kernel, arms)
 
     monkeypatch.setattr(DenseRoot, "__init__", count_text)
-    monkeypatch.setattr(drawing, "_known", [])
+    monkeypatch.setattr(drawing, "_cached_roots", [])
     return sizes
 
 
@@ -93,7 +93,7 @@ def test_two_roots_are_kept_and_no_more(made: list[int]) -> None:
     for count in (40, 41, 40, 39, 40, 41):
         drawn(kernel, count)
     assert made == [40, 41, 39, 41]
-    assert len(drawing._known) == 2
+    assert len(drawing._cached_roots) == 2
 
 
 def test_other_arms_of_the_same_number_have_a_root_of_their_own(
@@ -117,10 +117,10 @@ def test_a_kernel_that_may_change_is_not_remembered(made: list[int], sk: Any) ->
 def test_a_root_goes_with_its_kernel(made: list[int]) -> None:
     kernel = Matern(nu=2.5)
     drawn(kernel)
-    assert len(drawing._known) == 1
+    assert len(drawing._cached_roots) == 1
     del kernel
     gc.collect()
-    assert not drawing._known
+    assert not drawing._cached_roots
     assert made == [40]
 
 
@@ -198,7 +198,7 @@ def exact(root: drawing.PriorRoot) -> Floats:
 def test_sparse_draws_have_the_kernels_covariance(
     name: str, arms: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "_SMALL_REST", 1e-14)
+    monkeypatch.setattr(drawing, "_SMALL_RESIDUAL", 1e-14)
     root = SparseRoot(SPARSE[name], arms)
     assert root.tolerance <= 1e-14
     K = SPARSE[name](arms)
@@ -232,7 +232,7 @@ def test_large_sets_are_drawn_by_solves(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(drawing, "LARGEST_DRAW", NODES)
     kernel = roads()
     assert isinstance(prior_root(kernel, NUMBERED, "…"), DenseRoot)
-    monkeypatch.setattr(drawing, "_known", [])
+    monkeypatch.setattr(drawing, "_cached_roots", [])
     monkeypatch.setattr(drawing, "LARGEST_DRAW", NODES - 1)
     root = prior_root(kernel, NUMBERED, "…")
     assert isinstance(root, SparseRoot)
@@ -279,7 +279,7 @@ def test_joint_draws_of_large_sets_have_the_posteriors_covariance(
     """u − K_EV H (u_V + ε) = B u − K_EV H ε, so that an error E of the prior becomes B E Bᵀ."""
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
     monkeypatch.setattr(drawing, "_MOST_FEATURES", most)
-    monkeypatch.setattr(drawing, "_LARGEST_REST", 1.0)
+    monkeypatch.setattr(drawing, "_LARGEST_RESIDUAL", 1.0)
     kernel, visited = roads(), np.array([2, 9, 9, 20])
     gp = FiniteGP(kernel, NUMBERED, NOISE, form="visited")
     assert gp.tolerance == 0.0
@@ -302,7 +302,7 @@ def test_truths_of_large_networks(rush: float, monkeypatch: pytest.MonkeyPatch) 
     assert "truth" not in small.interpretations
     for module in (drawing, navigation):
         monkeypatch.setattr(module, "LARGEST_DRAW", 10)
-    monkeypatch.setattr(drawing, "_known", [])
+    monkeypatch.setattr(drawing, "_cached_roots", [])
     one, two = (
         Navigation(seed=0, horizon=5, edges=200, rush_hours=rush) for _ in range(2)
     )

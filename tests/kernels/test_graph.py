@@ -212,15 +212,15 @@ def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
         ]
         assert np.array_equal(caching(chosen, everything), plain(chosen, everything))
         assert np.array_equal(caching(chosen), plain(chosen))
-        assert caching._graph._kept.cache_info().currsize <= 20  # type: ignore[union-attr]
+        assert caching._graph._cached_column.cache_info().currsize <= 20  # type: ignore[union-attr]
     caching(everything[:50], everything)[:] = (
         np.nan
     )  # what is handed out is the caller's
     assert np.array_equal(
         caching(everything[:50], everything), plain(everything[:50], everything)
     )
-    assert caching._graph._kept.cache_info().currsize == 20  # type: ignore[union-attr]
-    assert not plain._graph._kept.cache_info().currsize  # type: ignore[union-attr]
+    assert caching._graph._cached_column.cache_info().currsize == 20  # type: ignore[union-attr]
+    assert not plain._graph._cached_column.cache_info().currsize  # type: ignore[union-attr]
 
 
 def test_only_the_variance_is_fitted() -> None:

@@ -33,9 +33,9 @@ from superarm.kernels import (
     Sum,
     Temporal,
     TunableCovariance,
-    stationary,
+    radial,
 )
-from superarm.kernels.base import _sklearn_wrapper
+from superarm.kernels.scikit_learn import wrapper_class
 
 COVARIANCE = (
     (2.0, 0.5, 0.0, 0.1),
@@ -172,7 +172,7 @@ def test_input_gradient_is_that_of_its_blocks(
     weights = np.random.default_rng(2).standard_normal((12, 7))
     at_once = kernel.input_gradient(X, Y, weights, [3, 0])
     monkeypatch.setattr(
-        stationary, "_BLOCK", 35
+        radial, "_BLOCK", 35
     )  # five rows: two blocks, and one of two rows
     in_blocks = kernel.input_gradient(X, Y, weights, [3, 0])
     np.testing.assert_allclose(in_blocks, at_once, rtol=1e-12, atol=1e-14)
@@ -460,7 +460,7 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -
 def test_without_scikit_learn_the_pip_line_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _sklearn_wrapper.cache_clear()
+    wrapper_class.cache_clear()
     monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
     with pytest.raises(
         errors.MissingExtraError, match=r"run: pip install scikit-learn$"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from superarm.core import EXACT, Floats, Ints
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.graphs import Pairs
-from superarm.oracles import TIM, GreedyCoverage, coverage
-from superarm.oracles.coverage import _Cascade, cover_most, draw_sets
+from superarm.oracles import TIM, GreedyCoverage, cascades
+from superarm.oracles.cascades import Cascade, cover_most, draw_sets
 from superarm.rewards import Coverage
 
 seeds = st.integers(0, 10**6)
@@ -163,7 +163,7 @@ CHANCE = np.array([0.5, 0.3, 0.7, 0.2, 0.4, 0.1, 0.9, 0.3, 0.6])
 def test_random_sets_are_those_that_reach_a_random_node() -> None:
     """P(node in an RR set) is its spread over n, for every node: the estimator is unbiased."""
     n, count = 7, 40_000
-    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, n)
+    graph = Cascade.from_links(CASCADE.left, CASCADE.right, CHANCE, n)
     sets = draw_sets(graph, count, rng(1))
     assert (np.diff(sets.of_set) >= 0).all()
     assert len(np.unique(sets.of_set * n + sets.members)) == len(sets.members)
@@ -177,8 +177,8 @@ def test_random_sets_are_those_that_reach_a_random_node() -> None:
 
 
 def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, 7)
-    monkeypatch.setattr("superarm.oracles.coverage._BATCH", 70)
+    graph = Cascade.from_links(CASCADE.left, CASCADE.right, CHANCE, 7)
+    monkeypatch.setattr("superarm.oracles.cascades._BATCH", 70)
     sets = draw_sets(graph, 1005, rng(2))
     assert sets.of_set.max() == 1004
     assert len(np.unique(sets.of_set)) == 1005
@@ -188,7 +188,7 @@ def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(seeds, st.integers(1, 3))
 def test_nodes_cover_most_sets(seed: int, k: int) -> None:
     """Against a greedy choice that counts uncovered sets anew each time."""
-    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, 7)
+    graph = Cascade.from_links(CASCADE.left, CASCADE.right, CHANCE, 7)
     sets = draw_sets(graph, 200, rng(seed))
     candidates = 5
     chosen = cover_most(sets, candidates, 7, k)
@@ -284,7 +284,7 @@ def test_tim_finds_what_greedy_finds_where_it_is_clear() -> None:
 def test_how_many_sets_by_hand(ell: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """KPT*, KPT⁺ and θ of the paper's Algorithms 2 and 3, for links that always or never work."""
     counts: list[int] = []
-    import superarm.oracles.coverage as module
+    import superarm.oracles.tim as module
 
     def count_text(graph: Any, count: int, chance: Any) -> Any:
         counts.append(count)
@@ -326,8 +326,8 @@ def test_a_dense_cascade_is_drawn_within_memory(
 ) -> None:
     """All links work, so that every set holds all nodes: as many sets at once as links allow."""
     source, target = np.divmod(np.arange(40**2), 40)
-    graph = _Cascade.of(source, target, np.ones(1600), 40)
-    monkeypatch.setattr(coverage, "_MOST_FRONTIER", 4 * 1600)
+    graph = Cascade.from_links(source, target, np.ones(1600), 40)
+    monkeypatch.setattr(cascades, "_MOST_FRONTIER", 4 * 1600)
     plain, largest = np.repeat, [0]
 
     def measured(values: Any, repeats: Any) -> Any:
@@ -335,7 +335,7 @@ def test_a_dense_cascade_is_drawn_within_memory(
         largest[0] = max(largest[0], len(found))
         return found
 
-    monkeypatch.setattr(coverage.np, "repeat", measured)
+    monkeypatch.setattr(cascades.np, "repeat", measured)
     sets = draw_sets(graph, 50, np.random.default_rng(0))
     assert 1600 < largest[0] <= 4 * 1600
     assert np.bincount(sets.of_set).tolist() == [40] * 50
@@ -347,8 +347,8 @@ def test_sparse_cascades_are_drawn_many_at_once(
 ) -> None:
     """No link works, so that every set looks at one node's links alone."""
     source, target = np.divmod(np.arange(40**2), 40)
-    graph = _Cascade.of(source, target, np.zeros(1600), 40)
-    monkeypatch.setattr(coverage, "_MOST_FRONTIER", 16 * 1600)
+    graph = Cascade.from_links(source, target, np.zeros(1600), 40)
+    monkeypatch.setattr(cascades, "_MOST_FRONTIER", 16 * 1600)
     steps: list[int] = []
     plain = np.cumsum
 
@@ -356,7 +356,7 @@ def test_sparse_cascades_are_drawn_many_at_once(
         steps.append(len(degree))
         return plain(degree)
 
-    monkeypatch.setattr(coverage.np, "cumsum", measured)
+    monkeypatch.setattr(cascades.np, "cumsum", measured)
     sets = draw_sets(graph, 1000, np.random.default_rng(0))
     assert steps == [
         16,
@@ -424,7 +424,7 @@ def test_the_bound_on_the_optimum_by_hand(
     0.0461 for k = 3, so that the fifth succeeds and KPT* is 64 κ/2.
     """
     counts: list[int] = []
-    import superarm.oracles.coverage as module
+    import superarm.oracles.tim as module
 
     def count_text(graph: Any, count: int, chance: Any) -> Any:
         counts.append(count)
@@ -448,10 +448,10 @@ def test_the_bound_on_the_optimum_by_hand(
 def test_sets_that_hold_too_many_nodes_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    graph = _Cascade.of(
+    graph = Cascade.from_links(
         np.arange(8), (np.arange(8) + 1) % 8, np.zeros(8), 8
     )  # one node in each
-    monkeypatch.setattr("superarm.oracles.coverage._MOST_MEMBERS", 50)
+    monkeypatch.setattr("superarm.oracles.cascades._MOST_MEMBERS", 50)
     assert draw_sets(graph, 50, rng()).size == 50
     with pytest.raises(InputError, match="more than 50 nodes; raise epsilon"):
         draw_sets(graph, 51, rng())

@@ -136,13 +136,13 @@ def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -
         Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0),
         np.array([5.0, 5.0, 4.1]),
     )
-    monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 30)
+    monkeypatch.setattr("superarm.oracles.knapsack._MOST_CELLS", 30)
     for method in ("auto", "exact"):
         assert (
             Knapsack(method=method).select(worth, structure, rng()).guarantee.alpha
             == 1.0
         )  # type: ignore[arg-type]
-    monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 29)
+    monkeypatch.setattr("superarm.oracles.knapsack._MOST_CELLS", 29)
     assert Knapsack().select(worth, structure, rng()).guarantee.alpha == 0.5
     with pytest.raises(InputError, match="and at most 29 for arms × budget"):
         Knapsack(method="exact").select(worth, structure, rng())
@@ -231,7 +231,7 @@ class TestCallableOracle(OracleContract):
         ([2], "wrong chose arm 2, which is not available"),
         ([0.5], "whole numbers"),
         ("ab", "what wrong chose"),
-        (None, "wrong says that nothing is feasible"),
+        (None, "wrong returned None: nothing is feasible"),
     ],
 )
 def test_a_wrong_answer_names_the_function(answer: Any, told: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from superarm.core import Floats, Ints, Offer
 from superarm.kernels import SquaredExponential
 from superarm.oracles import Groups, GroupTopK, TopK
-from superarm.oracles.base import one_by_one
+from superarm.oracles.base import choose_one_by_one
 from superarm.oracles.ties import TIE, best_first, first_best, tie_limit
 from superarm.posteriors import FiniteGP
 
@@ -81,7 +81,7 @@ def test_arms_that_are_not_available_come_last() -> None:
 
 def test_arm_by_arm_and_group_by_group() -> None:
     values = np.array([0.5, 2.0, 2.0 + 1e-13, 2.0 + 2e-13])
-    chosen = one_by_one(
+    chosen = choose_one_by_one(
         2, values, lambda _: values, lambda _: np.zeros(4, dtype=np.bool_)
     )
     assert chosen.tolist() == [1, 2]

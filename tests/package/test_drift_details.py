@@ -294,13 +294,13 @@ def test_draws_of_one_moment_of_the_past(form: Any) -> None:
 
 
 def test_errors_of_sums_add_up() -> None:
-    from superarm.kernels.state_space import added
+    from superarm.kernels.state_space import add_states
 
     parts = [
         Periodic(period=period, lengthscale=1.0).state_space(1e-2)
         for period in (24.0, 7.0)
     ]
-    assert added(parts).error == pytest.approx(parts[0].error + parts[1].error)
+    assert add_states(parts).error == pytest.approx(parts[0].error + parts[1].error)
 
 
 def test_errors_of_scaled_kernels_and_long_times() -> None:

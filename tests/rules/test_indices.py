@@ -28,7 +28,7 @@ from superarm.rules import (
     Random,
     Thompson,
 )
-from superarm.rules.indices import CERTAIN, log_expected_improvement
+from superarm.rules.improvement import CERTAIN, log_expected_improvement
 
 
 def frozen(values: object) -> Floats:

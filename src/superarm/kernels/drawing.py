@@ -1,13 +1,13 @@
-"""Draws from a prior over many arms: one root of its covariance for all who draw from it.
+"""Draws from a prior over many arms: a root of its covariance, shared by all that draw from it.
 
-Up to 16,000 arms the root is the Cholesky factor. Beyond that there is one for graphs' kernels alone,
-or multiplied by kernels of features that may stand alone, too, as that of roads does::
+Up to 16,000 arms the root is the Cholesky factor. Beyond that there is a root only for kernels of
+graphs, by themselves or multiplied by kernels of features, as those of roads are::
 
-    K = k_f ∘ (a·K_G + b·11ᵀ),   K_G = (A^{−ν/2})² with A sparse,   k_f = Σ_j φ_j φ_jᵀ + rest
+    K = k_f ∘ (a·K_G + b·11ᵀ),   K_G = (A^{−ν/2})² with A sparse,   k_f = Σ_j φ_j φ_jᵀ + residual
 
-A draw is Σ_j φ_j ∘ (√a·g_j + √b·z_j), and independent normals with the variances of the rest. The g_j
-are draws of K_G by sparse solves, exact for an even ν; the φ_j come from pivoted Cholesky. So all
-variances are exact. Of a covariance at most the rest's largest variance is lost: ``tolerance``.
+A draw is Σ_j φ_j ∘ (√a·g_j + √b·z_j), plus independent normals with the variances of the residual. The
+g_j are draws of K_G by sparse solves, exact for an even ν; the φ_j come from pivoted Cholesky. So all
+variances are exact. A covariance is off by at most the residual's largest variance: ``tolerance``.
 """
 
 from __future__ import annotations
@@ -25,66 +25,83 @@ from superarm.core.linalg import leading_root, psd_root
 from superarm.core.threads import blas_threads_for
 
 from .base import Kernel
-from .composite import Product, Sum
+from .constant import Constant
 from .graph import GraphMatern
-from .structured import Constant
+from .products import Product
+from .sums import Sum
 
-LARGEST_DRAW = (
-    16_000  # most arms of which a root of the whole covariance is made, n² numbers
-)
+# Most arms for which a root of the full covariance is computed: n² numbers.
+LARGEST_DRAW = 16_000
+_BLOCK = 64  # rows of the covariance that are computed together
 _MOST_FEATURES = 512  # each takes n numbers, and a sparse solve in every draw
-_SMALL_REST, _LARGEST_REST = (
-    1e-3,
-    0.2,
-)  # of the largest variance: what needs no feature, is refused
-_MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
+# Shares of the largest variance: a smaller residual needs no feature, a larger one is refused.
+_SMALL_RESIDUAL = 1e-3
+_LARGEST_RESIDUAL = 0.2
+_MOST_CACHED = 2  # roots: that of the truth and that of the model, where they differ
 
 
 class PriorRoot(ABC):
     """A root of the prior covariance over n arms: it turns standard normals into draws."""
 
     normals: int
-    """How many a draw takes."""
+    """How many standard normals a draw takes."""
     tolerance: float = 0.0
     """Largest error of a covariance, relative to the largest variance."""
 
     @abstractmethod
     def times(self, normals: Floats) -> Floats:
-        """Draws about zero, (m, n), from standard normals (m, ``normals``)."""
+        """Draws with mean zero, (m, n).
+
+        Args:
+            normals: Standard normals, (m, ``self.normals``).
+        """
 
 
 class DenseRoot(PriorRoot):
-    """The lower Cholesky factor of the prior covariance over all arms, made in one n × n array."""
+    """The lower Cholesky factor of the prior covariance, computed in one n × n array.
+
+    Args:
+        kernel: The prior covariance.
+        arms: One row per arm, (n, d).
+    """
 
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
         from scipy.linalg.lapack import dpotrf
 
-        n = self.normals = len(arms)
+        n = len(arms)
+        self.normals = n
+        self._singular: Floats | None = None
         matrix = np.empty((n, n))
-        for start in range(0, n, 64):  # its lower triangle is all that is needed
-            stop = min(start + 64, n)
+        for start in range(0, n, _BLOCK):  # only the lower triangle is needed
+            stop = min(start + _BLOCK, n)
             matrix[start:stop, :stop] = kernel(arms[start:stop], arms[:stop])
         np.fill_diagonal(matrix, kernel.diag(arms))
-        # Read by LAPACK it is the transpose, and its upper triangle our lower one.
+        # LAPACK reads it as the transpose, so our lower triangle is its upper one.
         with blas_threads_for(n**3 / 6):
             self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
-        self._singular: Floats | None = None
         if failed or not np.isfinite(self._upper.trace()):
-            # Singular in floating point: its rank is cut, instead of adding jitter.
+            # Singular in floating point: cut its rank instead of adding jitter.
             del matrix, self._upper
             prior = np.asarray(kernel(arms))
             self._singular = psd_root(prior, "the prior covariance of the arms").root
 
     def times(self, normals: Floats) -> Floats:
-        """Of a singular prior not all normals are needed."""
+        """Draws with mean zero, (m, n); a singular prior does not use all normals.
+
+        Args:
+            normals: Standard normals, (m, n).
+        """
         from scipy.linalg.blas import dtrmm, dtrmv
 
         if self._singular is not None:
-            return normals[:, : self._singular.shape[1]] @ self._singular.T
+            rank = self._singular.shape[1]
+            return normals[:, :rank] @ self._singular.T
         if len(normals) == 1:
-            return np.asarray(dtrmv(self._upper, normals[0], lower=0, trans=1))[None]
+            draw = dtrmv(self._upper, normals[0], lower=0, trans=1)
+            return np.asarray(draw)[None]
         columns = np.ascontiguousarray(normals).T
-        return np.asarray(dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T)
+        draws = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1)
+        return np.asarray(draws.T)
 
 
 class _Term(NamedTuple):
@@ -94,135 +111,176 @@ class _Term(NamedTuple):
     variance: float
 
     def std(self, arms: Floats) -> Floats:
-        ones = np.ones(len(arms))
-        return np.sqrt(
-            self.variance * (ones if self.graph is None else self.graph.diag(arms))
-        )
+        """Standard deviation of every arm, (n,)."""
+        diagonal = np.ones(len(arms))
+        if self.graph is not None:
+            diagonal = self.graph.diag(arms)
+        return np.sqrt(self.variance * diagonal)
+
+    @property
+    def normals(self) -> int:
+        """How many standard normals a draw takes."""
+        return 1 if self.graph is None else len(self.graph)
 
 
 class _Group(NamedTuple):
-    """A kernel of features, k_f, and the terms that it is multiplied by."""
+    """A kernel of features, k_f, and the terms by which it is multiplied."""
 
     terms: list[_Term]
     features: Floats  # φ, (r, n)
-    rest: Floats  # standard deviations that the features leave out, (n,)
+    residual: Floats  # standard deviations that the features leave out, (n,)
 
     @classmethod
-    def of(
-        cls, alike: Kernel, terms: list[_Term], arms: Floats, small: float
+    def factorise(
+        cls, feature_kernel: Kernel, terms: list[_Term], arms: Floats, small: float
     ) -> _Group:
-        scale = np.sqrt(sum(np.square(term.std(arms)) for term in terms))
+        """Features that leave out at most the variance ``small``, if few enough suffice."""
+        variances = [np.square(term.std(arms)) for term in terms]
+        scale = np.sqrt(sum(variances))  # (n,)
 
         def column(arm: int) -> Floats:
-            return np.asarray(scale[arm] * scale * alike(arms[arm : arm + 1], arms)[0])
+            correlations = feature_kernel(arms[arm : arm + 1], arms)[0]
+            return np.asarray(scale[arm] * scale * correlations)
 
-        variance = np.square(scale) * alike.diag(arms)
-        features, rest = leading_root(column, variance, _MOST_FEATURES, small)
+        variance = np.square(scale) * feature_kernel.diag(arms)
+        features, residual = leading_root(column, variance, _MOST_FEATURES, small)
         features /= scale
-        return cls(terms, features, np.sqrt(rest))
+        return cls(terms, features, np.sqrt(residual))
+
+    @property
+    def normals(self) -> int:
+        """How many standard normals a draw takes."""
+        per_feature = sum(term.normals for term in self.terms)
+        return len(self.residual) + len(self.features) * per_feature
 
 
 class SparseRoot(PriorRoot):
-    """Features times draws of graphs' kernels, of a kernel that :func:`_terms` can take apart."""
+    """Features times draws of graph kernels, for kernels that :func:`_terms` can take apart.
+
+    Args:
+        kernel: The prior covariance.
+        arms: One row per arm, (n, d).
+    """
 
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
-        self._arms, largest = arms, float(kernel.diag(arms).max())
-        found = _terms(kernel).items()
+        self._arms = arms
+        largest = float(kernel.diag(arms).max())
+        terms_of = _terms(kernel)
+        small = _SMALL_RESIDUAL * largest / len(terms_of)
         self._groups = [
-            _Group.of(*each, arms, _SMALL_REST * largest / len(found)) for each in found
+            _Group.factorise(feature_kernel, terms, arms, small)
+            for feature_kernel, terms in terms_of.items()
         ]
-        self.tolerance = (
-            sum(float(group.rest.max()) ** 2 for group in self._groups) / largest
-        )
-        self.normals = sum(
-            len(arms)
-            + len(features)
-            * sum(1 if graph is None else len(graph) for graph, _ in terms)
-            for terms, features, _ in self._groups
-        )
+        lost = sum(float(group.residual.max()) ** 2 for group in self._groups)
+        self.tolerance = lost / largest
+        self.normals = sum(group.normals for group in self._groups)
 
     def times(self, normals: Floats) -> Floats:
-        drawn, used = np.zeros((len(normals), len(self._arms))), 0
+        """Draws with mean zero, (m, n).
 
-        def following(count: int) -> Floats:
+        Args:
+            normals: Standard normals, (m, ``self.normals``).
+        """
+        draws = np.zeros((len(normals), len(self._arms)))
+        used = 0
+
+        def take(count: int) -> Floats:
+            """The next ``count`` normals of every draw."""
             nonlocal used
             used += count
             return normals[:, used - count : used]
 
-        for terms, features, rest in self._groups:
-            drawn += rest * following(len(rest))
+        for terms, features, residual in self._groups:
+            draws += residual * take(len(residual))
             for term in terms:
                 std = term.std(self._arms)
                 if term.graph is None:
-                    drawn += std * (following(len(features)) @ features)
+                    draws += std * (take(len(features)) @ features)
                     continue
                 nodes = term.graph.nodes(self._arms)
                 for feature in features:
-                    own = following(len(term.graph))
-                    drawn += std * feature * term.graph.draws(own)[:, nodes]
-        return drawn
+                    graph_draws = term.graph.draws(take(len(term.graph)))
+                    draws += std * feature * graph_draws[:, nodes]
+        return draws
 
 
 def _terms(kernel: Covariance) -> dict[Kernel, list[_Term]]:
-    """The terms of a sum of products by the kernel, of variance 1, that they are multiplied by.
+    """The terms of a sum of products, by the feature kernel that multiplies them, of variance 1.
 
-    Empty where it has no kernel of a graph, or one that is not drawn from by solves.
+    Empty if it contains no graph kernel, or one that sparse solves cannot draw from.
     """
-    found: dict[Kernel, list[_Term]] = {}
-    for part in kernel.kernels if isinstance(kernel, Sum) else (kernel,):
-        factors: Any = part.kernels if isinstance(part, Product) else (part,)
-        graphs = [factor for factor in factors if isinstance(factor, GraphMatern)]
-        others = [factor for factor in factors if not isinstance(factor, GraphMatern)]
-        drawn = len(graphs) < 2 and all(graph.nu % 2 == 0 for graph in graphs)
-        if not drawn or not all(isinstance(other, Kernel) for other in others):
+    terms: dict[Kernel, list[_Term]] = {}
+    summands: Any = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
+    for summand in summands:
+        factors: Any = summand.kernels if isinstance(summand, Product) else (summand,)
+        graphs = []
+        unscaled: list[Kernel] = []  # the other factors, of variance 1
+        variances = []
+        for factor in factors:
+            if isinstance(factor, GraphMatern):
+                graphs.append(factor)
+            elif not isinstance(factor, Kernel):
+                return {}
+            elif "variance" in factor.hyperparameters:
+                scaled: Any = factor
+                variances.append(scaled.variance)
+                unscaled.append(replace(scaled, variance=1.0))
+            else:
+                unscaled.append(factor)
+        if len(graphs) > 1 or any(graph.nu % 2 != 0 for graph in graphs):
             return {}
-        scaled = [other for other in others if "variance" in other.hyperparameters]
-        variance = float(np.prod([other.variance for other in scaled]))
-        alike = [
-            replace(other, variance=1.0) if other in scaled else other
-            for other in others
-        ]
-        term = _Term(graphs[0] if graphs else None, variance)
-        found.setdefault(Product(kernels=tuple(alike or [Constant()])), []).append(term)
-    return (
-        found if any(term.graph for terms in found.values() for term in terms) else {}
-    )
+        feature_kernel = Product(kernels=tuple(unscaled or [Constant()]))
+        term = _Term(graphs[0] if graphs else None, float(np.prod(variances)))
+        terms.setdefault(feature_kernel, []).append(term)
+    listed = [term for group in terms.values() for term in group]
+    return terms if any(term.graph is not None for term in listed) else {}
 
 
-_known: list[
-    tuple[weakref.ref[Kernel], Floats, PriorRoot]
-] = []  # the one used last stands last
+class _CachedRoot(NamedTuple):
+    kernel: weakref.ref[Kernel]
+    arms: Floats
+    root: PriorRoot
+
+
+_cached_roots: list[_CachedRoot] = []  # the one used last comes last
 
 
 def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
-    """The root for these arms; ``otherwise`` says what to do where there are too many.
+    """The root for these arms, cached.
 
-    Every seed of an experiment asks for the same n² numbers, its truth and its learners alike. They
-    are kept no longer than the kernel itself, and not more than two of them.
+    Every seed of an experiment needs the same n² numbers, its truth and its learners alike. The cache
+    keeps at most two roots, and none longer than its kernel.
+
+    Args:
+        kernel: The prior covariance.
+        arms: One row per arm, (n, d).
+        otherwise: Advice for the error message where there are too many arms.
     """
     n = len(arms)
-    told = f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB"
+    gigabytes = 8e-9 * n * n
+    message = f"a joint draw of {n} arms needs a root of their prior covariance, {gigabytes:.0f} GB"
     if n > LARGEST_DRAW and not _terms(kernel):
         raise InputError(
-            f"{told}; it is made for up to {LARGEST_DRAW} arms: {otherwise}"
+            f"{message}; it is made for up to {LARGEST_DRAW} arms: {otherwise}"
         )
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return DenseRoot(kernel, arms)
-    for own, known, root in _known.copy():
-        if own() is kernel and np.array_equal(known, arms):
-            _forget(own)
-            _known.append((own, known, root))
-            return root
-    del _known[: len(_known) - _MOST_KEPT + 1]  # before another is made: they are large
+    for cached in _cached_roots.copy():
+        if cached.kernel() is kernel and np.array_equal(cached.arms, arms):
+            _forget(cached.kernel)
+            _cached_roots.append(cached)
+            return cached.root
+    # Make room before another is computed: they are large.
+    del _cached_roots[: len(_cached_roots) - _MOST_CACHED + 1]
     root = DenseRoot(kernel, arms) if n <= LARGEST_DRAW else SparseRoot(kernel, arms)
-    if root.tolerance > _LARGEST_REST:
+    if root.tolerance > _LARGEST_RESIDUAL:
         raise InputError(
-            f"{told}; {_MOST_FEATURES} features in its place leave {root.tolerance:.0%} of a variance "
+            f"{message}; {_MOST_FEATURES} features in its place leave {root.tolerance:.0%} of a variance "
             f"out: use longer lengthscales, or {otherwise}"
         )
-    _known.append((weakref.ref(kernel, _forget), arms, root))
+    _cached_roots.append(_CachedRoot(weakref.ref(kernel, _forget), arms, root))
     return root
 
 
 def _forget(kernel: weakref.ref[Kernel]) -> None:
-    _known[:] = [known for known in _known if known[0] is not kernel]
+    _cached_roots[:] = [entry for entry in _cached_roots if entry.kernel is not kernel]

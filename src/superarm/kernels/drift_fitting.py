@@ -1,4 +1,4 @@
-"""How fast rewards drift, by maximum likelihood, where every arm was read at every time.
+"""Maximum likelihood for the rate of drift, where every arm was read at every time.
 
 Notation
 
@@ -10,33 +10,35 @@ Notation
 =============  ===========================================================================
 
 The readings of a block have the covariance K ⊗ D + σ²I of bogunovic2016time, eq. 24. Each series is
-one number that fades and is read with noise, so that its likelihood takes T steps of a Kalman filter:
+one number that fades and is read with noise, so its likelihood takes T steps of a Kalman filter:
 exact, and n T b operations after one decomposition of K.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from superarm.core import Floats
 from superarm.core.errors import InputError, ShapeError
 from superarm.core.inputs import as_features, as_number, as_positive, as_vector
 
-from .structured import Empirical
+from .empirical import Empirical
 
-_STEP = 1e-2  # in ln ε, for the curvature: its error is about 1e-5 of it
-_QUANTILE = 1.959963984540054
+# Step in ln ε for the curvature, whose relative error is then about 1e-5.
+_STEP = 1e-2
+_QUANTILE = 1.959963984540054  # of the standard normal, at 97.5 %
+_GRID = 25  # points of the coarse search
 
 
 class DriftFit(NamedTuple):
-    """What :func:`fit_drift` found."""
+    """The result of :func:`fit_drift`."""
 
     epsilon: float
     interval: tuple[float, float]
-    """95 %, from the curvature in ln ε; the bounds where there is no maximum between them."""
+    """95 %, from the curvature in ln ε; the bounds if there is no maximum between them."""
     log_likelihood: float
 
 
@@ -48,9 +50,18 @@ def drift_log_likelihood(
     noise_variance: float,
     times: Any = None,
 ) -> float:
-    """log p(readings) [bogunovic2016time, eq. 24] of blocks (b, T, n) or one block (T, n), in nats."""
-    known = as_number(epsilon, "epsilon", 0.0, 1.0 - 1e-12)
-    return _likelihood(covariance, readings, noise_variance, times)(known)
+    """log p(readings) in nats [bogunovic2016time, eq. 24].
+
+    Args:
+        covariance: Covariance of the arms at one time, (n, n).
+        readings: Readings less their mean, (T, n), or in independent blocks, (b, T, n).
+        epsilon: ε: forgetting per unit of time, from 0 to below 1.
+        noise_variance: σ²: variance of the noise of one reading.
+        times: Rising times of the readings, (T,); 1, 2, 3, … by default.
+    """
+    rate = as_number(epsilon, "epsilon", 0.0, 1.0 - 1e-12)
+    likelihood = _Likelihood(covariance, readings, noise_variance, times)
+    return likelihood(rate)
 
 
 def fit_drift(
@@ -61,10 +72,15 @@ def fit_drift(
     times: Any = None,
     bounds: tuple[float, float] = (1e-5, 0.99),
 ) -> DriftFit:
-    """The ε under which readings less their mean, (T, n) or in blocks (b, T, n), are most likely.
+    """The ε that makes the readings most likely, by a bounded search on ln ε.
 
-    ``covariance`` (n, n) is that of the arms at one time; ``times`` (T,), 1, 2, 3, … where it is left
-    out, rise. A bounded search on ln ε; blocks are independent, and their likelihoods add up.
+    Args:
+        covariance: Covariance of the arms at one time, (n, n).
+        readings: Readings less their mean, (T, n), or in independent blocks, (b, T, n), whose
+            likelihoods add up.
+        noise_variance: σ²: variance of the noise of one reading.
+        times: Rising times of the readings, (T,); 1, 2, 3, … by default.
+        bounds: Smallest and largest ε, both between 0 and 1.
 
     >>> fit = fit_drift([[1.0]], [[0.9], [1.1], [1.0], [0.4]], noise_variance=0.01)
     >>> round(fit.epsilon, 2)
@@ -72,7 +88,7 @@ def fit_drift(
     """
     from scipy.optimize import minimize_scalar
 
-    likelihood = _likelihood(covariance, readings, noise_variance, times)
+    likelihood = _Likelihood(covariance, readings, noise_variance, times)
     low, high = (as_positive(bound, "bounds") for bound in bounds)
     if not low < high < 1.0:
         raise InputError(
@@ -82,63 +98,78 @@ def fit_drift(
     def loss(log_epsilon: float) -> float:
         return -likelihood(math.exp(log_epsilon))
 
-    # The likelihood may have a second, lower top: the search starts about the best of a coarse grid.
-    grid = np.linspace(math.log(low), math.log(high), 25)
+    # The likelihood may have a second, lower maximum: search around the best of a coarse grid.
+    grid = np.linspace(math.log(low), math.log(high), _GRID)
     place = int(np.argmin([loss(float(point)) for point in grid]))
     around = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    best = float(
-        minimize_scalar(
-            loss, bounds=around, method="bounded", options={"xatol": 1e-6}
-        ).x
+    search = minimize_scalar(
+        loss, bounds=around, method="bounded", options={"xatol": 1e-6}
     )
-    top = loss(best)
-    curvature = (loss(best - _STEP) - 2.0 * top + loss(best + _STEP)) / _STEP**2
-    inside = grid[0] + _STEP < best < grid[-1] - _STEP and curvature > 0.0
-    away = _QUANTILE / math.sqrt(curvature) if inside else math.inf
-    interval = (
-        max(low, math.exp(best - away)),
-        min(high, math.exp(min(best + away, 0.0))),
-    )
-    return DriftFit(math.exp(best), interval, -top)
+    best = float(search.x)
+    least = loss(best)
+    curvature = (loss(best - _STEP) - 2.0 * least + loss(best + _STEP)) / _STEP**2
+    inside = grid[0] + _STEP < best < grid[-1] - _STEP
+    half_width = math.inf
+    if inside and curvature > 0.0:
+        half_width = _QUANTILE / math.sqrt(curvature)
+    lower = max(low, math.exp(best - half_width))
+    upper = min(high, math.exp(min(best + half_width, 0.0)))
+    return DriftFit(math.exp(best), (lower, upper), -least)
 
 
-def _likelihood(
-    covariance: Any, readings: Any, noise_variance: float, times: Any
-) -> Callable[[float], float]:
-    """The log-likelihood of ε: of a series for each eigenvector of the covariance and each block."""
-    K, blocks = (
-        Empirical(covariance=as_features(covariance, "covariance")).covariance,
-        list(readings),
-    )
-    single = not blocks or np.ndim(blocks[0]) == 1
-    rows = [
-        as_features(each, "readings", len(K))
-        for each in ([readings] if single else blocks)
-    ]
-    if len({len(block) for block in rows}) != 1 or not len(rows[0]):
+class _Likelihood:
+    """The log-likelihood as a function of ε.
+
+    It is that of one series for each eigenvector of the covariance and each block.
+    """
+
+    def __init__(
+        self, covariance: Any, readings: Any, noise_variance: float, times: Any
+    ) -> None:
+        table = as_features(covariance, "covariance")
+        K = Empirical(covariance=table).covariance
+        blocks = _as_blocks(readings, len(K))  # b times (T, n)
+        self._noise = as_positive(noise_variance, "noise_variance")
+        steps = len(blocks[0])
+        moments: Any = range(steps) if times is None else times
+        self._gaps = np.diff(as_vector(moments, "times", steps))  # (T − 1,)
+        if (self._gaps <= 0.0).any():
+            raise InputError("times must rise from one to the next")
+        eigenvalues, U = np.linalg.eigh(K)
+        # Only rounding makes an eigenvalue negative.
+        self._variance = np.maximum(eigenvalues, 0.0)  # λ, (n,)
+        self._series = np.moveaxis(np.stack(blocks) @ U, 1, 0)  # z, (T, b, n)
+
+    def __call__(self, epsilon: float) -> float:
+        """log p in nats, by a Kalman filter."""
+        noise = self._noise
+        factors = (1.0 - epsilon) ** (self._gaps / 2.0)
+        rhos = np.append(factors, 1.0).tolist()  # nothing follows the last step
+        mean = np.zeros(self._series.shape[1:])  # (b, n)
+        p = self._variance  # variance of the state, (n,)
+        total = 0.0
+        for z, rho in zip(self._series, rhos, strict=True):
+            spread = p + noise
+            residual = z - mean
+            log_determinant = len(z) * float(np.log(spread).sum())
+            squares = float((residual * residual / spread).sum())
+            total += log_determinant + squares
+            mean = rho * (mean + p / spread * residual)
+            posterior = p * noise / spread
+            remaining = rho * rho
+            p = remaining * posterior + (1.0 - remaining) * self._variance
+        return -0.5 * (total + int(self._series.size) * math.log(2.0 * math.pi))
+
+
+def _as_blocks(readings: Any, n: int) -> list[Floats]:
+    """Readings as blocks of equal length, (T, n) each."""
+    rows = list(readings)
+    is_single = not rows or np.ndim(rows[0]) == 1
+    blocks = [readings] if is_single else rows
+    checked = [as_features(block, "readings", n) for block in blocks]
+    lengths = {len(block) for block in checked}
+    if len(lengths) != 1 or lengths == {0}:
         raise ShapeError(
             "readings must be (T, n) or, in blocks of equal length, (b, T, n)"
         )
-    noise, steps = as_positive(noise_variance, "noise_variance"), len(rows[0])
-    gaps = np.diff(
-        np.arange(steps) if times is None else as_vector(times, "times", steps)
-    )
-    if (gaps <= 0.0).any():
-        raise InputError("times must rise from one to the next")
-    eigenvalues, U = np.linalg.eigh(K)
-    variance = np.maximum(eigenvalues, 0.0)  # below 0 by rounding alone
-    series = np.moveaxis(np.stack(rows) @ U, 1, 0)
-
-    def log_likelihood(epsilon: float) -> float:
-        keep = np.append((1.0 - epsilon) ** (gaps / 2.0), 1.0)
-        mean, p, total = np.zeros(series.shape[1:]), variance, 0.0
-        for z, rho in zip(series, keep.tolist(), strict=True):
-            spread, away = p + noise, z - mean
-            total += len(z) * float(np.log(spread).sum()) + float(
-                (away * away / spread).sum()
-            )
-            mean = rho * (mean + p / spread * away)
-            p = rho * rho * (p * noise / spread) + (1.0 - rho * rho) * variance
-        return -0.5 * (total + int(series.size) * math.log(2.0 * math.pi))
-
-    return log_likelihood
+    return checked

@@ -1,22 +1,21 @@
-"""Finite-rank forms: k(x, y) ≈ Φ(x)·Φ(y) on a box, with an error that is stated.
+"""Finite-rank forms: k(x, y) ≈ Φ(x)·Φ(y) on a box, with a stated error.
 
-A smooth kernel in few dimensions has a numerical rank far below the number of observations.
-Its feature map turns an N-sized posterior into an r-sized one.
+A smooth kernel in few dimensions has a numerical rank far below the number of observations. Its
+feature map turns an N-sized posterior into an r-sized one.
 
 Notation
 
 =============  =========================================================================
 ``Φ``          (n, r) features of n points
-``φ_k``        the k-th feature; *supremum* bounds sup φ_k² on the box
+``φ_k``        the k-th feature; its *supremum* bounds sup φ_k² on the box
 ``largest``    a bound on sup k(x, x); by Cauchy–Schwarz it bounds Σ_k |φ_k(x) φ_k(y)| too
 =============  =========================================================================
 
 Truncation. Dropping the features in a set D changes k(x, y) by
-|Σ_{k∈D} φ_k(x) φ_k(y)| ≤ Σ_{k∈D} sup φ_k², so that the smallest suprema go first, as long as
-their sum stays below the tolerance. Features of a product are products of features, and so
-are their suprema.
+|Σ_{k∈D} φ_k(x) φ_k(y)| ≤ Σ_{k∈D} sup φ_k². So the smallest suprema go first, as long as their sum
+stays below the tolerance. Features of a product are products of features, and so are their suprema.
 
-Inside this module features lie as rows, (r, n): gathering rows is a memory copy.
+Inside this module features are rows, (r, n): gathering rows is a memory copy.
 """
 
 from __future__ import annotations
@@ -37,53 +36,68 @@ EPSILON = float(np.finfo(np.float64).eps)
 _ROUNDING = 64.0  # rounding allowance of the exact forms, in units of ε·``largest``
 
 Evaluate = Callable[[Floats], Floats]
-"""Points as (d, n) columns to features as (r, n) rows; it can be pickled."""
+"""Maps points as (d, n) columns to features as (r, n) rows; it can be pickled."""
 
 
 class Box(NamedTuple):
-    """Where features are wanted, how precise, and how many at most."""
+    """The box on which features are needed, their precision and their largest number."""
 
     lower: Floats  # (d,)
     upper: Floats  # (d,)
     tolerance: float
-    most: int
+    max_rank: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FeatureMap:
     """Features Φ with |k(x, y) − Φ(x)·Φ(y)| ≤ ``error`` for all x, y in the box.
 
-    Called with (n, d) points it returns (n, ``rank``) float64, C order; points outside the
+    Calling it with (n, d) points returns (n, ``rank``) float64 numbers in C order. Points outside the
     box raise :class:`~superarm.core.errors.InputError`, because the error bound ends there.
+
+    Args:
+        error: Bound on the error: proven in exact arithmetic, plus a tested allowance for rounding.
+        lower: Lower ends of the box, (d,).
+        upper: Upper ends of the box, (d,).
+        suprema: Bounds on the largest square of every feature on the box, (rank,).
+        largest: Bound on k(x, x) over the box.
+        evaluate: Maps points, (d, n), to features, (rank, n).
     """
 
-    error: float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
-    lower: Floats  # (d,)
-    upper: Floats  # (d,)
-    suprema: (
-        Floats  # (rank,), a bound on the largest square of every feature on the box
-    )
-    largest: float  # a bound on k(x, x) over the box
+    error: float
+    lower: Floats
+    upper: Floats
+    suprema: Floats
+    largest: float
     evaluate: Evaluate
 
     def __post_init__(self) -> None:
-        for array in (self.suprema, self.lower, self.upper):
-            array.flags.writeable = False
+        self.suprema.flags.writeable = False
+        self.lower.flags.writeable = False
+        self.upper.flags.writeable = False
 
     @property
     def rank(self) -> int:
+        """The number of features."""
         return len(self.suprema)
 
     def __call__(self, X: Floats) -> Floats:
+        """The features of points, (n, rank).
+
+        Args:
+            X: Points in the box, (n, d).
+        """
         points = np.asarray(X, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != len(self.lower):
             raise ShapeError(
                 f"X has shape {points.shape}; it must be (n, {len(self.lower)})"
             )
         columns = np.ascontiguousarray(points.T)
-        inside = (columns >= self.lower[:, None]) & (columns <= self.upper[:, None])
+        above = columns >= self.lower[:, None]
+        below = columns <= self.upper[:, None]
+        inside = above & below
         if not inside.all():
-            column, row = (int(i) for i in np.argwhere(~inside)[0])
+            column, row = np.argwhere(~inside)[0].tolist()
             raise InputError(
                 f"X[{row}, {column}] is {points[row, column]!r}, outside the box "
                 f"[{self.lower[column]!r}, {self.upper[column]!r}] that the features were made for; "
@@ -92,41 +106,69 @@ class FeatureMap:
         return np.ascontiguousarray(self.evaluate(columns).T)
 
     def covers(self, X: Floats) -> bool:
-        """Whether every point lies in the box."""
+        """Whether every point lies in the box.
+
+        Args:
+            X: Points, (n, d).
+        """
         return bool((self.lower <= X).all() and (self.upper >= X).all())
 
     def on_columns(
         self, columns: Sequence[int], lower: Floats, upper: Floats
     ) -> FeatureMap:
-        """The same features, read from some columns of wider points."""
-        evaluate = partial(_on_columns, self.evaluate, np.array(columns, dtype=np.intp))
+        """The same features, read from some columns of wider points.
+
+        Args:
+            columns: The columns to read.
+            lower: Lower ends of the wider box.
+            upper: Upper ends of the wider box.
+        """
+        positions = np.array(columns, dtype=np.intp)
+        evaluate = partial(_on_columns, self.evaluate, positions)
         return replace(self, lower=lower, upper=upper, evaluate=evaluate)
 
     def scaled(self, factor: float) -> FeatureMap:
-        """Features of ``factor``·k."""
-        sizes = {
-            name: getattr(self, name) * factor
-            for name in ("suprema", "largest", "error")
-        }
+        """Features of ``factor``·k.
+
+        Args:
+            factor: What the kernel is multiplied by, above 0.
+        """
         return replace(
-            self, **sizes, evaluate=partial(_scaled, self.evaluate, math.sqrt(factor))
+            self,
+            suprema=self.suprema * factor,
+            largest=self.largest * factor,
+            error=self.error * factor,
+            evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)),
         )
 
 
-def _on_columns(inner: Evaluate, at: Ints, columns: Floats) -> Floats:
-    return inner(columns[at])
+def _on_columns(inner: Evaluate, positions: Ints, columns: Floats) -> Floats:
+    return inner(columns[positions])
 
 
 def _scaled(inner: Evaluate, factor: float, columns: Floats) -> Floats:
     return inner(columns) * factor
 
 
-def truncate(suprema: Floats, budget: float) -> tuple[Ints, float]:
-    """Positions of the largest entries, largest first, and the sum of those dropped, ≤ budget."""
+class Truncation(NamedTuple):
+    """Features that remain, and the error of dropping the others."""
+
+    positions: Ints  # by falling supremum
+    dropped: float  # sum of the dropped suprema
+
+
+def truncate(suprema: Floats, budget: float) -> Truncation:
+    """Drops the smallest suprema while their sum is at most ``budget``; at least one remains."""
     order = np.argsort(-suprema, kind="stable")
-    tail = np.cumsum(suprema[order][::-1])
-    dropped = min(int(np.searchsorted(tail, budget, side="right")), len(order) - 1)
-    return order[: len(order) - dropped], float(tail[dropped - 1]) if dropped else 0.0
+    tail = np.cumsum(suprema[order][::-1])  # sums of the smallest suprema
+    count = min(int(np.searchsorted(tail, budget, side="right")), len(order) - 1)
+    dropped = float(tail[count - 1]) if count else 0.0
+    return Truncation(order[: len(order) - count], dropped)
+
+
+def pairs_fit(count: int, max_rank: int) -> bool:
+    """Whether that many products of two features are few enough to be truncated."""
+    return count <= 100 * max_rank + 10_000
 
 
 # --- exact forms -------------------------------------------------------------------------
@@ -136,19 +178,14 @@ def monomial_features(
     box: Box, degree: int, variance: float, bias: float
 ) -> FeatureMap | None:
     """Features of variance·(x·y + bias)^degree: √(variance · multinomial · bias^{a_0}) x^a."""
-    slots = len(box.lower) + (1 if bias > 0.0 else 0)
-    if math.comb(slots + degree - 1, degree) > box.most:
+    has_bias = bias > 0.0
+    slots = len(box.lower) + int(has_bias)
+    if math.comb(slots + degree - 1, degree) > box.max_rank:
         return None
-    # Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot.
-    factors = np.array(
-        list(combinations_with_replacement(range(slots), degree)), dtype=np.intp
-    )
-    powers: Ints = (factors[:, :, None] == np.arange(slots)).sum(axis=1)
-    whole = variance * math.factorial(degree)
-    weights = np.array(
-        [whole / math.prod(math.factorial(i) for i in row) for row in powers]
-    )
-    if bias > 0.0:
+    powers = _exponents(slots, degree)  # (r, slots)
+    numerator = variance * math.factorial(degree)
+    weights = np.array([numerator / _factorials(row) for row in powers])  # (r,)
+    if has_bias:
         weights *= bias ** powers[:, -1]
         powers = powers[:, :-1]
     extent = np.maximum(np.abs(box.lower), np.abs(box.upper))
@@ -163,6 +200,18 @@ def monomial_features(
     )
 
 
+def _exponents(slots: int, degree: int) -> Ints:
+    """Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot."""
+    factors = list(combinations_with_replacement(range(slots), degree))
+    slot_of_factor = np.array(factors, dtype=np.intp)  # (r, degree)
+    counts: Ints = (slot_of_factor[:, :, None] == np.arange(slots)).sum(axis=1)
+    return counts
+
+
+def _factorials(exponents: Ints) -> int:
+    return math.prod(math.factorial(exponent) for exponent in exponents)
+
+
 def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Floats:
     """``powers`` (r, d), ``roots`` (r, 1)."""
     table = columns ** np.arange(degree + 1)[:, None, None]  # (degree + 1, d, n)
@@ -173,18 +222,18 @@ def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Flo
 
 
 def table_features(box: Box, covariance: Floats) -> FeatureMap:
-    """Features of a given covariance over ids, which lie in the one column."""
-    values, vectors = np.linalg.eigh(covariance)
-    keep = values > box.tolerance
-    root = vectors[:, keep] * np.sqrt(values[keep])
-    lost = float(
-        np.abs(values[~keep]).max(initial=0.0)
-    )  # a spectral norm bounds every entry
+    """Features of a covariance matrix over ids, which are in the only column."""
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    keep = eigenvalues > box.tolerance
+    root = vectors[:, keep] * np.sqrt(eigenvalues[keep])
+    # The spectral norm of what is dropped bounds its every entry.
+    others = np.abs(eigenvalues[~keep])
+    dropped = float(others.max(initial=0.0))
     largest = float(np.diagonal(covariance).max())
     return FeatureMap(
         suprema=np.square(root).max(axis=0),
         largest=largest,
-        error=lost + _ROUNDING * EPSILON * largest,
+        error=dropped + _ROUNDING * EPSILON * largest,
         # There are no ids beyond the table: the features hold on the part of the box that has some.
         lower=np.maximum(box.lower, 0.0),
         upper=np.minimum(box.upper, len(covariance) - 1.0),
@@ -204,31 +253,31 @@ def _table_rows(root: Floats, columns: Floats) -> Floats:
 
 def sum_features(parts: Sequence[FeatureMap]) -> FeatureMap:
     """Features of a sum: those of the parts, side by side."""
+    evaluations = tuple(part.evaluate for part in parts)
     return replace(
         parts[0],
         suprema=np.concatenate([part.suprema for part in parts]),
         largest=sum(part.largest for part in parts),
         error=sum(part.error for part in parts),
-        evaluate=partial(_side_by_side, tuple(part.evaluate for part in parts)),
+        evaluate=partial(_side_by_side, evaluations),
     )
 
 
 def product_features(left: FeatureMap, right: FeatureMap, budget: float) -> FeatureMap:
-    """Features of a product: all products of two, less those that ``budget`` lets go."""
+    """Features of a product: all products of two, except those that ``budget`` allows to drop."""
     pairs = np.multiply.outer(left.suprema, right.suprema).ravel()
-    keep, lost = truncate(pairs, budget)
-    keep = np.sort(keep)
+    positions, dropped = truncate(pairs, budget)
+    positions = np.sort(positions)
+    left_rows, right_rows = np.divmod(positions, right.rank)
+    # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
+    left_error = left.error * right.largest
+    right_error = (left.largest + left.error) * right.error
     return replace(
         left,
-        suprema=pairs[keep],
+        suprema=pairs[positions],
         largest=left.largest * right.largest,
-        # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
-        error=left.error * right.largest
-        + (left.largest + left.error) * right.error
-        + lost,
-        evaluate=partial(
-            _pairs, left.evaluate, right.evaluate, np.divmod(keep, right.rank)
-        ),
+        error=left_error + right_error + dropped,
+        evaluate=partial(_pairs, left.evaluate, right.evaluate, left_rows, right_rows),
     )
 
 
@@ -237,8 +286,12 @@ def _side_by_side(parts: tuple[Evaluate, ...], columns: Floats) -> Floats:
 
 
 def _pairs(
-    left: Evaluate, right: Evaluate, rows: tuple[Ints, Ints], columns: Floats
+    left: Evaluate,
+    right: Evaluate,
+    left_rows: Ints,
+    right_rows: Ints,
+    columns: Floats,
 ) -> Floats:
-    product = left(columns).take(rows[0], axis=0)
-    product *= right(columns).take(rows[1], axis=0)
+    product = left(columns).take(left_rows, axis=0)
+    product *= right(columns).take(right_rows, axis=0)
     return product

@@ -11,13 +11,13 @@ front          a few columns eliminated together, ``C``, and the rows their fact
 ``Z``          ``A⁻¹`` on the front
 =============  =====================================================================
 
-Multifrontal: eliminating a front's columns leaves ``F_RR − multiplier F_RCᵀ`` for its parent in
-the elimination tree. On the way back, with ``Z_RR`` handed down by the parent (Takahashi's
-equations in blocks)::
+Multifrontal: eliminating a front's columns leaves the update ``F_RR − multiplier F_RCᵀ`` for its
+parent in the elimination tree. On the way back, with ``Z_RR`` from the parent (Takahashi's equations
+in blocks)::
 
     Z_RC = −Z_RR multiplier,   Z_CC = pivot − multiplierᵀ Z_RC
 
-Only entries within fronts are ever made: about as many as the sparse factor has.
+Only entries within fronts are ever computed: about as many as the sparse factor has.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ import numpy as np
 from superarm.core import Ints
 from superarm.core.errors import NotPositiveDefiniteError
 
-_LEAF = 24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps
+# Subtrees of at most so many columns become one front: dense work is cheaper than small steps.
+_LEAF = 24
 _PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
+_ROOT = -1  # the parent of a front that has none
 
 
 class Front(NamedTuple):
@@ -42,28 +44,34 @@ class Front(NamedTuple):
     parent: int  # number of the parent's front, or −1
 
 
-def plan_elimination(matrix: Any) -> tuple[Ints, list[Front]]:
-    """Order and fronts for the pattern of a sparse symmetric matrix.
+class Elimination(NamedTuple):
+    """How the columns of a sparse symmetric matrix are eliminated."""
 
-    The order is (n,), the old number of every new one; fronts of children come before their parents.
-    """
+    order: Ints  # (n,), the old number of every new one
+    fronts: list[Front]  # children come before their parents
+
+
+def plan_elimination(matrix: Any) -> Elimination:
+    """Order and fronts for the pattern of a sparse symmetric matrix."""
     from scipy.sparse import csc_array
 
     n = matrix.shape[0]
     factor = factorise(_without_cancellation(matrix))
     L = csc_array(factor.L)
     L.sort_indices()
-    after = np.diff(L.indptr) - 1  # entries below the diagonal
-    parents = np.full(n, n, dtype=np.intp)  # n: the root above all
-    inner = after > 0
-    parents[inner] = L.indices[L.indptr[:-1][inner] + 1]
-    post = _postorder(parents)  # new → position in the factor's order
+    reach = np.diff(L.indptr) - 1  # entries below the diagonal
+    # The parent of a column is the first row below the diagonal; n is the root above all.
+    parents = np.full(n, n, dtype=np.intp)
+    inner = reach > 0
+    first_entries = L.indptr[:-1][inner] + 1
+    parents[inner] = L.indices[first_entries]
+    post = _postorder(parents)  # new number → position in the factor's order
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
     new[n] = n
-    return np.argsort(factor.perm_c)[post], _fronts(
-        L, after, new[parents[post]], post, new
-    )
+    order = np.argsort(factor.perm_c)[post]
+    fronts = _fronts(L, reach, new[parents[post]], post, new)
+    return Elimination(order, fronts)
 
 
 def factorise(matrix: Any) -> Any:
@@ -74,22 +82,21 @@ def factorise(matrix: Any) -> Any:
     try:
         return splu(matrix, diag_pivot_thresh=0.0, **symmetric)
     except RuntimeError as error:  # "Factor is exactly singular"
-        told = "the shifted Laplacian is singular to working precision; use a smaller kappa"
-        raise NotPositiveDefiniteError(told) from error
+        message = "the shifted Laplacian is singular to working precision; use a smaller kappa"
+        raise NotPositiveDefiniteError(message) from error
 
 
 def _without_cancellation(matrix: Any) -> Any:
     """A matrix of the same pattern whose factor shows all its fill: no two terms can cancel."""
     from scipy.sparse import csc_array, diags_array
 
-    entries = (
-        matrix.tocoo()
-    )  # its index arrays are copies: nothing of the caller's is touched
-    first, second = entries.coords
-    off = (first != second) & (entries.data != 0.0)
-    ones = csc_array(
-        (np.ones(int(off.sum())), (first[off], second[off])), shape=matrix.shape
-    )
+    # Its index arrays are copies: nothing of the caller's is touched.
+    entries = matrix.tocoo()
+    rows, columns = entries.coords
+    off_diagonal = (rows != columns) & (entries.data != 0.0)
+    count = int(off_diagonal.sum())
+    positions = (rows[off_diagonal], columns[off_diagonal])
+    ones = csc_array((np.ones(count), positions), shape=matrix.shape)
     ones.data[:] = 1.0  # repeated entries were added up
     degree: Ints = np.asarray(ones.sum(axis=0)).ravel()
     return (diags_array(1.0 + degree) - ones).tocsc()
@@ -101,64 +108,86 @@ def _postorder(parents: Ints) -> Ints:
     from scipy.sparse.csgraph import depth_first_order
 
     n = len(parents)
-    tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    return np.asarray(
-        depth_first_order(tree, n, return_predecessors=False)[:0:-1], dtype=np.intp
-    )
+    links = (parents, np.arange(n))
+    tree = csr_array((np.ones(n), links), shape=(n + 1, n + 1))
+    preorder = depth_first_order(tree, n, return_predecessors=False)
+    return np.asarray(preorder[:0:-1], dtype=np.intp)  # backwards, without the root n
 
 
-def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
-    """The fronts of a factor in postorder: columns of a front and their reach, front by front."""
+def _fronts(L: Any, reach: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
+    """The fronts of a factor in postorder."""
     n = len(parents)
-    starts = _joined(parents.tolist(), after[post].tolist())
+    starts = _front_starts(parents.tolist(), reach[post].tolist())
     stops = [*starts[1:], n]
-    front_of = np.repeat(np.arange(len(starts)), np.subtract(stops, starts))
-    made = []
+    widths = np.subtract(stops, starts)
+    front_of = np.repeat(np.arange(len(starts)), widths)
+    fronts = []
     for start, stop in zip(starts, stops, strict=True):
-        last = int(
-            post[stop - 1]
-        )  # whose rows all earlier columns of the front reach too
-        rows = np.sort(new[L.indices[L.indptr[last] + 1 : L.indptr[last + 1]]])
-        parent = int(front_of[parents[stop - 1]]) if parents[stop - 1] < n else -1
-        made.append(Front(start, stop, rows, parent))
-    return made
+        # All earlier columns of the front reach the rows of its last one too.
+        last = int(post[stop - 1])
+        first_below = L.indptr[last] + 1
+        below = L.indices[first_below : L.indptr[last + 1]]
+        rows = np.sort(new[below])
+        above = parents[stop - 1]
+        parent = int(front_of[above]) if above < n else _ROOT
+        fronts.append(Front(start, stop, rows, parent))
+    return fronts
 
 
-def _joined(parents: list[int], reach: list[int]) -> list[int]:
-    """First columns of the fronts: small subtrees whole, then parents that pad little.
+def _front_starts(parents: list[int], reach: list[int]) -> list[int]:
+    """First columns of the fronts: small subtrees as one, then parents that pad little.
 
     ``reach`` counts the rows of each column below the diagonal.
     """
     n = len(parents)
-    counts = [1] * (n + 1)  # columns of each subtree
-    for column in range(n):
-        counts[parents[column]] += counts[column]
     starts: list[int] = []
-    filled: list[int] = []  # entries that the columns of a front have by themselves
+    filled: list[int] = []  # entries that the columns of each front have by themselves
+    counts = _subtree_sizes(parents)
     column = 0
     while column < n:
-        top = column
-        while (above := parents[top]) < n and counts[above] <= min(
-            _LEAF, above - column + 1
-        ):
-            top = above  # its subtree begins at this column too
+        top = _leaf_top(column, parents, counts)
         starts.append(column)
         filled.append(sum(reach[column : top + 1]) + top + 1 - column)
-        while (
-            len(starts) > 1 and parents[starts[-1] - 1] <= top
-        ):  # the front before is a child
+        # While the front before is a child of this one:
+        while len(starts) > 1 and parents[starts[-1] - 1] <= top:
             width = top + 1 - starts[-2]
             area = width * (width + 1) // 2 + width * reach[top]
-            if filled[-2] + filled[-1] < (1.0 - _PADDING) * area:
+            joint = filled[-2] + filled[-1]
+            if joint < (1.0 - _PADDING) * area:
                 break
             starts.pop()
-            filled[-2:] = [filled[-2] + filled[-1]]
+            filled[-2:] = [joint]
         column = top + 1
     return starts
 
 
-def inverse_diagonal(matrix: Any, plan: tuple[Ints, list[Front]]) -> Any:
-    """diag(``matrix``⁻¹), (n,), real or complex as the matrix is; ``plan`` is of its pattern."""
+def _subtree_sizes(parents: list[int]) -> list[int]:
+    """The number of columns in the subtree of each column, and of all under the root."""
+    n = len(parents)
+    counts = [1] * (n + 1)
+    for column in range(n):
+        counts[parents[column]] += counts[column]
+    return counts
+
+
+def _leaf_top(column: int, parents: list[int], counts: list[int]) -> int:
+    """The top of the largest small subtree that begins at this column."""
+    n = len(parents)
+    top = column
+    while True:
+        above = parents[top]
+        if above >= n or counts[above] > min(_LEAF, above - column + 1):
+            return top
+        top = above
+
+
+def inverse_diagonal(matrix: Any, plan: Elimination) -> Any:
+    """diag(``matrix``⁻¹), (n,), real or complex like the matrix.
+
+    Args:
+        matrix: A sparse symmetric matrix, (n, n).
+        plan: The elimination of its pattern.
+    """
     from scipy.sparse import csc_array
 
     order, fronts = plan
@@ -168,60 +197,104 @@ def inverse_diagonal(matrix: Any, plan: tuple[Ints, list[Front]]) -> Any:
     return diagonal
 
 
-def _eliminate(A: Any, fronts: list[Front]) -> list[tuple[Any, Any]]:
-    """Pivot and multiplier of every front: what the way back needs of it."""
+class _Eliminated(NamedTuple):
+    """What the way back needs of a front."""
+
+    pivot: Any  # F_CC⁻¹, (c, c)
+    multiplier: Any  # F_RC F_CC⁻¹, (r, c)
+
+
+class _Update(NamedTuple):
+    """What eliminating a front adds to its parent."""
+
+    rows: Ints  # (r,)
+    matrix: Any  # F_RR − multiplier F_RCᵀ, (r, r)
+
+
+def _place(position: Ints, front: Front) -> None:
+    """Number the columns and rows of a front from 0, in ``position`` (n,)."""
+    width = front.stop - front.start
+    position[front.start : front.stop] = np.arange(width)
+    position[front.rows] = np.arange(width, width + len(front.rows))
+
+
+def _assemble(A: Any, front: Front, updates: list[_Update], position: Ints) -> Any:
+    """F of a front: its entries of A, and the updates of its children."""
+    start = front.start
+    stop = front.stop
+    c = stop - start
+    size = c + len(front.rows)
+    F = np.zeros((size, size), dtype=A.dtype)
+    entries = slice(A.indptr[start], A.indptr[stop])
+    rows = A.indices[entries]
+    counts = np.diff(A.indptr[start : stop + 1])  # entries of each column
+    columns = np.repeat(np.arange(c), counts)
+    below = rows >= start
+    places = position[rows[below]]
+    F[places, columns[below]] = A.data[entries][below]
+    for update in updates:
+        places = position[update.rows]
+        F[places[:, None], places] += update.matrix
+    return F
+
+
+def _eliminate(A: Any, fronts: list[Front]) -> list[_Eliminated]:
+    """Pivot and multiplier of every front, children first."""
     position = np.empty(A.shape[0], dtype=np.intp)
-    waiting: list[list[tuple[Ints, Any]]] = [[] for _ in fronts]
-    done = []
-    for number, (start, stop, rows, parent) in enumerate(fronts):
-        c = stop - start
-        position[start:stop] = np.arange(c)
-        position[rows] = np.arange(c, c + len(rows))
-        F = np.zeros((c + len(rows), c + len(rows)), dtype=A.dtype)
-        where = A.indices[A.indptr[start] : A.indptr[stop]]
-        columns = np.repeat(np.arange(c), np.diff(A.indptr[start : stop + 1]))
-        below = where >= start
-        F[position[where[below]], columns[below]] = A.data[
-            A.indptr[start] : A.indptr[stop]
-        ][below]
-        for their_rows, update in waiting[number]:
-            at = position[their_rows]
-            F[at[:, None], at] += update
-        waiting[number] = []
+    updates: list[list[_Update]] = [[] for _ in fronts]  # for every front
+    eliminated = []
+    for number, front in enumerate(fronts):
+        c = front.stop - front.start
+        _place(position, front)
+        F = _assemble(A, front, updates[number], position)
+        updates[number] = []  # to free their memory
+        F_RC = F[c:, :c]
         pivot = np.linalg.inv(F[:c, :c])
-        multiplier = F[c:, :c] @ pivot
-        if len(rows):
-            waiting[parent].append((rows, F[c:, c:] - multiplier @ F[c:, :c].T))
-        done.append((pivot, multiplier))
-    return done
+        multiplier = F_RC @ pivot
+        if len(front.rows):
+            remainder = F[c:, c:] - multiplier @ F_RC.T
+            update = _Update(front.rows, remainder)
+            updates[front.parent].append(update)
+        eliminated.append(_Eliminated(pivot, multiplier))
+    return eliminated
 
 
-def _invert(eliminated: list[tuple[Any, Any]], fronts: list[Front], kind: Any) -> Any:
+def _invert(eliminated: list[_Eliminated], fronts: list[Front], dtype: Any) -> Any:
+    """The diagonal of A⁻¹, (n,), in elimination order."""
     n = fronts[-1].stop if fronts else 0
     position = np.empty(n, dtype=np.intp)
-    diagonal = np.empty(n, dtype=kind)
-    handed: list[Any] = [np.empty((0, 0), dtype=kind)] * len(
-        fronts
-    )  # Z_RR of every front
-    children: list[list[int]] = [[] for _ in fronts]
-    for number, front in enumerate(fronts):
-        if front.parent >= 0:
-            children[front.parent].append(number)
+    diagonal = np.empty(n, dtype=dtype)
+    children = _children(fronts)
+    # Z_RR of every front, from its parent.
+    inherited: list[Any] = [np.empty((0, 0), dtype=dtype)] * len(fronts)
     for number in range(len(fronts) - 1, -1, -1):
-        start, stop, rows, _ = fronts[number]
+        front = fronts[number]
         pivot, multiplier = eliminated[number]
-        c = stop - start
-        Z_RR, handed[number] = handed[number], None
+        Z_RR = inherited[number]
+        inherited[number] = None  # to free its memory
         Z_RC = -(Z_RR @ multiplier)
         Z_CC = pivot - multiplier.T @ Z_RC
-        diagonal[start:stop] = np.diagonal(Z_CC)
+        diagonal[front.start : front.stop] = np.diagonal(Z_CC)
         if not children[number]:
             continue
-        Z = np.empty((c + len(rows), c + len(rows)), dtype=kind)
-        Z[:c, :c], Z[c:, :c], Z[:c, c:], Z[c:, c:] = Z_CC, Z_RC, Z_RC.T, Z_RR
-        position[start:stop] = np.arange(c)
-        position[rows] = np.arange(c, c + len(rows))
+        c = front.stop - front.start
+        size = c + len(front.rows)
+        Z = np.empty((size, size), dtype=dtype)
+        Z[:c, :c] = Z_CC
+        Z[c:, :c] = Z_RC
+        Z[:c, c:] = Z_RC.T
+        Z[c:, c:] = Z_RR
+        _place(position, front)
         for child in children[number]:
-            at = position[fronts[child].rows]
-            handed[child] = Z[at[:, None], at]
+            places = position[fronts[child].rows]
+            inherited[child] = Z[places[:, None], places]
     return diagonal
+
+
+def _children(fronts: list[Front]) -> list[list[int]]:
+    """Numbers of the children of every front."""
+    children: list[list[int]] = [[] for _ in fronts]
+    for number, front in enumerate(fronts):
+        if front.parent != _ROOT:
+            children[front.parent].append(number)
+    return children

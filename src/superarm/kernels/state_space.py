@@ -1,7 +1,7 @@
 """Kernels of time as states that move: f_t = h·z_t with z_{t+Δ} = A(Δ) z_t + noise.
 
-The coordinates are such that z is standard normal at every time, so that k(Δ) = h·A(Δ) h for Δ ≥ 0, and
-A(Δ) lengthens nothing. What is known of a function fades by A alone: if its state has the covariance
+In these coordinates z is standard normal at every time, so k(Δ) = h·A(Δ) h for Δ ≥ 0, and A(Δ)
+lengthens nothing. Knowledge about a function fades by A only: if its state has the covariance
 K ⊗ I − W Wᵀ now, it has K ⊗ I − (A W)(A W)ᵀ after Δ. (Särkkä and Solin, Applied Stochastic Differential
 Equations (2019), chapter 12; for periodic kernels Solin and Särkkä (2014).)
 """
@@ -17,127 +17,158 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.errors import InputError
 
+_FIRST_TERMS = 64
 _MOST_TERMS = 1024
+
+Transition = Callable[[float], Floats]
+"""A(Δ), (s, s), of the elapsed time Δ; it can be pickled, unlike a lambda."""
 
 
 class StateSpace(NamedTuple):
     """A kernel of time with a state of size s."""
 
     output: Floats  # h, (s,)
-    transition: Callable[
-        [float], Floats
-    ]  # A(Δ), (s, s); can be pickled, unlike a lambda
-    error: float = 0.0  # bound on that of any kernel value
+    transition: Transition
+    error: float = 0.0  # bound on the error of any kernel value
 
     def left(self, elapsed: float) -> float:
-        """‖A(Δ)‖: the largest share of anything known that is left after this time."""
+        """‖A(Δ)‖: the largest share of any knowledge that remains.
+
+        Args:
+            elapsed: Δ: time since the observations.
+        """
         A = self.transition(elapsed)
-        return abs(A.item()) if len(A) == 1 else float(np.linalg.norm(A, 2))
+        if len(A) == 1:
+            return abs(A.item())
+        return float(np.linalg.norm(A, 2))
 
     def scaled(self, factor: float) -> StateSpace:
-        return StateSpace(
-            np.sqrt(factor) * self.output, self.transition, factor * self.error
-        )
+        """The state space of ``factor``·k.
+
+        Args:
+            factor: What the kernel is multiplied by, above 0.
+        """
+        output = np.sqrt(factor) * self.output
+        return StateSpace(output, self.transition, factor * self.error)
 
 
-def decaying(rate: float, variance: float = 1.0) -> StateSpace:
+def exponential_decay(rate: float, variance: float = 1.0) -> StateSpace:
     """variance · e^{−rate Δ}."""
     output = np.array([np.sqrt(variance)])
     return StateSpace(output, partial(_decay, rate))
 
 
-@lru_cache(maxsize=64)  # rounds are evenly spaced as a rule
+@lru_cache(maxsize=64)  # the times of rounds are usually evenly spaced
 def _decay(rate: float, elapsed: float) -> Floats:
-    left = np.array([[np.exp(-rate * elapsed)]])
-    left.flags.writeable = False  # kept for later rounds
-    return left
+    A = np.array([[np.exp(-rate * elapsed)]])
+    A.flags.writeable = False  # cached for later rounds
+    return A
 
 
 def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:
     """variance · (1 + λΔ) e^{−λΔ} with λ = √3/lengthscale: value and slope."""
     rate = np.sqrt(3.0) / lengthscale
-    return StateSpace(np.array([np.sqrt(variance), 0.0]), partial(_three_halves, rate))
+    output = np.array([np.sqrt(variance), 0.0])
+    return StateSpace(output, partial(_three_halves, rate))
 
 
 def _three_halves(rate: float, elapsed: float) -> Floats:
     x = rate * elapsed
-    return np.asarray(np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]]))
+    matrix = np.array([[1.0 + x, x], [-x, 1.0 - x]])
+    return np.asarray(np.exp(-x) * matrix)
 
 
 def periodic(
     period: float, lengthscale: float, variance: float, tolerance: float
 ) -> StateSpace:
-    """variance · exp(−2 sin²(πΔ/period)/lengthscale²) = Σ_j q_j cos(2πjΔ/period), a few of these terms.
+    """variance · exp(−2 sin²(πΔ/period)/lengthscale²) = Σ_j q_j cos(2πjΔ/period), truncated.
 
-    q_0 = e^{−c} I_0(c) and q_j = 2 e^{−c} I_j(c), c = lengthscale⁻². They add up to 1, so that the
-    error is what is left of that.
+    q_0 = e^{−c} I_0(c) and q_j = 2 e^{−c} I_j(c), c = lengthscale⁻². Their sum is 1, so the error is
+    the sum of the terms that are left out.
     """
+    weights, tails = _fourier_weights(lengthscale, tolerance)
+    count = max(1, int(np.argmax(tails <= tolerance)))
+    amplitudes = np.sqrt(variance * weights[:count])
+    # The constant term has one coordinate, every other a cosine and a sine.
+    output = np.zeros(2 * count - 1)
+    output[0] = amplitudes[0]
+    output[1::2] = amplitudes[1:]
+    error = variance * float(tails[count])
+    return StateSpace(output, partial(_rotation, period, count), error)
+
+
+class _FourierWeights(NamedTuple):
+    weights: Floats  # q_j, (m,)
+    tails: Floats  # Σ_{i≥j} q_i, (m + 1,)
+
+
+def _fourier_weights(lengthscale: float, tolerance: float) -> _FourierWeights:
+    """Enough weights q_j of a periodic kernel that all others are negligible."""
     from scipy.special import ive
 
-    c, most = lengthscale**-2.0, 64
-    while True:
-        orders = np.arange(most)
+    c = lengthscale**-2.0
+    count = _FIRST_TERMS
+    while count <= _MOST_TERMS:
+        orders = np.arange(count)
         weights = ive(orders, c) * np.where(orders == 0, 1.0, 2.0)
-        missing = np.append(
-            np.cumsum(weights[::-1])[::-1], 0.0
-        )  # of the terms from j on
-        if missing[-2] <= 1e-3 * tolerance and abs(missing[0] - 1.0) <= 1e-9:
-            break
-        most *= 2
-        if most > _MOST_TERMS:
-            raise InputError(
-                f"a periodic kernel with lengthscale {lengthscale:g} has more than {_MOST_TERMS} terms "
-                "that count; give a longer lengthscale, or a larger time_tolerance"
-            )
-    count = max(1, int(np.argmax(missing <= tolerance)))
-    amplitudes = np.sqrt(variance * weights[:count])
-    output = np.zeros(2 * count - 1)
-    output[0], output[1::2] = amplitudes[0], amplitudes[1:]
-    return StateSpace(
-        output, partial(_turn, period, count), variance * float(missing[count])
+        tails = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        last_is_small = tails[-2] <= 1e-3 * tolerance
+        if last_is_small and abs(tails[0] - 1.0) <= 1e-9:
+            return _FourierWeights(weights, tails)
+        count *= 2
+    raise InputError(
+        f"a periodic kernel with lengthscale {lengthscale:g} has more than {_MOST_TERMS} terms "
+        "that count; give a longer lengthscale, or a larger time_tolerance"
     )
 
 
-def _turn(period: float, count: int, elapsed: float) -> Floats:
-    """Each of ``count`` terms but the first, which is constant, turned by its angle."""
+def _rotation(period: float, count: int, elapsed: float) -> Floats:
+    """Rotates each of ``count`` terms by its angle, except the first, which is constant."""
     cycles = elapsed / period
-    angles = 2.0 * np.pi * np.arange(1, count) * (cycles - np.rint(cycles))
-    turned = np.eye(2 * count - 1)
-    odd, even = np.arange(1, 2 * count - 1, 2), np.arange(2, 2 * count - 1, 2)
-    turned[odd, odd] = turned[even, even] = np.cos(angles)
-    turned[odd, even] = np.sin(angles)
-    turned[even, odd] = -turned[odd, even]
-    return turned
+    phase = cycles - np.rint(cycles)
+    angles = 2.0 * np.pi * np.arange(1, count) * phase
+    cosine = np.cos(angles)
+    sine = np.sin(angles)
+    size = 2 * count - 1
+    matrix = np.eye(size)
+    odd = np.arange(1, size, 2)
+    even = np.arange(2, size, 2)
+    matrix[odd, odd] = cosine
+    matrix[even, even] = cosine
+    matrix[odd, even] = sine
+    matrix[even, odd] = -sine
+    return matrix
 
 
-def added(parts: Sequence[StateSpace]) -> StateSpace:
-    """Of the sum of kernels: their states beside each other."""
-    return StateSpace(
-        np.concatenate([part.output for part in parts]),
-        partial(_beside, tuple(part.transition for part in parts)),
-        sum(part.error for part in parts),
-    )
+def add_states(parts: Sequence[StateSpace]) -> StateSpace:
+    """The state space of a sum of kernels: their states side by side."""
+    output = np.concatenate([part.output for part in parts])
+    transitions = tuple(part.transition for part in parts)
+    error = sum(part.error for part in parts)
+    return StateSpace(output, partial(_block_diagonal, transitions), error)
 
 
-def _beside(transitions: Sequence[Callable[[float], Floats]], elapsed: float) -> Floats:
+def _block_diagonal(transitions: Sequence[Transition], elapsed: float) -> Floats:
     from scipy.linalg import block_diag
 
-    return np.asarray(block_diag(*(transition(elapsed) for transition in transitions)))
+    blocks = [transition(elapsed) for transition in transitions]
+    return np.asarray(block_diag(*blocks))
 
 
-def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
-    """Of the product of kernels: all products of their states."""
-    sizes = [float(part.output @ part.output) for part in (left, right)]
+def multiply_states(left: StateSpace, right: StateSpace) -> StateSpace:
+    """The state space of a product of kernels: all products of their states."""
+    left_variance = float(left.output @ left.output)
+    right_variance = float(right.output @ right.output)
+    left_error = left.error * (right_variance + right.error)
+    right_error = right.error * left_variance
     return StateSpace(
         _kron(left.output, right.output),
         partial(_both, left.transition, right.transition),
-        left.error * (sizes[1] + right.error) + right.error * sizes[0],
+        left_error + right_error,
     )
 
 
-def _both(
-    left: Callable[[float], Floats], right: Callable[[float], Floats], elapsed: float
-) -> Floats:
+def _both(left: Transition, right: Transition, elapsed: float) -> Floats:
     return _kron(left(elapsed), right(elapsed))
 
 

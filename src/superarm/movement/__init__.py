@@ -6,14 +6,14 @@ from .coupling import TreeCoupling as TreeCoupling
 from .descent import TreeDescent as TreeDescent
 from .forest import Forest as Forest
 from .forest import Move as Move
-from .forest import OfflinePath as OfflinePath
 from .forest import Stand as Stand
-from .forest import offline_optimum as offline_optimum
 from .metrics import ActionMetric as ActionMetric
 from .metrics import MatrixMetric as MatrixMetric
 from .metrics import PointMetric as PointMetric
 from .metrics import metric_between as metric_between
 from .metrics import shortest_path_metric as shortest_path_metric
+from .offline import OfflinePath as OfflinePath
+from .offline import offline_optimum as offline_optimum
 from .switching import Distance as Distance
 from .switching import Switch as Switch
 from .tree import Tree as Tree

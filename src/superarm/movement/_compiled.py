@@ -10,35 +10,47 @@ from superarm.core.compiling import compiled
 from .coupling import draw_from, match_up
 from .descent import MOST_STEPS
 
-_VECTOR, _ROWS = "f8[::1]", "i8[::1]"
+_FLOATS = "f8[::1]"
+_INTS = "i8[::1]"
 
-match = compiled(
-    f"i8({', '.join([_ROWS] * 3 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})"
-)(match_up)
-draw = compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")(draw_from)
+# Arguments as in match_up: order, until, begun; before, after; source, target; mass.
+_MATCH_ARGUMENTS = ", ".join([_INTS] * 3 + [_FLOATS] * 2 + [_INTS] * 2 + [_FLOATS])
+
+match = compiled(f"i8({_MATCH_ARGUMENTS})")(match_up)
+draw = compiled(f"Tuple((i8, f8))({_INTS}, {_INTS}, {_FLOATS}, i8, f8)")(draw_from)
 
 
-@compiled(f"void({_ROWS}, {', '.join([_VECTOR] * 5)})")
+@compiled(f"void({_INTS}, {', '.join([_FLOATS] * 5)})")
 def descend(
     parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats
 ) -> None:
-    """Twin of ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together."""
+    """Compiled ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together.
+
+    Args:
+        parent: The parent of each vertex, (v,).
+        rate: κ η / w of each vertex, (v,).
+        delta: δ of each vertex, (v,).
+        q: Conditional probabilities before the step, (v,).
+        c: Costs of the leaves; receives those of inner vertices, (v,).
+        after: Receives the conditional probabilities after the step, (v,).
+    """
     last = len(parent) - 1
     while last > 0:
         above = parent[last]
         begin = last
         while begin > 1 and parent[begin - 1] == above:
             begin -= 1
-        lowest, b = inf, inf
+        lowest = inf
         for v in range(begin, last + 1):
             lowest = min(lowest, c[v])
+        b = inf
         for v in range(begin, last + 1):
-            b = min(
-                b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v]
-            )
+            ratio = (1.0 + delta[v]) / (q[v] + delta[v])
+            b = min(b, c[v] - lowest + log(ratio) / rate[v])
         total = 1.0
         for _ in range(MOST_STEPS):
-            total, slope = 0.0, 0.0
+            total = 0.0
+            slope = 0.0
             for v in range(begin, last + 1):
                 e = (q[v] + delta[v]) * exp(rate[v] * (b - (c[v] - lowest)))
                 after[v] = max(e - delta[v], 0.0)

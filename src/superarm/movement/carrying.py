@@ -1,8 +1,8 @@
-"""Walks in records of the flow: what a decision carries, and where an offer says that one stands."""
+"""Walks in the records of the flow: in what a decision carries, and in an offer's previous action."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,17 +14,24 @@ from superarm.core.migrations import up_to_date
 from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
 from .metrics import ActionMetric
 from .switching import previous_positions
-from .tree import TREE_ARRAYS, Tree
+from .tree import Tree
 
-KIND, _SCHEMA = "tree-walk", 1
+KIND = "tree-walk"
+_SCHEMA = 1
+_SLACK = 1e-10  # allowed error of the products of probabilities along a tree
 
 
 def start_of(offer: Offer) -> int | None:
-    """The action that was taken before, by its position; ``None`` where nothing was done."""
+    """The position of the previous action; ``None`` if there is none.
+
+    Args:
+        offer: The offer of this round.
+    """
     positions = previous_positions(offer)
     if len(positions) > 1:
-        told = f"the previous action names {len(positions)} arms"
-        raise InputError(f"{told}; a walk is at one action at a time")
+        raise InputError(
+            f"the previous action names {len(positions)} arms; a walk is at one action at a time"
+        )
     return int(positions[0]) if len(positions) else None
 
 
@@ -37,67 +44,97 @@ class Walk(NamedTuple):
     step: int
 
     def state(self, *, trees: bool, move: Move | None = None) -> State:
-        """Where the walk is and what led there; with its ``trees`` where they are not known."""
-        tree, q, action = self.stand
-        told = self.forest.trees if trees else ()
+        """Where the walk is and how it got there.
+
+        Args:
+            trees: Whether to include its trees, for a reader that does not have them.
+            move: The move that led there.
+        """
+        stored_trees = self.forest.trees if trees else ()
         scalars: dict[str, float] = {
             "walk": self.number,
-            "tree": tree,
-            "action": action,
+            "tree": self.stand.tree,
+            "action": self.stand.action,
+            "step": self.step,
+            "trees": len(stored_trees),
         }
-        scalars |= {"step": self.step, "trees": len(told)}
-        arrays = {"q": q}
+        arrays: dict[str, Any] = {"q": self.stand.q}
         if move is not None:
-            arrays["distribution"], scalars["distance"] = (
-                move.distribution,
-                move.distance,
-            )
-        for k, each in enumerate(told):
-            arrays |= {f"{name}-{k}": getattr(each, name) for name in TREE_ARRAYS}
+            arrays["distribution"] = move.distribution
+            scalars["distance"] = move.distance
+        for k, tree in enumerate(stored_trees):
+            arrays[f"parent-{k}"] = tree.parent
+            arrays[f"weight-{k}"] = tree.weight
+            arrays[f"leaf-{k}"] = tree.leaf
         return State(kind=KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
 
 def walk_of(
     state: State, metric: ActionMetric, kappa: float, known: Forest | None
 ) -> Walk:
-    """The walk that a state tells of, on its own trees or on the ``known`` ones."""
+    """The walk that a state describes.
+
+    Args:
+        state: A state by :meth:`Walk.state`.
+        metric: The distances between actions.
+        kappa: κ of the mirror descent, for the trees of the state.
+        known: The trees to use where the state has none.
+    """
     state = up_to_date(state, KIND, _SCHEMA, "a walk on trees")
-    told = range(as_count(state.scalar("trees"), "trees", 0, MOST_TREES))
-    trees = [
-        Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told
-    ]
+    count = as_count(state.scalar("trees"), "trees", 0, MOST_TREES)
+    trees = [_tree_of(state, k) for k in range(count)]
     forest = Forest(metric, trees, kappa=kappa) if trees else known
     if forest is None:
         raise InputError("the decision carries no trees, and none were drawn before")
-    at = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
+    tree = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
     action: int = state.scalar("action")
     if action != NOWHERE:
         action = as_count(action, "action", 0, len(metric) - 1)
-    tree = forest.trees[at]
+    q = _probabilities_of(state, forest.trees[tree])
+    number = as_count(state.scalar("walk"), "walk", 0)
+    step = as_count(state.scalar("step"), "step", 0)
+    return Walk(forest, number, Stand(tree, q, action), step)
+
+
+def _tree_of(state: State, k: int) -> Tree:
+    """The k-th tree of a state."""
+    return Tree(
+        parent=state.array(f"parent-{k}"),
+        weight=state.array(f"weight-{k}"),
+        leaf=state.array(f"leaf-{k}"),
+    )
+
+
+def _probabilities_of(state: State, tree: Tree) -> Floats:
+    """The conditional probabilities q of a state, (v,), checked."""
     q = read_only(as_vector(state.array("q"), "q", len(tree.parent)))
-    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
-    slack = 1e-10 / (
-        1 + len(tree.levels)
-    )  # products of them along the tree must sum to 1, too
-    if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > slack).any():
+    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))  # of siblings
+    is_inner = tree.sizes > 1
+    errors = np.abs(sums[is_inner] - 1.0)
+    slack = _SLACK / (1 + len(tree.levels))
+    if q.min() < 0.0 or (errors > slack).any():
         raise StateError(
             "this state is damaged: its probabilities do not sum to 1 at every vertex"
         )
-    number, step = (as_count(state.scalar(name), name, 0) for name in ("walk", "step"))
-    return Walk(forest, number, Stand(at, q, action), step)
+    return q
 
 
 class Costs(NamedTuple):
-    """What a round costs."""
+    """The costs of a round."""
 
     service: float
     movement: float
 
 
 def expected_costs(decision: Decision, costs: Floats) -> Costs | None:
-    """What was expected of a decision before it was drawn, given what actions cost, (n,).
+    """The costs expected of a decision before it was drawn [ramesh2022movement, eqs. 16 and 17].
 
-    [ramesh2022movement, eqs. 16 and 17]; ``None`` where the decision says nothing of it.
+    Args:
+        decision: A decision of a walk.
+        costs: Cost of each action, (n,).
+
+    Returns:
+        ``None`` if the decision carries no walk.
     """
     carry = decision.carry
     if carry is None or carry.kind != KIND:

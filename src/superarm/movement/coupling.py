@@ -1,8 +1,8 @@
-"""How to move from one distribution over actions to the next so that the least is moved on the tree.
+"""Couplings of two distributions over actions that move the least on the tree.
 
-[ramesh2022movement, eq. 9]. What leaves an action is matched with what is missing elsewhere, as low
-in the tree as it can be: every edge then carries the difference of the masses below it, and no
-coupling can do with less (eq. 21).
+[ramesh2022movement, eq. 9]. The mass that leaves an action is matched with mass missing elsewhere, as
+low in the tree as possible: every edge then carries the difference of the masses below it, and no
+coupling needs less (eq. 21).
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from superarm.core.inputs import as_vector, require_type
 
 from .tree import Tree
 
+# What :func:`match_up` returns where an argument is not a distribution.
+BAD_BEFORE = -2
+BAD_AFTER = -1
+_NONE = -1  # no action
+_SLACK = 1e-9  # allowed error of the sum of a distribution
+
 
 class Row(NamedTuple):
     """Where one action leads: actions and their probabilities."""
@@ -26,84 +32,126 @@ class Row(NamedTuple):
     probabilities: Floats
 
 
+class Draw(NamedTuple):
+    """An action drawn from a row, and its probability."""
+
+    action: int
+    probability: float
+
+
 class Coupling(NamedTuple):
-    """Mass that goes from one action to another, or stays; fewer than 2n entries above 0."""
+    """Mass that moves from one action to another, or stays; fewer than 2n entries above 0."""
 
     source: Ints
     target: Ints
     mass: Floats
 
     def row(self, action: int) -> Row:
-        """Where ``action`` leads; where it has no mass, all actions as the targets share it."""
-        here = np.flatnonzero(self.source == action)
-        total = self.mass[here].sum()
+        """Where an action leads; if it has no mass, all targets by their share.
+
+        Args:
+            action: Number of the action.
+        """
+        entries = np.flatnonzero(self.source == action)
+        mass = self.mass[entries]
+        total = mass.sum()
         if total > 0.0:
-            return Row(self.target[here], self.mass[here] / total)
+            return Row(self.target[entries], mass / total)
         targets, place = np.unique(self.target, return_inverse=True)
         shares = np.bincount(place, self.mass)
         return Row(targets, shares / shares.sum())
 
     def cost(self, distances: Floats) -> float:
-        """The expected distance moved."""
+        """The expected distance moved.
+
+        Args:
+            distances: Between each two actions, (n, n).
+        """
         return float(self.mass @ distances[self.source, self.target])
 
 
 class TreeCoupling:
-    """Couplings of distributions over the leaves of one tree."""
+    """Couplings of distributions over the leaves of one tree.
+
+    Args:
+        tree: The tree.
+        backend: "numba", "numpy", or "auto": numba where it is installed.
+    """
 
     def __init__(self, tree: Tree, *, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self._match, self._draw = match_up, draw_from
         if is_compiled(backend):
             from ._compiled import draw, match
 
-            self._match, self._draw = match, draw
+            self._match = match
+            self._draw = draw
+        else:
+            self._match = match_up
+            self._draw = draw_from
+        # Arguments of match_up: actions side by side, and the vertices that close after each.
         inner = np.flatnonzero(tree.sizes > 1)
-        end = (tree.first + tree.sizes)[inner]
-        closing = np.lexsort((-inner, end))  # the lower ones first
-        until = np.searchsorted(end[closing], np.arange(1, len(tree) + 2))
-        self._shape = (
-            np.argsort(tree.first[tree.leaf]),
-            until,
-            tree.first[inner[closing]],
-        )
+        ends = (tree.first + tree.sizes)[inner]
+        closing = np.lexsort((-inner, ends))  # the lower ones first
+        self._order = np.argsort(tree.first[tree.leaf])
+        self._until = np.searchsorted(ends[closing], np.arange(1, len(tree) + 2))
+        self._begun = tree.first[inner[closing]]
 
     def between(self, before: Floats, after: Floats) -> Coupling:
-        """The coupling of two distributions (n,) that moves least on the tree."""
+        """The coupling of two distributions that moves the least on the tree.
+
+        Args:
+            before: Probability of each action, (n,).
+            after: The same after the move.
+        """
         n = len(self.tree)
-        before, after = _plain(before, "before", n), _plain(after, "after", n)
-        source, target = np.empty(2 * n, dtype=np.intp), np.empty(2 * n, dtype=np.intp)
+        before = _as_plain(before, "before", n)
+        after = _as_plain(after, "after", n)
+        source = np.empty(2 * n, dtype=np.intp)
+        target = np.empty(2 * n, dtype=np.intp)
         mass = np.empty(2 * n)
-        count = self._match(*self._shape, before, after, source, target, mass)
-        if count < 0:
-            name, each = [("before", before), ("after", after)][count]
-            as_vector(each, name)  # says what is not finite
-            told = f"{name} sums to {each.sum():g}, and its smallest entry is {each.min():g}"
-            raise InputError(f"{told}; give probabilities, 0 or more, that sum to 1")
+        count = self._match(
+            self._order, self._until, self._begun, before, after, source, target, mass
+        )
+        if count == BAD_BEFORE:
+            _refuse(before, "before")
+        if count == BAD_AFTER:
+            _refuse(after, "after")
         return Coupling(source[:count], target[:count], mass[:count])
 
-    def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:
-        """Draw from the row of ``action``, without making it, and say how probable that was."""
+    def lead(self, plan: Coupling, action: int, rng: Rng) -> Draw:
+        """Draw from the row of an action, without computing the row.
+
+        Args:
+            plan: The coupling.
+            action: Number of the action.
+            rng: The random generator.
+        """
         share = rng.random()
-        found, probability = self._draw(*plan, action, share)
-        if found < 0:
+        target, probability = self._draw(*plan, action, share)
+        if target == _NONE:
             targets, probabilities = plan.row(action)
-            found, probability = self._draw(
-                np.zeros_like(targets), targets, probabilities, 0, share
-            )
-        return int(found), float(probability)
+            sources = np.zeros_like(targets)
+            target, probability = self._draw(sources, targets, probabilities, 0, share)
+        return Draw(int(target), float(probability))
 
 
-def _plain(values: Floats, name: str, n: int) -> Floats:
-    """A vector as compiled code wants it, which could write into it; a copy where it is not one."""
-    plain = (
-        type(values) is np.ndarray
-        and values.dtype == np.float64
-        and values.shape == (n,)
+def _refuse(values: Floats, name: str) -> None:
+    """Raise, because the values are not a distribution."""
+    as_vector(values, name)  # raises if an entry is not finite
+    message = (
+        f"{name} sums to {values.sum():g}, and its smallest entry is {values.min():g}"
     )
-    if plain and values.flags.c_contiguous and values.flags.writeable:
-        return values
+    raise InputError(f"{message}; give probabilities, 0 or more, that sum to 1")
+
+
+def _as_plain(values: Floats, name: str, n: int) -> Floats:
+    """A vector that compiled code accepts, which needs it writable; a copy if necessary."""
+    is_array = type(values) is np.ndarray and values.dtype == np.float64
+    if is_array and values.shape == (n,):
+        flags = values.flags
+        if flags.c_contiguous and flags.writeable:
+            return values
     return np.array(as_vector(values, name, n))
 
 
@@ -111,56 +159,75 @@ def match_up(
     order: Ints, until: Ints, begun: Ints, before: Floats, after: Floats,
     source: Ints, target: Ints, mass: Floats,
 ) -> int:  # fmt: skip
-    """Fill in the entries of the coupling, and count them; −1 or −2 where ``after`` or ``before`` is no
-    distribution.
+    """Fill in the entries of the coupling and return their number, or BAD_BEFORE or BAD_AFTER.
 
-    Actions come side by side, in this ``order``. Two stacks hold who has too much and who too little.
-    Where the last action below a vertex has come, what was put on them since its first one is matched:
-    ``begun`` says where that was, for the vertices from until[place] to until[place + 1].
+    Actions are visited side by side. Two stacks hold the actions with too much and those with too
+    little mass. After the last action below a vertex, what was pushed since its first one is matched.
+
+    Args:
+        order: The actions, side by side, (n,).
+        until: The vertices until[place] … until[place + 1] − 1 end at this place, (n + 1,).
+        begun: Where each of these vertices begins.
+        before: Probability of each action, (n,).
+        after: The same after the move.
+        source: Receives the actions that mass leaves, (2n,).
+        target: Receives the actions that mass enters, (2n,).
+        mass: Receives the mass that moves, (2n,).
     """
     n = len(order)
-    for which, given in ((-2, before), (-1, after)):
+    for failure, distribution in ((BAD_BEFORE, before), (BAD_AFTER, after)):
         total = 0.0
-        for each in given:
-            total += each if each >= 0.0 else np.inf
-        if not abs(total - 1.0) <= 1e-9:
-            return which
-    giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
-    taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
-    heights = np.empty((n, 2), np.int64)  # of both stacks, before each action came
+        for probability in distribution:
+            total += probability if probability >= 0.0 else np.inf
+        if not abs(total - 1.0) <= _SLACK:
+            return failure
+    # The stack of actions with too much mass.
+    giver = np.empty(n, np.int64)
+    surplus = np.empty(n)
+    givers = 0
+    # The stack of actions with too little mass.
+    taker = np.empty(n, np.int64)
+    lack = np.empty(n)
+    takers = 0
+    # Heights of both stacks before each action came.
+    givers_before = np.empty(n, np.int64)
+    takers_before = np.empty(n, np.int64)
     count = 0
     for place in range(n):
         action = order[place]
-        heights[place, 0], heights[place, 1] = givers, takers
+        givers_before[place] = givers
+        takers_before[place] = takers
         stays = min(before[action], after[action])
         if stays > 0.0:
-            source[count], target[count], mass[count] = action, action, stays
+            source[count] = action
+            target[count] = action
+            mass[count] = stays
             count += 1
         if before[action] > stays:
-            giver[givers], surplus[givers] = action, before[action] - stays
+            giver[givers] = action
+            surplus[givers] = before[action] - stays
             givers += 1
         elif after[action] > stays:
-            taker[takers], lack[takers] = action, after[action] - stays
+            taker[takers] = action
+            lack[takers] = after[action] - stays
             takers += 1
         for vertex in range(until[place], until[place + 1]):
-            least_givers, least_takers = (
-                heights[begun[vertex], 0],
-                heights[begun[vertex], 1],
-            )
+            start = begun[vertex]
+            least_givers = givers_before[start]
+            least_takers = takers_before[start]
             while givers > least_givers and takers > least_takers:
-                one, other = givers - 1, takers - 1
-                moved = min(surplus[one], lack[other])
-                source[count], target[count], mass[count] = (
-                    giver[one],
-                    taker[other],
-                    moved,
-                )
+                top_giver = givers - 1
+                top_taker = takers - 1
+                moved = min(surplus[top_giver], lack[top_taker])
+                source[count] = giver[top_giver]
+                target[count] = taker[top_taker]
+                mass[count] = moved
                 count += 1
-                surplus[one] -= moved
-                lack[other] -= moved
-                if surplus[one] <= 0.0:
+                surplus[top_giver] -= moved
+                lack[top_taker] -= moved
+                if surplus[top_giver] <= 0.0:
                     givers -= 1
-                if lack[other] <= 0.0:
+                if lack[top_taker] <= 0.0:
                     takers -= 1
     return count
 
@@ -168,18 +235,28 @@ def match_up(
 def draw_from(
     source: Ints, target: Ints, mass: Floats, action: int, share: float
 ) -> tuple[int, float]:
-    """Where ``share`` of the action's mass ends, and the probability of that; −1 where it has none."""
+    """Where ``share`` of the action's mass ends, and the probability of that; −1 if it has none.
+
+    Args:
+        source: The actions that mass leaves.
+        target: The actions that mass enters.
+        mass: The mass that moves.
+        action: Number of the action.
+        share: Between 0 and 1.
+    """
     total = 0.0
-    for at in range(len(mass)):
-        if source[at] == action:
-            total += mass[at]
-    found, probability, passed = -1, 0.0, 0.0
-    for at in range(
-        len(mass)
-    ):  # to the last one, where rounding leaves the sum a hair below 1
-        if source[at] == action and mass[at] > 0.0:
-            found, probability = target[at], mass[at] / total
+    for entry in range(len(mass)):
+        if source[entry] == action:
+            total += mass[entry]
+    drawn = _NONE
+    probability = 0.0
+    passed = 0.0
+    # If rounding leaves the sum just below 1, the last entry is drawn.
+    for entry in range(len(mass)):
+        if source[entry] == action and mass[entry] > 0.0:
+            drawn = target[entry]
+            probability = mass[entry] / total
             passed += probability
             if passed > share:
                 break
-    return found, probability
+    return drawn, probability

@@ -1,4 +1,4 @@
-"""Mirror descent on a tree: where to be, when every action has a cost and moving costs, too.
+"""Mirror descent on a tree, where every action has a cost and moving costs, too.
 
 *Pure entropic regularization for metrical task systems* [coester2019pure], as in
 [ramesh2022movement, eqs. 10, 25 and 28]. One step solves, for the children ν of every vertex from the
@@ -6,7 +6,7 @@ leaves to the root::
 
     q'_ν = max(0, (q_ν + δ_ν) exp(κ η_ν / w_ν (b − c_ν)) − δ_ν),   Σ q'_ν = 1
 
-where b is the root of an increasing, convex function: Newton's method from above falls to it.
+where b is the root of an increasing, convex function: Newton's method from above descends to it.
 
 =========  ================================================================
 ``q``      conditional probabilities of the vertices, given their parent, (v,)
@@ -34,12 +34,18 @@ from superarm.core.inputs import (
 
 from .tree import Tree
 
-KAPPA = (1.0, 1e100)  # the least and the most
+KAPPA = (1.0, 1e100)  # smallest and largest
 MOST_STEPS = 200  # of Newton's method, which needs about ten
 
 
 class TreeDescent:
-    """A step from one distribution over the leaves to the next; ``q`` is all that it remembers."""
+    """Steps from one distribution over the leaves to the next; ``q`` is their only state.
+
+    Args:
+        tree: The tree.
+        kappa: κ ≥ 1: a larger one follows the costs faster.
+        backend: "numba", "numpy", or "auto": numba where it is installed.
+    """
 
     def __init__(
         self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto"
@@ -52,66 +58,64 @@ class TreeDescent:
             from ._compiled import descend
 
             self._descend = descend
-        self._parent = (
-            tree.parent.copy()
-        )  # compiled code wants arrays that it could write into
+        self._parent = tree.parent.copy()  # compiled code needs writable arrays
         self.theta = tree.sizes / tree.sizes[np.maximum(tree.parent, 0)]
         self.theta.flags.writeable = False  # walks begin with it
         self.eta = 1.0 - np.log(self.theta)
         self.delta = self.theta / self.eta
         self._rate = np.zeros_like(self.eta)
         self._rate[1:] = self.kappa * self.eta[1:] / tree.weight[1:]
-        # What an action must cost more than another so that nothing is left of it, whatever q is.
+        # An action that costs this much more than another loses all of its mass, whatever q is.
         emptied = np.log1p(1.0 / self.delta[1:]) / self._rate[1:]
         self._reach = 1.01 * float(emptied.max(initial=0.0))
 
     def at(self, action: int) -> Floats:
-        """q of being at an action for certain (eq. 23); θ below vertices that it is not under."""
-        n, parent = len(self.tree), self.tree.parent
+        """q of being at an action for certain (eq. 23); θ below vertices that are not above it.
+
+        Args:
+            action: Number of the action.
+        """
+        n = len(self.tree)
+        parent = self.tree.parent
         if not 0 <= as_count(action, "action", 0) < n:
             raise UnknownArmError(
                 f"action is {action}; the tree has actions 0 to {n - 1}"
             )
-        q, vertex = self.theta.copy(), int(self.tree.leaf[action])
+        q = self.theta.copy()
+        vertex = int(self.tree.leaf[action])
         while vertex:
-            q[self.tree.children(parent[vertex])] = 0.0
+            siblings = self.tree.children(parent[vertex])
+            q[siblings] = 0.0
             q[vertex] = 1.0
             vertex = int(parent[vertex])
         return q
 
     def distribution(self, q: Floats) -> Floats:
-        """l(Δ(q)): the probability of every action, (n,) [ramesh2022movement, eqs. 8 and 11]."""
+        """l(Δ(q)): the probability of every action, (n,) [ramesh2022movement, eqs. 8 and 11].
+
+        Args:
+            q: Conditional probabilities, (v,).
+        """
         z = as_vector(q, "q", len(self.delta)).copy()
         z[0] = 1.0
-        for level, _ in self.tree.levels:
-            z[level] *= z[self.tree.parent[level]]
+        for vertices, _ in self.tree.levels:
+            z[vertices] *= z[self.tree.parent[vertices]]
         return z[self.tree.leaf]
 
     def step(self, q: Floats, costs: Any, available: Bools | None = None) -> Floats:
-        """q after a round in which the actions cost ``costs``, (n,); a constant in them is ignored.
+        """q after a round.
 
-        Actions that are not ``available``, (n,), lose all of their mass.
+        Args:
+            q: Conditional probabilities before the round, (v,).
+            costs: Cost of each action, (n,); a constant in them is ignored.
+            available: Whether each action is available, (n,); those that are not lose all of their
+                mass.
         """
-        q, costs = (
-            as_vector(q, "q", len(self.delta)),
-            as_vector(costs, "costs", len(self.tree)),
-        )
+        q = as_vector(q, "q", len(self.delta))
+        costs = as_vector(costs, "costs", len(self.tree))
         require_size(costs, "costs")
         if available is not None:
-            is_open = np.asarray(available)
-            if is_open.dtype != np.bool_ or is_open.shape != costs.shape:
-                raise ShapeError(
-                    f"available must hold a boolean for each of {len(costs)} actions"
-                )
-            if not is_open.any():
-                raise InfeasibleError("no action is available")
-            if not is_open.all():
-                # So far above the others that (q + δ) exp(…) is below δ, whatever b is; from the
-                # lowest on, lest large costs swallow the difference.
-                costs = costs - costs[is_open].min()
-                costs = np.where(
-                    is_open, costs, costs[is_open].max() + 2.0 * self._reach
-                )
+            costs = self._bar(costs, available)
         c = np.zeros(len(q))
         c[self.tree.leaf] = costs
         after = np.ones_like(q)
@@ -121,28 +125,47 @@ class TreeDescent:
             self._descend(self._parent, self._rate, self.delta, q.copy(), c, after)
         return after
 
+    def _bar(self, costs: Floats, available: Bools) -> Floats:
+        """Costs with which actions that are not available lose all of their mass, (n,)."""
+        is_open = np.asarray(available)
+        if is_open.dtype != np.bool_ or is_open.shape != costs.shape:
+            raise ShapeError(
+                f"available must hold a boolean for each of {len(costs)} actions"
+            )
+        if not is_open.any():
+            raise InfeasibleError("no action is available")
+        if is_open.all():
+            return costs
+        # So far above the others that (q + δ) exp(…) is below δ, whatever b is; counted from the
+        # lowest, so that large costs do not swallow the difference.
+        above_lowest = costs - costs[is_open].min()
+        barred = above_lowest[is_open].max() + 2.0 * self._reach
+        return np.asarray(np.where(is_open, above_lowest, barred))
+
     def _step_by_level(self, q: Floats, c: Floats, after: Floats) -> None:
-        """Fill in ``after`` (v,), and what inner vertices cost in ``c`` (v,)."""
-        for level, starts in reversed(self.tree.levels):
-            rate, delta = self._rate[level], self.delta[level]
-            counts = np.diff(starts, append=level.stop - level.start)
-            lowest = np.minimum.reduceat(c[level], starts)
-            own = c[level] - np.repeat(
-                lowest, counts
-            )  # so that large costs lose no digits
-            a = q[level] + delta
-            # Here the first child would have all of the mass: b is below, and nothing overflows.
-            b = np.minimum.reduceat(own + np.log((1.0 + delta) / a) / rate, starts)
+        """Fill in ``after`` (v,), and the costs of inner vertices in ``c`` (v,)."""
+        for level in reversed(self.tree.levels):
+            vertices = level.vertices
+            starts = level.starts
+            counts = level.counts
+            rate = self._rate[vertices]
+            delta = self.delta[vertices]
+            lowest = np.minimum.reduceat(c[vertices], starts)
+            # Relative costs, so that large ones lose no digits.
+            cost = c[vertices] - np.repeat(lowest, counts)
+            a = q[vertices] + delta
+            # Where the first child would have all of the mass: b is below, and nothing overflows.
+            upper = cost + np.log((1.0 + delta) / a) / rate
+            b = np.minimum.reduceat(upper, starts)
             for _ in range(MOST_STEPS):
-                e = a * np.exp(rate * (np.repeat(b, counts) - own))
+                e = a * np.exp(rate * (np.repeat(b, counts) - cost))
                 mass = np.maximum(e - delta, 0.0)
                 excess = np.add.reduceat(mass, starts) - 1.0
-                lower = b - excess / np.add.reduceat(
-                    np.where(mass > 0.0, rate * e, 0.0), starts
-                )
+                slopes = np.where(mass > 0.0, rate * e, 0.0)
+                lower = b - excess / np.add.reduceat(slopes, starts)
                 if not (lower < b).any():
                     break
                 b = np.minimum(lower, b)
-            after[level] = mass / np.repeat(1.0 + excess, counts)
-            parents = self.tree.parent[level][starts]
-            c[parents] = lowest + np.add.reduceat(after[level] * own, starts)
+            after[vertices] = mass / np.repeat(1.0 + excess, counts)
+            parents = self.tree.parent[vertices][starts]
+            c[parents] = lowest + np.add.reduceat(after[vertices] * cost, starts)

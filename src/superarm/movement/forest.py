@@ -1,6 +1,6 @@
 """Metrical task systems: serve one request after another, each with a cost per action, and move little.
 
-Nothing here learns: costs are given. A policy that learns them is ``gp-md``.
+Costs are known here. The policy ``gp-md`` learns them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from superarm.core import Bools, Floats, Ints, Rng
+from superarm.core import Bools, Floats, Rng
 from superarm.core.compiling import Backend
 from superarm.core.display import Displayable
-from superarm.core.errors import InputError, UnknownArmError
+from superarm.core.errors import InputError
 from superarm.core.inputs import (
     as_count,
-    as_features,
     as_generator,
-    require_size,
     require_type,
 )
 
@@ -27,7 +25,7 @@ from .descent import TreeDescent
 from .metrics import ActionMetric
 from .tree import Tree, frt_tree
 
-NOWHERE = -1  # the action of a walk that did nothing yet
+NOWHERE = -1  # the action of a walk that has not moved yet
 MOST_TREES = 10_000
 
 
@@ -45,17 +43,23 @@ class Move(NamedTuple):
     stand: Stand
     """Where it leads."""
     probability: float
-    """Of this action, given where the walk was."""
+    """Probability of this action, given where the walk was."""
     distribution: Floats
-    """Of the action, (n,), given the costs alone [ramesh2022movement, eq. 8]; with ``from_action``,
-    given the previous action, too."""
+    """Probability of each action, (n,), given only the costs [ramesh2022movement, eq. 8]; with
+    ``from_action``, given the previous action, too."""
     distance: float
     """Expected distance of the step, over all actions where the walk might have been (eq. 16); with
     ``from_action``, from where it was."""
 
 
 class Forest(Displayable):
-    """Random trees over one metric, on which mirror descent walks; each walk keeps to one of them.
+    """Random trees over one metric, on which mirror descent walks; each walk uses one of them.
+
+    Args:
+        metric: The distances between actions.
+        trees: One or more trees over the metric's actions.
+        kappa: κ ≥ 1 of the mirror descent: a larger one follows the costs faster.
+        backend: "numba", "numpy", or "auto": numba where it is installed.
 
     >>> import numpy as np
     >>> from superarm.movement import Forest, PointMetric
@@ -98,29 +102,40 @@ class Forest(Displayable):
         tau: float = 2.0,
         kappa: float = 1.0,
     ) -> Self:
-        """Trees drawn by :func:`frt_tree`."""
+        """A forest of random trees, drawn by :func:`frt_tree`.
+
+        Args:
+            metric: The distances between actions.
+            rng: The random generator.
+            trees: How many trees to draw.
+            tau: τ: how many times longer the edges of a level are than those of the next.
+            kappa: κ ≥ 1 of the mirror descent: a larger one follows the costs faster.
+        """
         count = as_count(trees, "trees", 1, MOST_TREES)
-        return cls(
-            metric, [frt_tree(metric, rng, tau=tau) for _ in range(count)], kappa=kappa
-        )
+        drawn = [frt_tree(metric, rng, tau=tau) for _ in range(count)]
+        return cls(metric, drawn, kappa=kappa)
 
     def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self.metric), "trees": len(self.trees)}
 
     def stretch(self) -> Floats:
-        """Of each tree, how much longer its distances are than the metric's, on average, (K,)."""
-        apart = ~np.eye(len(self.metric), dtype=bool)
-        if not apart.any():
+        """How many times longer the distances of each tree are than the metric's, on average, (K,)."""
+        different = ~np.eye(len(self.metric), dtype=bool)
+        if not different.any():
             return np.ones(len(self.trees))
-        own = self.metric.distances[apart]
-        return np.array([np.mean(tree.distances[apart] / own) for tree in self.trees])
+        distances = self.metric.distances[different]
+        ratios = [tree.distances[different] / distances for tree in self.trees]
+        return np.array([np.mean(ratio) for ratio in ratios])
 
     def begin(self, action: int | None, walk: int = 0) -> Stand:
-        """Walk number ``walk`` starts at an action; walks take the trees in turn.
+        """The start of a walk.
 
-        Where nothing was done before, the first step goes anywhere for nothing.
+        Args:
+            action: Where it starts; from ``None``, the first step leads anywhere for free.
+            walk: Number of the walk; walks take the trees in turn.
         """
-        descent = self._descents[tree := as_count(walk, "walk", 0) % len(self.trees)]
+        tree = as_count(walk, "walk", 0) % len(self.trees)
+        descent = self._descents[tree]
         if action is None:
             return Stand(tree, descent.theta, NOWHERE)
         return Stand(tree, descent.at(action), int(action))
@@ -134,65 +149,31 @@ class Forest(Displayable):
         *,
         from_action: bool = False,
     ) -> Move:
-        """The next step, where actions cost ``costs`` (n,); ``stand`` stays as it is.
+        """The next step; ``stand`` stays as it is.
 
-        With ``from_action`` the move tells what is expected given the previous action. That is right
-        even where costs depend on what was drawn in earlier rounds, as those of a learner do.
+        Args:
+            stand: Where the walk is.
+            costs: Cost of each action, (n,).
+            rng: The random generator.
+            available: Whether each action is available, (n,).
+            from_action: Whether the move's expectations are given the previous action. They are then
+                right even where costs depend on earlier draws, as those of a learner do.
         """
-        descent, coupling = self._descents[stand.tree], self._couplings[stand.tree]
+        descent = self._descents[stand.tree]
+        coupling = self._couplings[stand.tree]
         q = descent.step(stand.q, costs, available)
-        before, after = descent.distribution(stand.q), descent.distribution(q)
+        before = descent.distribution(stand.q)
+        after = descent.distribution(q)
         plan = coupling.between(before, after)
         action, probability = coupling.lead(plan, stand.action, as_generator(rng))
-        distance = 0.0 if stand.action == NOWHERE else plan.cost(self.metric.distances)
-        if from_action and stand.action != NOWHERE:
-            targets, shares = plan.row(stand.action)
-            after = np.zeros_like(after)
-            after[targets] = shares
-            distance = float(shares @ self.metric.distances[stand.action, targets])
-        return Move(Stand(stand.tree, q, action), probability, after, distance)
-
-
-class OfflinePath(NamedTuple):
-    """A sequence of actions, and what it costs in each round, (T,) each."""
-
-    actions: Ints
-    service: Floats
-    movement: Floats
-
-    @property
-    def total(self) -> float:
-        return float(self.service.sum() + self.movement.sum())
-
-
-def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> OfflinePath:
-    """The cheapest way from ``start`` when all ``costs`` (T, n) are known beforehand.
-
-    By dynamic programming, O(T n²) [ramesh2022movement, eq. 3].
-
-    >>> from superarm.movement import PointMetric
-    >>> way = offline_optimum([[0, 5], [9, 0]], PointMetric(points=[[0.0], [1.0]]), start=0)
-    >>> way.actions.tolist(), way.total
-    ([0, 1], 1.0)
-    """
-    require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    distances, n = metric.distances, len(metric)
-    table = as_features(costs, "costs", n)
-    require_size(table, "costs")
-    if not 0 <= as_count(start, "start", 0) < n:
-        raise UnknownArmError(f"start is {start}; the metric has actions 0 to {n - 1}")
-    came = np.empty(table.shape, dtype=np.intp)
-    least = np.where(np.arange(n) == start, 0.0, np.inf)
-    for step, row in enumerate(table):
-        through = least[:, None] + distances
-        came[step] = np.argmin(through, axis=0)
-        least = through[came[step], np.arange(n)] + row
-    actions = np.empty(len(table), dtype=np.intp)
-    action = int(np.argmin(least))
-    for step in range(len(table) - 1, -1, -1):
-        actions[step] = action
-        action = int(came[step, action])
-    before = np.concatenate([[start], actions[:-1]])
-    return OfflinePath(
-        actions, table[np.arange(len(table)), actions], distances[before, actions]
-    )
+        moved_stand = Stand(stand.tree, q, action)
+        if stand.action == NOWHERE:
+            return Move(moved_stand, probability, after, 0.0)
+        if not from_action:
+            distance = plan.cost(self.metric.distances)
+            return Move(moved_stand, probability, after, distance)
+        targets, shares = plan.row(stand.action)
+        distribution = np.zeros_like(after)
+        distribution[targets] = shares
+        distance = float(shares @ self.metric.distances[stand.action, targets])
+        return Move(moved_stand, probability, distribution, distance)

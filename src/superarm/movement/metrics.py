@@ -1,6 +1,6 @@
-"""What it costs to go from one action to another: finite metrics, checked.
+"""Finite metrics: the cost of moving from one action to another.
 
-``n`` actions; ``distances`` (n, n) is symmetric, 0 on the diagonal alone, and no detour is shorter.
+``n`` actions; ``distances`` (n, n) is symmetric, 0 only on the diagonal, and no detour is shorter.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from superarm.core.inputs import (
 )
 from superarm.core.registry import register
 
+# Relative difference allowed between two distances that should be equal.
 _SLACK = 1e-9
-"""By which share of themselves two distances may differ that should be equal."""
-_KNOWN: dict[str, Any] = {
+# scipy's names of the distances.
+_SCIPY_NAMES: dict[str, Any] = {
     "euclidean": "euclidean",
     "manhattan": "cityblock",
     "chebyshev": "chebyshev",
@@ -45,15 +46,14 @@ class ActionMetric(Displayable):
 @register("metric", "matrix")
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MatrixMetric(ActionMetric):
-    """A table of ``distances``, (n, n), refused where it is not a metric; the error names the actions.
+    """A table of distances; if it is not a metric, the error names the actions.
 
-    ``repair`` makes what is nearly a metric one: both directions get their mean, and distances longer
-    than a detour become the shortest detour. Looking for shorter detours takes n³ operations.
+    Searching for shorter detours takes n³ operations.
 
     Args:
-        distances: One row and one column per action.
-        repair: Whether what is nearly a metric is made one: both directions get their mean, and
-            distances longer than a detour become the shortest detour.
+        distances: One row and one column per action, (n, n).
+        repair: Whether to turn a table that is nearly a metric into one: both directions get their
+            mean, and distances longer than a detour become the shortest detour.
     """
 
     distances: Floats
@@ -61,19 +61,19 @@ class MatrixMetric(ActionMetric):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "repair", as_flag(self.repair, "repair"))
-        given = as_features(self.distances, "distances")
-        if given.shape[0] != given.shape[1] or not len(given):
+        table = as_features(self.distances, "distances")
+        if table.shape[0] != table.shape[1] or not len(table):
             raise ShapeError(
-                f"distances has shape {given.shape}; give one row and column per action"
+                f"distances has shape {table.shape}; give one row and column per action"
             )
-        _refuse(given, given < 0.0, "negative")
-        _refuse(
-            given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action"
-        )
-        mean = 0.5 * given + 0.5 * given.T
+        _refuse(table, table < 0.0, "negative")
+        loops = np.diag(np.diag(table) != 0.0)
+        _refuse(table, loops, "not 0, though it is the same action")
+        mean = 0.5 * table + 0.5 * table.T
         if not self.repair:
-            told = "different on the way back, {back:g}; repair=True takes the mean"
-            _refuse(given, np.abs(given - given.T) > _SLACK * mean, told)
+            uneven = np.abs(table - table.T) > _SLACK * mean
+            problem = "different on the way back, {back:g}; repair=True takes the mean"
+            _refuse(table, uneven, problem)
         _refuse_sizes(mean)
         detour = _shortest(mean)
         longer = mean > (1.0 + _SLACK) * detour
@@ -88,12 +88,12 @@ class MatrixMetric(ActionMetric):
 @register("metric", "points")
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PointMetric(ActionMetric):
-    """``scale`` × the distance between ``points``, (n, d): Euclidean, or another by name.
+    """``scale`` × the distance between points.
 
     Args:
-        points: One row per action.
+        points: One row per action, (n, d).
         scale: Multiplies every distance.
-        distance: Euclidean, manhattan or chebyshev.
+        distance: "euclidean", "manhattan" or "chebyshev".
     """
 
     points: Floats
@@ -101,16 +101,16 @@ class PointMetric(ActionMetric):
     distance: str = "euclidean"
 
     def __post_init__(self) -> None:
-        require_choice(self.distance, "distance", tuple(_KNOWN))
+        require_choice(self.distance, "distance", tuple(_SCIPY_NAMES))
         object.__setattr__(self, "scale", as_scale(self.scale, "scale"))
-        object.__setattr__(
-            self, "points", read_only(as_features(self.points, "points"))
-        )
-        if not len(self.points):
+        points = read_only(as_features(self.points, "points"))
+        object.__setattr__(self, "points", points)
+        if not len(points):
             raise ShapeError("points has no rows; give one per action")
         from scipy.spatial.distance import cdist
 
-        between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
+        name = _SCIPY_NAMES[self.distance]
+        between = self.scale * cdist(points, points, name)
         _refuse_sizes(between)
         between.flags.writeable = False
         object.__setattr__(self, "distances", between)
@@ -120,17 +120,23 @@ class PointMetric(ActionMetric):
 
 
 def metric_between(items: Any, distance: Callable[[Any, Any], float]) -> MatrixMetric:
-    """The metric of ``distance(one, other)`` between things of any kind."""
-    things = list(items)
-    table: Any = [[distance(one, other) for other in things] for one in things]
+    """The metric of a distance between items of any kind.
+
+    Args:
+        items: One per action.
+        distance: Called with each two items.
+    """
+    listed = list(items)
+    table: Any = [[distance(one, other) for other in listed] for one in listed]
     return MatrixMetric(distances=table)
 
 
 def shortest_path_metric(links: Any) -> MatrixMetric:
-    """How far nodes of a graph are from each other, by the lengths of its ``links``.
+    """The lengths of the shortest paths between the nodes of a graph.
 
-    ``links`` is a sparse or dense (n, n) array of positive lengths, 0 where there is none; every link
-    can be taken both ways.
+    Args:
+        links: Lengths of the links, a sparse or dense (n, n) array, 0 where there is none. Every link
+            can be taken both ways.
 
     >>> shortest_path_metric([[0, 1, 0], [0, 0, 2], [0, 0, 0]]).distances[0, 2]
     np.float64(3.0)
@@ -138,47 +144,60 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
     from scipy.sparse import csr_array, issparse
     from scipy.sparse.csgraph import shortest_path
 
-    given: Any = links if issparse(links) else as_features(links, "links")
-    graph = csr_array(given)
-    if graph.shape != 2 * graph.shape[:1]:
+    lengths: Any = links if issparse(links) else as_features(links, "links")
+    graph = csr_array(lengths)
+    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
         raise InputError(
             f"links has shape {graph.shape}; give one row and column per node"
         )
-    listed = graph.tocoo()
-    for at in np.flatnonzero(~(listed.data > 0.0))[:1]:
-        told = (
-            f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"
-        )
-        raise InputError(f"{told}; give links of lengths above 0")
+    _refuse_links(graph)
     between = shortest_path(graph, directed=False)
     _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")
     return MatrixMetric(distances=0.5 * (between + between.T))
 
 
+def _refuse_links(graph: Any) -> None:
+    """Name the first link whose length is not above 0."""
+    links = graph.tocoo()
+    wrong = np.flatnonzero(~(links.data > 0.0))
+    if len(wrong):
+        link = wrong[0]
+        raise InputError(
+            f"the link from {links.row[link]} to {links.col[link]} is {links.data[link]:g}; "
+            "give links of lengths above 0"
+        )
+
+
 def _shortest(distances: Floats) -> Floats:
-    """How far actions are from each other where detours are allowed."""
+    """Distances with detours, (n, n)."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import floyd_warshall
 
-    # Sparse: of a dense array, scipy takes what is below 1e-8 for no link.
+    # Sparse, because in a dense array scipy ignores links below 1e-8.
     return np.asarray(floyd_warshall(csr_array(distances), directed=False))
 
 
 def _refuse_sizes(distances: Floats) -> None:
-    apart = ~np.eye(len(distances), dtype=bool)
-    told = "0, though they are different actions; make them one, or move them apart"
-    _refuse(distances, apart & (distances == 0.0), told)
-    sizes = np.where(apart, distances, 1.0)
-    for at in (sizes.argmin(), sizes.argmax()):
-        one, other = divmod(int(at), len(sizes))
-        require_scale(sizes[one, [other]], f"the distance from action {one} to {other}")
+    """Name actions at the same place, or too far apart for floating point."""
+    different = ~np.eye(len(distances), dtype=bool)
+    problem = "0, though they are different actions; make them one, or move them apart"
+    _refuse(distances, different & (distances == 0.0), problem)
+    sizes = np.where(different, distances, 1.0)
+    _require_scale_at(sizes, int(sizes.argmin()))
+    _require_scale_at(sizes, int(sizes.argmax()))
 
 
-def _refuse(distances: Floats, wrong: Any, told: str) -> None:
+def _require_scale_at(sizes: Floats, entry: int) -> None:
+    one, other = divmod(entry, len(sizes))
+    label = f"the distance from action {one} to {other}"
+    require_scale(sizes[one, [other]], label)
+
+
+def _refuse(distances: Floats, wrong: Any, problem: str) -> None:
     """Name the first two actions whose distance is wrong."""
-    if wrong.any():
-        one, other = np.argwhere(wrong)[0].tolist()
-        raise InputError(
-            f"the distance from action {one} to {other} is {distances[one, other]:g}, which is "
-            + told.format(back=distances[other, one])
-        )
+    if not wrong.any():
+        return
+    one, other = np.argwhere(wrong)[0].tolist()
+    distance = f"the distance from action {one} to {other} is {distances[one, other]:g}"
+    explanation = problem.format(back=distances[other, one])
+    raise InputError(f"{distance}, which is {explanation}")

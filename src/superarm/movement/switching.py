@@ -1,11 +1,11 @@
 """Known costs of an arm that depend on the previous action.
 
 The previous action is what the oracle chose in the round before: for slates, matchings and routes the
-positions of its arms, which name the same arms in every round where the arm set is fixed. Where arms
-change, or an action holds something else, as that of :class:`~superarm.oracles.GreedyCoverage` does,
-write a cost of your own that reads what your action holds.
+positions of its arms, which name the same arms in every round if the arm set is fixed. Where arms
+change, or an action is something else, as that of :class:`~superarm.oracles.GreedyCoverage`, write your
+own switching cost that reads your actions.
 
-What going to a super arm costs is the sum over its arms. So any oracle that finds the super arm of
+The cost of moving to a super arm is the sum over its arms. So any oracle that finds the super arm of
 largest total desirability also finds the best one after these costs.
 """
 
@@ -34,8 +34,8 @@ class Distance:
     """``scale`` × the Euclidean distance to the nearest arm of the previous action.
 
     Args:
-        scale: Multiplies the width or the cost.
-        columns: The columns of the features to look at; all of them where left out.
+        scale: Multiplies the distance.
+        columns: The feature columns that contain coordinates; all of them by default.
     """
 
     scale: float = 1.0
@@ -53,34 +53,41 @@ class Distance:
             object.__setattr__(self, "columns", tuple(columns.tolist()))
 
     def costs(self, offer: Offer) -> Floats:
-        places = offer.arms.features
-        if self.columns is not None:
-            if max(self.columns) >= (d := places.shape[1]):
-                raise InputError(
-                    f"columns is {list(self.columns)}, but arms have {d} feature columns"
-                )
-            places = places[:, list(self.columns)]
-        before = previous_positions(offer)
-        if not len(before):
-            return np.zeros(len(places))
-        offsets = places[:, None, :] - places[before][None, :, :]
-        nearest: Floats = np.sqrt(np.square(offsets).sum(axis=2)).min(axis=1)
+        points = self._points(offer)
+        previous = previous_positions(offer)
+        if not len(previous):
+            return np.zeros(len(points))
+        offsets = points[:, None, :] - points[previous][None, :, :]  # (n, m, d)
+        distances = np.sqrt(np.square(offsets).sum(axis=2))
+        nearest: Floats = distances.min(axis=1)
         return self.scale * nearest
+
+    def _points(self, offer: Offer) -> Floats:
+        """The coordinates of the arms, (n, d)."""
+        features = offer.arms.features
+        if self.columns is None:
+            return features
+        width = features.shape[1]
+        if max(self.columns) >= width:
+            raise InputError(
+                f"columns is {list(self.columns)}, but arms have {width} feature columns"
+            )
+        return features[:, list(self.columns)]
 
 
 @register("switching", "switch")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Switch:
-    """``cost`` for every arm that was not part of the previous action; times its weight, if given.
+    """``cost`` × weight for every arm that was not part of the previous action.
 
-    From a super arm S to S′ this charges w(S′ ∖ S), the weight of what is newly entered: leaving is
-    free, and no detour is cheaper. Where all super arms weigh the same, as slates of k arms do, that is
-    half of w(S △ S′), a metric. Where they do not, as with routes, the sum over many rounds differs
-    from the metric's by half the difference between the weights of the last super arm and the first.
+    From a super arm S to S′ this charges w(S′ ∖ S), the weight of the newly entered arms: leaving is
+    free, and no detour is cheaper. If all super arms weigh the same, as slates of k arms do, this is
+    half of w(S △ S′), a metric. If they do not, as with routes, the sum over many rounds differs from
+    the metric's by half the difference between the weights of the last super arm and the first.
 
     Args:
-        cost: For every arm that was not part of the previous action.
-        weights: What each arm weighs, (n,), such as the length of a road; 1 where left out.
+        cost: Cost per unit of weight, 0 or more.
+        weights: Weight of each arm, (n,), such as the length of a road; 1 by default.
 
     >>> from superarm.core import Arms
     >>> offer = Offer(step=2, arms=Arms.numbered(np.zeros((4, 1))), previous_action=(0, 3))
@@ -108,27 +115,28 @@ class Switch:
             raise ShapeError(
                 f"{n} arms are on offer, but there are {len(self.weights)} weights"
             )
-        if (
-            offer.previous_action is None
-        ):  # after an empty super arm, all is newly entered
+        if offer.previous_action is None:
             return np.zeros(n)
-        costs: Floats = self.cost * (
-            np.ones(n) if self.weights is None else self.weights
-        )
+        # After an empty super arm, all arms are newly entered.
+        weights = np.ones(n) if self.weights is None else self.weights
+        costs: Floats = self.cost * weights
         costs[previous_positions(offer)] = 0.0
         return costs
 
 
 def previous_positions(offer: Offer) -> Ints:
-    """The arms of the previous action among those on offer; none where nothing was done."""
+    """Positions of the arms of the previous action; none if there is none.
+
+    Args:
+        offer: The offer of this round.
+    """
     if offer.previous_action is None:
         return np.empty(0, dtype=np.intp)
     positions = as_positions(offer.previous_action, "the previous action")
-    if len(positions) and not (
-        positions.min() >= 0 and positions.max() < len(offer.arms)
-    ):
+    n = len(offer.arms)
+    if len(positions) and (positions.min() < 0 or positions.max() >= n):
         raise UnknownArmError(
             f"the previous action names arms {positions.tolist()[:9]}, but the offer has arms 0 to "
-            f"{len(offer.arms) - 1}; where arms change from round to round, write a cost of your own"
+            f"{n - 1}; where arms change from round to round, write a cost of your own"
         )
     return positions

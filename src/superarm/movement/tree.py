@@ -1,4 +1,4 @@
-"""Random trees in place of a metric: hierarchically separated ones, by FRT.
+"""Random hierarchically separated trees in place of a metric, by FRT.
 
 *A tight bound on approximating arbitrary metrics by tree metrics* [fakcharoenphol2004tight], as used by
 *Movement Penalized Bayesian Optimization with Application to Wind Energy Systems*
@@ -6,7 +6,7 @@
 
 ==========  ============================================================================
 ``v``       vertices, numbered level by level from the root 0: the children of a vertex
-            stand next to each other, after all vertices that are nearer to the root
+            are next to each other, after all vertices that are nearer to the root
 ``weight``  w, of the edge to the parent, at most 1/τ of the weight above it
 ``leaf``    the vertex of each action
 ==========  ============================================================================
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,211 +36,297 @@ from superarm.core.inputs import (
 
 from .metrics import ActionMetric
 
-TREE_ARRAYS = (
-    "parent",
-    "weight",
-    "leaf",
-)  # what makes a tree, as files and states name it
-TAU = (1.01, 1e6)  # the least and the most
-_ROWS = 512  # of distances compared at a time
+# The arrays that define a tree, as files and states name them.
+TREE_ARRAYS = ("parent", "weight", "leaf")
+TAU = (1.01, 1e6)  # smallest and largest
+_ROOT = 0
+_NO_PARENT = -1
+_ROWS = 512  # rows of distances that are compared at a time
+
+
+class Level(NamedTuple):
+    """The vertices of one level below the root."""
+
+    vertices: slice
+    starts: Ints  # where the children of each parent begin, counted within the level
+
+    @property
+    def counts(self) -> Ints:
+        """How many children each parent has."""
+        size = self.vertices.stop - self.vertices.start
+        return np.diff(self.starts, append=size)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Tree(Displayable):
-    """A rooted tree whose leaves are actions; each inner vertex has two or more children."""
+    """A rooted tree whose leaves are actions; each inner vertex has two or more children.
+
+    Args:
+        parent: The parent of each vertex, (v,); −1 for the root.
+        weight: The weight of the edge to the parent, (v,); 0 for the root.
+        leaf: The vertex of each action, (n,).
+    """
 
     parent: Ints
-    """(v,); −1 for the root."""
     weight: Floats
-    """(v,); 0 for the root."""
     leaf: Ints
-    """(n,)"""
 
     def __post_init__(self) -> None:
-        parent, leaf = (
-            as_positions(self.parent, "parent"),
-            as_positions(self.leaf, "leaf"),
-        )
-        weight, v = as_vector(self.weight, "weight", len(parent)), len(parent)
-        below = parent[1:]
-        ordered = (
-            v > 0
-            and parent[0] == -1
-            and (below >= 0).all()
-            and (np.diff(below) >= 0).all()
-        )
-        if not ordered or not (below < np.arange(1, v)).all():
+        parent = as_positions(self.parent, "parent")
+        leaf = as_positions(self.leaf, "leaf")
+        weight = as_vector(self.weight, "weight", len(parent))
+        if not _is_by_level(parent):
             raise InputError(
                 "parent must begin with −1, the root, and number vertices level by level"
             )
-        children = np.bincount(below, minlength=v)
+        children = np.bincount(parent[1:], minlength=len(parent))
         if (children == 1).any():
-            raise InputError(
-                f"vertex {int(np.argmax(children == 1))} has one child; join the two"
-            )
+            vertex = int(np.argmax(children == 1))
+            raise InputError(f"vertex {vertex} has one child; join the two")
         if sorted(leaf.tolist()) != np.flatnonzero(children == 0).tolist():
             raise InputError("leaf must name every vertex without children once")
-        if not (weight[1:] > 0.0).all() or weight[0] != 0.0:
-            raise InputError("weights must be above 0, and 0 for the root")
-        require_scale(weight[1:], "weight")
-        if (weight[1:] > np.where(below > 0, weight[below], np.inf)).any():
-            raise InputError("weights must not grow from the root to the leaves")
-        for name, value in zip(TREE_ARRAYS, (parent, weight, leaf), strict=True):
-            object.__setattr__(self, name, read_only(value))
+        _check_weights(weight, parent)
+        object.__setattr__(self, "parent", read_only(parent))
+        object.__setattr__(self, "weight", read_only(weight))
+        object.__setattr__(self, "leaf", read_only(leaf))
 
     def __getstate__(self) -> dict[str, Any]:
-        return dict(
-            vars(self)
-        )  # a copy of it: another thread may be filling in what is lazy
+        # A copy: another thread may be filling in a cached property.
+        return dict(vars(self))
 
     def __len__(self) -> int:
-        """n: how many actions there are."""
+        """n: the number of actions."""
         return len(self.leaf)
 
     def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self), "vertices": len(self.parent), "depth": len(self.levels)}
 
     @cached_property
-    def levels(self) -> list[tuple[slice, Ints]]:
-        """Of each level below the root: its vertices, and where each parent's children begin in it."""
-        levels, first, last = [], 1, len(self.parent)
-        reached = 1  # vertices above this number are below the level before
-        while first < last:
-            end = int(np.searchsorted(self.parent, reached, side="left"))
-            parents = self.parent[first:end]
+    def levels(self) -> list[Level]:
+        """The levels below the root, from the top."""
+        levels = []
+        start = 1
+        while start < len(self.parent):
+            # The parents of this level are all vertices before it.
+            stop = int(np.searchsorted(self.parent, start, side="left"))
+            parents = self.parent[start:stop]
             starts = np.flatnonzero(np.diff(parents, prepend=-2))
-            levels.append((slice(first, end), starts))
-            first, reached = end, end
+            levels.append(Level(slice(start, stop), starts))
+            start = stop
         return levels
 
     def children(self, vertex: int) -> slice:
-        """The vertices right below this one."""
-        return slice(*np.searchsorted(self.parent, [vertex, vertex + 1]).tolist())
+        """The vertices right below this one.
+
+        Args:
+            vertex: Number of the vertex.
+        """
+        start, stop = np.searchsorted(self.parent, [vertex, vertex + 1]).tolist()
+        return slice(start, stop)
 
     @cached_property
     def sizes(self) -> Ints:
-        """|L(u)|: how many actions are below each vertex, or are it, (v,)."""
+        """|L(u)|: the number of actions at or below each vertex, (v,)."""
         return self.masses(np.ones(len(self))).astype(np.intp)
 
     @cached_property
     def first(self) -> Ints:
-        """Where the actions below each vertex begin when they stand side by side, (v,)."""
+        """Where the actions below each vertex begin when all are side by side, (v,)."""
         first = np.zeros(len(self.parent), dtype=np.intp)
-        for level, starts in self.levels:
-            before = np.cumsum(self.sizes[level]) - self.sizes[level]
-            counts = np.diff(starts, append=level.stop - level.start)
-            first[level] = (
-                first[self.parent[level]] + before - np.repeat(before[starts], counts)
-            )
+        for level in self.levels:
+            vertices = level.vertices
+            sizes = self.sizes[vertices]
+            before = np.cumsum(sizes) - sizes  # actions of the level before each vertex
+            before_siblings = np.repeat(before[level.starts], level.counts)
+            parents = self.parent[vertices]
+            first[vertices] = first[parents] + before - before_siblings
         return first
 
     def masses(self, distribution: Floats) -> Floats:
-        """z: what a distribution over actions (n,) puts below each vertex, (v,)."""
+        """z: the probability of each vertex, that is of the actions below it, (v,).
+
+        Args:
+            distribution: Probability of each action, (n,).
+        """
         z = np.zeros(len(self.parent))
         z[self.leaf] = distribution
-        for level, starts in reversed(self.levels):
-            z[self.parent[level][starts]] = np.add.reduceat(z[level], starts)
+        for vertices, starts in reversed(self.levels):
+            parents = self.parent[vertices][starts]
+            z[parents] = np.add.reduceat(z[vertices], starts)
         return z
 
     def distance(self, one: Floats, other: Floats) -> float:
-        """Wasserstein-1 between two distributions over actions (n,) [ramesh2022movement, eq. 21]."""
-        return float(self.weight @ np.abs(self.masses(one) - self.masses(other)))
+        """Wasserstein-1 between two distributions over actions [ramesh2022movement, eq. 21].
+
+        Args:
+            one: Probability of each action, (n,).
+            other: The same of another distribution.
+        """
+        moved = np.abs(self.masses(one) - self.masses(other))
+        return float(self.weight @ moved)
 
     @cached_property
     def distances(self) -> Floats:
         """d_T between each two actions, (n, n)."""
-        n, first, last = len(self), self.first, self.first + self.sizes
-        up, side = (
-            np.zeros(n),
-            np.zeros((n, n)),
-        )  # actions side by side; ``up``: to the vertex at hand
-        for vertex in reversed(range(len(self.parent))):
-            children = range(len(self.parent))[self.children(vertex)]
+        n = len(self)
+        first = self.first
+        last = first + self.sizes
+        vertices = range(len(self.parent))
+        # In the order in which actions are side by side.
+        height = np.zeros(n)  # distance to the vertex at hand
+        distances = np.zeros((n, n))
+        for vertex in reversed(vertices):
+            children = vertices[self.children(vertex)]
             for child in children:
-                up[first[child] : last[child]] += self.weight[child]
-            for child in children:  # the others that are on its right
-                own, right = (
-                    slice(first[child], last[child]),
-                    slice(last[child], last[vertex]),
-                )
-                side[own, right] = up[own, None] + up[right]
+                height[first[child] : last[child]] += self.weight[child]
+            for child in children:
+                below = slice(first[child], last[child])
+                right = slice(last[child], last[vertex])  # below its right siblings
+                distances[below, right] = height[below, None] + height[right]
+        distances += distances.T
         place = first[self.leaf]
-        side += side.T
-        return np.asarray(side[np.ix_(place, place)])
+        return np.asarray(distances[np.ix_(place, place)])
+
+
+def _is_by_level(parent: Ints) -> bool:
+    """Whether vertices are numbered level by level from the root."""
+    v = len(parent)
+    if v == 0 or parent[_ROOT] != _NO_PARENT:
+        return False
+    parents = parent[1:]
+    rising = (parents >= 0).all() and (np.diff(parents) >= 0).all()
+    return bool(rising and (parents < np.arange(1, v)).all())
+
+
+def _check_weights(weight: Floats, parent: Ints) -> None:
+    below = weight[1:]
+    if not (below > 0.0).all() or weight[_ROOT] != 0.0:
+        raise InputError("weights must be above 0, and 0 for the root")
+    require_scale(below, "weight")
+    parents = parent[1:]
+    above = np.where(parents > _ROOT, weight[parents], np.inf)
+    if (below > above).any():
+        raise InputError("weights must not grow from the root to the leaves")
 
 
 def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
-    """A random τ-HST over the actions that never shortens a distance, and on average lengthens none by
-    more than O(log n) [fakcharoenphol2004tight].
+    """A random τ-HST over the actions [fakcharoenphol2004tight].
+
+    It never shortens a distance, and on average lengthens none by more than O(log n).
 
     With the smallest distance as the unit and β = τ^U, a cluster of level i has the radius βτ^{i−1}
     around the first action, in random order, that reaches its members; the edge above it weighs
     τ^{i+1}. The root is of the lowest level i with τ^i at or above the largest distance. Clusters that
-    do not split are one vertex, which keeps the weight at the top.
+    do not split are one vertex, which has the weight of the highest.
+
+    Args:
+        metric: The distances between actions.
+        rng: The random generator.
+        tau: τ: how many times longer the edges of a level are than those of the next.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng, tau = as_generator(rng), as_number(tau, "tau", *TAU)
-    distances, n = metric.distances, len(metric)
-    order, beta = rng.permutation(n), tau ** rng.random()
+    rng = as_generator(rng)
+    tau = as_number(tau, "tau", *TAU)
+    n = len(metric)
+    order = rng.permutation(n)
+    beta = tau ** rng.random()
     if n == 1:
-        return Tree(parent=np.array([-1]), weight=np.zeros(1), leaf=np.array([0]))
+        return Tree(
+            parent=np.array([_NO_PARENT]), weight=np.zeros(1), leaf=np.array([_ROOT])
+        )
+    distances = metric.distances
     unit = float(np.min(distances, where=~np.eye(n, dtype=bool), initial=np.inf))
     # The root's level: the lowest with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2]. Equal
     # distances still need one level below it.
     top = max(1, int(np.ceil(np.log(distances.max() / unit) / np.log(tau))))
-    cluster = np.zeros(
-        n, dtype=np.intp
-    )  # the vertex that holds each action, while it may still split
-    parents, weights = [np.array([-1])], [np.zeros(1)]
-    leaf, count = np.full(n, -1, dtype=np.intp), 1
-    rest = np.arange(n)  # actions whose cluster holds others, too
+    clusters = _Clusters(n)
     for i in range(top - 1, -1, -1):
-        centre = _first_reached(distances, order, rest, unit * beta * tau ** (i - 1))
-        pair = cluster[rest] * n + centre  # numbered, so that equal ones are found
-        _, found, members = np.unique(pair, return_index=True, return_inverse=True)
-        above = cluster[rest][found]
-        split = np.bincount(above, minlength=count)[above] > 1
-        number = np.where(split, count + np.cumsum(split) - 1, above)
-        cluster[rest] = number[members]
-        parents.append(above[split])
-        weights.append(np.full(int(split.sum()), unit * tau ** (i + 1)))
-        count += int(split.sum())
-        alone = np.bincount(members)[members] == 1
-        leaf[rest[alone]] = cluster[rest[alone]]
-        rest = rest[~alone]
-        if not len(rest):
+        radius = unit * beta * tau ** (i - 1)
+        centre = _first_reached(distances, order, clusters.members, radius)
+        clusters.split(centre, unit * tau ** (i + 1))
+        if not len(clusters.members):
             break
-    tree = _by_level(np.concatenate(parents), np.concatenate(weights), leaf)
+    tree = clusters.tree()
     if (tree.distances < distances).any():
-        told = "the tree shortens a distance: some detour is shorter"
         raise InputError(
-            f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it"
+            "the tree shortens a distance: some detour is shorter; "
+            "MatrixMetric(distances=…) names it, and repair=True repairs it"
         )
     return replace(tree)  # without the n² distances
+
+
+class _Clusters:
+    """A tree while it grows from the root, and the actions whose cluster may still split.
+
+    Args:
+        n: Number of actions.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.members = np.arange(n)  # actions that share their cluster with others
+        self._n = n
+        self._cluster = np.zeros(n, dtype=np.intp)  # the vertex of each action
+        self._leaf = np.full(n, -1, dtype=np.intp)
+        self._parents = [np.array([_NO_PARENT])]
+        self._weights = [np.zeros(1)]
+        self._count = 1  # of vertices
+
+    def split(self, centre: Ints, weight: float) -> None:
+        """Split clusters by the centres of their members, (len(members),).
+
+        Args:
+            centre: The centre of each member.
+            weight: Weight of the edges to new vertices.
+        """
+        members = self.members
+        cluster = self._cluster[members]
+        # A part is a cluster and a centre; a cluster with one part stays as it is.
+        part = cluster * self._n + centre
+        _, first, part_of = np.unique(part, return_index=True, return_inverse=True)
+        above = cluster[first]  # the cluster of each part
+        is_new = np.bincount(above, minlength=self._count)[above] > 1
+        number = np.where(is_new, self._count + np.cumsum(is_new) - 1, above)
+        self._cluster[members] = number[part_of]
+        new_vertices = int(is_new.sum())
+        self._parents.append(above[is_new])
+        self._weights.append(np.full(new_vertices, weight))
+        self._count += new_vertices
+        is_single = np.bincount(part_of)[part_of] == 1
+        singles = members[is_single]
+        self._leaf[singles] = self._cluster[singles]
+        self.members = members[~is_single]
+
+    def tree(self) -> Tree:
+        """The tree, numbered level by level."""
+        parent = np.concatenate(self._parents)
+        weight = np.concatenate(self._weights)
+        return _number_by_level(parent, weight, self._leaf)
 
 
 def _first_reached(
     distances: Floats, order: Ints, members: Ints, radius: float
 ) -> Ints:
     """For each member the first action of ``order`` within the radius, as its place there."""
-    found = np.empty(len(members), dtype=np.intp)
-    for begin in range(0, len(members), _ROWS):
-        rows = distances[members[begin : begin + _ROWS]]
-        found[begin : begin + _ROWS] = np.argmax(rows[:, order] <= radius, axis=1)
-    return found
+    places = np.empty(len(members), dtype=np.intp)
+    for start in range(0, len(members), _ROWS):
+        rows = slice(start, start + _ROWS)
+        within = distances[members[rows]][:, order] <= radius
+        places[rows] = np.argmax(within, axis=1)
+    return places
 
 
-def _by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
-    """Vertices numbered anew, level by level: a chain that was joined may have come later."""
-    below: list[list[int]] = [[] for _ in parent]
+def _number_by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
+    """Renumbers vertices level by level: the children of a cluster that split late come late."""
+    children: list[list[int]] = [[] for _ in parent]
     for vertex, above in enumerate(parent[1:].tolist(), start=1):
-        below[above].append(vertex)
-    order = [0]
-    for vertex in order:  # it grows meanwhile
-        order += below[vertex]
+        children[above].append(vertex)
+    order = [_ROOT]
+    for vertex in order:  # the list grows while it is read
+        order += children[vertex]
     rank = np.argsort(order)
+    parents = rank[parent[order[1:]]]
     return Tree(
-        parent=np.append(-1, rank[parent[order[1:]]]),
+        parent=np.append(_NO_PARENT, parents),
         weight=weight[order],
         leaf=rank[leaf],
     )

@@ -1,8 +1,9 @@
-"""What oracles share: checks, and super arms that are built arm by arm."""
+"""Checks shared by oracles, and super arms that are built arm by arm."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,57 +21,81 @@ from .ties import first_best
 _MOST_DESIRABILITY = 1e290
 
 
-def require_numbers(values: object, name: str, length: int | None = None) -> None:
-    """Refuse what is not a plain array of one number per arm."""
-    plain = (
-        type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "fiu"
-    )
-    if not plain:
-        shape = f" of shape {values.shape}" if isinstance(values, np.ndarray) else ""
-        message = f"{name} is a {type(values).__name__}{shape}"
+def require_numbers(values: Any, name: str, length: int | None = None) -> None:
+    """Refuse what is not a plain array of one number per arm.
+
+    Args:
+        values: What should be such an array.
+        name: Its name, for the error message.
+        length: Number of arms, if known.
+    """
+    is_plain = type(values) is np.ndarray and values.ndim == 1
+    if not is_plain or values.dtype.kind not in "fiu":
+        message = f"{name} is a {type(values).__name__}"
+        if isinstance(values, np.ndarray):
+            message += f" of shape {values.shape}"
         raise ShapeError(f"{message}; it must be an array with one number for each arm")
-    assert isinstance(values, np.ndarray)
     if length is not None and len(values) != length:
         raise ShapeError(
             f"{name} has {len(values)} entries, but there are {length} arms"
         )
 
 
-def rescored(rescore: Rescore, chosen: Ints, n: int) -> Floats:
-    """The desirabilities of all ``n`` arms once these are chosen, checked."""
-    again = rescore(chosen)
-    require_numbers(again, "what rescore returned", n)
-    return again
+def call_rescore(rescore: Rescore, chosen: Ints, n: int) -> Floats:
+    """The desirabilities of all arms once some are chosen, checked.
+
+    Args:
+        rescore: Computes them.
+        chosen: Positions of the chosen arms.
+        n: Number of all arms.
+    """
+    updated = rescore(chosen)
+    require_numbers(updated, "what rescore returned", n)
+    return updated
 
 
 def check_desirability(desirability: Floats) -> None:
-    """Refuse empty offers, NaN and +inf; −inf marks an arm that is not available."""
+    """Refuse empty offers, NaN and +inf; −inf marks an arm that is not available.
+
+    Args:
+        desirability: One number per arm, (n,).
+    """
     require_numbers(desirability, "desirability")
     if len(desirability) == 0:
         raise InputError("the offer has no arms; offer at least one")
-    # A NaN or +inf maximum shows in the maximum itself: one pass, no temporary.
+    # NaN and +inf show in the maximum: one pass, no temporary array.
     if not desirability.item(desirability.argmax()) < np.inf:
-        where = int(np.argmax(~(desirability < np.inf)))
+        arm = int(np.argmax(~(desirability < np.inf)))
         raise NotFiniteError(
-            f"desirability[{where}] is {desirability[where]}; "
+            f"desirability[{arm}] is {desirability[arm]}; "
             "it must be finite, or -inf for an arm that is not available"
         )
 
 
 def check_sums(desirability: Floats) -> None:
-    """Refuse desirabilities so large that their sums overflow."""
-    if (
-        max(desirability.max(initial=0.0), -desirability.min(initial=0.0))
-        > _MOST_DESIRABILITY
-    ):
+    """Refuse desirabilities so large that their sums overflow.
+
+    Args:
+        desirability: One number per arm, (n,).
+    """
+    highest = desirability.max(initial=0.0)
+    lowest = desirability.min(initial=0.0)
+    if max(highest, -lowest) > _MOST_DESIRABILITY:
         raise InputError(
             f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow"
         )
 
 
 def check_chosen(by: str, positions: Ints, desirability: Floats) -> None:
-    """Refuse a choice that names what is not on offer or not available, or one arm twice."""
-    chosen, n = positions.tolist(), len(desirability)
+    """Refuse a choice that names an unknown or unavailable arm, or one arm twice.
+
+    Args:
+        by: Who chose, for the error message.
+        positions: The chosen arms.
+        desirability: One number per arm, −inf where it is not available, (n,).
+    """
+    chosen = positions.tolist()
+    n = len(desirability)
     for arm in chosen:
         if not 0 <= arm < n:
             raise UnknownArmError(
@@ -82,22 +107,28 @@ def check_chosen(by: str, positions: Ints, desirability: Floats) -> None:
         raise InputError(f"{by} chose {chosen[:9]}, one arm twice; choose each once")
 
 
-def one_by_one(
+def choose_one_by_one(
     k: int, current: Floats, rescore: Rescore, closed: Callable[[Ints], Bools]
 ) -> Ints:
-    """``k`` arms, each the best when it is chosen; ``closed`` (n,) depends on those before it."""
+    """Choose ``k`` arms one after another, each the best at its time.
+
+    Args:
+        k: How many arms to choose.
+        current: The first desirabilities, (n,).
+        rescore: Computes those after some arms are chosen.
+        closed: Computes which arms cannot be chosen any more, (n,).
+    """
+    n = len(current)
     chosen = np.empty(0, dtype=np.intp)
     while True:
         chosen = np.append(chosen, first_best(current))
         if len(chosen) == k:
             return chosen
-        current = np.where(
-            closed(chosen), -np.inf, rescored(rescore, chosen, len(current))
-        )
+        is_closed = closed(chosen)
+        current = np.where(is_closed, -np.inf, call_rescore(rescore, chosen, n))
         current[chosen] = -np.inf
         check_desirability(current)
         if current.max() == -np.inf:
-            told = (
+            raise InfeasibleError(
                 f"after {len(chosen)} of {k} arms every other one is rescored to −inf"
             )
-            raise InfeasibleError(told)

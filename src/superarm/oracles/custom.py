@@ -15,12 +15,16 @@ from .base import check_chosen, check_desirability
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CallableOracle:
-    """Whatever a function chooses: ``function(desirability, structure)`` returns positions.
+    """An oracle from a function: ``function(desirability, structure)`` returns positions.
 
-    ``guarantee`` is what the function promises. It must not choose arms at −inf, which are not
-    available, nor write into what it is given; returning ``None`` says that nothing is feasible. If it
-    needs randomness, it takes a third argument, the generator, and ``deterministic`` is false. Such an
-    oracle cannot be stored in a file.
+    The function must not choose arms at −inf, which are not available, nor write into its arguments. It
+    returns ``None`` where nothing is feasible. Such an oracle cannot be stored in a file.
+
+    Args:
+        function: Returns the positions of the chosen arms.
+        guarantee: What the function promises; exact by default.
+        deterministic: Whether it needs no randomness; otherwise it takes the random generator as a
+            third argument.
 
     >>> import numpy as np
     >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
@@ -39,10 +43,8 @@ class CallableOracle:
         require_type(
             self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)"
         )
-        if not all(
-            0.0 < as_number(part, "a part of guarantee") <= 1.0
-            for part in self.guarantee
-        ):
+        parts = [as_number(part, "a part of guarantee") for part in self.guarantee]
+        if not all(0.0 < part <= 1.0 for part in parts):
             raise InputError(
                 f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1"
             )
@@ -60,20 +62,28 @@ class CallableOracle:
             raise InputError(
                 f"{name} chooses all arms at once, not arm by arm: leave stepwise out"
             )
-        extra = () if self.deterministic else (rng,)
-        try:
-            chosen = self.function(read_only(desirability), structure, *extra)
-        except Exception as error:
-            told = "desirability, structure" + ", rng" * len(extra)
-            error.add_note(f"in {name}({told}), the function of a CallableOracle")
-            raise
+        chosen = self._call(name, desirability, structure, rng)
         if chosen is None:
-            told = (
-                f"{name} says that nothing is feasible among {len(desirability)} arms"
+            raise InfeasibleError(
+                f"{name} returned None: nothing is feasible among {len(desirability)} arms"
             )
-            raise InfeasibleError(told)
         positions = as_positions(chosen, f"what {name} chose")
         check_chosen(name, positions, desirability)
         return Selection(
             action=positions, positions=positions, guarantee=self.guarantee
         )
+
+    def _call(
+        self, name: str, desirability: Floats, structure: object, rng: Rng
+    ) -> Any:
+        """The function's choice; its errors get a note of where they come from."""
+        arguments: tuple[Any, ...] = (read_only(desirability), structure)
+        signature = "desirability, structure"
+        if not self.deterministic:
+            arguments = (*arguments, rng)
+            signature = "desirability, structure, rng"
+        try:
+            return self.function(*arguments)
+        except Exception as error:
+            error.add_note(f"in {name}({signature}), the function of a CallableOracle")
+            raise

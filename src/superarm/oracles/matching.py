@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,18 +18,46 @@ from .base import check_desirability, check_sums
 _MOST_ENTRIES = 10**8
 
 
+class _Table(NamedTuple):
+    """The pairs worth choosing, by their rows and columns in a table of all nodes."""
+
+    arms: Ints | None  # (m,) positions in the offer, or ``None`` for all of them
+    worth: Floats  # (m,)
+    rows: Ints  # (m,)
+    columns: Ints  # (m,)
+    shape: tuple[int, int]  # left nodes, right nodes
+
+    @classmethod
+    def of_useful(cls, desirability: Floats, joined: Pairs, useful: float) -> _Table:
+        """The pairs whose desirability is above ``useful``."""
+        usable = desirability > useful
+        if usable.all():  # copies would take longer than the search
+            (lefts, rows), (rights, columns) = joined.numbered
+            return cls(None, desirability, rows, columns, (len(lefts), len(rights)))
+        arms = np.flatnonzero(usable)
+        lefts, rows = renumbered(joined.left[arms])
+        rights, columns = renumbered(joined.right[arms])
+        shape = (len(lefts), len(rights))
+        return cls(arms, desirability[arms], rows, columns, shape)
+
+    def cells(self) -> Ints:
+        """The number of each pair's cell in the flattened table, (m,)."""
+        cells = self.rows * self.shape[1]
+        cells += self.columns  # in place: new memory costs more than the arithmetic
+        return cells
+
+
 @register("oracle", "matching")
 @dataclass(frozen=True, kw_only=True)
 class Matching:
     """The matching of largest total desirability: every node is in at most one chosen pair.
 
     The offer's structure is a ``Pairs``; a pair that is not offered, or not available, is forbidden.
-    ``pairs`` limits how many are chosen; any number where it is left out. Pairs of negative
-    desirability are never chosen, unless ``exactly`` asks for just that many ``pairs``.
 
     Args:
-        pairs: How many pairs are chosen, at most; any number where left out.
-        exactly: Whether exactly that many pairs must be chosen.
+        pairs: How many pairs are chosen, at most; any number by default.
+        exactly: Whether exactly that many pairs must be chosen. Otherwise pairs of negative
+            desirability are never chosen.
 
     >>> from superarm.core.graphs import Pairs
     >>> square = Pairs(left=np.array([0, 0, 1, 1]), right=np.array([0, 1, 0, 1]))
@@ -46,9 +74,7 @@ class Matching:
         if self.pairs is not None:
             object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
         elif self.exactly:
-            raise InputError(
-                "exactly asks for a fixed number of pairs: give pairs as well"
-            )
+            raise InputError("exactly=True needs a number of pairs: give pairs as well")
 
     def select(
         self,
@@ -64,40 +90,29 @@ class Matching:
                 "Matching finds all pairs at once, not arm by arm: leave stepwise out"
             )
         useful = -np.inf if self.exactly else 0.0
-        arms = None
-        if (
-            usable := desirability > useful
-        ).all():  # copies would take longer than the rest
-            (lefts, rows), (rights, columns) = joined.numbered
-        else:
-            arms = np.flatnonzero(usable)
-            desirability = desirability[arms]
-            lefts, rows = renumbered(joined.left[arms])
-            rights, columns = renumbered(joined.right[arms])
-        check_sums(desirability)
-        shape = len(lefts), len(rights)
-        if self.exactly and self.pairs is not None and self.pairs > min(shape):
+        table = _Table.of_useful(desirability, joined, useful)
+        check_sums(table.worth)
+        if self.exactly and self.pairs is not None and self.pairs > min(table.shape):
             self._refuse()
-        if shape[0] * shape[1] > _MOST_ENTRIES:
-            raise InputError(
-                f"{shape[0]} × {shape[1]} nodes make a table that is too large"
-            )
-        # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
-        cells = rows * shape[1]
-        cells += columns  # in place: fresh memory costs more than the arithmetic
-        worth = np.full(shape, useful)
-        worth.ravel()[cells] = desirability
-        matched = np.zeros(shape, dtype=np.bool_)
-        matched[self._matched(worth)] = True
+        lefts, rights = table.shape
+        if lefts * rights > _MOST_ENTRIES:
+            raise InputError(f"{lefts} × {rights} nodes make a table that is too large")
+        cells = table.cells()
+        # Pairs that are not offered are worth nothing if pairs may be left out, and barred if not.
+        worth = np.full(table.shape, useful)
+        worth.ravel()[cells] = table.worth
+        matched = np.zeros(table.shape, dtype=np.bool_)
+        matched[self._match(worth)] = True
         chosen = np.flatnonzero(matched.ravel()[cells])
-        chosen = chosen if arms is None else arms[chosen]
+        if table.arms is not None:
+            chosen = table.arms[chosen]
         return Selection(action=chosen, positions=chosen)
 
-    def _matched(self, worth: Floats) -> tuple[Ints, Ints]:
-        """Rows and columns of the best matching of ``worth`` (a, b), of as many pairs as are wanted.
+    def _match(self, worth: Floats) -> tuple[Ints, Ints]:
+        """Rows and columns of the best matching of ``worth`` (a, b).
 
-        With k pairs the others must go somewhere: b − k further rows and a − k further columns, worth
-        nothing to anyone and barred to each other, take them in, and leave exactly k among the rest.
+        With k pairs, the other nodes must go somewhere: b − k further rows and a − k further columns,
+        worth nothing to anyone and barred to each other, take them in and leave exactly k pairs.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -115,7 +130,7 @@ class Matching:
             worth = wider
         try:
             rows, columns = linear_sum_assignment(worth, maximize=True)
-        except ValueError:  # no assignment without a barred pair
+        except ValueError:  # every assignment uses a barred pair
             self._refuse()
         inside = (rows < a) & (columns < b)
         return rows[inside], columns[inside]

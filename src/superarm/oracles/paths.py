@@ -2,12 +2,11 @@
 
 A route is a walk from ``start`` to ``goal`` along legal turns; it costs the sum of the costs of its
 arms, both ends included, and of its turns where these have any. Desirabilities are minus the costs of
-the arms. Costs must not be negative: that is what Dijkstra's algorithm needs, and what ``Rectified``
-is there for.
+the arms. Dijkstra's algorithm needs costs of 0 or more; the rule ``Rectified`` provides them.
 
-The same trip is asked for again and again. What its last route costs now is a bound on the cheapest,
-and the search goes no further than that. Where two routes cost the same, which of them is found would
-depend on how far it goes: then all is searched, so that no answer depends on what was asked before.
+The same trip comes up many times. The present cost of its last route bounds the cheapest one, and the
+search stops there. Where two routes cost the same, the choice between them would depend on how far the
+search went: then it searches everything, so that no answer depends on earlier ones.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,21 +33,21 @@ from superarm.core.registry import HasParameters, has_spec, register
 from .base import check_desirability
 
 _MOST_COST = 1e290
-_LARGE = 30_000  # turns from which on a shorter search is worth its checks
+_LARGE = 30_000  # turns from which a bounded search is worth its checks
 
 
 @register("structure", "trip")
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trip:
-    """What one round asks for: a route from one arm to another.
+    """The task of one round: a route from one arm to another.
 
-    Closed roads are arms that the offer marks as not available; closed turns are named here.
+    Closed roads are arms that the offer marks as not available; list closed turns here.
 
     Args:
         start: The arm where the trip begins.
         goal: The arm where it ends.
         closed_turns: Turns that cannot be taken, as places in ``ShortestPath.successors.indices``.
-        turn_costs: What each turn costs beside the arms that it joins, (c,), in the order of these
+        turn_costs: The cost of each turn besides the arms that it joins, (c,), in the order of these
             places.
     """
 
@@ -58,16 +57,22 @@ class Trip:
     turn_costs: Floats | None = None
 
 
+class _TurnNumbers(NamedTuple):
+    """Numbers of turns as a sparse (n, n) matrix."""
+
+    by_row: Any  # fast by rows
+    by_column: Any  # fast by columns
+
+
 @register("oracle", "shortest-path")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShortestPath(HasParameters, CostsOnly):
     """The route of least total cost, by Dijkstra's algorithm on the graph of turns.
 
-    ``successors`` is a sparse (n, n) matrix, whose values are not looked at, or a graph that has one.
-
     Args:
-        successors: The legal turns, as a sparse matrix or a graph.
-        on_no_path: What to do where every route is closed: an error, or an empty decision.
+        successors: The legal turns: a sparse (n, n) matrix, whose values are ignored, or a graph that
+            has one.
+        on_no_path: What to do where every route is closed: "error" or "empty", an empty decision.
 
     >>> from scipy.sparse import csr_array
     >>> ring = csr_array([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
@@ -83,28 +88,28 @@ class ShortestPath(HasParameters, CostsOnly):
     _pointers: Ints = field(init=False, repr=False)
     _indices: Ints = field(init=False, repr=False)
     _graph: Any = field(init=False, repr=False)
-    _last: dict[tuple[int, int], Ints] = field(
+    _last_turns: dict[tuple[int, int], Ints] = field(
         init=False, repr=False, default_factory=dict
     )
-    """The turns of the route found last, by its ends."""
+    """The turns of the last route, by its ends."""
 
     def __post_init__(self) -> None:
         from scipy.sparse import csr_array, issparse
 
         graph: Any = self.successors
-        given: Any = graph.successors if isinstance(graph, Graph) else graph
-        sparse: bool = issparse(given)
-        if not sparse or given.ndim != 2 or given.shape[0] != given.shape[1]:
+        matrix: Any = graph.successors if isinstance(graph, Graph) else graph
+        is_sparse: bool = issparse(matrix)
+        if not is_sparse or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(
                 "successors must be a square sparse matrix: one row and column per arm"
             )
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
-        turns = csr_array(
-            given, copy=True
-        )  # sorted below, which must not reach the caller's own
+        # A copy, because sorting must not change the caller's matrix.
+        turns = csr_array(matrix, copy=True)
         turns.sort_indices()
-        known = graph if has_spec(graph) else SparseGraph.of(turns, links_only=True)
-        object.__setattr__(self, "_graph", known)
+        if not has_spec(graph):
+            graph = SparseGraph.of(turns, links_only=True)
+        object.__setattr__(self, "_graph", graph)
         object.__setattr__(self, "successors", turns)
         object.__setattr__(self, "_pointers", turns.indptr.astype(np.int32))
         object.__setattr__(self, "_indices", turns.indices.astype(np.int32))
@@ -119,43 +124,55 @@ class ShortestPath(HasParameters, CostsOnly):
         rng: Rng,
         rescore: Rescore | None = None,
     ) -> Selection:
-        trip = self._checked(desirability, structure, rescore)
-        if min(desirability[trip.start], desirability[trip.goal]) == -np.inf:
-            end = trip.start if desirability[trip.start] == -np.inf else trip.goal
-            return self._no_path(trip, f"arm {end} is closed")
+        trip = self._check(desirability, structure, rescore)
+        for end in (trip.start, trip.goal):
+            if desirability[end] == -np.inf:
+                return self._no_path(trip, f"arm {end} is closed")
         if trip.start == trip.goal:
             return _selection([trip.start])
-        weights = np.negative(desirability)[
-            self._indices
-        ]  # of entering an arm; inf is closed
+        weights = self._weights(desirability, trip)
+        route = self._cheapest(weights, trip)
+        if route is None:
+            return self._no_path(trip, "no open route joins them")
+        if len(weights) >= _LARGE:
+            self._last_turns.clear()
+            self._last_turns[trip.start, trip.goal] = self.turns_along(
+                np.asarray(route)
+            )
+        return _selection(route)
+
+    def _weights(self, desirability: Floats, trip: Trip) -> Floats:
+        """The cost of each turn and of entering the arm that it leads to; inf is closed."""
+        weights: Floats = np.negative(desirability)[self._indices]
         if trip.turn_costs is not None:
             weights += trip.turn_costs
         if trip.closed_turns is not None:
             weights[trip.closed_turns] = np.inf
-        last, route = self._last.get((trip.start, trip.goal)), None
-        if last is not None:
-            bound = float(weights[last].cumsum()[-1])  # added up as the search does it
+        return weights
+
+    def _cheapest(self, weights: Floats, trip: Trip) -> list[int] | None:
+        """The cheapest route, or ``None`` where there is none."""
+        last_turns = self._last_turns.get((trip.start, trip.goal))
+        if last_turns is not None:
+            # Added up in the order of the search, so that they round alike.
+            bound = float(weights[last_turns].cumsum()[-1])
             route = self._search(weights, trip, bound) if bound < np.inf else None
-        if route is None:
-            route = self._search(weights, trip, np.inf)
-        if route is None:
-            return self._no_path(trip, "no open route joins them")
-        if len(weights) >= _LARGE:
-            self._last.clear()
-            self._last[trip.start, trip.goal] = self.turns_along(np.asarray(route))
-        return _selection(route)
+            if route is not None:
+                return route
+        return self._search(weights, trip, np.inf)
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
-        """The cheapest route; none where there is none, or where a bounded search is not sure of it."""
+        """The cheapest route up to ``bound``; ``None`` if there is none or it may not be unique."""
         from scipy.sparse.csgraph import dijkstra
 
-        found = dijkstra(
+        all_costs, all_previous = dijkstra(
             self._matrix(weights),
             indices=np.array([trip.start]),
             return_predecessors=True,
             limit=bound,
         )
-        costs, previous = found[0][0], found[1][0]
+        costs = all_costs[0]  # from the start to each arm, (n,)
+        previous = all_previous[0]
         route = [trip.goal]
         while route[-1] != trip.start:
             before = int(previous[route[-1]])
@@ -163,41 +180,45 @@ class ShortestPath(HasParameters, CostsOnly):
                 return None
             route.append(before)
         route.reverse()
-        return route if bound == np.inf or self._alone(route, weights, costs) else None
+        if bound == np.inf or self._is_unique(route, weights, costs):
+            return route
+        return None
 
-    def _alone(self, route: list[int], weights: Floats, costs: Floats) -> bool:
-        """Whether each arm of the route but the first is reached at its least cost in one way alone."""
-        incoming = self._numbers[1][:, route[1:]].tocoo()
-        found = costs[incoming.row] + weights[incoming.data]
-        return (
-            int(np.count_nonzero(found == costs[route[1:]][incoming.col]))
-            == len(route) - 1
-        )
+    def _is_unique(self, route: list[int], weights: Floats, costs: Floats) -> bool:
+        """Whether each arm of the route but the first is reached at its least cost in one way only."""
+        entered = route[1:]
+        incoming = self._turn_numbers.by_column[:, entered].tocoo()
+        ways = costs[incoming.row] + weights[incoming.data]
+        cheapest = costs[entered][incoming.col]
+        return int(np.count_nonzero(ways == cheapest)) == len(entered)
 
     @cached_property
-    def _numbers(self) -> tuple[Any, Any]:
-        """The number of each turn by the arms that it joins: fast by rows, and by columns."""
+    def _turn_numbers(self) -> _TurnNumbers:
+        """The number of each turn by the arms that it joins."""
         rows = self._matrix(np.arange(len(self._indices)))
-        return rows, rows.tocsc()
+        return _TurnNumbers(rows, rows.tocsc())
 
     def turns_along(self, route: Ints) -> Ints:
-        """Numbers of the turns of a route, as ``turn_costs`` has them, (k − 1,)."""
-        return np.asarray(
-            self._numbers[0][route[:-1], route[1:]], dtype=np.intp
-        ).ravel()
+        """Numbers of the turns of a route, in the order of ``turn_costs``, (k − 1,).
+
+        Args:
+            route: The arms of the route, (k,).
+        """
+        numbers = self._turn_numbers.by_row[route[:-1], route[1:]]
+        return np.asarray(numbers, dtype=np.intp).ravel()
 
     def _matrix(self, values: Any) -> Any:
         """One value for each turn; csgraph keeps explicit zeros, and its own type is csr_matrix."""
         from scipy.sparse import csr_matrix
 
         n = len(self._pointers) - 1
-        return csr_matrix(
-            (values, self._indices, self._pointers), shape=(n, n), copy=False
-        )
+        entries = (values, self._indices, self._pointers)
+        return csr_matrix(entries, shape=(n, n), copy=False)
 
-    def _checked(
+    def _check(
         self, desirability: Floats, structure: object, rescore: Rescore | None
     ) -> Trip:
+        """The trip, once everything is checked."""
         check_desirability(desirability)
         n = self.successors.shape[0]
         if desirability.shape != (n,):
@@ -217,36 +238,13 @@ class ShortestPath(HasParameters, CostsOnly):
             raise InputError(
                 "ShortestPath finds a route as a whole, not arm by arm: leave stepwise out"
             )
-        ends: tuple[tuple[str, Any], ...] = (
-            ("start", structure.start),
-            ("goal", structure.goal),
-        )
-        for name, arm in ends:
-            if (
-                isinstance(arm, bool)
-                or not isinstance(arm, int | np.integer)
-                or not 0 <= arm < n
-            ):
-                raise UnknownArmError(
-                    f"{name} is {arm!r}; arms are numbered 0 to {n - 1}"
-                )
-        turns = len(self._indices)
-        closed, costs = structure.closed_turns, structure.turn_costs
-        if closed is not None and not _within(
-            closed, "iu", (np.size(closed),), turns - 1
-        ):
+        _check_arm("start", structure.start, n)
+        _check_arm("goal", structure.goal, n)
+        _check_turns(structure, len(self._indices))
+        highest = float(desirability.max())
+        if highest > 0.0:
             raise InputError(
-                f"closed_turns must be an array of turn numbers, 0 to {turns - 1}"
-            )
-        if costs is not None and not _within(costs, "f", (turns,), _MOST_COST):
-            raise InputError(
-                f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
-                f"most {_MOST_COST:g}"
-            )
-        top = float(desirability.max())
-        if top > 0.0:
-            raise InputError(
-                f"arm {int(desirability.argmax())} costs {-top:.3g}: a shortest path needs costs of "
+                f"arm {int(desirability.argmax())} costs {-highest:.3g}: a shortest path needs costs of "
                 "0 or more; use the policy route-rule, or wrap the rule in Rectified"
             )
         return structure
@@ -260,13 +258,37 @@ class ShortestPath(HasParameters, CostsOnly):
         )
 
 
-def _within(values: Any, kinds: str, shape: tuple[int], most: float) -> bool:
-    plain = (
-        isinstance(values, np.ndarray)
-        and values.dtype.kind in kinds
-        and values.shape == shape
-    )
-    return plain and (not values.size or 0 <= values.min() <= values.max() <= most)
+def _check_arm(name: str, arm: Any, n: int) -> None:
+    is_integer = isinstance(arm, int | np.integer) and not isinstance(arm, bool)
+    if not is_integer or not 0 <= arm < n:
+        raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
+
+
+def _check_turns(trip: Trip, turns: int) -> None:
+    closed = trip.closed_turns
+    if closed is not None:
+        shape = (np.size(closed),)
+        if not _is_array_within(closed, "iu", shape, turns - 1):
+            raise InputError(
+                f"closed_turns must be an array of turn numbers, 0 to {turns - 1}"
+            )
+    costs = trip.turn_costs
+    if costs is not None and not _is_array_within(costs, "f", (turns,), _MOST_COST):
+        raise InputError(
+            f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
+            f"most {_MOST_COST:g}"
+        )
+
+
+def _is_array_within(values: Any, kinds: str, shape: tuple[int], most: float) -> bool:
+    """Whether it is an array of this shape and kind with entries from 0 to ``most``."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds:
+        return False
+    if values.shape != shape:
+        return False
+    if not values.size:
+        return True
+    return bool(0 <= values.min() <= values.max() <= most)
 
 
 def _selection(route: list[int]) -> Selection:

@@ -13,7 +13,7 @@ from superarm.core.errors import InfeasibleError
 from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
-from .base import check_desirability, one_by_one, require_numbers
+from .base import check_desirability, choose_one_by_one, require_numbers
 from .ties import best_first, first_best
 
 
@@ -41,7 +41,7 @@ class TopK(ComparesOnly):
     ) -> Selection:
         require_numbers(desirability, "desirability")
         if self.k == 1 and rescore is None and len(desirability):
-            # NaN wins, so the winner's own value tells whether all is well.
+            # NaN wins, so the winner's value shows whether all values are valid.
             best = first_best(desirability)
             if not -np.inf < desirability[best] < np.inf:
                 check_desirability(desirability)
@@ -55,7 +55,9 @@ class TopK(ComparesOnly):
             self._refuse(desirability)
         if rescore is not None:
             closed = desirability == -np.inf
-            positions = one_by_one(self.k, desirability, rescore, lambda _: closed)
+            positions = choose_one_by_one(
+                self.k, desirability, rescore, lambda _: closed
+            )
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:

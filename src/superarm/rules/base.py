@@ -1,4 +1,4 @@
-"""What schedules and index rules share: parameter checks and the normal quantile."""
+"""Parameter checks and the normal quantile, shared by schedules and index rules."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ _lower_quantile = NormalDist().inv_cdf
 
 
 def upper_quantile(log_tail: float) -> float:
-    """The standard normal quantile at 1 − η, given ln η; 0 where η ≥ ½.
+    """The standard normal quantile at 1 − η; 0 where η ≥ ½.
 
-    Works on the lower tail, so that no digit of a small η is lost in 1 − η.
+    It works on the lower tail, so that no digit of a small η is lost in 1 − η.
+
+    Args:
+        log_tail: ln η.
     """
     if log_tail >= _LOG_HALF:
         return 0.0
@@ -31,7 +34,11 @@ def upper_quantile(log_tail: float) -> float:
 
 
 def root(beta: float) -> float:
-    """√β, the width that a paper's β gives; 0 for a β below zero."""
+    """√β, the width for a paper's β; 0 for a negative β.
+
+    Args:
+        beta: β, the squared width.
+    """
     return math.sqrt(beta) if beta > 0.0 else 0.0
 
 
@@ -44,53 +51,86 @@ def special() -> ModuleType:
 
 
 def as_probability(value: Any, name: str) -> float:
-    """A number strictly between 0 and 1."""
+    """A number strictly between 0 and 1, checked.
+
+    Args:
+        value: The number.
+        name: Name of the parameter, for the error message.
+    """
     number = as_number(value, name)
     if not 0.0 < number < 1.0:
         raise InputError(f"{name} is {number!r}; it must lie strictly between 0 and 1")
     return number
 
 
+def _as_optional_count(value: Any, name: str) -> int | None:
+    return None if value is None else as_count(value, name)
+
+
+def _as_positive_or_function(value: Any, name: str) -> Any:
+    return value if callable(value) else as_positive(value, name)
+
+
+_as_not_negative = partial(as_number, least=0.0)
+
+# The check of every parameter, by its name, which means the same in all schedules.
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    **dict.fromkeys(("arms", "most_arms", "dimension"), as_count),
-    **dict.fromkeys(
-        ("value", "norm_bound", "noise_bound", "eta"), partial(as_number, least=0.0)
-    ),
-    **dict.fromkeys(
-        ("regularisation", "scale", "omega", "xi", "c1", "c2"), as_positive
-    ),
-    **dict.fromkeys(("side", "a", "b"), as_positive),
+    "a": as_positive,
+    "arms": as_count,
+    "b": as_positive,
+    "c1": as_positive,
+    "c2": as_positive,
     "delta": as_probability,
-    "horizon": lambda value, name: None if value is None else as_count(value, name),
-    "tau": lambda value, name: value if callable(value) else as_positive(value, name),
+    "dimension": as_count,
+    "eta": _as_not_negative,
+    "horizon": _as_optional_count,
+    "most_arms": as_count,
+    "noise_bound": _as_not_negative,
+    "norm_bound": _as_not_negative,
+    "omega": as_positive,
+    "regularisation": as_positive,
+    "scale": as_positive,
+    "side": as_positive,
+    "tau": _as_positive_or_function,
     "tau_exponent": as_number,
+    "value": _as_not_negative,
+    "xi": as_positive,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """A schedule's parameters: what each must be goes by its name.
+class CheckedParameters:
+    """A base class that checks the parameters of a schedule by their names.
 
-    They are kept as plain floats and integers, whatever the caller passed, and widths computed from
-    these.
+    It stores plain floats and integers, whatever the caller passed.
     """
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            kept = _CHECKS[each.name](getattr(self, each.name), each.name)
-            object.__setattr__(self, each.name, kept)
+        for parameter in fields(self):
+            name = parameter.name
+            check = _CHECKS[name]
+            object.__setattr__(self, name, check(getattr(self, name), name))
 
 
+# The method that makes an object a part of a family.
 _METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}
 
 
 def require_part(
     value: object, field: str, family: str, *, optional: bool = False
 ) -> None:
-    """Refuse what is no part of the family: a number, a bare name, a spec that was not built."""
+    """Refuse what is no part of a family: a number, a bare name, a spec that was not built.
+
+    Args:
+        value: What should be a part.
+        field: Name of the parameter, for the error message.
+        family: "schedule", "gain" or "rule".
+        optional: Whether ``None`` is allowed.
+    """
     if value is None and optional:
         return
-    if isinstance(value, type) or not callable(getattr(value, _METHODS[family], None)):
+    method = getattr(value, _METHODS[family], None)
+    if isinstance(value, type) or not callable(method):
         raise InputError(
             f"{field} is {value!r}; it must be a {family}, or in a spec a table with its name: "
             f'"{field}": {{"name": …}}'

@@ -1,17 +1,16 @@
 """Costs that Dijkstra's algorithm can use: rectified, and reduced by a potential first.
 
 =================  ====================================================================
-``μ̃``              an optimistic or sampled cost: minus what the inner rule desires
+``μ̃``              an optimistic or sampled cost: minus the inner rule's desirability
 ``s``              ``spread``: the noise's standard deviation ς, or the posterior's, or 0
 ``U``              E[max(0, X)] with X ~ N(μ̃, s²), = μ̃Φ(μ̃/s) + sφ(μ̃/s): the cost used
 ``Δh``             ``reduction``: what each arm changes in a potential; μ̃ − Δh is rectified
 =================  ====================================================================
 
-Algorithm 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) rectifies
-μ̃ itself, which throws away what a downhill road gives back and so avoids useful hills. A potential
-shifts that gain to where it was paid for: Δh adds up to the same for every route between two
-places, so that it changes no route's rank, but it lifts costs to where rectifying hardly changes
-them.
+Algorithm 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) rectifies μ̃ itself.
+That discards the energy a downhill road gives back, and so avoids useful hills. A potential shifts this
+gain to where it was paid for: Δh adds up to the same for every route between two places, so it changes
+no route's rank, but it lifts costs to where rectifying hardly changes them.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Spread = Literal["noise", "posterior", "none"]
 class Rectified:
     """Minus the rectified cost of another rule: desirabilities of 0 or less.
 
-    sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
-    deviation (``spread="posterior"``); ``"none"`` cuts off at zero. ``reduction`` is Δh, one
-    number per arm on offer; see :meth:`superarm.roads.energy.Vehicle.potential`.
+    sandberg2025bayesian, Algorithm 2, with s = ς; its prose uses the posterior's standard deviation.
 
     Args:
-        rule: The rule.
-        spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
-        reduction: Subtracted from each arm's cost before it is rectified.
+        rule: The rule whose costs are rectified.
+        spread: s: the standard deviation of the "noise", that of the "posterior", or "none", which
+            cuts costs off at zero.
+        reduction: Δh, (n,), subtracted from each arm's cost before it is rectified; see
+            :meth:`superarm.roads.energy.Vehicle.potential`.
     """
 
     rule: Rule
@@ -55,8 +54,8 @@ class Rectified:
         require_part(self.rule, "rule", "rule")
         require_choice(self.spread, "spread", ("noise", "posterior", "none"))
         if self.reduction is not None:
-            kept = read_only(as_vector(self.reduction, "reduction"))
-            object.__setattr__(self, "reduction", kept)
+            reduction = read_only(as_vector(self.reduction, "reduction"))
+            object.__setattr__(self, "reduction", reduction)
 
     @property
     def deterministic(self) -> bool:
@@ -68,8 +67,9 @@ class Rectified:
         cost = np.negative(self.rule.desirability(belief, step, rng))
         if self.reduction is not None:
             if self.reduction.shape != cost.shape:
-                told = f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
-                raise ShapeError(told)
+                raise ShapeError(
+                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
+                )
             cost -= self.reduction
         if self.spread == "none":
             return np.minimum(-cost, 0.0)

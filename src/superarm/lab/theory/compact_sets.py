@@ -20,7 +20,11 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_positive
-from superarm.rules.bayesian import LOG_ROOT_TWO_PI, bayesian_beta, bayesian_log_tail
+from superarm.rules.schedules.bayesian import (
+    LOG_ROOT_TWO_PI,
+    bayesian_beta,
+    bayesian_log_tail,
+)
 
 from .high_probability import as_rounds
 

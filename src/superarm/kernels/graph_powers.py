@@ -1,0 +1,171 @@
+"""Powers (sI + Δ)^{−ν} of a graph's Laplacian: by a sparse factor, or by its eigenvectors.
+
+For an integer ν a sparse factor of ``A`` = sI + Δ gives any column in ν solves, so the full matrix
+exists only on demand. Any other ν needs the eigenvectors of Δ, n² numbers.
+
+The normalisation of a kernel needs the full diagonal. diag(A⁻¹) comes from the factor by selected
+inversion (``selected_inverse.py``). Its derivative with respect to the shift s gives diag(A⁻²): at a
+shift of i·h the imaginary part over −h is that derivative, without any cancellation, so h can be as
+small as 1e-20 and the result is exact to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, lru_cache, partial
+from typing import Any
+from weakref import proxy
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.errors import InputError, NotPositiveDefiniteError
+
+# Nodes up to which ν need not be an integer: the eigenvectors are n² numbers.
+DENSE_LARGEST = 8000
+_BLOCK = 32  # columns computed together: more would not stay in the cache
+_STEP = 1e-20  # the complex step h, relative to the shift
+
+
+def _not_positive(smallest: float) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(
+        f"the Laplacian is not positive semi-definite: 2ν/κ² I + Δ has a pivot or eigenvalue "
+        f"{smallest:.3g}; check its signs (links count negatively off the diagonal)"
+    )
+
+
+class SparsePower:
+    """(shift·I + Δ)^{−ν} for an integer ν, by a sparse factor that is computed on first use.
+
+    Args:
+        laplacian: Δ, sparse, (n, n).
+        nu: ν, a positive integer.
+        shift: Added to the diagonal, above 0.
+        cache_bytes: Memory for solved columns.
+    """
+
+    def __init__(
+        self, laplacian: Any, nu: int, shift: float, cache_bytes: float
+    ) -> None:
+        self.size: int = laplacian.shape[0]
+        self.laplacian = laplacian
+        self._nu = nu
+        self._shift = shift
+        self._cache_bytes = cache_bytes
+        # The cache refers to a proxy, so that it does not keep its owner alive.
+        column = partial(SparsePower._column, proxy(self))
+        most_columns = int(cache_bytes // (8 * self.size))
+        self._cached_column = lru_cache(most_columns)(column)
+
+    def __reduce__(self) -> Any:
+        # A factor cannot be pickled, and need not be.
+        return SparsePower, (self.laplacian, self._nu, self._shift, self._cache_bytes)
+
+    def _shifted(self, shift: complex) -> Any:
+        from scipy.sparse import diags_array
+
+        return (self.laplacian + diags_array(np.full(self.size, shift))).tocsc()
+
+    @cached_property
+    def _factor(self) -> Any:
+        """The sparse factor of A; refuses a Laplacian that is not positive semi-definite."""
+        from .selected_inverse import factorise
+
+        factor = factorise(self._shifted(self._shift))
+        smallest = float(factor.U.diagonal().min())
+        if not smallest > 0.0:
+            raise _not_positive(smallest)
+        return factor
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """diag(A^{−ν}), (n,)."""
+        from .selected_inverse import inverse_diagonal, plan_elimination
+
+        if self._nu > 2:
+            return self._diagonal_by_solving()
+        # Refuses a matrix that is not positive, for which selected inversion returns nonsense.
+        _ = self._factor
+        plan = plan_elimination(self.laplacian)
+        if self._nu == 1:
+            return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
+        step = _STEP * self._shift
+        stepped = self._shifted(complex(self._shift, step))
+        return np.asarray(-inverse_diagonal(stepped, plan).imag / step)
+
+    def _diagonal_by_solving(self) -> Floats:
+        """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
+        diagonal = np.empty(self.size)
+        for start in range(0, self.size, _BLOCK):
+            stop = min(start + _BLOCK, self.size)
+            nodes = np.arange(start, stop)
+            unit = np.zeros((self.size, len(nodes)), order="F")
+            np.fill_diagonal(unit[start:stop], 1.0)
+            smaller_half = self.solve(unit, self._nu // 2)
+            larger_half = self.solve(smaller_half, self._nu % 2)
+            diagonal[nodes] = np.einsum("ij,ij->j", smaller_half, larger_half)
+        return diagonal
+
+    def solve(self, right: Floats, times: int) -> Floats:
+        """A^{−times} times ``right``, (n,) or (n, k)."""
+        for _ in range(times):
+            right = self._factor.solve(right)
+        return right
+
+    def columns(self, nodes: Ints) -> Iterator[Floats]:
+        """The columns (n,) of ``nodes``, in their order; do not write into them."""
+        # One by one: BLAS rounds a column depending on how many are solved beside it, and the cache
+        # must not depend on who came first. Solving 32 at once would save a tenth of the time.
+        for node in nodes.tolist():
+            yield self._cached_column(node)
+
+    def _column(self, node: int) -> Floats:
+        unit = np.zeros(self.size)
+        unit[node] = 1.0
+        return self.solve(unit, self._nu)
+
+
+class DensePower:
+    """(shift·I + Δ)^{−ν} for any ν: R Rᵀ, R = eigenvectors of Δ · (shift + eigenvalue)^{−ν/2}.
+
+    Args:
+        laplacian: Δ, sparse, (n, n).
+        nu: ν, above 0.
+        shift: Added to the diagonal, above 0.
+    """
+
+    def __init__(self, laplacian: Any, nu: float, shift: float) -> None:
+        self.size: int = laplacian.shape[0]
+        if self.size > DENSE_LARGEST:
+            raise InputError(
+                f"GraphMatern with nu = {nu:g} needs all eigenvectors of a graph of {self.size} nodes; "
+                f"that is done up to {DENSE_LARGEST}. An integer nu works at any size"
+            )
+        self.laplacian = laplacian
+        self._nu = nu
+        self._shift = shift
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy: another thread may be filling in a cached property.
+        return dict(vars(self))
+
+    @cached_property
+    def _root(self) -> Floats:
+        eigenvalues, vectors = np.linalg.eigh(self.laplacian.toarray())
+        shifted = self._shift + eigenvalues
+        smallest = float(shifted[0])
+        if not smallest > 0.0:
+            raise _not_positive(smallest)
+        vectors *= shifted ** (-0.5 * self._nu)
+        return vectors
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """diag(A^{−ν}), (n,)."""
+        return np.asarray(np.einsum("ij,ij->i", self._root, self._root))
+
+    def columns(self, nodes: Ints) -> Iterator[Floats]:
+        """The columns (n,) of ``nodes``, in their order."""
+        for start in range(0, len(nodes), _BLOCK):
+            block = self._root[nodes[start : start + _BLOCK]]
+            yield from block @ self._root.T

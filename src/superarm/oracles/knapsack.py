@@ -1,0 +1,153 @@
+"""Arms within a budget of weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from superarm.core import Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core.errors import InputError
+from superarm.core.graphs import require_structure
+from superarm.core.inputs import as_number, as_vector, read_only, require_choice
+from superarm.core.registry import register
+
+from .base import check_desirability, check_sums
+
+# Bits of the table in which exact knapsacks are traced back: 125 MB.
+_MOST_CELLS = 10**9
+# Numbers in a row of that table while it is computed: 80 MB, a few times over.
+_MOST_BUDGET = 10**7
+
+
+@register("structure", "weights")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """The weight of every arm, and the most that all chosen arms may weigh together.
+
+    Args:
+        of_arm: The weight of each arm, (n,), above 0.
+        budget: The most that all chosen arms may weigh together.
+    """
+
+    of_arm: Floats
+    budget: float
+
+    def __post_init__(self) -> None:
+        weights = as_vector(self.of_arm, "of_arm")
+        if not (weights > 0.0).all():
+            arm = int(np.argmin(weights > 0.0))
+            raise InputError(f"arm {arm} weighs {weights[arm]}; it must be above 0")
+        object.__setattr__(self, "of_arm", read_only(weights))
+        object.__setattr__(self, "budget", as_number(self.budget, "budget", 0.0))
+
+    def __len__(self) -> int:
+        return len(self.of_arm)
+
+
+@register("oracle", "knapsack")
+@dataclass(frozen=True, kw_only=True)
+class Knapsack:
+    """Arms of largest total desirability that together weigh no more than the budget.
+
+    The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
+    dynamic programming over whole-number weights, n·budget steps. "density" takes arms by desirability
+    per unit of weight, or the best single one if that is worth more: at least half of the optimum.
+
+    Args:
+        method: "exact", "density", or "auto": exact where weights are whole numbers and the table
+            fits into memory.
+    """
+
+    method: Literal["auto", "exact", "density"] = "auto"
+    deterministic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_choice(self.method, "method", ("auto", "exact", "density"))
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        packing = require_structure(structure, Weights, len(desirability), "Knapsack")
+        if rescore is not None:
+            raise InputError(
+                "Knapsack packs all arms at once, not arm by arm: leave stepwise out"
+            )
+        useful = (desirability > 0.0) & (packing.of_arm <= packing.budget)
+        arms = np.flatnonzero(useful)
+        worth = desirability[arms]
+        weights = packing.of_arm[arms]
+        check_sums(worth)
+        if weights.sum() <= packing.budget:
+            return Selection(arms, arms)
+        if self._is_exact(weights, packing.budget):
+            places = _pack_exactly(worth, weights.astype(np.intp), int(packing.budget))
+            return Selection(arms[places], arms[places])
+        dense = arms[_pack_by_density(worth, weights, packing.budget)]
+        return Selection(dense, dense, Guarantee(alpha=0.5))
+
+    def _is_exact(self, weights: Floats, budget: float) -> bool:
+        """Whether to pack exactly; raises where that is required but not possible."""
+        if self.method == "density":
+            return False
+        largest = int(budget)
+        cells = len(weights) * (largest + 1)
+        is_small = largest <= _MOST_BUDGET and cells <= _MOST_CELLS
+        is_possible = is_small and bool((weights == np.floor(weights)).all())
+        if self.method == "exact" and not is_possible:
+            raise InputError(
+                f"an exact knapsack needs whole-number weights, a budget of at most {_MOST_BUDGET:,} "
+                f"and at most {_MOST_CELLS:,} for arms × budget; round the weights, or use "
+                "method='density'"
+            )
+        return is_possible
+
+
+def _pack_exactly(worth: Floats, weights: Ints, budget: int) -> Ints:
+    """Places of the best set, by the best worth within every smaller budget."""
+    best = np.zeros(budget + 1)
+    # One bit for every arm and budget: whether the best set of arms so far contains this arm.
+    taken = np.zeros((len(worth), budget // 8 + 1), dtype=np.uint8)
+    for arm in range(len(worth)):
+        weight = int(weights[arm])
+        with_arm = best[: budget + 1 - weight] + float(worth[arm])
+        without_arm = best[weight:]
+        better = with_arm > without_arm
+        best[weight:] = np.where(better, with_arm, without_arm)
+        too_heavy = np.zeros(weight, np.bool_)
+        taken[arm] = np.packbits(np.concatenate([too_heavy, better]))
+    return _trace_back(taken, weights, budget)
+
+
+def _trace_back(taken: Any, weights: Ints, budget: int) -> Ints:
+    """The best set, from the last arm to the first."""
+    chosen: list[int] = []
+    room = budget
+    for arm in range(len(weights) - 1, -1, -1):
+        byte = int(taken[arm, room // 8])
+        bit = byte >> (7 - room % 8) & 1  # np.packbits puts the first one highest
+        if bit:
+            chosen.append(arm)
+            room -= int(weights[arm])
+    return np.array(chosen[::-1], dtype=np.intp)
+
+
+def _pack_by_density(worth: Floats, weights: Floats, budget: float) -> Ints:
+    """Places of arms by worth per weight while they fit, or of the best single arm."""
+    order = np.argsort(-worth / weights, kind="stable")
+    chosen: list[int] = []
+    room = budget
+    for arm in order.tolist():
+        if weights[arm] <= room:
+            chosen.append(arm)
+            room -= float(weights[arm])
+    single = int(worth.argmax())
+    if worth[single] > worth[chosen].sum():
+        chosen = [single]
+    return np.array(sorted(chosen), dtype=np.intp)

@@ -1,0 +1,73 @@
+"""Links that carry influence from one node to another, for oracles that choose nodes.
+
+An arm is a directed link that carries influence with some probability; its desirability, clipped to
+[0, 1], is taken as that probability. To choose a node is to choose all links that leave it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Guarantee, Ints, Selection
+from superarm.core.errors import InfeasibleError
+from superarm.core.graphs import Pairs, renumbered
+
+
+class Links(NamedTuple):
+    """Available links, in the order of the nodes that they leave."""
+
+    arms: Ints  # (m,) positions in the offer
+    sources: Ints  # (s,) the nodes that some link leaves
+    first: Ints  # (s + 1,) where the links of each source begin
+    target: Ints  # (m,) numbered 0 … targets − 1
+    targets: int
+    p: Floats  # (m,) probabilities
+
+    def leaving(self, source: int) -> slice:
+        """The links that leave a source.
+
+        Args:
+            source: Its place in ``sources``.
+        """
+        return slice(int(self.first[source]), int(self.first[source + 1]))
+
+    def select(self, chosen: list[int], guarantee: Guarantee) -> Selection:
+        """The selection of some sources; its action is their nodes, in this order.
+
+        Args:
+            chosen: Places of the sources.
+            guarantee: What the oracle promises.
+        """
+        arms = [self.arms[self.leaving(source)] for source in chosen]
+        nodes = tuple(self.sources[chosen].tolist())
+        return Selection(nodes, np.concatenate(arms), guarantee)
+
+
+def available_links(desirability: Floats, pairs: Pairs, k: int) -> Links:
+    """The links that are available; raises unless they leave at least ``k`` nodes.
+
+    Args:
+        desirability: One number per arm, −inf where it is not available, (n,).
+        pairs: The nodes that each arm links, from left to right.
+        k: How many nodes are to be chosen.
+    """
+    arms = np.flatnonzero(desirability > -np.inf)
+    by_source = np.argsort(pairs.left[arms], kind="stable")
+    arms = arms[by_source]
+    sources, starts = np.unique(pairs.left[arms], return_index=True)
+    if len(sources) < k:
+        raise InfeasibleError(
+            f"k = {k} nodes are to be chosen, but links leave only {len(sources)}; offer links from "
+            "more nodes, or lower k"
+        )
+    nodes, target = renumbered(pairs.right[arms])
+    return Links(
+        arms=arms,
+        sources=sources,
+        first=np.append(starts, len(arms)),
+        target=target,
+        targets=len(nodes),
+        p=np.clip(desirability[arms], 0.0, 1.0),
+    )

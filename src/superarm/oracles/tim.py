@@ -1,0 +1,183 @@
+"""TIM+: the k nodes of largest spread in a cascade [tang2014influence].
+
+=========  =======================================================================
+``n``      nodes
+``m``      links
+``k``      nodes to choose
+RR set     the nodes that reach a random node when every link works by chance
+``κ``      1 − (1 − w/m)ᵏ, w the number of links that enter an RR set
+=========  =======================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core.errors import InputError
+from superarm.core.graphs import Pairs, require_structure
+from superarm.core.inputs import (
+    as_count,
+    as_generator,
+    as_number,
+    as_positive,
+    require_type,
+)
+from superarm.core.registry import register
+
+from .base import check_desirability
+from .cascades import Cascade, ReachableSets, cover_most, draw_sets
+from .links import Links, available_links
+
+_MOST_SETS = 50_000_000
+
+
+class _LowerBound(NamedTuple):
+    """A lower bound on the optimal spread, and the RR sets that it comes from."""
+
+    spread: float
+    sets: ReachableSets
+
+
+@register("oracle", "tim")
+@dataclass(frozen=True, kw_only=True)
+class TIM:
+    """The ``k`` nodes of largest expected spread in a cascade, by TIM+ [tang2014influence].
+
+    The offer's structure is a ``Pairs``. With ``two_sided`` its left nodes are chosen and its right
+    nodes are reached, as in coverage; otherwise left and right number the same nodes, and those reached
+    pass the influence on. The spread includes the chosen nodes themselves, and the guarantee is about
+    this spread: at least 1 − 1/e − ε of the optimum with probability 1 − 3n^{−ℓ}, where n is the number
+    of all nodes. TIM+ is randomised, so bounds on regret that assume a deterministic oracle do not
+    cover it.
+
+    Args:
+        k: How many nodes are chosen.
+        epsilon: ε: what the guarantee gives up of 1 − 1/e; smaller takes longer.
+        ell: ℓ: the guarantee fails with probability 3n^−ℓ at most.
+        two_sided: Whether left and right nodes are different; else both are numbers of the same nodes.
+    """
+
+    k: int
+    epsilon: float = 0.1
+    ell: float = 1.0
+    two_sided: bool = True
+    deterministic: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", as_count(self.k, "k"))
+        epsilon = as_number(self.epsilon, "epsilon", 1e-3, 1.0)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "ell", as_positive(self.ell, "ell"))
+        require_type(self.two_sided, bool, "two_sided")
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: Rng,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        pairs = require_structure(structure, Pairs, len(desirability), "TIM")
+        if rescore is not None:
+            raise InputError(
+                "TIM chooses all nodes at once, not arm by arm: leave stepwise out"
+            )
+        as_generator(rng)
+        links = available_links(desirability, pairs, self.k)
+        graph = self._cascade(links, pairs)
+        chosen = self._choose(graph, len(links.sources), rng)
+        alpha = 1.0 - math.exp(-1.0) - self.epsilon
+        probability = max(0.0, 1.0 - 3.0 * graph.n**-self.ell)
+        return links.select(chosen, Guarantee(max(alpha, 0.0), probability))
+
+    def _cascade(self, links: Links, pairs: Pairs) -> Cascade:
+        """The graph of the links; sources come first, then the nodes that links only enter."""
+        sources = len(links.sources)
+        source = np.repeat(np.arange(sources), np.diff(links.first))
+        if self.two_sided:
+            target = links.target + sources
+            return Cascade.from_links(source, target, links.p, sources + links.targets)
+        entered = pairs.right[links.arms]
+        only_entered = np.setdiff1d(entered, links.sources)
+        nodes = np.concatenate([links.sources, only_entered])
+        target = _positions(entered, nodes)
+        return Cascade.from_links(source, target, links.p, len(nodes))
+
+    def _choose(self, graph: Cascade, candidates: int, rng: Rng) -> list[int]:
+        """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
+        n = graph.n
+        if self.k == candidates:
+            return list(range(self.k))
+        bound = self._estimate(graph, rng)
+        first = cover_most(bound.sets, candidates, n, self.k)
+        least = max(bound.spread, self._refine(graph, first, bound.spread, rng))
+        # λ / KPT⁺ sets are enough.
+        count = self._count(self._lambda(n) / least)
+        sets = draw_sets(graph, count, rng)
+        return cover_most(sets, candidates, n, self.k)
+
+    def _lambda(self, n: int) -> float:
+        """λ of the paper: the number of sets, times the optimum, that Algorithm 1 needs."""
+        log_choices = _log_binomial(n, self.k)
+        logarithms = self.ell * math.log(n) + log_choices + math.log(2.0)
+        factor = (8.0 + 2.0 * self.epsilon) * n
+        return factor * logarithms / self.epsilon**2
+
+    def _estimate(self, graph: Cascade, rng: Rng) -> _LowerBound:
+        """KPT* of Algorithm 2."""
+        n = graph.n
+        m = len(graph.source)
+        steps = max(1, int(math.log2(n)) - 1)
+        logarithms = 6.0 * self.ell * math.log(n) + 6.0 * math.log(math.log2(n))
+        for i in range(1, steps + 1):
+            count = self._count(logarithms * 2.0**i)
+            sets = draw_sets(graph, count, rng)
+            entering = graph.degree[sets.members]
+            width = np.bincount(sets.of_set, entering, minlength=sets.size)
+            missed = (1.0 - width / m) ** self.k
+            kappa = float(np.mean(1.0 - missed))
+            if kappa > 2.0**-i:
+                return _LowerBound(n * kappa / 2.0, sets)
+        return _LowerBound(1.0, sets)
+
+    def _refine(
+        self, graph: Cascade, chosen: list[int], least: float, rng: Rng
+    ) -> float:
+        """KPT⁺ of Algorithm 3: another bound, from how many new sets the chosen nodes cover."""
+        n = graph.n
+        ratio = self.ell * self.epsilon**2 / (self.k + self.ell)
+        accuracy: float = 5.0 * ratio ** (1.0 / 3.0)
+        enough = (2.0 + accuracy) * self.ell * n * math.log(n) / accuracy**2
+        count = self._count(enough / least)
+        sets = draw_sets(graph, count, rng)
+        is_chosen = np.isin(sets.members, chosen)
+        covered = np.zeros(sets.size, dtype=np.bool_)
+        covered[sets.of_set[is_chosen]] = True
+        share = float(covered.mean())
+        return share * n / (1.0 + accuracy)
+
+    def _count(self, count: float) -> int:
+        """A number of RR sets, refused where it is too large."""
+        if count > _MOST_SETS:
+            raise InputError(
+                f"TIM+ would need {count:.3g} random sets for epsilon = {self.epsilon:g} and "
+                f"ell = {self.ell:g}; raise epsilon or lower ell"
+            )
+        return max(1, math.ceil(count))
+
+
+def _positions(values: Ints, nodes: Ints) -> Ints:
+    """Where each of ``values`` is in ``nodes``, which need not be sorted."""
+    order = np.argsort(nodes, kind="stable")
+    return np.asarray(order[np.searchsorted(nodes, values, sorter=order)])
+
+
+def _log_binomial(n: int, k: int) -> float:
+    """ln (n choose k)."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

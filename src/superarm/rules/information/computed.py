@@ -1,0 +1,250 @@
+"""Information gain, computed from a kernel and its arms.
+
+======================  ================================================================
+``λ``                   ``noise_variance``
+``I(A)``                ½ ln det(I + K_A/λ): the information of the points A about f, in nats
+``γ_t``                 max I(A) over all A with t points (points may repeat)
+``W``                   rows of the Cholesky factor of K + λI: cov = K − WᵀW
+======================  ================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Covariance, Floats, Ints
+from superarm.core.errors import InputError, NotPositiveDefiniteError
+from superarm.core.inputs import as_count, as_features, as_positive
+from superarm.core.linalg import GrowingCholesky
+from superarm.core.registry import register
+from superarm.core.threads import one_blas_thread
+
+# The share of the maximum that a greedy choice reaches at least.
+GREEDY_SHARE = 1.0 - math.exp(-1.0)
+
+
+def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
+    """½ ln det(I + K/λ), of one observation at each row of ``X``: chowdhury2017kernelized, eq. 10.
+
+    Args:
+        kernel: The kernel.
+        X: One row per observation, (n, d).
+        noise_variance: λ: variance of the noise of one observation.
+    """
+    rows = as_features(X, "X")
+    noise = as_positive(noise_variance, "noise_variance")
+    if len(rows) == 0:
+        return 0.0
+    matrix = np.eye(len(rows)) + kernel(rows) / noise
+    sign, logarithm = np.linalg.slogdet(matrix)
+    if sign <= 0.0:
+        raise NotPositiveDefiniteError(
+            "I + K/noise_variance is not positive definite: "
+            "the kernel is not positive semi-definite"
+        )
+    return 0.5 * float(logarithm)
+
+
+class GreedyGain(NamedTuple):
+    """The result of :func:`greedy_information_gain`."""
+
+    positions: Ints  # the chosen candidates in order, (count,)
+    gains: Floats  # information after 0, 1, …, count observations, (count + 1,)
+
+    @property
+    def upper_bounds(self) -> Floats:
+        """γ_t ≤ gains[t] / (1 − 1/e), (count + 1,)."""
+        return np.asarray(self.gains / GREEDY_SHARE)
+
+
+@one_blas_thread
+def greedy_information_gain(
+    kernel: Covariance, candidates: Any, count: int, noise_variance: float
+) -> GreedyGain:
+    """Choose ``count`` candidates one by one, each where the posterior variance is largest.
+
+    The gain is monotone and submodular, so greedy reaches at least 1 − 1/e of γ_t over these
+    candidates (srinivas2010gaussian, section 2, after nemhauser1978analysis).
+
+    Args:
+        kernel: The kernel.
+        candidates: The m arms to choose from, (m, d); each may be chosen several times.
+        count: How many observations to choose.
+        noise_variance: λ: variance of the noise of one observation.
+    """
+    if not isinstance(kernel, Covariance):
+        raise InputError(
+            f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()"
+        )
+    rows = as_features(candidates, "candidates")
+    noise = as_positive(noise_variance, "noise_variance")
+    as_count(count, "count", least=0)
+    if count > 0 and len(rows) == 0:
+        raise InputError("candidates has no rows; give at least one")
+    if count == 0:
+        return GreedyGain(np.empty(0, dtype=np.intp), np.zeros(1))
+    if count >= len(rows):
+        return _greedy_by_covariance(kernel, rows, count, noise)
+    return _greedy_by_rows(kernel, rows, count, noise)
+
+
+def _greedy_by_covariance(
+    kernel: Covariance, rows: Floats, count: int, noise: float
+) -> GreedyGain:
+    """O(count · m²): updates the posterior covariance [chowdhury2017kernelized, eq. 20]."""
+    positions = np.empty(count, dtype=np.intp)
+    gains = np.zeros(count + 1)
+    cov = np.array(kernel(rows))  # (m, m)
+    variances = cov.diagonal()  # a view
+    for step in range(count):
+        best = int(np.argmax(variances))
+        variance = max(0.0, float(variances[best]))
+        positions[step] = best
+        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        column = cov[:, best].copy()
+        cov -= np.outer(column, column / (noise + variance))
+    return GreedyGain(positions, gains)
+
+
+def _greedy_by_rows(
+    kernel: Covariance, rows: Floats, count: int, noise: float
+) -> GreedyGain:
+    """O(count² · m): stores one solved row per choice, cov = K − WᵀW."""
+    positions = np.empty(count, dtype=np.intp)
+    gains = np.zeros(count + 1)
+    W = np.empty((count, len(rows)))
+    variances = np.array(kernel.diag(rows))
+    for step in range(count):
+        best = int(np.argmax(variances))
+        variance = max(0.0, float(variances[best]))
+        positions[step] = best
+        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        prior = kernel(rows, rows[best : best + 1])[:, 0]
+        column = prior - W[:step, best] @ W[:step]
+        W[step] = column / math.sqrt(noise + variance)
+        variances -= W[step] ** 2
+    return GreedyGain(positions, gains)
+
+
+@one_blas_thread
+def arriving_information_gain(
+    kernel: Covariance, arrivals: Iterable[Any], k: int, noise_variance: float
+) -> Floats:
+    """The information in at most ``k`` of the arms of each round, chosen greedily, (T + 1,).
+
+    Entry t is the information after t rounds [nika2022oclok, eq. 4]. Rounds are processed in order, and
+    every choice is the arm of largest posterior variance. This is locally greedy over a partition
+    matroid, which reaches at least half of the maximum (fisher1978analysis): γ_{kt} is at most twice
+    entry t.
+
+    Args:
+        kernel: The kernel.
+        arrivals: The contexts of every round, (n, d) each.
+        k: Most arms that are chosen in a round.
+        noise_variance: λ: variance of the noise of one observation.
+    """
+    noise = as_positive(noise_variance, "noise_variance")
+    most = as_count(k, "k")
+    factor = GrowingCholesky()
+    chosen = np.empty((0, 0))  # rows of all chosen arms so far
+    gains = [0.0]
+    for step, arrived in enumerate(arrivals, start=1):
+        rows = as_features(arrived, f"the arms of round {step}")
+        size = len(chosen)
+        W = np.zeros((len(rows), size))
+        if size:
+            prior = np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64)
+            W = factor.solve_rows(prior)
+        choice = _choose_greedily(kernel, rows, W, min(most, len(rows)), noise)
+        gain = gains[-1]
+        for information in choice.information:
+            gain += information
+        gains.append(gain)
+        picks = choice.picks
+        factor.append(choice.W[picks, :size], np.tril(choice.W[picks, size:]))
+        new_rows = rows[picks]
+        chosen = np.vstack([chosen, new_rows]) if size else new_rows
+    return np.array(gains)
+
+
+class _RoundChoice(NamedTuple):
+    """Arms chosen in one round."""
+
+    picks: list[int]
+    information: list[float]  # of each pick, in nats
+    W: Floats  # (n, size + p), solved rows of all arms of the round
+
+
+def _choose_greedily(
+    kernel: Covariance, rows: Floats, W: Floats, count: int, noise: float
+) -> _RoundChoice:
+    """Choose ``count`` different arms, each where the posterior variance is largest."""
+    variances = np.array(kernel.diag(rows)) - np.einsum("ij,ij->i", W, W)
+    picks: list[int] = []
+    information: list[float] = []
+    for _ in range(count):
+        best = int(np.argmax(variances))
+        variance = max(0.0, float(variances[best]))
+        root = math.sqrt(noise + variance)
+        information.append(math.log(root / math.sqrt(noise)))
+        prior = kernel(rows, rows[best : best + 1])[:, 0]
+        column = (prior - W @ W[best]) / root
+        variances -= column**2
+        variances[best] = -np.inf  # once a round
+        column[best] = root  # with its noise: the diagonal of the factor
+        W = np.column_stack([W, column])
+        picks.append(best)
+    return _RoundChoice(picks, information, W)
+
+
+@register("gain", "greedy")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GreedyGrowth:
+    """γ_t of given candidates, by :func:`greedy_information_gain`, up to a horizon.
+
+    It is divided by 1 − 1/e, which makes it an upper bound on γ_t, as confidence bands need it. The
+    first call computes all values.
+
+    Args:
+        kernel: The kernel.
+        candidates: The arms to choose from, one row each.
+        noise_variance: λ: variance of the noise of one observation.
+        horizon: Number of rounds T.
+    """
+
+    kernel: Covariance
+    candidates: Any
+    noise_variance: float
+    horizon: int
+
+    def __post_init__(self) -> None:
+        candidates = as_features(self.candidates, "candidates")
+        object.__setattr__(self, "candidates", candidates)
+        as_positive(self.noise_variance, "noise_variance")
+        as_count(self.horizon, "horizon")
+
+    @cached_property
+    def _values(self) -> list[float]:
+        greedy = greedy_information_gain(
+            self.kernel, self.candidates, self.horizon, self.noise_variance
+        )
+        values: list[float] = greedy.upper_bounds.tolist()
+        return values
+
+    def __call__(self, t: int) -> float:
+        """An upper bound on γ_t, in nats.
+
+        Args:
+            t: Number of observations, at most the horizon.
+        """
+        if not 0 <= t <= self.horizon:
+            raise InputError(
+                f"t is {t}; this growth covers 0 … {self.horizon} observations: raise horizon"
+            )
+        return self._values[t]
