@@ -24,7 +24,7 @@ from superarm.core.registry import (
     suggestion,
 )
 from superarm.lab.experiments import experiment_ids, load_experiment
-from superarm.lab.experiments.spec import GIVEN
+from superarm.lab.experiments.parts import SUPPLIED_PARAMETERS
 from superarm.lab.results.curves import count_text
 from superarm.lab.results.papers import spelled_out
 
@@ -183,7 +183,7 @@ def _part(family: str, name: str) -> dict[str, Any]:
     part = find(family, name)
     kinds = kinds_of(part)
     meanings = parameter_descriptions(part)
-    given = GIVEN if family in ("policy", "problem") else ()
+    given = SUPPLIED_PARAMETERS if family in ("policy", "problem") else ()
     return {
         "name": name,
         "parameters": [
