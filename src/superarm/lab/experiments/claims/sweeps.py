@@ -49,8 +49,10 @@ def compare_trend(totals: Totals, sign: float) -> Iterator[Margin]:
         last_rank = len(values) - 1
         ranks = np.arange(len(values)) - last_rank / 2.0
         # From the first value: rounding would make a change of totals that are all the same.
-        change = last_rank * (ranks @ (values - values[0])) / (ranks @ ranks)
-        scale = float(np.abs(values.mean(axis=1)).max())
+        from_first = values - values[0]
+        change = last_rank * (ranks @ from_first) / (ranks @ ranks)
+        means = values.mean(axis=1)
+        scale = float(np.abs(means).max())
         yield Margin(f"trend of {policy} over all values", change, scale, sign)
 
 

@@ -79,13 +79,15 @@ class Totals:
     def _in_rounds(self, policy: str, index: int) -> Floats:
         """The total over the claim's rounds, or their mean where the metric is one, (seeds,)."""
         first, last = (int(number) for number in self.claim["rounds"])
+        before = first - 1
         if self.metric == SECONDS:
-            seconds = self.run.seconds(policy, index)[:, first - 1 : last]
+            seconds = self.run.seconds(policy, index)[:, before:last]
             return np.asarray(seconds.astype(np.float64).mean(axis=1))
-        means = per_round(self.run, policy, index, self.metric, first - 1, last)
+        means = per_round(self.run, policy, index, self.metric, before, last)
         if self.run.metric(self.metric, index).kind == "per round":
             return means
-        return means * (last - first + 1)
+        count = last - before
+        return means * count
 
     def _swing(self, policy: str, position: int) -> Floats:
         """How far the running mean moves in the last half of the run, (seeds,)."""
