@@ -61,7 +61,11 @@ _DELTA = 0.5  # five seeds without a failure then have a probability of 3 % at m
 
 
 def statements(recorded: RecordedRun) -> Iterator[Verdict]:
-    """Every statement that the run can speak to."""
+    """Every statement that the run can judge.
+
+    Args:
+        recorded: a finished run.
+    """
     if recorded.experiment.feedback:
         return  # the paper's feedback comes at once
     world = recorded.world(recorded.run.seeds[0])
@@ -104,9 +108,9 @@ def _forgetting(recorded: RecordedRun, policy: str, index: int) -> float | None:
 
 def _assumed_drift(recorded: RecordedRun, policy: str, index: int) -> float | None:
     """ε by the policy's own option, or else that of the model."""
-    own = recorded.options(policy, index).get("epsilon")
-    if own is not None:
-        return float(own)
+    epsilon = recorded.options(policy, index).get("epsilon")
+    if epsilon is not None:
+        return float(epsilon)
     drift = recorded.world(recorded.run.seeds[0], index).model.drift
     return drift.epsilon if isinstance(drift, Temporal) else None
 
@@ -167,8 +171,9 @@ def _lower_bound(
         means[policy] = (totals[:, -1] - totals[:, 0]) / (run.rounds - 1)
     policy = min(means, key=lambda name: float(means[name].mean()))
     values = means[policy]
-    margin = Margin(policy, values - bound.per_round, abs(float(values.mean())))
-    times = significant(float(values.mean()) / bound.per_round)
+    mean = float(values.mean())
+    margin = Margin(policy, values - bound.per_round, abs(mean))
+    times = significant(mean / bound.per_round)
     evidence = (
         f"{recorded.where(index)}lowest mean regret of a round after the first: {policy} with "
         f"{mean_text(values)}, which is {times} times the bound {significant(bound.per_round)} = "
@@ -203,10 +208,15 @@ def _interior(recorded: RecordedRun, index: int, margin: float) -> _Interior:
     for seed in recorded.run.seeds:
         world = recorded.world(seed, index)
         offer = world.offer(1)
-        best = offer.arms.features[int(np.argmax(world.means(offer)))]
-        inside += bool(np.min(np.minimum(best, 1.0 - best)) >= margin)
+        position = int(np.argmax(world.means(offer)))
+        best = offer.arms.features[position]  # (d,)
+        to_boundary = np.min(np.minimum(best, 1.0 - best))
+        if to_boundary >= margin:
+            inside += 1
     draws = len(recorded.run.seeds)
-    least = float(betaincinv(inside, draws - inside + 1, 0.01)) if inside else 0.0
+    if not inside:
+        return _Interior(inside, draws, 0.0)
+    least = float(betaincinv(inside, draws - inside + 1, 0.01))
     return _Interior(inside, draws, least)
 
 
@@ -223,7 +233,9 @@ def _order_of(
         return None
     if _knows_drift(recorded, policy, index, world):
         return "tv-gp-ucb"
-    return "r-gp-ucb" if _published_block(recorded, policy, index, world) else None
+    if _published_block(recorded, policy, index, world):
+        return "r-gp-ucb"
+    return None
 
 
 def _growth_with_time(
@@ -245,10 +257,10 @@ def _growth_with_time(
         allowed = growth_of(Curve(rounds, rate * widths))
         plain = growth_of(Curve(rounds, rate))
         sums = run.cumulative(policy, index)[:, rounds - 1].astype(np.float64)
-        found = np.array([growth_of(Curve(rounds, each)) for each in sums])
-        margin = Margin(policy, allowed - found, 1.0)
+        exponents = np.array([growth_of(Curve(rounds, totals)) for totals in sums])
+        margin = Margin(policy, allowed - exponents, 1.0)
         evidence = (
-            f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(found)} "
+            f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(exponents)} "
             f"over the last half of the rounds; the order has p = {plain:.3g}, or {allowed:.3g} with "
             f"√β_T, which Õ leaves out; {_WIDTHS} {size_text(recorded.run)}"
         )
@@ -265,30 +277,38 @@ def _growth_with_drift(
     """Exponents in ε over the run's sweep: an upper bound ε^q needs at least q as ε → 0."""
     run = recorded.run
     for panel in sweeps(run, "epsilon"):
-        settings = [
-            index
-            for index, value in zip(panel.settings, panel.values, strict=True)
-            if value
-        ]
-        worlds = [recorded.world(run.seeds[0], index) for index in settings]
-        drifts = np.array(
-            [world.epsilon for world in worlds if isinstance(world, DriftingFunction)]
-        )
-        if len(drifts) < 2 or len(drifts) < len(worlds):
+        values = zip(panel.settings, panel.values, strict=True)
+        settings = [index for index, epsilon in values if epsilon]
+        worlds = _drifting_worlds(recorded, settings)
+        if len(worlds) < 2 or len(worlds) < len(settings):
             continue
+        drifts = np.array([world.epsilon for world in worlds.values()])
         for policy in run.policies:
             orders = {
                 _order_of(recorded, policy, index, world)
-                for index, world in zip(settings, worlds, strict=True)
-                if isinstance(world, DriftingFunction)
+                for index, world in worlds.items()
             }
             order = orders.pop()
             if orders or order is None:
-                continue
-            yield _in_drift(recorded, policy, order, settings, drifts, first)
+                continue  # no order covers all settings
+            yield _judge_growth_with_drift(
+                recorded, policy, order, settings, drifts, first
+            )
 
 
-def _in_drift(
+def _drifting_worlds(
+    recorded: RecordedRun, settings: list[int]
+) -> dict[int, DriftingFunction]:
+    """The worlds of these settings, as far as their functions drift."""
+    worlds = {}
+    for index in settings:
+        world = recorded.world(recorded.run.seeds[0], index)
+        if isinstance(world, DriftingFunction):
+            worlds[index] = world
+    return worlds
+
+
+def _judge_growth_with_drift(
     recorded: RecordedRun,
     policy: str,
     order: DriftAlgorithm,
@@ -305,15 +325,16 @@ def _in_drift(
     totals = np.stack(
         [run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings]
     )
-    allowed = _slope(drifts, np.array(rates)[:, None])[0]
-    found = _slope(drifts, totals)
-    margin = Margin(policy, found - allowed, 1.0)
+    (allowed,) = _slopes(drifts, np.array(rates)[:, None])
+    exponents = _slopes(drifts, totals)
+    margin = Margin(policy, exponents - allowed, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
         steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
+    drifts_text = ", ".join(f"{drift:g}" for drift in drifts)
     evidence = (
-        f"regret grows like ε^q with q = {mean_text(found)} over ε = "
-        f"{', '.join(f'{drift:g}' for drift in drifts)} (between neighbouring ε, from means: "
+        f"regret grows like ε^q with q = {mean_text(exponents)} over ε = "
+        f"{drifts_text} (between neighbouring ε, from means: "
         f"{between}); the order has q = {allowed:.3g}; {_WIDTHS} {size_text(recorded.run)}"
     )
     return Verdict(
@@ -323,11 +344,12 @@ def _in_drift(
     )
 
 
-def _slope(drifts: Floats, totals: Floats) -> Floats:
+def _slopes(drifts: Floats, totals: Floats) -> Floats:
     """Least-squares slopes of ln(total) over ln ε, one for each column of totals (settings, n)."""
-    away = np.log(drifts) - np.log(drifts).mean()
+    log_drifts = np.log(drifts)
+    centred = log_drifts - log_drifts.mean()
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(away @ np.log(totals) / (away @ away))
+        return np.asarray(centred @ np.log(totals) / (centred @ centred))
 
 
 # --- eqs. 28 and 29 -------------------------------------------------------------------------
@@ -374,9 +396,11 @@ def _largest_error(
     for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
         belief = posterior.belief(offer)
         width = schedule.width(offer.step, float)
-        shares = np.abs(world.means(offer) - belief.mean) / (width * belief.std)
+        errors = np.abs(world.means(offer) - belief.mean)
+        shares = errors / (width * belief.std)
         largest = max(largest, float(shares.max()))
-        posterior.observe(posterior.keys(offer)[chosen], rewards)
+        keys = posterior.keys(offer)
+        posterior.observe(keys[chosen], rewards)
     return largest
 
 
@@ -395,11 +419,12 @@ def _mismatch(
 ) -> Iterator[Verdict]:
     """It holds for any choices, if the largest |y| of a block takes the place of eq. 65."""
     run = recorded.run
-    seeds = run.seeds[: max(1, min(_REPLAYED, _MISMATCH_CELLS // len(run.settings)))]
+    seeds_affordable = _MISMATCH_CELLS // len(run.settings)
+    seeds = run.seeds[: max(1, min(_REPLAYED, seeds_affordable))]
     for policy in run.policies:
-        if recorded.algorithm(policy) != "r-gp-ucb" or "wrapped" in recorded.options(
-            policy, index
-        ):
+        if recorded.algorithm(policy) != "r-gp-ucb":
+            continue
+        if "wrapped" in recorded.options(policy, index):
             continue
         block = _block_of(recorded, policy, index, world)
         if block is None:
@@ -413,9 +438,9 @@ def _mismatch(
             f"deviations by at most {significant(std, 2)}"
         )
         # Standard deviations are between 0 and the prior's, and so are their differences.
-        largest_std = math.sqrt(
-            float(world.model.kernel.diag(world.offer(1).arms.features).max())
-        )
+        features = world.offer(1).arms.features
+        largest_variance = float(world.model.kernel.diag(features).max())
+        largest_std = math.sqrt(largest_variance)
         allowed = mismatch_bounds(block, world.epsilon, world.model.noise_variance, 1.0)
         if float(allowed.std) >= largest_std:
             evidence += (
@@ -435,11 +460,10 @@ def _block_of(
 ) -> int | None:
     """N of R-GP-UCB in a setting."""
     learner = recorded.at(index).build_policy(policy, world)
-    if not isinstance(learner, IndexPolicy) or not isinstance(
-        learner.posterior, Resetting
-    ):
+    if not isinstance(learner, IndexPolicy):
         return None
-    return learner.posterior.block
+    posterior = learner.posterior
+    return posterior.block if isinstance(posterior, Resetting) else None
 
 
 def mismatch_used(
@@ -447,8 +471,8 @@ def mismatch_used(
 ) -> Mismatch:
     """The largest share of what Lemma D.1 allows that a cell used, in means and standard deviations.
 
-    Two posteriors get what R-GP-UCB saw since its last reset: one that drifts by ε as the truth does,
-    and one that forgets nothing.
+    Two posteriors observe what R-GP-UCB did since its last reset: one that drifts by ε as the truth
+    does, and one that forgets nothing.
 
     Args:
         recorded: a run of a :class:`~superarm.lab.problems.DriftingFunction`.
@@ -479,8 +503,10 @@ def mismatch_used(
             allowed = mismatch_bounds(
                 block, world.epsilon, model.noise_variance, largest
             )
-            mean = max(mean, float(np.abs(true.mean - stale.mean).max() / allowed.mean))
-            std = max(std, float(np.abs(true.std - stale.std).max() / allowed.std))
+            mean_error = np.abs(true.mean - stale.mean).max()
+            std_error = np.abs(true.std - stale.std).max()
+            mean = max(mean, float(mean_error / allowed.mean))
+            std = max(std, float(std_error / allowed.std))
         for posterior in (drifting, static):
             posterior.observe(posterior.keys(offer)[chosen], rewards)
         largest = float(np.abs(rewards).max(initial=largest))
@@ -494,32 +520,19 @@ _SMOOTHNESS = (2.5, 4.5, math.inf)
 
 
 def _block_lengths(recorded: RecordedRun) -> Iterator[Verdict]:
-    """The N of section 5.1 for rougher and smoother functions: what it is does not depend on seeds."""
+    """The N of section 5.1 for rougher and smoother functions; it does not depend on seeds."""
     run = recorded.run
-    drifts = {}
-    for index in range(len(run.settings)):
-        world = recorded.world(run.seeds[0], index)
-        if not isinstance(world, DriftingFunction) or world.epsilon == 0.0:
-            continue
-        if any(
-            _published_block(recorded, policy, index, world) for policy in run.policies
-        ):
-            drifts[world.epsilon] = world
-    if not drifts:
+    worlds = _worlds_with_published_blocks(recorded)
+    if not worlds:
         return
     steps: list[int] = []
-    shown = []
-    for epsilon, world in sorted(drifts.items()):
-        lengths = []
-        for nu in _SMOOTHNESS:
-            rough = Matern(nu=nu, lengthscale=world.lengthscale)
-            smooth = SquaredExponential(lengthscale=world.lengthscale)
-            kernel = rough if math.isfinite(nu) else smooth
-            lengths.append(block_length(replace(world.model, kernel=kernel), epsilon))
+    parts = []
+    for epsilon, world in sorted(worlds.items()):
+        lengths = _lengths_by_smoothness(world)
         steps += [second - first for first, second in pairwise(lengths)]
-        shown.append(f"{', '.join(map(str, lengths))} for ε = {epsilon:g}")
+        parts.append(f"{', '.join(map(str, lengths))} for ε = {epsilon:g}")
     evidence = (
-        f"N of Matérn kernels with ν = 2.5 and 4.5, and of the squared exponential: {'; '.join(shown)} "
+        f"N of Matérn kernels with ν = 2.5 and 4.5, and of the squared exponential: {'; '.join(parts)} "
         f"(T = {run.rounds}). The exponent 1/(4 − c) of 1/ε also falls, to 1/4, as ν grows"
     )
     word: Word = "undecided"  # where all N are T
@@ -532,3 +545,34 @@ def _block_lengths(recorded: RecordedRun) -> Iterator[Verdict]:
         word,
         evidence,
     )
+
+
+def _worlds_with_published_blocks(
+    recorded: RecordedRun,
+) -> dict[float, DriftingFunction]:
+    """A world for each ε for which R-GP-UCB was run with the N of section 5.1."""
+    run = recorded.run
+    worlds = {}
+    for index in range(len(run.settings)):
+        world = recorded.world(run.seeds[0], index)
+        if not isinstance(world, DriftingFunction) or world.epsilon == 0.0:
+            continue
+        if any(
+            _published_block(recorded, policy, index, world) for policy in run.policies
+        ):
+            worlds[world.epsilon] = world
+    return worlds
+
+
+def _lengths_by_smoothness(world: DriftingFunction) -> list[int]:
+    """N for kernels from rough to smooth."""
+    lengths = []
+    for nu in _SMOOTHNESS:
+        kernel: Matern | SquaredExponential
+        if math.isfinite(nu):
+            kernel = Matern(nu=nu, lengthscale=world.lengthscale)
+        else:
+            kernel = SquaredExponential(lengthscale=world.lengthscale)
+        model = replace(world.model, kernel=kernel)
+        lengths.append(block_length(model, world.epsilon))
+    return lengths
