@@ -44,30 +44,35 @@ def drifting_information_gain(
     That of the arm of largest posterior variance, round by round, reaches at least half of γ̃_t. It is
     :func:`~superarm.rules.information.arriving_information_gain` for the same arms at times 1, 2, …,
     in O(T² n): the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
+
+    Args:
+        kernel: of f_1.
+        arms: their features, (n, d).
+        rounds: T.
+        noise_variance: σ².
+        epsilon: ε.
     """
-    rows, noise = as_features(arms, "arms"), as_scale(noise_variance, "noise_variance")
+    rows = as_features(arms, "arms")
+    noise = as_scale(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("arms has no rows; give at least one arm")
-    count, keep = (
-        as_count(rounds, "rounds", 0, 10**9),
-        math.sqrt(1.0 - as_drift(epsilon)),
-    )
-    W, left, lost = np.empty((count, len(rows))), np.ones(count), np.zeros(len(rows))
-    variances, gains = (
-        np.asarray(kernel.diag(rows), dtype=np.float64),
-        np.zeros(count + 1),
-    )
+    count = as_count(rounds, "rounds", 0, 10**9)
+    phi = math.sqrt(1.0 - as_drift(epsilon))
+    prior_variances = np.asarray(kernel.diag(rows), dtype=np.float64)  # (n,)
+    W = np.empty((count, len(rows)))  # a row for each round
+    scales = np.ones(count)  # what later rounds leave of each row of W
+    reductions = np.zeros(len(rows))  # of the variance of each arm
+    gains = np.zeros(count + 1)
     for step in range(count):
-        left[:step] *= keep
-        lost *= keep**2
-        best = int(np.argmax(variances - lost))
-        variance = max(0.0, float(variances[best] - lost[best]))
-        column = (
-            kernel(rows[best : best + 1], rows)[0]
-            - (left[:step] ** 2 * W[:step, best]) @ W[:step]
-        )
+        scales[:step] *= phi
+        reductions *= phi**2
+        best = int(np.argmax(prior_variances - reductions))
+        variance = max(0.0, float(prior_variances[best] - reductions[best]))
+        prior_column = kernel(rows[best : best + 1], rows)[0]
+        weights = scales[:step] ** 2 * W[:step, best]
+        column = prior_column - weights @ W[:step]
         W[step] = column / math.sqrt(noise + variance)
-        lost += W[step] ** 2
+        reductions += W[step] ** 2
         gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
     return gains
 
@@ -82,14 +87,22 @@ def drift_excess(
       diagonal is at most 1 − c. As K̃ = cK + R, det(I + K̃/σ²) ≤ det(I + K/σ²)·det(I + R/σ²), and
       Hadamard bounds the last. 1 − c ≤ (N − 1)ε/2, about half of that for small ε.
     - ``printed``: N³ε, eq. 60, which is no bound: eq. 56 leaves out ½ and σ⁻².
+
+    Args:
+        counts: N, one or several.
+        epsilon: ε.
+        noise_variance: σ².
+        form: "split" or "printed".
     """
     require_choice(form, "form", get_args(DriftForm))
-    N, drift = as_rounds(counts, "counts"), as_drift(epsilon)
-    noise, keep = as_scale(noise_variance, "noise_variance"), math.sqrt(1.0 - drift)
+    N = as_rounds(counts, "counts")
+    drift = as_drift(epsilon)
+    noise = as_scale(noise_variance, "noise_variance")
     if form == "printed":
         return np.asarray(N**3 * drift)
-    step = drift / (1.0 + keep)  # 1 − φ
-    change = (N - 1.0) * step / (2.0 + (N - 2.0) * step)
+    phi = math.sqrt(1.0 - drift)
+    step = drift / (1.0 + phi)  # 1 − φ
+    change = (N - 1.0) * step / (2.0 + (N - 2.0) * step)  # 1 − c
     return np.asarray(0.5 * N * np.log1p(change / noise))
 
 
@@ -97,9 +110,14 @@ def drift_excess(
 class DriftingGrowth:
     """γ̃_T from above by eqs 46 to 48, for T up to ``horizon``: a ``gamma`` for regret bounds.
 
-    That of ⌊T/Ñ⌋ blocks and of the rounds left over, at the best Ñ; printed: (T/Ñ + 1)(γ_Ñ + Ñ³ε).
-    ``gamma`` is the static γ, such as :class:`~superarm.lab.theory.ArmSetGrowth`; ``form`` as in
-    :func:`drift_excess`.
+    That of ⌊T/Ñ⌋ blocks and of the remaining rounds, at the best Ñ; printed: (T/Ñ + 1)(γ_Ñ + Ñ³ε).
+
+    Args:
+        gamma: the static γ, such as :class:`~superarm.lab.theory.ArmSetGrowth`.
+        epsilon: ε.
+        noise_variance: σ².
+        horizon: the largest T.
+        form: as in :func:`drift_excess`.
     """
 
     gamma: Gamma
@@ -114,21 +132,24 @@ class DriftingGrowth:
 
     def __call__(self, t: int) -> float:
         as_count(t, "t", 0, self.horizon)
+        if t == 0:
+            return 0.0
         N = np.arange(1, t + 1)
         if self.form == "printed":
             totals = (t / N + 1.0) * self._blocks[N]
         else:
-            totals = t // N * self._blocks[N] + self._blocks[t % N]
-        return float(totals.min()) if t else 0.0
+            whole_blocks = t // N
+            remaining_rounds = t % N
+            totals = whole_blocks * self._blocks[N] + self._blocks[remaining_rounds]
+        return float(totals.min())
 
     @cached_property
     def _blocks(self) -> Floats:
-        """What γ̃ of 0, 1, …, horizon rounds can be at most, (horizon + 1,)."""
+        """Upper bounds of γ̃ of 0, 1, …, horizon rounds, (horizon + 1,)."""
         N = np.arange(1.0, self.horizon + 1.0)
-        most = evaluate(self.gamma, N) + drift_excess(
-            N, self.epsilon, self.noise_variance, self.form
-        )
-        return np.concatenate([[0.0], most])
+        excess = drift_excess(N, self.epsilon, self.noise_variance, self.form)
+        bounds = evaluate(self.gamma, N) + excess
+        return np.concatenate([[0.0], bounds])
 
 
 def as_drift(epsilon: float) -> float:

@@ -6,7 +6,7 @@
 ``noise_variance``      σ²
 ``K̃``                   K ∘ D, D_ij = (1 − ε)^{|i−j|/2}: the covariance of f_1(x_1), …, f_T(x_T)
 ``γ_N``, ``γ̃_T``         max ½ ln det(I + K/σ²) over N points, of K̃ over one in each of T rounds
-``block``               N of R-GP-UCB, or Ñ, of which only the analysis knows
+``block``               N of R-GP-UCB, or Ñ, which only the analysis uses
 ``arms``                |D|, or a ``SmoothDomain`` where they are not finitely many
 ``β_T``                 the squared width of the confidence intervals
 ======================  ================================================================
@@ -50,15 +50,18 @@ def regret_bound_tv_gp_ucb(
     ``gamma`` is γ̃: eq. 20; with a :class:`DriftingGrowth`, eq. 21 at its best Ñ. β_T is eq. 19. With
     finitely many arms nothing is discretised, and eq. 29 for all arms is the one event that is left (it
     contains eq. 28): β_T = 2 ln(|D|π²T²/(6δ)), and no 2. Holds for all T at once if β_t grows with t.
+
+    Args:
+        rounds: T, one or several.
+        gamma: t ↦ γ̃_t.
+        arms: |D|, or a domain that is discretised.
+        noise_variance: σ².
+        delta: δ, the probability of failing.
     """
     T = as_rounds(rounds)
-    return _explored(
-        T,
-        arms,
-        noise_variance,
-        _widths(T, arms, delta, resets=False),
-        evaluate(gamma, T),
-    )
+    widths = _widths(T, arms, delta, resets=False)
+    information = evaluate(gamma, T)
+    return _explored(T, arms, noise_variance, widths, information)
 
 
 class Mismatch(NamedTuple):
@@ -75,11 +78,18 @@ def mismatch_bounds(
 
     |μ̃ − μ| ≤ (σ⁻² + σ⁻⁴)N³ε·max|y|, eq. 87, and |σ̃ − σ| ≤ √((3σ⁻² + σ⁻⁴)N³ε), eq. 82; the lemma is
     printed without the root. Eq. 80 follows from A⁻¹ − B⁻¹ = A⁻¹(B − A)B⁻¹; eq. 78 needs V ⪰ 0.
+
+    Args:
+        block: N, one or several.
+        epsilon: ε.
+        noise_variance: σ².
+        largest_reward: max|y|.
     """
     precision = 1.0 / as_scale(noise_variance, "noise_variance")
     drifted = as_rounds(block, "block") ** 3 * as_drift(epsilon)
     mean = (precision + precision**2) * drifted * largest_reward
-    return Mismatch(mean, np.sqrt((3.0 * precision + precision**2) * drifted))
+    std = np.sqrt((3.0 * precision + precision**2) * drifted)
+    return Mismatch(mean, std)
 
 
 def regret_bound_r_gp_ucb(
@@ -102,25 +112,40 @@ def regret_bound_r_gp_ucb(
 
     With finitely many arms two events are left, δ/2 each: eq. 63 for all arms, and |f_t(x) + z_t| ≤ L̃
     for all arms. Then β_T = 2 ln(|D|π²T²/(3δ)), L̃ = √((1 + σ²)β_T), and no 2.
+
+    Args:
+        rounds: T, one or several.
+        gamma: N ↦ γ_N, the static one.
+        block: N.
+        epsilon: ε.
+        arms: |D|, or a domain that is discretised.
+        noise_variance: σ².
+        delta: δ, the probability of failing.
+        printed: whether eq. 17 is taken as it stands.
     """
-    T, N = as_rounds(rounds), as_count(block, "block", 1, 10**9)
+    T = as_rounds(rounds)
+    N = as_count(block, "block", 1, 10**9)
     width = _widths(T, arms, delta, resets=True)
     noise = as_scale(noise_variance, "noise_variance")
-    reward = math.sqrt(1.0 + noise) * width
     if isinstance(arms, SmoothDomain):
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
         spread = arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))
         reward = spread * np.sqrt(np.log(events * T**2))
-    if printed:
-        times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:
-        times, rows = 2.0, np.minimum(N, T)
-        information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(
-            gamma, T % N
-        )
-    off = mismatch_bounds(rows, epsilon, noise_variance, reward)
+        reward = math.sqrt(1.0 + noise) * width
+    if printed:
+        times = 1.0
+        block_rounds = np.asarray(N)
+        information = (T / N + 1.0) * gamma(N)
+    else:
+        times = 2.0
+        block_rounds = np.minimum(N, T)
+        of_block = gamma(N) if (T >= N).any() else 0.0
+        information = T // N * of_block + evaluate(gamma, T % N)
+    mismatch = mismatch_bounds(block_rounds, epsilon, noise_variance, reward)
     explored = _explored(T, arms, noise_variance, width, information)
-    return np.asarray(explored + times * T * (off.mean + width * off.std))
+    psi = mismatch.mean + width * mismatch.std  # eq. 18
+    return np.asarray(explored + times * T * psi)
 
 
 def _widths(
@@ -129,14 +154,17 @@ def _widths(
     """√β_T at every T."""
     schedule: Schedule
     if isinstance(arms, SmoothDomain):
-        kind, d, r = (
-            ResettingGPUCB if resets else TimeVaryingGPUCB,
-            arms.dimension,
-            arms.side,
+        kind = ResettingGPUCB if resets else TimeVaryingGPUCB
+        schedule = kind(
+            dimension=arms.dimension,
+            side=arms.side,
+            a=arms.a1,
+            b=arms.b1,
+            delta=delta,
         )
-        schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
     else:
-        share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
+        events = 2.0 if resets else 1.0
+        share = as_probability(delta, "delta") / events
         schedule = SrinivasFinite(arms=arms, delta=share)
     return evaluate(lambda t: schedule.width(t, float), T)
 
@@ -149,10 +177,10 @@ def _explored(
     information: Floats,
 ) -> Floats:
     """√(C₁ T β_T γ), and 2 for a domain that is discretised."""
-    c1 = 8.0 / math.log1p(1.0 / as_scale(noise_variance, "noise_variance"))
-    return np.sqrt(c1 * T * width**2 * information) + 2.0 * isinstance(
-        arms, SmoothDomain
-    )
+    noise = as_scale(noise_variance, "noise_variance")
+    c1 = 8.0 / math.log1p(1.0 / noise)
+    discretisation = 2.0 if isinstance(arms, SmoothDomain) else 0.0
+    return np.sqrt(c1 * T * width**2 * information) + discretisation
 
 
 # --- rates --------------------------------------------------------------------------------
@@ -161,9 +189,14 @@ def _explored(
 def rate_genie(rounds: Any, epsilon: float) -> Floats:
     """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
 
-    Not even that of a genie who knows f_{t−1} and plays its best arm. :func:`regret_lower_bound` has
-    constants. On a grid the order stays, also where the best arm moves by less than the distance of
-    two: it then moves in few rounds, but by a whole step.
+    Not even that of a genie who knows f_{t−1} and plays its best arm.
+    :func:`~superarm.lab.theory.regret_lower_bound` has constants. On a grid the order stays, also where
+    the best arm moves by less than the distance of two: it then moves in few rounds, but by a whole
+    step.
+
+    Args:
+        rounds: T, one or several.
+        epsilon: ε.
     """
     return np.asarray(as_rounds(rounds) * as_drift(epsilon))
 
@@ -180,12 +213,24 @@ def rate_drift(
 
     c is d(d+1)/(2ν + d(d+1)) for Matérn kernels, ν > 2, and 0 for the squared exponential, ν = ∞. p is
     4 for R-GP-UCB and 3 for TV-GP-UCB; ``split`` is TV-GP-UCB with p = 2, by our form of
-    :func:`drift_excess`: T ε^{1/4} where the paper has T ε^{1/6}.
+    :func:`~superarm.lab.theory.drift_excess`: T ε^{1/4} where the paper has T ε^{1/6}.
+
+    Args:
+        rounds: T, one or several.
+        epsilon: ε.
+        algorithm: "tv-gp-ucb", "r-gp-ucb" or "split".
+        dimension: d.
+        nu: ν; infinite for the squared exponential.
     """
     require_choice(algorithm, "algorithm", get_args(DriftAlgorithm))
     if not nu > 2.0:
         raise InputError(f"nu is {nu}; the corollary needs nu > 2")
-    corners = as_count(dimension, "dimension", 1, 10**6) * (dimension + 1.0)
-    T, p, c = as_rounds(rounds), _POWERS[algorithm], corners / (2.0 * nu + corners)
-    drifted = T * as_drift(epsilon) ** (0.5 * (1.0 - c) / (p - c))
-    return np.asarray(np.maximum(T ** (0.5 * (1.0 + c)), drifted))
+    d = as_count(dimension, "dimension", 1, 10**6)
+    T = as_rounds(rounds)
+    corners = d * (d + 1.0)
+    c = corners / (2.0 * nu + corners)
+    p = _POWERS[algorithm]
+    drift_power = 0.5 * (1.0 - c) / (p - c)
+    static = T ** (0.5 * (1.0 + c))
+    drifted = T * as_drift(epsilon) ** drift_power
+    return np.asarray(np.maximum(static, drifted))

@@ -20,6 +20,9 @@ from .drift_information import as_drift
 from .high_probability import as_rounds
 from .smooth_domains import SmoothDomain
 
+_CURVATURES = 400  # values of L that are tried
+_CELLS = 4_000  # of the integral in P(A₄)
+
 
 class LowerBound(NamedTuple):
     """Theorem 4.1 as a number, with the constants that it rests on."""
@@ -82,38 +85,35 @@ def regret_lower_bound(
     d = domain.dimension
     slope = lipschitz_of_kernel(kernel)
     distance = side / 50.0 if margin is None else _as_margin(margin, side)
-    proven = interior_probability(
-        kernel, d, side, distance
-    )  # checks the lengthscale, too
+    # It also checks the lengthscale.
+    proven = interior_probability(kernel, d, side, distance)
     inside = proven if interior is None else as_number(interior, "interior", 0.0, 1.0)
     pairs = d * (d + 1) / 2.0
     # From where eq. 11 says something, to where its tail is nothing beside P(A₄).
     smallest = math.sqrt(math.log(max(math.e, pairs * domain.a2)))
     largest = smallest + math.sqrt(-math.log(max(inside, 1e-300)) + 5.0)
     curvatures = domain.b2 * np.linspace(smallest, largest, _CURVATURES)
-    bent = (
-        pairs * domain.a2 * np.exp(-((curvatures / domain.b2) ** 2))
-    )  # P(A₁ᶜ) and P(A₂ᶜ) at most
+    # P(A₁ᶜ) and P(A₂ᶜ) at most.
+    bent = pairs * domain.a2 * np.exp(-((curvatures / domain.b2) ** 2))
+    steep = np.zeros_like(curvatures)  # P(A₃ᶜ)
     if drift > 0.0:
-        steepest = (
-            2.0 * curvatures * math.sqrt(d) * distance / math.sqrt(drift)
-        )  # eq. 92
-        steep = d * 2.0 * _beyond(steepest / slope)
-    else:
-        steep = np.zeros_like(curvatures)
+        # Eq. 92.
+        steepest = 2.0 * curvatures * math.sqrt(d) * distance / math.sqrt(drift)
+        steep = d * 2.0 * _upper_tail(steepest / slope)
     likely = np.maximum(0.0, inside - bent)  # P(A₁ ∩ A₄)
     outside = np.minimum(1.0, bent + steep)
-    squares = slope**2 * np.maximum(
-        0.0, d - np.sqrt(d * (d + 2.0) * outside)
-    )  # E‖∇g‖² 1 of A₂ ∩ A₃
-    found = drift / (4.0 * curvatures * d) * likely * squares
-    best = int(np.argmax(found))
-    per_round = float(found[best])
-    values = np.asarray((T - 1.0) * per_round)
-    return LowerBound(values, per_round, float(curvatures[best]), distance, inside)
-
-
-_CURVATURES = 400  # values of L that are tried
+    lost = np.sqrt(d * (d + 2.0) * outside)
+    squares = slope**2 * np.maximum(0.0, d - lost)  # E‖∇g‖² 1 of A₂ ∩ A₃
+    bounds = drift / (4.0 * curvatures * d) * likely * squares
+    best = int(np.argmax(bounds))
+    per_round = float(bounds[best])
+    return LowerBound(
+        values=np.asarray((T - 1.0) * per_round),
+        per_round=per_round,
+        curvature=float(curvatures[best]),
+        margin=distance,
+        interior=inside,
+    )
 
 
 def interior_probability(
@@ -138,10 +138,10 @@ def interior_probability(
     length = as_positive(side, "side")
     distance = _as_margin(margin, length)
     slope = lipschitz_of_kernel(kernel)
-    if (
-        isinstance(kernel, SquaredExponential | Matern)
-        and np.ndim(kernel.lengthscale) > 0
-    ):
+    lengthscale: Any = 1.0
+    if isinstance(kernel, SquaredExponential | Matern):
+        lengthscale = kernel.lengthscale
+    if np.ndim(lengthscale) > 0:
         raise InputError(
             "kernel has a lengthscale for each coordinate; give it a single one"
         )
@@ -149,21 +149,20 @@ def interior_probability(
     shifted = np.zeros((1, d))
     shifted[0, 0] = length / 2.0 - distance
     variance = float(kernel.diag(origin)[0])
-    most = float(kernel(origin, shifted)[0, 0]) / variance  # ρ₀
+    correlation = float(kernel(origin, shifted)[0, 0]) / variance  # ρ₀
     mean = length * d * slope / math.sqrt(2.0 * math.pi * variance)  # m
     # The integrand is 0 below `first`. Above, it rises from 0 to 1: sums over cells of u, each with its
     # smallest value, stay below the integral.
-    first = mean / (1.0 - most)
-    cells = first + np.linspace(0.0, 12.0, _CELLS + 1)
-    lowest = -np.expm1(-0.5 * ((1.0 - most) * (cells[:-1] - first)) ** 2)
-    weights = _beyond(cells[:-1]) - _beyond(cells[1:])
+    first = mean / (1.0 - correlation)
+    edges = first + np.linspace(0.0, 12.0, _CELLS + 1)
+    left_edges = edges[:-1]
+    right_edges = edges[1:]
+    lowest = -np.expm1(-0.5 * ((1.0 - correlation) * (left_edges - first)) ** 2)
+    weights = _upper_tail(left_edges) - _upper_tail(right_edges)
     return float(lowest @ weights)
 
 
-_CELLS = 4_000
-
-
-def _beyond(x: Floats) -> Floats:
+def _upper_tail(x: Floats) -> Floats:
     """P(z > x) of a standard normal z."""
     from scipy.special import ndtr
 

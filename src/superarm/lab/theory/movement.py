@@ -58,29 +58,37 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
 
     z is mirror descent on the tree from the start of y. Where C ≤ 1, service is 1-competitive on the
     tree (eq. 12), without an additive constant; C is proportional to 1/κ.
+
+    Args:
+        tree: of the actions.
+        kappa: κ of the mirror descent.
     """
     require_type(tree, Tree, "tree")
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
-    delta, parent, reach = descent.delta, tree.parent, np.log1p(1.0 / descent.delta)
+    delta = descent.delta
+    parent = tree.parent
+    reach = np.log1p(1.0 / delta)
     scale = tree.weight / (descent.kappa * descent.eta)
-    leaves, enters = (
-        scale * (1.0 - delta * reach),
-        scale * ((1.0 + delta) * reach - 1.0),
-    )
-    cap, aside = np.zeros(len(parent)), np.zeros(len(parent))
-    for vertex in range(1, len(parent)):
-        siblings = np.arange(len(parent))[tree.children(parent[vertex])]
+    growth_on_leaving = scale * (1.0 - delta * reach)
+    growth_on_entering = scale * ((1.0 + delta) * reach - 1.0)
+    count = len(parent)
+    vertices = np.arange(count)
+    growth = np.zeros(count)  # of Φ, at most, where y moves to below a vertex
+    sibling_weight = np.zeros(count)  # what the way there costs at least besides
+    for vertex in range(1, count):
+        siblings = vertices[tree.children(parent[vertex])]
         others = siblings[siblings != vertex]
-        cap[vertex] = enters[vertex] + leaves[others].max()
-        aside[vertex] = tree.weight[
-            others
-        ].min()  # what the way there costs at least besides
+        growth[vertex] = growth_on_entering[vertex] + growth_on_leaving[others].max()
+        sibling_weight[vertex] = tree.weight[others].min()
     worst = 0.0
     for leaf in tree.leaf.tolist():
-        vertex, grown, length = leaf, 0.0, 0.0
-        while vertex:
-            grown, length = grown + cap[vertex], length + tree.weight[vertex]
-            worst = max(worst, grown / (length + aside[vertex]))
+        vertex = leaf
+        total_growth = 0.0
+        length = 0.0
+        while vertex:  # up to the root, which is 0
+            total_growth = total_growth + growth[vertex]
+            length = length + tree.weight[vertex]
+            worst = max(worst, total_growth / (length + sibling_weight[vertex]))
             vertex = int(parent[vertex])
     return float(worst)
 
@@ -89,8 +97,14 @@ def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
     """The order of Theorem 1 in T rounds, √(2γ_T + 2 ln(1/δ)) · √(T γ_T): for comparing growth alone.
 
     Eq. 70 with H as a constant, and all constants left out.
+
+    Args:
+        rounds: T, one or several.
+        gamma: t ↦ γ_t.
+        delta: δ, the probability of failing.
     """
-    T, gain = as_rounds(rounds), evaluate(gamma, as_rounds(rounds))
+    T = as_rounds(rounds)
+    gain = evaluate(gamma, T)
     beta = np.sqrt(2.0 * gain - 2.0 * math.log(as_probability(delta, "delta")))
     return np.asarray(beta * np.sqrt(T * gain))
 
@@ -117,9 +131,8 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
     require_type(tree, Tree, "tree")
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
     count = len(tree.parent)
-    factor = np.ones(
-        count
-    )  # of what is lost right below a vertex: all that is lost below it
+    # All that is lost below a vertex, over what is lost right below it.
+    factor = np.ones(count)
     reach = np.zeros(count)  # 2κ times the range of P
     for vertex in reversed(range(count)):
         children = tree.children(vertex)
@@ -137,12 +150,11 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
         smallest = float((delta * np.log1p(1.0 / delta)).min())
         reach[vertex] = 2.0 * weights[0] * (largest - smallest)
         inner = np.arange(count)[children][tree.sizes[children] > 1]
-        passed_on = [
-            (tree.weight[tree.children(child)][0] + reach[child])
-            / weights[0]
-            * factor[child]
-            for child in inner.tolist()
-        ]
+        passed_on = []
+        for child in inner.tolist():
+            child_weight = tree.weight[tree.children(child)][0]
+            ratio = (child_weight + reach[child]) / weights[0]
+            passed_on.append(ratio * factor[child])
         factor[vertex] = 1.0 + max(passed_on, default=0.0)
     slope = np.zeros(count)
     end = factor * reach
@@ -175,7 +187,8 @@ def stretch_bound(actions: int, tau: float = 2.0) -> float:
     n = as_count(actions, "actions", 1)
     tau = as_number(tau, "tau", *TAU)
     harmonic = float(np.sum(1.0 / np.arange(1, n + 1)))
-    return 2.0 * tau**3 / ((tau - 1.0) * math.log(tau)) * harmonic
+    factor = 2.0 * tau**3 / ((tau - 1.0) * math.log(tau))
+    return factor * harmonic
 
 
 def mean_stretch(
@@ -238,7 +251,8 @@ def stale_variance_bound(
     gained = evaluate(gamma, N * H)
     if form == "printed":
         return np.asarray(2.0 * _exp(gamma(H)) * gained)
-    return np.asarray(_exp(2.0 * gamma(H - 1)) * 2.0 * gained / math.log1p(1.0 / noise))
+    staleness = _exp(2.0 * gamma(H - 1))
+    return np.asarray(staleness * 2.0 * gained / math.log1p(1.0 / noise))
 
 
 def _exp(power: float) -> float:
@@ -266,11 +280,13 @@ def conditional_mean_bound(
     H = as_count(episode, "episode")
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
+    log_chance = math.log(1.0 / chance)
     if form == "derived":
-        more = H * math.log(1.0 / chance) / -math.expm1(-_DOUBLING)
-        return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
-    more = 4.0 * H * math.log(1.0 / chance) + 8.0 * H * math.log(4.0 * H) + 1.0
-    return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
+        constant = H * log_chance / -math.expm1(-_DOUBLING)
+    else:
+        constant = 4.0 * H * log_chance + 8.0 * H * math.log(4.0 * H) + 1.0
+    sums = np.asarray(observed, dtype=np.float64)
+    return np.asarray(2.0 * sums + constant)
 
 
 def episode_concentration(
@@ -299,9 +315,9 @@ def episode_concentration(
     """
     N = as_rounds(episodes)
     H = as_count(episode, "episode")
-    largest = H * (
-        as_positive(norm_bound, "norm_bound") + as_number(diameter, "diameter", 0.0)
-    )
+    B = as_positive(norm_bound, "norm_bound")
+    psi = as_number(diameter, "diameter", 0.0)
+    largest = H * (B + psi)  # cost of an episode
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
     if form == "printed":
@@ -346,12 +362,13 @@ def learning_error_bound(
         N, gamma, episode=H, noise_variance=noise_variance, form=form
     )
     information = evaluate(gamma, (N - 1.0) * H)
-    beta = norm + noise / math.sqrt(noise_variance) * np.sqrt(
-        2.0 * math.log(1.0 / chance) + 2.0 * information
-    )
-    more = conditional_mean_bound(0.0, episode=H, delta=chance)
-    inside = 2.0 * N * H * V + more if form == "printed" else N * H * (2.0 * V + more)
-    return np.asarray(2.0 * beta * np.sqrt(inside))
+    deviation = np.sqrt(2.0 * math.log(1.0 / chance) + 2.0 * information)
+    beta = norm + noise / math.sqrt(noise_variance) * deviation  # Lemma 1
+    constant = conditional_mean_bound(0.0, episode=H, delta=chance)
+    eq_62 = 2.0 * N * H * V + constant
+    derived = N * H * (2.0 * V + constant)
+    squares = eq_62 if form == "printed" else derived
+    return np.asarray(2.0 * beta * np.sqrt(squares))
 
 
 def regret_bound_gp_md(

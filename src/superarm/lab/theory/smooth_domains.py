@@ -22,6 +22,16 @@ class SmoothDomain:
     For every L > 0: P(sup |f| > L) ≤ a₀ exp(−(L/b₀)²), P(sup |∂f/∂x_j| > L) ≤ a₁ exp(−(L/b₁)²), and
     P(sup |∂²f/∂x_i∂x_j| > L) ≤ a₂ exp(−(L/b₂)²). Only Theorem 4.1 needs a₂ and b₂, which are ``None``
     where they are not known.
+
+    Args:
+        dimension: d.
+        side: r.
+        a0: a₀ of eq. 9.
+        b0: b₀ of eq. 9.
+        a1: a₁ of eq. 10.
+        b1: b₁ of eq. 10.
+        a2: a₂ of eq. 11.
+        b2: b₂ of eq. 11.
     """
 
     dimension: int
@@ -35,8 +45,11 @@ class SmoothDomain:
 
     def __post_init__(self) -> None:
         as_count(self.dimension, "dimension")
-        for name in ("side", "a0", "b0", "a1", "b1"):
-            as_positive(getattr(self, name), name)
+        as_positive(self.side, "side")
+        as_positive(self.a0, "a0")
+        as_positive(self.b0, "b0")
+        as_positive(self.a1, "a1")
+        as_positive(self.b1, "b1")
         if (self.a2 is None) != (self.b2 is None):
             raise InputError("a2 and b2 belong together; give both or neither")
         if self.a2 is not None and self.b2 is not None:
@@ -59,6 +72,11 @@ class SmoothDomain:
         Matérn kernels have sixth spectral moments for ν > 3 (the paper asks for ν > 4). For ν = 5/2,
         E(X_x − X_y)² ≤ Σ c_i²|x_i − y_i|, and Brownian motions take the place of lines: m is at most
         √(2r/π) Σ c_i. For other ν up to 3, a₂ and b₂ are ``None``.
+
+        Args:
+            kernel: with one lengthscale.
+            dimension: d.
+            side: r.
         """
         d = as_count(dimension, "dimension")
         length = as_positive(side, "side")
@@ -69,21 +87,22 @@ class SmoothDomain:
             raise InputError(
                 f"nu is {nu:g}; slopes of a Matérn kernel's draws are smooth for nu > 2"
             )
-        heavy = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
-        mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
+        heaviness = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
+        mixed = slope**2 / std * heaviness  # √E ω_i²ω_j²; √3 times that for i = j
         reach = length / math.sqrt(2.0 * math.pi)
-        values = _tail(reach * d * slope, std)
-        slopes = _tail(reach * (math.sqrt(3.0) + d - 1.0) * mixed, slope)
-        bends = _curvature_tails(slope, std, nu, d, length)
+        of_values = _tail(reach * d * slope, std)
+        slope_sum = math.sqrt(3.0) + d - 1.0
+        of_slopes = _tail(reach * slope_sum * mixed, slope)
+        of_curvatures = _curvature_tails(slope, std, nu, d, length)
         return cls(
             dimension=d,
             side=side,
-            a0=values.a,
-            b0=values.b,
-            a1=slopes.a,
-            b1=slopes.b,
-            a2=max(tail.a for tail in bends) if bends else None,
-            b2=max(tail.b for tail in bends) if bends else None,
+            a0=of_values.a,
+            b0=of_values.b,
+            a1=of_slopes.a,
+            b1=of_slopes.b,
+            a2=max((tail.a for tail in of_curvatures), default=None),
+            b2=max((tail.b for tail in of_curvatures), default=None),
         )
 
 
@@ -95,8 +114,10 @@ class _Tail(NamedTuple):
 
 
 def _tail(m: float, s: float) -> _Tail:
-    """Of a process with variance s² and E sup X ≤ m, by Borell's inequality."""
-    return _Tail(2.0 * math.exp(m / s), math.sqrt(s * (m + 2.0 * s)))
+    """The tail of a process with variance s² and E sup X ≤ m, by Borell's inequality."""
+    a = 2.0 * math.exp(m / s)
+    b = math.sqrt(s * (m + 2.0 * s))
+    return _Tail(a, b)
 
 
 def _curvature_tails(
@@ -120,7 +141,8 @@ def _curvature_tails(
     steep = slope**3 / std**2 * math.sqrt(sixth)  # √E ω_i²ω_j²ω_k²
     reach = side / math.sqrt(2.0 * math.pi)
     straight_sum = math.sqrt(15.0) + (d - 1.0) * math.sqrt(3.0)  # Σ c_k of ∂²f/∂x_i²
-    tails = [_tail(reach * straight_sum * steep, math.sqrt(3.0) * mixed)]
+    straight_std = math.sqrt(3.0) * mixed
+    tails = [_tail(reach * straight_sum * steep, straight_std)]
     if d > 1:
         crossed_sum = 2.0 * math.sqrt(3.0) + (d - 2.0)  # Σ c_k of ∂²f/∂x_i∂x_j
         tails.append(_tail(reach * crossed_sum * steep, mixed))
@@ -139,8 +161,10 @@ def _rough_tails(slope: float, std: float, d: int, side: float) -> list[_Tail]:
     unit = std * math.sqrt(2.0 * rate**5)
     reach = math.sqrt(2.0 * side / math.pi)
     straight_sum = math.sqrt(3.0) + (d - 1.0)
-    tails = [_tail(reach * straight_sum * unit, std * rate**2)]
+    straight_std = std * rate**2
+    tails = [_tail(reach * straight_sum * unit, straight_std)]
     if d > 1:
         crossed_sum = (2.0 * math.sqrt(2.0) + (d - 2.0)) / math.sqrt(3.0)
-        tails.append(_tail(reach * crossed_sum * unit, std * rate**2 / math.sqrt(3.0)))
+        crossed_std = straight_std / math.sqrt(3.0)
+        tails.append(_tail(reach * crossed_sum * unit, crossed_std))
     return tails
