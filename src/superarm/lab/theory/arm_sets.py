@@ -263,7 +263,7 @@ class ArmSetGrowth:
 
     def _residuals(self, root: Floats) -> Floats:
         """What rootᵀ root leaves of the prior variances, (n,)."""
-        explained = np.einsum("ij,ij->j", root, root)
+        explained: Floats = np.einsum("ij,ij->j", root, root)
         return np.maximum(0.0, self._variances - explained)
 
     def _root(self, pivots: Ints, noise: Floats) -> Floats:

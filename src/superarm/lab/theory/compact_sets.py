@@ -136,13 +136,14 @@ class CompactSet:
         log_K = math.log(K)
         log_t = np.log(rounds)
         # Eq. 6a.
-        mean = math.log(2.0) + log_K + log_change + 2.0 * log_t
-        mean = mean + np.log1p(rounds * K / noise)
+        log_observed = np.log1p(rounds * K / noise)
+        mean = math.log(2.0) + log_K + log_change + 2.0 * log_t + log_observed
         # Eq. 6b.
         ratio = math.log(8.0) + 2.0 * log_K + log_change + 4.0 * log_t
         # Eq. 6c.
-        square = math.log(8.0) + 3.0 * log_K + 2.0 * (log_change - math.log(noise))
-        square = square + 5.0 * log_t
+        log_change_in_noise = log_change - math.log(noise)
+        log_factor = math.log(8.0) + 3.0 * log_K + 2.0 * log_change_in_noise
+        square = log_factor + 5.0 * log_t
         # Eq. 6d.
         steepest = math.log(slope) + math.log(spread + 0.5 * math.sqrt(math.pi))
         path = log_K + log_reach + steepest + 2.0 * log_t
