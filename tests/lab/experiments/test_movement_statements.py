@@ -169,7 +169,7 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     assert "Lemma 1" not in items
     assert "Eqs. 51, 52" in items
     # Each seed fits a model to other days, and is judged by its own.
-    recorded = RecordedRun.of(run)
+    recorded = RecordedRun.from_run(run)
     cells = [movement.play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds]
     for cell in cells:
         model = recorded.world(cell.seed).model
@@ -190,7 +190,7 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
         "policies": {"random": {}},
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=tmp_path))
-    assert list(movement.statements(RecordedRun.of(Run.load(tmp_path)))) == []
+    assert list(movement.statements(RecordedRun.from_run(Run.load(tmp_path)))) == []
 
 
 # --- what is replayed, and where each verdict turns ---------------------------------------------
@@ -198,7 +198,7 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
-    return RecordedRun.of(
+    return RecordedRun.from_run(
         made(tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}})
     )
 
@@ -214,7 +214,7 @@ def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     cell = movement.play_again(recorded, "gp-md", 1, 0, 0.5)
     assert cell.same
     world = movement_world(recorded, 1)
-    learner = recorded.at(0).build_policy("gp-md", world)
+    learner = recorded.in_setting(0).build_policy("gp-md", world)
     assert isinstance(learner, TreeIndexPolicy)
     means: list[np.ndarray] = []
 
@@ -285,7 +285,7 @@ def plain_cell(**fields: Any) -> movement_replay.ReplayedCell:
 def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
     """Service and movement of one episode, with and without 7 more for every action in every round."""
     world = movement_world(recorded)
-    learner = recorded.at(0).build_policy("gp-md", world)
+    learner = recorded.in_setting(0).build_policy("gp-md", world)
     assert isinstance(learner, TreeIndexPolicy)
     simulate(world, {"gp-md": learner}, rounds=1, seed=0)  # draws its trees
     rng = np.random.default_rng(0)

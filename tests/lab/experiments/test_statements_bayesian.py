@@ -33,7 +33,7 @@ def recorded(out: Path, problem: dict[str, Any] = CITY, seeds: int = 4) -> Recor
         "policies": POLICIES,
     }
     execute(Plan.make(Experiment.from_mapping(given, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def replayable(
         "policies": policies,
     }
     execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:

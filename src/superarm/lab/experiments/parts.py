@@ -123,10 +123,12 @@ def build_policy(name: str, options: Mapping[str, Any], world: World) -> Policy:
         options: its table.
         world: in which it plays.
     """
-    told = options.get("told", {})
-    if "scales" in told and not hasattr(world.model, "scales"):
+    model = world.model
+    model_table = options.get("told", {})
+    if "scales" in model_table and not hasattr(model, "scales"):
         raise SpecError(f"{name}: told: only a fleet has scales; leave them out")
-    model = replace(world.model, **model_changes(told)) if told else world.model
+    if model_table:
+        model = replace(model, **model_changes(model_table))
     spec = policy_spec(name, options)
     accepted = parameters_of("policy", spec["name"])
     supplied: dict[str, Any] = {}

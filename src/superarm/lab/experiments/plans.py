@@ -336,11 +336,12 @@ def _settle_setting(
     for key in ("source", "edition"):
         if settled_problem.get(key) == problem.get(key):
             continue
-        found = settled_problem[key]
-        settled[key if key in setting else f"problem.{key}"] = found
+        value = settled_problem[key]
+        setting_key = key if key in setting else f"problem.{key}"
+        settled[setting_key] = value
         if settled in others:
             raise SpecError(
-                f"{key} 'auto' is {found!r} here, which the sweep already has; "
+                f"{key} 'auto' is {value!r} here, which the sweep already has; "
                 "remove one of them"
             )
     return settled

@@ -44,7 +44,7 @@ class Experiment:
         title: a line for reports.
         paper: where it is from.
         figure: the figures of the paper that it makes; "2a" is a panel of figure 2.
-        claims: what the paper says of the outcome; see :mod:`superarm.lab.experiments.claims`.
+        claims: the paper's claims about the outcome; see :mod:`superarm.lab.experiments.claims`.
         on_request: policies that run only when they are named.
         sweep: parameters and the values that each takes, as ``--set`` would name them.
         feedback: parameters of :class:`~superarm.lab.simulation.lateness.Lateness`; empty where
@@ -200,7 +200,12 @@ class _VariableTables:
         }
 
     def set(self, key: str, value: Any) -> None:
-        """Set a parameter in every table that it belongs to."""
+        """Set a parameter in every table that it belongs to.
+
+        Args:
+            key: as ``--set`` names it.
+            value: its new value.
+        """
         _, _, option = key.rpartition(".")
         tables = self._tables_of(key)
         if not tables:

@@ -40,7 +40,12 @@ class _Rows:
         self.metrics: dict[str, Metric] = {}
 
     def add_totals(self, policy: str, index: int) -> None:
-        """One row for each metric of a policy in a setting."""
+        """Add one row for each metric.
+
+        Args:
+            policy: its name in the run.
+            index: of the setting.
+        """
         run = self.run
         for name in run.metrics_at(index):
             totals = run.cumulative(policy, index, name)[:, -1]
@@ -48,7 +53,13 @@ class _Rows:
             self._add(run, policy, index, row_name(name), totals, metric)
 
     def add_derived(self, policy: str, index: int, derived: Mapping[str, Any]) -> None:
-        """The row of a ``[[derived]]`` table, where the run has what it is computed from."""
+        """Add the row of a ``[[derived]]`` table, where the run has what it is computed from.
+
+        Args:
+            policy: its name in the run.
+            index: of the setting.
+            derived: the table.
+        """
         values = _derived_values(self.run, policy, index, derived)
         if values is None:
             return
@@ -59,7 +70,11 @@ class _Rows:
         self._add(self.run, policy, index, name, values, metric)
 
     def add_horizon(self, shorter: Run) -> None:
-        """The regret of policies that were run again for a shorter horizon."""
+        """Add the regret of policies that were run again for a shorter horizon.
+
+        Args:
+            shorter: the run with that horizon.
+        """
         for index in range(len(shorter.settings)):
             regret = shorter.metric("regret", index)
             metric = regret._replace(label="cumulative regret at horizon")

@@ -189,7 +189,7 @@ def _explored(
 def rate_genie(rounds: Any, epsilon: float) -> Floats:
     """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
 
-    Not even that of a genie who knows f_{t−1} and plays its best arm.
+    Not even that of a genie that sees f_{t−1} and plays its best arm.
     :func:`~superarm.lab.theory.regret_lower_bound` has constants. On a grid the order stays, also where
     the best arm moves by less than the distance of two: it then moves in few rounds, but by a whole
     step.

@@ -51,7 +51,7 @@ def regret_lower_bound(
 ) -> LowerBound:
     """E R_T ≥ (T − 1)ρ for every algorithm, with ρ of order ε: Theorem 4.1, with all constants (ours).
 
-    Of a genie who knows f_{t−1}, and so of everybody. In every round but the first,
+    It holds for a genie with access to f_{t−1}, and so for everybody. In every round but the first,
 
         E r_t ≥ ε/(4Ld)·E‖∇g_t(x_t)‖² 1_A
               ≥ ε/(4Ld)·(P(A₄) − P(A₁ᶜ))·s²(d − √(d(d + 2)(P(A₂ᶜ) + P(A₃ᶜ)))).
@@ -89,7 +89,7 @@ def regret_lower_bound(
     proven = interior_probability(kernel, d, side, distance)
     inside = proven if interior is None else as_number(interior, "interior", 0.0, 1.0)
     pairs = d * (d + 1) / 2.0
-    # From where eq. 11 says something, to where its tail is nothing beside P(A₄).
+    # From where eq. 11 is below 1, to where its tail is negligible beside P(A₄).
     smallest = math.sqrt(math.log(max(math.e, pairs * domain.a2)))
     largest = smallest + math.sqrt(-math.log(max(inside, 1e-300)) + 5.0)
     curvatures = domain.b2 * np.linspace(smallest, largest, _CURVATURES)
@@ -121,7 +121,7 @@ def interior_probability(
 ) -> float:
     """P(A₄) from below: how probable it is that the best arm of f is at least η from the boundary.
 
-    Appendix F says that it is above 0; this number is ours. Given f(c) = u√v in the middle c, f is
+    Appendix F states that it is above 0; this number is ours. Given f(c) = u√v in the middle c, f is
     ρ(x)u√v + h(x) elsewhere, with the correlation ρ and an h whose increments and variances are not
     larger than those of f. Near the boundary ρ is at most ρ₀, that of a distance of r/2 − η. So no arm
     there is better than c if sup h ≤ (1 − ρ₀)u√v, which by Borell's inequality has probability at least

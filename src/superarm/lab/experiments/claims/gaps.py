@@ -25,7 +25,11 @@ class Gaps(NamedTuple):
 
 
 def compare_gaps(totals: Totals) -> Iterator[Margin]:
-    """The change of a gap from the first of these rounds to the last, by least squares."""
+    """The change of a gap from the first of these rounds to the last, by least squares.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     for policy, rival in policy_pairs(totals):
         gaps = _gaps(totals, policy, rival)
         centred = gaps.rounds - gaps.rounds.mean()
@@ -38,7 +42,13 @@ def compare_gaps(totals: Totals) -> Iterator[Margin]:
 
 
 def gaps_text(totals: Totals, policy: str, rival: str) -> str:
-    """The mean gap after each of these rounds."""
+    """The mean gap after each of these rounds.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        policy: the one that the claim is about.
+        rival: the one that it is compared with.
+    """
     gaps = _gaps(totals, policy, rival)
     means = gaps.values.mean(axis=0)
     parts = []

@@ -59,24 +59,43 @@ class Limit(NamedTuple):
 
 
 def policy_pairs(totals: Totals) -> Iterator[tuple[str, str]]:
-    """Every policy with every rival: a claim is about all of these pairs."""
+    """Every policy with every rival: a claim is about all of these pairs.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     policies = names_in(totals.claim["policy"])
     rivals = names_in(totals.claim["versus"])
     return product(policies, rivals)
 
 
 def larger_size(totals: Floats, other_totals: Floats) -> float:
-    """The size of the larger of two mean totals."""
+    """The size of the larger of two mean totals.
+
+    Args:
+        totals: (seeds,).
+        other_totals: (seeds,).
+    """
     return float(max(abs(totals.mean()), abs(other_totals.mean())))
 
 
 def larger_of(totals: Floats, other_totals: Floats) -> Floats:
-    """The totals whose mean is larger in size."""
+    """The totals whose mean is larger in size.
+
+    Args:
+        totals: (seeds,).
+        other_totals: (seeds,).
+    """
     return max(totals, other_totals, key=lambda values: abs(float(values.mean())))
 
 
 def compare(totals: Totals, limits: Sequence[Limit]) -> Iterator[Margin]:
-    """Every policy against multiples of every rival."""
+    """Every policy against multiples of every rival.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        limits: the multiples.
+    """
     for policy, rival in policy_pairs(totals):
         for limit in limits:
             factor = float(totals.claim.get(limit.factor_key, 1.0))
@@ -91,7 +110,16 @@ def margin_against(
     sign: float,
     position: int = 0,
 ) -> Margin:
-    """The total of a policy less ``factor`` times that of a rival."""
+    """The total of a policy less ``factor`` times that of a rival.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        policy: the one that the claim is about.
+        rival: the one that it is compared with.
+        factor: of the rival's total.
+        sign: 1 where the policy must be above, −1 where below.
+        position: of the setting among those that are judged together.
+    """
     # A product, not the quotient: right also where totals are zero or negative.
     values = totals.by_seed(policy, position)
     limit = factor * totals.by_seed(rival, position)
@@ -101,7 +129,12 @@ def margin_against(
 
 
 def compare_with_number(totals: Totals, sign: float) -> Iterator[Margin]:
-    """The total of every policy, less the number that limits it."""
+    """The total of every policy, less the number that limits it.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        sign: 1 where the policy must be above, −1 where below.
+    """
     limit = float(totals.claim["limit"])
     for policy in names_in(totals.claim["policy"]):
         values = totals.by_seed(policy)
@@ -110,7 +143,11 @@ def compare_with_number(totals: Totals, sign: float) -> Iterator[Margin]:
 
 
 def compare_similarity(totals: Totals) -> Iterator[Margin]:
-    """The difference of two totals, within ``tolerance`` of the larger."""
+    """The difference of two totals, within ``tolerance`` of the larger.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     for policy, rival in policy_pairs(totals):
         values = totals.by_seed(policy)
         rival_values = totals.by_seed(rival)
@@ -123,7 +160,15 @@ def compare_similarity(totals: Totals) -> Iterator[Margin]:
 def margins_of_tolerance(
     totals: Totals, label: str, difference: Floats, level_label: str, level: Floats
 ) -> Iterator[Margin]:
-    """``difference`` is less than ``tolerance`` × ``level``, on both sides."""
+    """``difference`` is less than ``tolerance`` × ``level``, on both sides.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        label: of the difference.
+        difference: (seeds,).
+        level_label: of the level.
+        level: what the tolerance is relative to, (seeds,).
+    """
     tolerance = float(totals.claim["tolerance"])
     mean_level = level.mean()
     allowed = tolerance * np.sign(mean_level) * level

@@ -31,7 +31,12 @@ from .totals import Totals
 
 
 def compare_steps(totals: Totals, sign: float) -> Iterator[Margin]:
-    """The change of a total from each value of ``key`` to the next."""
+    """The change of a total from each value of ``key`` to the next.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        sign: of the change that the claim states.
+    """
     for policy in names_in(totals.claim["policy"]):
         for position in range(len(totals.settings) - 1):
             before = totals.by_seed(policy, position)
@@ -43,21 +48,31 @@ def compare_steps(totals: Totals, sign: float) -> Iterator[Margin]:
 
 
 def compare_trend(totals: Totals, sign: float) -> Iterator[Margin]:
-    """The change of a total over all values of ``key``, by least squares over their ranks."""
+    """The change of a total over all values of ``key``, by least squares over their ranks.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        sign: of the change that the claim states.
+    """
     for policy in names_in(totals.claim["policy"]):
         values = totals.by_setting(policy)  # (settings, seeds)
         last_rank = len(values) - 1
         ranks = np.arange(len(values)) - last_rank / 2.0
         # From the first value: rounding would make a change of totals that are all the same.
         from_first = values - values[0]
-        change = last_rank * (ranks @ from_first) / (ranks @ ranks)
+        slopes = ranks @ from_first  # times the sum of squares, (seeds,)
+        change = last_rank * slopes / (ranks @ ranks)
         means = values.mean(axis=1)
         scale = float(np.abs(means).max())
         yield Margin(f"trend of {policy} over all values", change, scale, sign)
 
 
 def compare_with_mean(totals: Totals) -> Iterator[Margin]:
-    """The total at each value of ``key`` within ``tolerance`` of the mean over them."""
+    """The total at each value of ``key`` within ``tolerance`` of the mean over them.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     for policy in names_in(totals.claim["policy"]):
         by_setting = totals.by_setting(policy)  # (settings, seeds)
         level: Floats = by_setting.mean(axis=0)
@@ -70,7 +85,11 @@ def compare_with_mean(totals: Totals) -> Iterator[Margin]:
 
 
 def compare_settings(totals: Totals) -> Iterator[Margin]:
-    """The totals at any two values of ``key``, compared as ``similar`` compares two policies."""
+    """The totals at any two values of ``key``, compared as ``similar`` compares two policies.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     positions = range(len(totals.settings))
     for policy in names_in(totals.claim["policy"]):
         for first, second in combinations(positions, 2):
@@ -90,7 +109,11 @@ def compare_settings(totals: Totals) -> Iterator[Margin]:
 
 
 def compare_steadiness(totals: Totals) -> Iterator[Margin]:
-    """ln(largest/least) of each rival less that of the policy."""
+    """ln(largest/least) of each rival less that of the policy.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     for policy, rival in policy_pairs(totals):
         values = _log_ratio_pseudo_values(totals, policy)
         rival_values = _log_ratio_pseudo_values(totals, rival)
@@ -100,7 +123,12 @@ def compare_steadiness(totals: Totals) -> Iterator[Margin]:
 
 
 def largest_over_least(totals: Totals, policy: str) -> float:
-    """The ratio of the largest mean over seeds to the least, over all values of ``key``."""
+    """The ratio of the largest mean over seeds to the least, over all values of ``key``.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        policy: whose totals.
+    """
     positions = range(len(totals.settings))
     means = [float(totals.by_seed(policy, position).mean()) for position in positions]
     if not min(means) > 0.0:
@@ -134,7 +162,11 @@ def _log_ratio_pseudo_values(totals: Totals, policy: str) -> Floats:
 
 
 def compare_ends(totals: Totals) -> Iterator[Margin]:
-    """Below the rival at the first value of ``key``, above it at the last."""
+    """Below the rival at the first value of ``key``, above it at the last.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+    """
     last = len(totals.settings) - 1
     for policy, rival in policy_pairs(totals):
         for position, sign in ((0, BELOW), (last, ABOVE)):
@@ -147,6 +179,11 @@ def crossing_text(totals: Totals, policy: str, rival: str) -> str:
     """Where the totals of a seed cross, by lines between values of ``key``, with an interval.
 
     Lines are drawn over the logarithm of ``key`` where all values are above zero.
+
+    Args:
+        totals: of the claim, in the settings that are judged together.
+        policy: the one that the claim is about.
+        rival: the one that it is compared with.
     """
     key = totals.claim["key"]
     settings = [totals.run.settings[index] for index in totals.settings]

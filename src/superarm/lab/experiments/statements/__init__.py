@@ -1,6 +1,6 @@
 """What the papers prove, judged on what a run recorded.
 
-A claim is what a paper says of its experiments: data in an experiment's TOML
+A claim is about the outcome of a paper's experiments: data in an experiment's TOML
 (:mod:`superarm.lab.experiments.claims`). A statement is what a paper proves: an inequality, a lemma or
 a theorem. Each module here is about one paper. Its ``statements(recorded)`` yields a verdict for every
 statement that the run can judge, and none where the run is about something else.
@@ -28,7 +28,7 @@ def judge_statements(run: Run) -> list[Verdict]:
     Args:
         run: a finished run.
     """
-    recorded = RecordedRun.of(run)
+    recorded = RecordedRun.from_run(run)
     if run.spec.get("states"):
         return []
     return [verdict for paper in _PAPERS for verdict in paper.statements(recorded)]

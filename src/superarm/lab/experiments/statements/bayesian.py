@@ -78,7 +78,7 @@ def statements(recorded: RecordedRun) -> Iterator[Verdict]:
 
 def _is_well_specified(recorded: RecordedRun) -> bool:
     """Whether the truth is a draw from the learners' own prior, and stays as it is."""
-    problem = recorded.at(0).problem
+    problem = recorded.in_setting(0).problem
     if problem["name"] != "navigation" or not feedback_at_once(recorded.run, 0):
         return False
     mismatched = any(

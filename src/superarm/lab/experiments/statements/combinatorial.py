@@ -71,7 +71,7 @@ def statements(recorded: RecordedRun) -> Iterator[Verdict]:
 
 def _replayed_policies(recorded: RecordedRun, index: int) -> list[str]:
     """O'CLOK-UCB with an exact posterior, once for every δ: other forms choose alike."""
-    if recorded.at(index).feedback:
+    if recorded.in_setting(index).feedback:
         return []
     by_delta: dict[float, str] = {}
     for policy in recorded.run.policies:
@@ -126,7 +126,7 @@ def _promise_is_recorded(recorded: RecordedRun, world: World, index: int) -> boo
 def _unmet(recorded: RecordedRun, world: World, index: int) -> str:
     """Why Lemma 2 says nothing of a setting; empty where it does."""
     model = world.model
-    if str(recorded.at(index).problem["name"]) not in _FROM_A_PROCESS:
+    if str(recorded.in_setting(index).problem["name"]) not in _FROM_A_PROCESS:
         return "f is not drawn from the learner's process"
     if isinstance(world, Codependency) and not world.is_known:
         return "the learner's kernel is not that of f"

@@ -1,8 +1,7 @@
 """Statements of *Time-Varying Gaussian Process Bandit Optimization (2016)*.
 
-Where a statement is about means, seeds are the unit, and
-:mod:`superarm.lab.results.verdicts` says what decides. Where it must hold in any case, it holds if it
-does in every round that was replayed.
+A statement about means is decided by the seeds, as :mod:`superarm.lab.results.verdicts` does. A
+statement that must hold in any case holds if it does in every round that was replayed.
 """
 
 from __future__ import annotations
@@ -459,7 +458,7 @@ def _block_of(
     recorded: RecordedRun, policy: str, index: int, world: World
 ) -> int | None:
     """N of R-GP-UCB in a setting."""
-    learner = recorded.at(index).build_policy(policy, world)
+    learner = recorded.in_setting(index).build_policy(policy, world)
     if not isinstance(learner, IndexPolicy):
         return None
     posterior = learner.posterior

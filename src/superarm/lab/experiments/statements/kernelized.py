@@ -51,6 +51,7 @@ class _Replay(NamedTuple):
 
     @property
     def rounds(self) -> Ints:
+        """1, …, T."""
         return np.arange(1, len(self.stds) + 1)
 
     @property
@@ -68,10 +69,12 @@ class _Used(NamedTuple):
 
     @property
     def failed(self) -> int:
+        """In how many seeds the statement fails."""
         return sum(share > 1.0 + ROUNDING for share in self.shares)
 
     @property
     def worst(self) -> str:
+        """The largest share, in words."""
         worst = int(np.argmax(self.shares))
         share = significant(self.shares[worst])
         return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[worst]})"
@@ -89,10 +92,15 @@ class _Cells(NamedTuple):
 
     @property
     def size(self) -> str:
+        """How many seeds and rounds were replayed, in words."""
         return f"{count_text(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
 
     def used(self, shares: Iterable[float]) -> _Used:
-        """Shares of what a statement allows, one for each replay."""
+        """Shares of what a statement allows.
+
+        Args:
+            shares: one for each replay.
+        """
         return _Used(self.policy, self.seeds, tuple(shares))
 
 

@@ -263,7 +263,7 @@ def play_again(
     """
     run = recorded.run
     world = recorded.world(seed, index)
-    learner = recorded.at(index).build_policy(policy, world)
+    learner = recorded.in_setting(index).build_policy(policy, world)
     assert isinstance(world, MovementProblem)
     assert isinstance(learner, TreeIndexPolicy)
     features = world.offer(1).arms.features

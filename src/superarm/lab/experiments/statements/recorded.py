@@ -18,7 +18,7 @@ from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.files import damaged
 from superarm.models.worlds import World
 
-# A city has about as many edges as it is asked for, and at least half of them.
+# A generated city has about as many edges as requested, and at least half of them.
 _MORE_ROADS = 2
 
 
@@ -48,7 +48,7 @@ class RecordedRun:
     )
 
     @classmethod
-    def of(cls, run: Run) -> RecordedRun:
+    def from_run(cls, run: Run) -> RecordedRun:
         """Rebuild the experiment from a ``run.json`` that anybody may have written.
 
         Problems bound their own sizes. Roads must be as many as the run has drawn, because a city of
@@ -75,7 +75,7 @@ class RecordedRun:
 
     def _check_roads(self) -> None:
         """Refuse a generated city that is far larger than the one that was recorded."""
-        problem = self.at(0).problem
+        problem = self.in_setting(0).problem
         roads = self.run.road_map(0)
         is_city = problem.get("network") in (None, "city")
         if roads is None or not is_city or problem.get("route") is not None:
@@ -88,7 +88,7 @@ class RecordedRun:
                 "undo the change, or run again"
             )
 
-    def at(self, setting_index: int) -> Experiment:
+    def in_setting(self, setting_index: int) -> Experiment:
         """The experiment in one of the run's settings, without a cache of drives.
 
         Args:
@@ -109,7 +109,9 @@ class RecordedRun:
             seed: of the cell.
             setting_index: of the cell.
         """
-        return self.at(setting_index).build_problem(seed=seed, horizon=self.run.rounds)
+        return self.in_setting(setting_index).build_problem(
+            seed=seed, horizon=self.run.rounds
+        )
 
     def algorithm(self, policy: str) -> str:
         """The registered name behind a policy's name in this run.
@@ -127,7 +129,7 @@ class RecordedRun:
             policy: its name in the run.
             setting_index: of the setting.
         """
-        table = self.at(setting_index).policies.get(policy, {})
+        table = self.in_setting(setting_index).policies.get(policy, {})
         defaults = parameters_of("policy", self.algorithm(policy))
         return {**defaults, **table}
 

@@ -82,18 +82,17 @@ def _recovers(
     recorded: RecordedRun, index: int, policy: str, rival: str, changes: list[int]
 ) -> Verdict:
     run = recorded.run
-    own = _regret_around(recorded, policy, index, changes)
-    other = _regret_around(recorded, rival, index, changes)
-    own_mean = float(own.rise.mean())
-    other_mean = float(other.rise.mean())
-    scale = max(abs(own_mean), abs(other_mean))
-    margin = Margin(f"{rival} − {policy}", other.rise - own.rise, scale)
+    regret = _regret_around(recorded, policy, index, changes)
+    rival_regret = _regret_around(recorded, rival, index, changes)
+    mean = float(regret.rise.mean())
+    rival_mean = float(rival_regret.rise.mean())
+    scale = max(abs(mean), abs(rival_mean))
+    difference = rival_regret.rise - regret.rise
+    margin = Margin(f"{rival} − {policy}", difference, scale)
     evidence = (
         f"{recorded.where(index)}around {len(changes)} sudden drops of the best sensor, mean regret "
         f"of the {_AFTER} rounds after less that of the {_AFTER} before: {policy} "
-        f"{mean_text(own.rise)} ({mean_text(own.before)} before, {mean_text(own.after)} after), "
-        f"{rival} {mean_text(other.rise)} ({mean_text(other.before)} before, "
-        f"{mean_text(other.after)} after) {size_text(run)}"
+        f"{_rise_text(regret)}, {rival} {_rise_text(rival_regret)} {size_text(run)}"
     )
     return Verdict(
         f"Section 5.2: {policy} recovers more quickly from sudden changes than {rival}",
@@ -110,7 +109,14 @@ class _RegretAround(NamedTuple):
 
     @property
     def rise(self) -> Floats:
+        """By how much regret is larger after the changes, (seeds,)."""
         return self.after - self.before
+
+
+def _rise_text(regret: _RegretAround) -> str:
+    before = mean_text(regret.before)
+    after = mean_text(regret.after)
+    return f"{mean_text(regret.rise)} ({before} before, {after} after)"
 
 
 def _regret_around(

@@ -23,8 +23,8 @@ def regret_bounds(run: Run) -> RegretBounds:
     Args:
         run: a finished run.
     """
-    recorded = RecordedRun.of(run)
-    shared = BoundInputs(run=run, experiment=recorded.at(0))
+    recorded = RecordedRun.from_run(run)
+    shared = BoundInputs(run=run, experiment=recorded.in_setting(0))
     drawn: dict[str, Bound] = {}
     missing: dict[str, str] = {}
     orders: dict[str, Bound] = {}

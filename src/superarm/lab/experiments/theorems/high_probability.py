@@ -54,6 +54,7 @@ class _Case(NamedTuple):
 
     @property
     def gamma(self) -> Gamma:
+        """γ, as the policy's widths have it."""
         gain = self.options.get("gain", "growth")
         if gain == "realised":
             raise NoBoundError(
