@@ -41,8 +41,8 @@ from superarm.core.inputs import (
     require_choice,
 )
 
+from .arguments import as_rounds, evaluate
 from .compact_sets import CompactSet, confidence_parameter, log_whole
-from .high_probability import as_rounds, evaluate
 
 BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
 

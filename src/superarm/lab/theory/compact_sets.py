@@ -22,7 +22,7 @@ from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_positive
 from superarm.rules.bayesian import LOG_ROOT_TWO_PI, bayesian_beta, bayesian_log_tail
 
-from .high_probability import as_rounds
+from .arguments import as_rounds
 
 _LOG_HALF = -math.log(2.0)
 _LARGEST_EXACT = 2.0**53

@@ -47,8 +47,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.inputs import as_count, as_number, as_positive, as_vector
 
+from .arguments import as_rounds
 from .compact_sets import CompactSet, confidence_parameter
-from .high_probability import as_rounds
 
 
 class DiscretisationErrors(NamedTuple):

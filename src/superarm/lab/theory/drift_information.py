@@ -30,7 +30,7 @@ from superarm.core.inputs import (
 )
 from superarm.core.threads import one_blas_thread
 
-from .high_probability import as_rounds, evaluate
+from .arguments import as_rounds, evaluate
 
 DriftForm = Literal["split", "printed"]
 

@@ -29,8 +29,8 @@ from superarm.core.inputs import as_count, as_scale, require_choice
 from superarm.rules.base import as_probability
 from superarm.rules.schedules import ResettingGPUCB, SrinivasFinite, TimeVaryingGPUCB
 
+from .arguments import as_rounds, evaluate
 from .drift_information import as_drift
-from .high_probability import as_rounds, evaluate
 from .smooth_domains import SmoothDomain
 
 DriftAlgorithm = Literal["tv-gp-ucb", "r-gp-ucb", "split"]

@@ -16,8 +16,8 @@ from superarm.core.inputs import as_count, as_number, as_positive
 from superarm.kernels import Matern, SquaredExponential
 from superarm.kernels.lipschitz import lipschitz_of_kernel
 
+from .arguments import as_rounds
 from .drift_information import as_drift
-from .high_probability import as_rounds
 from .smooth_domains import SmoothDomain
 
 _CURVATURES = 400  # values of L that are tried

@@ -9,7 +9,7 @@ import numpy as np
 from superarm.core import Floats, Gamma
 from superarm.core.inputs import as_count
 
-from .high_probability import as_rounds, evaluate
+from .arguments import as_rounds, evaluate
 
 
 class ComparedWork(NamedTuple):
