@@ -108,7 +108,7 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None
+                notify=None
                 if self.quiet
                 else lambda text: say(f"superarm: {text}", err=True),
             )

@@ -45,7 +45,7 @@ def execute(
     jobs: int = 1,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
-    told: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run what is missing and write ``summary.json``; returns the object the command prints.
 
@@ -55,14 +55,14 @@ def execute(
         jobs: how many processes play tasks.
         executor: plays tasks in place of local processes.
         progress: called as ``progress(done, total)``, in rounds.
-        told: called with a sentence for each policy that could not continue where a run is made
+        notify: called with a sentence for each policy that could not continue where a run is made
             longer, and is run from the start.
     """
     with _claim_directory(plan, resume):
         reasons = _play_tasks(plan.tasks(), jobs, executor, progress)
-        if told is not None:
+        if notify is not None:
             for policy, why in sorted(reasons):
-                told(f"{policy} was run from the start again: {why}")
+                notify(f"{policy} was run from the start again: {why}")
         run = Run.load(plan.out)
         write_cells(run)
         summary = summarise(run, plan.experiment)
