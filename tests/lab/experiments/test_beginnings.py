@@ -58,7 +58,7 @@ def made_longer(
     told: list[str] = []
     for rounds in by:
         execute(
-            plan(tmp_path / "grown", rounds, **changes), resume=True, told=told.append
+            plan(tmp_path / "grown", rounds, **changes), resume=True, notify=told.append
         )
     execute(plan(tmp_path / "whole", by[-1], **changes))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
