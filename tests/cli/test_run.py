@@ -285,7 +285,7 @@ def test_too_little_memory_is_said(
     def exhausted(*args: Any, **kwargs: Any) -> None:
         raise MemoryError("Unable to allocate 7 TiB")
 
-    monkeypatch.setattr("superarm.lab.experiments.plans.simulate", exhausted)
+    monkeypatch.setattr("superarm.lab.experiments.playing.simulate", exhausted)
     assert "not enough memory: Unable to allocate 7 TiB" in cli(
         "run", tiny, *FAST, "-q"
     ).fails(1)

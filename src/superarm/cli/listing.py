@@ -26,7 +26,7 @@ from superarm.core.registry import (
     suggestion,
 )
 from superarm.lab.experiments import Experiment, experiment_ids, load_experiment
-from superarm.lab.experiments.spec import GIVEN
+from superarm.lab.experiments.parts import SUPPLIED_PARAMETERS
 from superarm.lab.results.curves import count_text
 from superarm.lab.results.papers import spelled_out
 
@@ -255,7 +255,7 @@ def _parameter_rows(family: str, name: str) -> list[Row]:
     kinds = kinds_of(part)
     descriptions = parameter_descriptions(part)
     # Experiments supply these themselves.
-    supplied = GIVEN if family in ("policy", "problem") else ()
+    supplied = SUPPLIED_PARAMETERS if family in ("policy", "problem") else ()
     rows: list[Row] = []
     for parameter, default in parameters_of(family, name).items():
         if parameter in supplied:

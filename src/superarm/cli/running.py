@@ -20,7 +20,8 @@ from superarm.lab.experiments import (
     load_experiment,
     parse_overrides,
 )
-from superarm.lab.experiments.plans import Plan, execute
+from superarm.lab.experiments.execution import execute
+from superarm.lab.experiments.plans import Plan
 from superarm.lab.experiments.statements import judge_statements
 from superarm.lab.experiments.summaries import row_name
 from superarm.lab.experiments.theorems import regret_bounds
@@ -127,7 +128,7 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None if self.quiet else _say_progress,
+                notify=None if self.quiet else _say_progress,
             )
 
 

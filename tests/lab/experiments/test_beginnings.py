@@ -13,7 +13,7 @@ import pytest
 import superarm
 from superarm.core.errors import ConflictError, SpecError, StateError
 from superarm.core.states import load_state
-from superarm.lab.experiments import Experiment, Plan, execute, plans
+from superarm.lab.experiments import Experiment, Plan, execute, playing, warm_starts
 from superarm.lab.simulation import Run, Trace, lateness
 from superarm.lab.simulation import runner as running
 from superarm.policies import IndexPolicy
@@ -58,7 +58,7 @@ def made_longer(
     told: list[str] = []
     for rounds in by:
         execute(
-            plan(tmp_path / "grown", rounds, **changes), resume=True, told=told.append
+            plan(tmp_path / "grown", rounds, **changes), resume=True, notify=told.append
         )
     execute(plan(tmp_path / "whole", by[-1], **changes))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
@@ -214,7 +214,7 @@ def test_making_a_run_longer_can_be_interrupted(
 ) -> None:
     """Before, while and after the first seed is gone on with; and then even more rounds are wanted."""
     execute(plan(tmp_path / "grown", 5, feedback=LATE))
-    write, written = plans.write_trace, []
+    write, written = playing.write_trace, []
 
     def killed(out: Path, trace: Trace) -> Path:
         written.append(trace.name)
@@ -222,13 +222,13 @@ def test_making_a_run_longer_can_be_interrupted(
             raise KeyboardInterrupt
         return write(out, trace)
 
-    monkeypatch.setattr(plans, "write_trace", killed)
+    monkeypatch.setattr(playing, "write_trace", killed)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             execute(plan(tmp_path / "grown", 9, feedback=LATE), resume=True)
         with pytest.raises(StateError, match="unfinished"):
             Run.load(tmp_path / "grown")
-    monkeypatch.setattr(plans, "write_trace", write)
+    monkeypatch.setattr(playing, "write_trace", write)
     execute(plan(tmp_path / "grown", then, feedback=LATE), resume=True)
     execute(plan(tmp_path / "whole", then, feedback=LATE))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
@@ -366,7 +366,7 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
     given = (f"ts={kept(tmp_path / 'first')}",)
     made = plan(tmp_path / "then", 4, given, feedback=late)
     assert made.first == 6  # rounds that were taken are not taken again
-    begun = plans.begun(policy, made.starts["ts"])
+    begun = warm_starts.warm_start(policy, made.starts["ts"])
     assert isinstance(begun, IndexPolicy)
     assert not begun.awaits
     execute(made)

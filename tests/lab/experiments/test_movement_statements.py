@@ -12,7 +12,12 @@ import pytest
 
 from superarm.lab import theory
 from superarm.lab.experiments import Experiment, Plan, execute
-from superarm.lab.experiments.statements import RecordedRun, judge_statements, movement
+from superarm.lab.experiments.statements import (
+    RecordedRun,
+    judge_statements,
+    movement,
+    movement_replay,
+)
 from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import Run, simulate
 from superarm.movement.carrying import start_of
@@ -83,15 +88,15 @@ def test_more_than_a_lower_bound_allows_refutes_nothing(
 ) -> None:
     """Greedy choice may miss much of γ, and O(1) is not 0."""
     run = made(tmp_path, policies={"gp-md": {}})
-    genuine = movement._play_again
+    genuine = movement.play_again
 
     def worse(*given: Any) -> Any:
         cell = genuine(*given)
-        cell.episodes = [movement._Episode(1e12, 1e-12)]
+        cell.episodes = [movement_replay.Episode(1e12, 1e-12)]
         cell.service_printed = 1e12
         return cell
 
-    monkeypatch.setattr(movement, "_play_again", worse)
+    monkeypatch.setattr(movement, "play_again", worse)
     words = {each.text.split(":")[0]: each.verdict for each in judge_statements(run)}
     assert words["Eq. 53, as printed"] == "undecided"
     assert words["Eq. 56, as printed"] == "undecided"
@@ -164,10 +169,8 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     assert "Lemma 1" not in items
     assert "Eqs. 51, 52" in items
     # Each seed fits a model to other days, and is judged by its own.
-    recorded = RecordedRun.of(run)
-    cells = [
-        movement._play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds
-    ]
+    recorded = RecordedRun.from_run(run)
+    cells = [movement.play_again(recorded, "gp-md", seed, 0, 0.5) for seed in run.seeds]
     for cell in cells:
         model = recorded.world(cell.seed).model
         variances = model.kernel.diag(recorded.world(cell.seed).offer(1).arms.features)
@@ -187,7 +190,7 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
         "policies": {"random": {}},
     }
     execute(Plan.make(Experiment.from_mapping(spec, "mine"), out=tmp_path))
-    assert list(movement.statements(RecordedRun.of(Run.load(tmp_path)))) == []
+    assert list(movement.statements(RecordedRun.from_run(Run.load(tmp_path)))) == []
 
 
 # --- what is replayed, and where each verdict turns ---------------------------------------------
@@ -195,7 +198,7 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
-    return RecordedRun.of(
+    return RecordedRun.from_run(
         made(tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}})
     )
 
@@ -208,10 +211,10 @@ def movement_world(recorded: RecordedRun, seed: int = 0) -> MovementProblem:
 
 def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     """Variances from matrices of all rounds, and sums over the distributions that GP-MD had."""
-    cell = movement._play_again(recorded, "gp-md", 1, 0, 0.5)
+    cell = movement.play_again(recorded, "gp-md", 1, 0, 0.5)
     assert cell.same
     world = movement_world(recorded, 1)
-    learner = recorded.at(0).build_policy("gp-md", world)
+    learner = recorded.in_setting(0).build_policy("gp-md", world)
     assert isinstance(learner, TreeIndexPolicy)
     means: list[np.ndarray] = []
 
@@ -272,9 +275,9 @@ def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     assert cell.moved == pytest.approx(moved, rel=1e-8)
 
 
-def plain_cell(**fields: Any) -> movement._Cell:
+def plain_cell(**fields: Any) -> movement_replay.ReplayedCell:
     """One with λ = 0.25 of the prior's variance, H = 5 and γ_h = h/5."""
-    return movement._Cell(
+    return movement_replay.ReplayedCell(
         seed=0, unit=1.0, noise=0.25, gamma=np.arange(6) / 5.0, **fields
     )
 
@@ -282,7 +285,7 @@ def plain_cell(**fields: Any) -> movement._Cell:
 def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
     """Service and movement of one episode, with and without 7 more for every action in every round."""
     world = movement_world(recorded)
-    learner = recorded.at(0).build_policy("gp-md", world)
+    learner = recorded.in_setting(0).build_policy("gp-md", world)
     assert isinstance(learner, TreeIndexPolicy)
     simulate(world, {"gp-md": learner}, rounds=1, seed=0)  # draws its trees
     rng = np.random.default_rng(0)
@@ -291,10 +294,11 @@ def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
     found = []
     for more in (0.0, 7.0):
         cell = plain_cell()
-        replay = movement._Replay(world, learner, cell, 0.5)
+        replay = movement_replay._Replay(world, learner, cell, 0.5)
         replay._begin(world.offer(1))
         replay._rounds = [
-            movement._Round(c + more, z) for c, z in zip(costs, means, strict=True)
+            movement_replay._Round(c + more, z)
+            for c, z in zip(costs, means, strict=True)
         ]
         replay.end_episode()
         found.append(
@@ -331,7 +335,7 @@ def test_where_service_and_movement_turn(
         assert words(movement._competitive([cell]))[item] == word
 
 
-def learning_cell(item: str, share: float) -> movement._Cell:
+def learning_cell(item: str, share: float) -> movement_replay.ReplayedCell:
     """A cell that uses this share of what an equation allows, with T = 20."""
     cell = plain_cell(information=1.5, log_ratio=0.3, expected=0.1, stds=0.1)
     stale, fresh = 0.5, 1e3
@@ -350,7 +354,7 @@ def learning_cell(item: str, share: float) -> movement._Cell:
         cell.expected = share * float(allowed)
     elif item == "58":
         cell.stds = share * math.sqrt(20.0 * 0.1)
-    cell.episodes = [movement._Episode(stale, fresh)]
+    cell.episodes = [movement_replay.Episode(stale, fresh)]
     return cell
 
 
@@ -376,7 +380,7 @@ def test_costs_over_their_expectation_are_those_of_whole_episodes(
 ) -> None:
     """Four episodes of five rounds: the excess after round 20, over H(B + ψ)√(N ln(1/δ)/2)."""
     world = movement_world(recorded)
-    assert movement._episode_length(world) == 5
+    assert movement_replay.episode_length(world) == 5
     run = recorded.run
     total, expected = (
         run.cumulative("gp-md", 0, name)[:, 19]

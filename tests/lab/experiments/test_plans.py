@@ -26,8 +26,15 @@ from superarm.core.errors import (
     StateError,
     SuperarmError,
 )
-from superarm.lab.experiments import Experiment, Plan, execute, plans
-from superarm.lab.experiments.plans import play
+from superarm.lab.experiments import (
+    Experiment,
+    Plan,
+    execute,
+    execution,
+    plans,
+    playing,
+)
+from superarm.lab.experiments.playing import play
 from superarm.lab.report.settings import settings_section
 from superarm.lab.results.curves import synthetic_data
 from superarm.lab.simulation import Lateness, Run, spread
@@ -480,7 +487,7 @@ def test_policies_that_are_run_anew_belong_to_the_run(tmp_path: Path) -> None:
 def test_killed_between_the_first_files(
     count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = plans.write_spec, []
+    write, written = execution.write_spec, []
 
     def killed(out: Path, spec: dict[str, Any]) -> None:
         if len(written) == count:
@@ -488,10 +495,10 @@ def test_killed_between_the_first_files(
         written.append(out)
         write(out, spec)
 
-    monkeypatch.setattr(plans, "write_spec", killed)
+    monkeypatch.setattr(execution, "write_spec", killed)
     with pytest.raises(KeyboardInterrupt):
         execute(plan(tmp_path / "a", **HORIZONS))
-    monkeypatch.setattr(plans, "write_spec", write)
+    monkeypatch.setattr(execution, "write_spec", write)
     execute(plan(tmp_path / "a", **HORIZONS), resume=True)
     assert Run.load(tmp_path / "a").at_horizon(3).policies == ("gp-greedy",)
 
@@ -515,7 +522,7 @@ def test_a_lost_map_is_made_again_without_a_round(
     execute(plan(tmp_path / "a", {"city_seed": [0, 1]}, **roads))
     before = content(tmp_path / "a")
     (tmp_path / "a" / "maps" / "s1.npz").unlink()
-    monkeypatch.setattr(plans, "simulate", None)
+    monkeypatch.setattr(playing, "simulate", None)
     execute(plan(tmp_path / "a", {"city_seed": [0, 1]}, **roads), resume=True)
     assert content(tmp_path / "a") == before
 

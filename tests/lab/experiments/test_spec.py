@@ -18,7 +18,7 @@ from superarm.lab.experiments import (
     experiment_ids,
     load_experiment,
 )
-from superarm.lab.experiments.spec import expand_settings, parse_overrides
+from superarm.lab.experiments.overrides import expand_settings, parse_overrides
 from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import simulate
 

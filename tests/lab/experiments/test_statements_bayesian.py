@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.lab.experiments import Experiment
-from superarm.lab.experiments.plans import Plan, execute
+from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.statements import RecordedRun, bayesian, judge_statements
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.simulation import Run
@@ -34,7 +33,7 @@ def recorded(out: Path, problem: dict[str, Any] = CITY, seeds: int = 4) -> Recor
         "policies": POLICIES,
     }
     execute(Plan.make(Experiment.from_mapping(given, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def run_of(
         "policies": policies,
     }
     execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 def world_of(seed: int) -> Codependency:

@@ -14,8 +14,14 @@ from superarm.core.errors import InputError
 from superarm.core.streams import Streams
 from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.claims import Verdict
-from superarm.lab.experiments.statements import RecordedRun, drifting, judge_statements
-from superarm.lab.experiments.statements.drifting import mismatch_used
+from superarm.lab.experiments.statements import (
+    RecordedRun,
+    drift_posteriors,
+    drift_regret,
+    drifting,
+    judge_statements,
+)
+from superarm.lab.experiments.statements.drift_posteriors import mismatch_used
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.statements.recovery import sudden_changes
 from superarm.lab.problems import DriftingFunction
@@ -51,7 +57,7 @@ def replayable(
         "policies": policies,
     }
     execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:
@@ -120,12 +126,12 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
 def test_a_regret_below_the_bound_is_found(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = drifting.regret_lower_bound
+    genuine = drift_regret.regret_lower_bound
 
     def too_high(*given: Any, **options: Any) -> Any:
         return genuine(*given, **options)._replace(per_round=5.0)
 
-    monkeypatch.setattr(drifting, "regret_lower_bound", too_high)
+    monkeypatch.setattr(drift_regret, "regret_lower_bound", too_high)
     assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {
         "does not hold"
     }
@@ -260,7 +266,7 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
 )
 def test_binomial_tails_decide(failures: int, trials: int, word: str) -> None:
     tails = failure_tails(failures, trials, 0.5)
-    assert tails.word(drifting._CHANCE) == word
+    assert tails.word(drift_posteriors._CHANCE) == word
     few = sum(math.comb(trials, count) for count in range(failures + 1)) / 2.0**trials
     assert tails.as_few == pytest.approx(few)
 
@@ -369,13 +375,13 @@ def test_more_than_the_lemma_allows_is_found(
     assert all(
         "can contradict that part" in each.evidence for each in found
     )  # σ² is 0.01
-    genuine = drifting.mismatch_bounds
+    genuine = drift_posteriors.mismatch_bounds
 
     def too_low(*given: Any) -> Any:
         allowed = genuine(*given)
         return allowed._replace(std=1e-9 * allowed.std)
 
-    monkeypatch.setattr(drifting, "mismatch_bounds", too_low)
+    monkeypatch.setattr(drift_posteriors, "mismatch_bounds", too_low)
     assert {each.verdict for each in found_by(swept, "Lemma D.1")} == {"does not hold"}
 
 

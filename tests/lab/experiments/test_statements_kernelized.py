@@ -35,7 +35,7 @@ def recorded_run(out: Path, problem: dict[str, Any], **changes: Any) -> Recorded
         "policies": CERTIFIED,
     }
     execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
-    return RecordedRun.of(Run.load(out))
+    return RecordedRun.from_run(Run.load(out))
 
 
 def items(verdicts: list[Verdict]) -> list[str]:

@@ -106,7 +106,7 @@ def test_a_bound_leaves_no_cache_of_drives(tmp_path: Path) -> None:
     problem = {"name": "sumo-navigation", "cache": str(tmp_path / "elsewhere.sqlite")}
     parameters = {**run.spec["parameters"], "problem": problem}
     hostile = Run(run.directory, {**run.spec, "parameters": parameters})
-    assert "cache" not in RecordedRun.of(hostile).at(0).problem
+    assert "cache" not in RecordedRun.from_run(hostile).in_setting(0).problem
 
 
 def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from superarm.core import Decision, data_files
 from superarm.core.errors import InputError, MissingDataError
 from superarm.kernels import Temporal, fit_drift
 from superarm.lab import datasets
-from superarm.lab.experiments.plans import Plan, execute
-from superarm.lab.experiments.spec import Experiment
+from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.problems import temperature_series, traffic_series
 from superarm.lab.problems.sensors import repair_glitches, row_of_seed
 from superarm.lab.report import write_report

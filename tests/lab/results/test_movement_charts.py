@@ -232,7 +232,7 @@ def test_probabilities_are_those_of_the_last_round(
         out = tmp_path / written
         plan = Plan.make(experiment, out=out)
         with monkeypatch.context() as patched:
-            patched.setattr(f"superarm.lab.experiments.plans.{written}", stop)
+            patched.setattr(f"superarm.lab.experiments.playing.{written}", stop)
             with pytest.raises(KeyboardInterrupt):
                 execute(plan)
         execute(plan, resume=True)

@@ -1,4 +1,4 @@
-"""What holds for any choices, judged on the audit of a run: variances and the information gained."""
+"""Lemma A.12, which holds for any choices, judged on the audit of a run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ def judge_variances(run: Run) -> list[Verdict]:
     """Lemma A.12 in every cell with an exact posterior that was audited, per setting.
 
     Σσ² ≤ 2(λ* + ς²)·I with λ* as met in the cell: it holds for any choices, so that a failure is
-    a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
-    of feedback that comes late.
+    a slip in the posterior or in its record. The lemma does not cover approximate posteriors, nor
+    feedback that comes late.
+
+    Args:
+        run: a finished run.
     """
     noise_variance = run.spec.get("noise_variance")
     audited = run.spec.get("audited", [])
@@ -43,15 +46,15 @@ def judge_variances(run: Run) -> list[Verdict]:
         if not shares:
             continue
         tightest = max(shares, key=lambda cell: shares[cell])
+        largest_share = shares[tightest]
         evidence = (
-            f"at most {shares[tightest]:.3g} of what is allowed ({tightest}); "
+            f"at most {largest_share:.3g} of what is allowed ({tightest}); "
             f"{count_text(len(shares), 'cell')}, T = {run.rounds}"
         )
-        holds = shares[tightest] <= 1.0 + _ROUNDING
+        holds = largest_share <= 1.0 + _ROUNDING
         word: Word = "holds" if holds else "does not hold"
-        if not holds or run.spec.get(
-            "paper"
-        ):  # it is no claim of an experiment of one's own
+        # It is no claim of an experiment of one's own, unless it fails.
+        if not holds or run.spec.get("paper"):
             verdicts.append(Verdict(_LEMMA, word, setting_prefix(setting) + evidence))
     return verdicts
 
@@ -59,13 +62,13 @@ def judge_variances(run: Run) -> list[Verdict]:
 def _shares_of_cells(
     run: Run, audited: Sequence[str], index: int, noise_variance: float
 ) -> dict[str, float]:
-    """What each audited cell of a setting used of what is allowed, by its name."""
+    """The share of what is allowed that each audited cell of a setting used, by its name."""
     if not feedback_at_once(run, index):
         return {}
     shares = {}
     for policy in audited:
-        given = given_to(run, policy, index)
-        if "wrapped" in given or given.get("posterior") in _SPARSE:
+        options = given_to(run, policy, index)
+        if "wrapped" in options or options.get("posterior") in _SPARSE:
             continue
         for seed in run.seeds:
             audit = run.audit(policy, index, seed)

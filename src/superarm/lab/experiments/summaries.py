@@ -1,6 +1,6 @@
-"""What a run comes to: rows of totals, rows derived from them, and claims.
+"""The summary of a run: rows of totals, rows derived from them, and claims.
 
-A ``[[derived]]`` table makes one number per seed from totals of ``metric`` (regret by default): its
+A ``[[derived]]`` table computes one number per seed from totals of ``metric`` (regret by default): its
 ratio to that of the policy ``versus``, or with ``per_round = true`` its mean over rounds.
 """
 
@@ -18,124 +18,182 @@ from superarm.core.registry import require_kind, suggestion
 from superarm.lab.simulation import Run
 
 from .audits import judge_variances
-from .claims import judge, not_judged
+from .claims import judge_checked, not_judged
 
 if TYPE_CHECKING:
     from .spec import Experiment
 
 _KINDS = {"name": str, "metric": str, "versus": str, "per_round": bool}
+_AT_HORIZON = "cumulative_regret_at_horizon"
+
+
+class _Rows:
+    """The rows of a summary, and the metrics that they are about.
+
+    Args:
+        run: the finished run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.rows: list[dict[str, Any]] = []
+        self.metrics: dict[str, Metric] = {}
+
+    def add_totals(self, policy: str, index: int) -> None:
+        """Add one row for each metric.
+
+        Args:
+            policy: its name in the run.
+            index: of the setting.
+        """
+        run = self.run
+        for name in run.metrics_at(index):
+            totals = run.cumulative(policy, index, name)[:, -1]
+            metric = run.metric(name, index)
+            self._add(run, policy, index, row_name(name), totals, metric)
+
+    def add_derived(self, policy: str, index: int, derived: Mapping[str, Any]) -> None:
+        """Add the row of a ``[[derived]]`` table, where the run has what it is computed from.
+
+        Args:
+            policy: its name in the run.
+            index: of the setting.
+            derived: the table.
+        """
+        values = _derived_values(self.run, policy, index, derived)
+        if values is None:
+            return
+        source = self.run.metric(derived.get("metric", "regret"), index)
+        unit = "" if "versus" in derived else source.unit
+        name = derived["name"]
+        metric = Metric(name.replace("_", " "), unit, "ratio", source.better)
+        self._add(self.run, policy, index, name, values, metric)
+
+    def add_horizon(self, shorter: Run) -> None:
+        """Add the regret of policies that were run again for a shorter horizon.
+
+        Args:
+            shorter: the run with that horizon.
+        """
+        for index in range(len(shorter.settings)):
+            regret = shorter.metric("regret", index)
+            metric = regret._replace(label="cumulative regret at horizon")
+            for policy in shorter.policies:
+                totals = shorter.cumulative(policy, index)[:, -1]
+                self._add(shorter, policy, index, _AT_HORIZON, totals, metric)
+
+    def _add(
+        self,
+        source: Run,
+        policy: str,
+        index: int,
+        name: str,
+        values: Floats,
+        metric: Metric,
+    ) -> None:
+        setting = dict(source.settings[index])
+        if source is not self.run:
+            setting["horizon"] = source.rounds
+        first_metric = self.metrics.setdefault(name, metric)
+        if first_metric.unit != metric.unit:  # each row has its own
+            self.metrics[name] = first_metric._replace(unit="")
+        row = {
+            "policy": policy,
+            "setting": setting,
+            "metric": name,
+            "unit": metric.unit,
+            "mean": float(values.mean()),
+            "stderr": _standard_error(values),
+            "seconds_per_round": source.seconds_per_round(policy, index),
+        }
+        self.rows.append(row)
+
+
+def _standard_error(values: Floats) -> float | None:
+    """Of the mean over seeds; ``None`` for a single seed."""
+    count = len(values)
+    if count < 2:
+        return None
+    return float(values.std(ddof=1) / np.sqrt(count))
 
 
 def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
-    """Rows and claims, as the command line's JSON has them."""
-    rows: list[dict[str, Any]] = []
-    metrics: dict[str, Metric] = {}
+    """Rows and claims, as the command line's JSON has them.
 
-    def add(
-        source: Run, policy: str, index: int, name: str, values: Floats, metric: Metric
-    ) -> None:
-        horizon = {} if source is run else {"horizon": source.rounds}
-        count = len(values)
-        before = metrics.setdefault(name, metric)
-        if before.unit != metric.unit:  # each row has its own
-            metrics[name] = before._replace(unit="")
-        rows.append(
-            {
-                "policy": policy,
-                "setting": {**source.settings[index], **horizon},
-                "metric": name,
-                "unit": metric.unit,
-                "mean": float(values.mean()),
-                "stderr": float(values.std(ddof=1) / np.sqrt(count))
-                if count > 1
-                else None,
-                "seconds_per_round": source.seconds_per_round(policy, index),
-            }
-        )
-
+    Args:
+        run: a finished run.
+        experiment: what was run, whose claims have been checked.
+    """
+    rows = _Rows(run)
     for index in range(len(run.settings)):
         for policy in run.policies:
-            for metric in run.metrics_at(index):
-                totals = run.cumulative(policy, index, metric)[:, -1]
-                add(
-                    run,
-                    policy,
-                    index,
-                    row_name(metric),
-                    totals,
-                    run.metric(metric, index),
-                )
-            for each in experiment.derived:
-                values = _derived(run, policy, index, each)
-                if values is not None:
-                    of, label = (
-                        run.metric(each.get("metric", "regret"), index),
-                        each["name"].replace("_", " "),
-                    )
-                    told = Metric(
-                        label, "" if "versus" in each else of.unit, "ratio", of.better
-                    )
-                    add(run, policy, index, each["name"], values, told)
+            rows.add_totals(policy, index)
+            for derived in experiment.derived:
+                rows.add_derived(policy, index, derived)
     for horizon in run.horizons:
-        part = run.at_horizon(horizon)
-        for index in range(len(part.settings)):
-            for policy in part.policies:
-                told = part.metric("regret", index)._replace(
-                    label="cumulative regret at horizon"
-                )
-                totals = part.cumulative(policy, index)[:, -1]
-                add(part, policy, index, "cumulative_regret_at_horizon", totals, told)
+        rows.add_horizon(run.at_horizon(horizon))
+    verdicts = [*judge_checked(run, experiment.claims), *judge_variances(run)]
     return {
         "experiment": run.experiment,
         "rounds": run.rounds,
         "seeds": len(run.seeds),
-        "metrics": {name: metric._asdict() for name, metric in metrics.items()},
-        "rows": rows,
-        "claims": [
-            verdict.as_json()
-            for verdict in (*judge(run, experiment.claims), *judge_variances(run))
-        ],
+        "metrics": {name: metric._asdict() for name, metric in rows.metrics.items()},
+        "rows": rows.rows,
+        "claims": [verdict.as_json() for verdict in verdicts],
         "not_judged": not_judged(run, experiment.claims),
     }
 
 
 def row_name(metric: str) -> str:
-    """What a metric's total is called in rows: running totals of regret and reward say so."""
+    """What a metric's total is called in rows: running totals of regret and reward are "cumulative".
+
+    Args:
+        metric: its name.
+    """
     return f"cumulative_{metric}" if metric in ("regret", "reward") else metric
 
 
 def check_derived(declared: Sequence[Mapping[str, Any]], where: str) -> None:
-    """Refuse what could not be computed, before anything runs."""
-    taken = {*map(row_name, (*OWN_METRICS, "reward")), "cumulative_regret_at_horizon"}
-    for each in declared:
-        for key, value in each.items():
+    """Refuse what could not be computed, before anything runs.
+
+    Args:
+        declared: the ``[[derived]]`` tables.
+        where: names the source in errors.
+    """
+    taken = {row_name(metric) for metric in (*OWN_METRICS, "reward")}
+    taken.add(_AT_HORIZON)
+    for derived in declared:
+        for key, value in derived.items():
             if key not in _KINDS:
-                told = suggestion(key, list(_KINDS), "it takes")
-                raise SpecError(f"{where}: [[derived]] has no key {key!r}; {told}")
+                advice = suggestion(key, list(_KINDS), "it takes")
+                raise SpecError(f"{where}: [[derived]] has no key {key!r}; {advice}")
             require_kind(value, _KINDS[key], f"{where}: derived: {key}")
-        name = each.get("name")
+        name = derived.get("name")
         if not name or name in taken:
             raise SpecError(
                 f"{where}: a derived row has the name {name!r}; give each its own"
             )
-        if ("versus" in each) == bool(each.get("per_round")):
+        if ("versus" in derived) == bool(derived.get("per_round")):
             raise SpecError(
                 f"{where}: derived {name!r}: give either versus or per_round = true"
             )
         taken.add(name)
 
 
-def _derived(
-    run: Run, policy: str, index: int, each: Mapping[str, Any]
+def _derived_values(
+    run: Run, policy: str, index: int, derived: Mapping[str, Any]
 ) -> Floats | None:
-    """One number per seed, (seeds,); ``None`` where this run has not what it is made from."""
-    metric, versus = each.get("metric", "regret"), each.get("versus")
-    if metric not in run.metrics_at(index) or versus not in (None, *run.policies):
+    """One number per seed, (seeds,); ``None`` where the run lacks what they are computed from."""
+    metric = derived.get("metric", "regret")
+    if metric not in run.metrics_at(index):
+        return None
+    rival = derived.get("versus")
+    if rival is not None and rival not in run.policies:
         return None
     totals = run.cumulative(policy, index, metric)[:, -1]
-    if versus is None:
+    if rival is None:
         return totals / run.rounds
-    with np.errstate(
-        divide="ignore", invalid="ignore"
-    ):  # over nothing no ratio is known: null
-        return totals / run.cumulative(versus, index, metric)[:, -1]
+    rival_totals = run.cumulative(rival, index, metric)[:, -1]
+    # A ratio to zero is unknown: null.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return totals / rival_totals

@@ -1,20 +1,20 @@
-"""What policies begin with: nothing, a state that was kept, or a shorter run that is made longer.
+"""What policies begin with: nothing, a saved state, or a shorter run that is made longer.
 
 A policy that begins with a state has learned from rounds up to some number. The rounds of the run are
-numbered on from there: their offers and noise are new to it, every reward is learned once, and times go
-on. So do those of policies that begin with nothing, because all meet the same rounds. If several begin
-with states, the one that has come farthest counts.
+numbered on from there: their offers and noise are new to it, every reward is learned once, and times
+continue. So do the rounds of policies that begin with nothing, because all play the same rounds. If
+several begin with states, the one that has come farthest counts.
 
-A run that is made longer leaves the same bytes as one of that length. Where that is sure, a policy goes
-on from its state; else it plays all rounds again.
+A run that is made longer leaves the same bytes as one of that length. Where that is certain, a policy
+continues from its state; otherwise it plays all rounds again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from superarm.core import Policy, State
 from superarm.core.capabilities import HorizonFree, Resumable
@@ -30,21 +30,28 @@ from superarm.policies.ledger import last_step
 
 from .spec import Experiment
 
-# --- a state that was kept -----------------------------------------------------------------
+# --- a saved state -------------------------------------------------------------------------
 
 
 class Start(NamedTuple):
     """A file with the state that a policy begins with."""
 
     file: Path
-    digest: str  # sha256 of its bytes
+    digest: str
+    """sha256 of its bytes."""
 
     @classmethod
-    def of(cls, file: Path) -> Start:
-        load_state(file)  # says what is wrong with it
+    def from_file(cls, file: Path) -> Start:
+        """Read a file once; errors describe what is wrong with it.
+
+        Args:
+            file: a saved state.
+        """
+        load_state(file)
         return cls(file.resolve(), sha256(file.read_bytes()).hexdigest())
 
     def state(self) -> State:
+        """The state, if the file is still the one that the run was started with."""
         data = self.file.read_bytes()
         if sha256(data).hexdigest() != self.digest:
             raise ConflictError(
@@ -52,9 +59,8 @@ class Start(NamedTuple):
             )
         return state_from_bytes(data)
 
-    @property
-    def told(self) -> dict[str, str]:
-        """What ``run.json`` says of it."""
+    def as_json(self) -> dict[str, str]:
+        """The entry in ``run.json``."""
         return {"file": self.file.name, "sha256": self.digest}
 
 
@@ -66,55 +72,93 @@ class WarmStarts(NamedTuple):
 
 
 def find_starts(
-    experiment: Experiment, given: Sequence[str], *, seed: int, rounds: int
+    experiment: Experiment, states: Sequence[str], *, seed: int, rounds: int
 ) -> WarmStarts:
-    """From ``FILE`` or ``POLICY=FILE``; a file alone is for the one policy that it is the state of."""
+    """Assign states to policies.
+
+    Args:
+        experiment: in its first setting.
+        states: ``FILE`` or ``POLICY=FILE``; a file alone is for the one policy that it fits.
+        seed: the first seed of the run.
+        rounds: how many rounds are played.
+    """
     starts: dict[str, Start] = {}
-    alone: list[Start] = []
-    for text in given:
+    unassigned: list[Start] = []
+    for text in states:
         name, equals, file = text.partition("=")
         if not equals or (name not in experiment.policies and Path(text).exists()):
-            alone.append(Start.of(Path(text)))
+            unassigned.append(Start.from_file(Path(text)))
         elif name not in experiment.policies:
-            told = suggestion(name, experiment.policies, "there are")
-            raise SpecError(f"--state {text}: there is no policy {name!r}; {told}")
+            advice = suggestion(name, experiment.policies, "there are")
+            raise SpecError(f"--state {text}: there is no policy {name!r}; {advice}")
         elif name in starts:
             raise SpecError(
                 f"--state names {name!r} twice; a policy begins with one state"
             )
         else:
-            starts[name] = Start.of(Path(file))
-    states = [start.state() for start in (*starts.values(), *alone)]
-    first = 1 + max(map(last_step, states), default=0)
-    for start in alone:
+            starts[name] = Start.from_file(Path(file))
+    all_states = [start.state() for start in (*starts.values(), *unassigned)]
+    first = 1 + max(map(last_step, all_states), default=0)
+    for start in unassigned:
         world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
-        made = {
+        policies = {
             name: experiment.build_policy(name, world) for name in experiment.policies
         }
-        spec = migrated(start.state(), "policy").spec or {}
-        unlike = {
-            name: contradiction(made[name], spec) for name in made if name not in starts
+        candidates = {
+            name: policy for name, policy in policies.items() if name not in starts
         }
-        owners = [name for name, found in unlike.items() if found is None]
-        if not unlike:
-            raise SpecError(
-                f"{start.file} is left over: every policy begins with another state"
-            )
-        if not owners:
-            told = f"{start.file} is the state of none of {[*unlike]}"
-            named = {name: describe(made[name]).get("name") for name in unlike}
-            if alike := [name for name in unlike if named[name] == spec.get("name")]:
-                told += f": for {alike[0]}, {unlike[alike[0]]}; is it of other roads or settings?"
-            raise SpecError(told)
-        if len(owners) > 1:
-            told = f"could be of any of {owners}; say whose it is: --state POLICY={start.file}"
-            raise SpecError(f"{start.file} {told}")
-        starts[owners[0]] = start
+        owner = _owner_of(start, candidates)
+        starts[owner] = start
     return WarmStarts(starts, first)
 
 
-def begun(policy: Policy, start: Start | None) -> Policy:
-    """The policy with what its state holds; feedback that was on its way then never comes."""
+def _owner_of(start: Start, candidates: Mapping[str, Policy]) -> str:
+    """The one policy that a state fits.
+
+    Args:
+        start: the file with the state.
+        candidates: the policies that no other state was named for.
+    """
+    spec = migrated(start.state(), "policy").spec or {}
+    contradictions = {
+        name: contradiction(policy, spec) for name, policy in candidates.items()
+    }
+    owners = [name for name, reason in contradictions.items() if reason is None]
+    if not candidates:
+        raise SpecError(
+            f"{start.file} is left over: every policy begins with another state"
+        )
+    if not owners:
+        message = f"{start.file} is the state of none of {[*candidates]}"
+        similar = _first_of_same_kind(candidates, spec)
+        if similar is not None:
+            message += f": for {similar}, {contradictions[similar]}; is it of other roads or settings?"
+        raise SpecError(message)
+    if len(owners) > 1:
+        raise SpecError(
+            f"{start.file} could be of any of {owners}; say whose it is: "
+            f"--state POLICY={start.file}"
+        )
+    return owners[0]
+
+
+def _first_of_same_kind(
+    candidates: Mapping[str, Policy], spec: Mapping[str, Any]
+) -> str | None:
+    """The first policy that is registered under the name in a state's spec."""
+    for name, policy in candidates.items():
+        if describe(policy).get("name") == spec.get("name"):
+            return name
+    return None
+
+
+def warm_start(policy: Policy, start: Start | None) -> Policy:
+    """The policy as its state restores it; feedback that was pending then never comes.
+
+    Args:
+        policy: without any feedback.
+        start: the file with its state; ``None`` where it begins with nothing.
+    """
     if start is None:
         return policy
     if not isinstance(policy, Learner):
@@ -135,12 +179,22 @@ class Cell(NamedTuple):
     setting_index: int
     seed: int
 
+    @property
+    def file_name(self) -> str:
+        """The name of its files in each folder of a run."""
+        return f"{cell_name(self.policy, self.setting_index, self.seed)}.npz"
 
-class Begun(NamedTuple):
-    """A policy, and what it has done in a shorter run if it goes on from there."""
+
+class StartedPolicy(NamedTuple):
+    """A policy, and its trace in a shorter run if it continues from there."""
 
     policy: Policy
     trace: Trace | None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that it has played in the shorter run."""
+        return 0 if self.trace is None else self.trace.rounds
 
 
 class RestartReason(NamedTuple):
@@ -150,32 +204,41 @@ class RestartReason(NamedTuple):
     why: str
 
 
-def earlier(
+def resume_shorter_run(
     cell: Cell, policy: Policy, world: World, rounds: int
-) -> Begun | RestartReason | None:
-    """The policy as a shorter run has left it, or why it cannot go on; ``None`` if there was no run."""
-    folder, name = cell.out / EARLIER, f"{cell_name(*cell[1:])}.npz"
-    if not (folder / "cells" / name).is_file():
+) -> StartedPolicy | RestartReason | None:
+    """The policy as a shorter run has left it, or why it cannot continue; ``None`` if there was no run.
+
+    Args:
+        cell: which policy, setting and seed.
+        policy: without any feedback.
+        world: in which it plays.
+        rounds: of the longer run.
+    """
+    folder = cell.out / EARLIER
+    if not (folder / "cells" / cell.file_name).is_file():
         return None
-    needed = {
-        "the problem may depend on the number of rounds": isinstance(
-            world, HorizonFree
-        ),
-        "no state of it is kept": (folder / "states" / name).is_file(),
-        "what its state gives back may differ in the last digits": isinstance(
-            policy, Resumable
-        )
-        and policy.same_bits,
-        "the shorter run did not keep what it takes to go on": (
-            folder / "left" / name
-        ).is_file(),
-    }
-    if missing := [why for why, there in needed.items() if not there]:
-        return RestartReason(cell.policy, missing[0])
+    obstacle = _obstacle(cell, policy, world)
+    if obstacle is not None:
+        return RestartReason(cell.policy, obstacle)
     try:
-        trace = read_trace(folder, *cell[1:], rounds)
+        trace = read_trace(folder, cell.policy, cell.setting_index, cell.seed, rounds)
         assert trace.state is not None
         restored = policy.restored(trace.state)
     except StateError as error:
         return RestartReason(cell.policy, str(error))
-    return Begun(restored, trace) if trace.rounds < rounds else None
+    return StartedPolicy(restored, trace) if trace.rounds < rounds else None
+
+
+def _obstacle(cell: Cell, policy: Policy, world: World) -> str | None:
+    """Why a policy cannot continue from a shorter run; ``None`` where it can."""
+    folder = cell.out / EARLIER
+    if not isinstance(world, HorizonFree):
+        return "the problem may depend on the number of rounds"
+    if not (folder / "states" / cell.file_name).is_file():
+        return "no state of it is kept"
+    if not isinstance(policy, Resumable) or not policy.same_bits:
+        return "what its state gives back may differ in the last digits"
+    if not (folder / "left" / cell.file_name).is_file():
+        return "the shorter run did not keep what it takes to go on"
+    return None

@@ -1,4 +1,4 @@
-"""Numbers that a given, finite set of arms puts into the bounds: λ*_K and γ_N from above.
+"""λ*_K and γ_N from above, for a finite set of arms: numbers that enter the bounds.
 
 ======================  ================================================================
 ``K``                   (n, n) prior covariance of the arms; never held for large n
@@ -28,19 +28,17 @@ from superarm.core.inputs import as_count, as_features, as_positive
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.rules.information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-DENSE_LARGEST = (
-    1500  # arms up to which the whole covariance is decomposed (a second or two)
-)
+# Arms up to which the whole covariance is decomposed (a second or two).
+DENSE_LARGEST = 1500
 _BLOCK = 256
-_MATRIX_WORK, _COLUMNS_WORK = (
-    5e8,
-    8e9,
-)  # multiplications a greedy run may cost, in either form
+# Multiplications that a greedy run may cost, in either form.
+_MATRIX_WORK = 5e8
+_COLUMNS_WORK = 8e9
 _MOST_STEPS = 4096
+_BISECTIONS = 60
 _JITTER = 1e-8
-_SMALLEST_RATE = (
-    1e-100  # below it a rate is 0: its share of any bound is below rounding
-)
+# Below it a rate is 0: its share of any bound is below rounding.
+_SMALLEST_RATE = 1e-100
 
 
 class NamedBound(NamedTuple):
@@ -68,14 +66,21 @@ def prior_eigenvalue_bounds(
       (for at most ``DENSE_LARGEST`` arms).
 
     The matrix is visited in blocks of rows: O(n²) kernel values, O(n) of them held.
+
+    Args:
+        kernel: the prior covariance.
+        features: of the arms, (n, d).
+        budget: K, the most arms that a decision holds.
     """
     rows = _arms(features)
     size = min(as_count(budget, "budget"), len(rows))
     diagonal = np.asarray(kernel.diag(rows), dtype=np.float64)
-    bounds = [NamedBound(size * float(diagonal.max()), "trace")]
-    bounds.append(NamedBound(max(_row_sums(kernel, rows, diagonal, size)), "rows"))
+    trace = size * float(diagonal.max())
+    row_sum = max(_row_sums(kernel, rows, diagonal, size))
+    bounds = [NamedBound(trace, "trace"), NamedBound(row_sum, "rows")]
     if len(rows) <= DENSE_LARGEST:
-        bounds.append(NamedBound(float(np.linalg.eigvalsh(kernel(rows))[-1]), "whole"))
+        eigenvalues = np.linalg.eigvalsh(kernel(rows))
+        bounds.append(NamedBound(float(eigenvalues[-1]), "whole"))
     return bounds
 
 
@@ -83,6 +88,11 @@ def prior_eigenvalue_bound(
     kernel: Covariance, features: Any, budget: int
 ) -> NamedBound:
     """The smallest of :func:`prior_eigenvalue_bounds`.
+
+    Args:
+        kernel: the prior covariance.
+        features: of the arms, (n, d).
+        budget: K, the most arms that a decision holds.
 
     >>> from superarm.kernels import SquaredExponential
     >>> kernel = SquaredExponential(lengthscale=0.1)
@@ -96,17 +106,20 @@ def prior_eigenvalue_bound(
 def _row_sums(
     kernel: Covariance, rows: Floats, diagonal: Floats, size: int
 ) -> Iterator[float]:
+    """For each block of rows, the largest k(a, a) plus the K − 1 largest |k(a, b)|, b ≠ a."""
+    first_summed = len(rows) - (size - 1)  # in ascending order
     for start in range(0, len(rows), _BLOCK):
         block = np.abs(kernel(rows[start : start + _BLOCK], rows))  # (block, n)
         within = np.arange(len(block))
         block[within, start + within] = 0.0
-        others = len(rows) - (size - 1)
-        largest = (
-            np.partition(block, others, axis=1)[:, others:]
-            if size > 1
-            else block[:, :0]
-        )
-        yield float((diagonal[start : start + len(block)] + largest.sum(axis=1)).max())
+        if size > 1:
+            ordered = np.partition(block, first_summed, axis=1)
+            largest = ordered[:, first_summed:]
+        else:
+            largest = block[:, :0]
+        variances = diagonal[start : start + len(block)]
+        sums = variances + largest.sum(axis=1)
+        yield float(sums.max())
 
 
 # --- γ_N ----------------------------------------------------------------------------------
@@ -130,6 +143,12 @@ class ArmSetGrowth:
       second with the variances after S. S are the first greedy choices, in several numbers.
     - ``nystrom``: for K = Q + R, both positive semi-definite, det(I + Q + R) ≤ det(I + Q)·det(I + R).
       Q is K seen through some arms, of low rank, and takes ``spectral``; the rest R ``hadamard``.
+
+    Args:
+        kernel: the prior covariance.
+        features: of the arms, (n, d).
+        noise_variance: ς².
+        horizon: the largest N.
     """
 
     kernel: Covariance
@@ -146,30 +165,36 @@ class ArmSetGrowth:
         return self.bound(t).value
 
     def bound(self, count: int) -> NamedBound:
-        """The smallest bound on γ for ``count`` observations, and its name."""
+        """The smallest bound on γ, and its name.
+
+        Args:
+            count: N, observations in all.
+        """
         return min(self.bounds(count))
 
     def bounds(self, count: int) -> list[NamedBound]:
-        """Every bound that can be had for ``count`` observations."""
+        """Every bound on γ that is known.
+
+        Args:
+            count: N, observations in all.
+        """
         if not 0 <= count <= self.horizon:
             raise InputError(
                 f"count is {count}; this growth was asked for 0 … {self.horizon}"
             )
-        found = [NamedBound(self._hadamard(count), "hadamard")]
+        bounds = [NamedBound(self._hadamard(count), "hadamard")]
         if self._spectrum is not None:
-            found.append(NamedBound(self._spectrum(count), "spectral"))
+            bounds.append(NamedBound(self._spectrum(count), "spectral"))
         if count < len(self._greedy.gains):
-            found.append(
-                NamedBound(float(self._greedy.gains[count]) / GREEDY_SHARE, "greedy")
-            )
-        found += [
-            NamedBound(gain + rest(count), "prefix") for gain, rest in self._prefixes
-        ]
-        found += [
-            NamedBound(low(count) + rest(count), "nystrom")
-            for low, rest in self._nystrom
-        ]
-        return found
+            greedy_gain = float(self._greedy.gains[count])
+            bounds.append(NamedBound(greedy_gain / GREEDY_SHARE, "greedy"))
+        for prefix in self._prefixes:
+            value = prefix.gain + prefix.remainder(count)
+            bounds.append(NamedBound(value, "prefix"))
+        for split in self._nystrom:
+            value = split.low_rank(count) + split.remainder(count)
+            bounds.append(NamedBound(value, "nystrom"))
+        return bounds
 
     @cached_property
     def _variances(self) -> Floats:
@@ -184,63 +209,67 @@ class ArmSetGrowth:
         if len(self.features) > DENSE_LARGEST:
             return None
         values, vectors = np.linalg.eigh(self.kernel(self.features))
-        # rounding moves eigenvalues by about n·eps·λ_max: added, so that the bound stays one
-        values = (
-            np.maximum(0.0, values)
-            + len(values) * np.finfo(np.float64).eps * values[-1]
-        )
-        return _CappedWater(values / self.noise_variance, (vectors**2).max(axis=0))
+        # Rounding moves eigenvalues by about n·eps·λ_max: added, so that the bound stays one.
+        rounding = len(values) * np.finfo(np.float64).eps * values[-1]
+        values = np.maximum(0.0, values) + rounding
+        shares = (vectors**2).max(axis=0)  # max_e U²_ei
+        return _CappedWater(values / self.noise_variance, shares)
 
     @cached_property
     def _greedy(self) -> GreedyGain:
         n = len(self.features)
-        affordable = max(
-            _MATRIX_WORK / n**2, min(n - 1.0, math.sqrt(_COLUMNS_WORK / n)), 1.0
-        )
+        by_matrix = _MATRIX_WORK / n**2
+        by_columns = min(n - 1.0, math.sqrt(_COLUMNS_WORK / n))
+        affordable = max(by_matrix, by_columns, 1.0)
         steps = min(self.horizon, int(affordable), _MOST_STEPS)
         return greedy_information_gain(
             self.kernel, self.features, steps, self.noise_variance
         )
 
     @cached_property
-    def _prefixes(self) -> list[tuple[float, _Water]]:
-        found = []
-        for steps in _halves(len(self._greedy.positions)):
-            pivots, counts = np.unique(
-                self._greedy.positions[:steps], return_counts=True
-            )
+    def _prefixes(self) -> list[_Prefix]:
+        greedy = self._greedy
+        prefixes = []
+        for steps in _halves(len(greedy.positions)):
+            pivots, counts = np.unique(greedy.positions[:steps], return_counts=True)
             root = self._root(pivots, self.noise_variance / counts)
-            rest = np.maximum(0.0, self._variances - np.einsum("ij,ij->j", root, root))
-            found.append(
-                (float(self._greedy.gains[steps]), _Water(rest / self.noise_variance))
-            )
-        return found
+            remainder = _Water(self._residuals(root) / self.noise_variance)
+            prefixes.append(_Prefix(float(greedy.gains[steps]), remainder))
+        return prefixes
 
     @cached_property
-    def _nystrom(self) -> list[tuple[_CappedWater, _Water]]:
+    def _nystrom(self) -> list[_NystromSplit]:
         if self._spectrum is not None:
-            return []  # the same, without a rest
-        _, first = np.unique(self._greedy.positions, return_index=True)
-        pivots = self._greedy.positions[np.sort(first)]
-        # any jitter leaves Q ⪯ K, so the split stays one into positive semi-definite parts
+            return []  # the same, without a remainder
+        positions = self._greedy.positions
+        _, first_uses = np.unique(positions, return_index=True)
+        pivots = positions[np.sort(first_uses)]
+        # Any jitter leaves Q ⪯ K, so the split stays one into positive semi-definite parts.
         jitter = np.full(len(pivots), _JITTER * float(self._variances.max()))
-        whole = self._root(pivots, jitter)
-        found = []
+        full_root = self._root(pivots, jitter)
+        splits = []
         for rank in _halves(len(pivots)):
-            root = whole[:rank]  # of the first arms: Q = rootᵀ root
-            rest = np.maximum(0.0, self._variances - np.einsum("ij,ij->j", root, root))
+            root = full_root[:rank]  # of the first arms: Q = rootᵀ root
+            remainder = _Water(self._residuals(root) / self.noise_variance)
             values, vectors = np.linalg.eigh(root @ root.T)
-            values = np.maximum(values, np.finfo(np.float64).eps * rank * values[-1])
-            shares = ((vectors.T @ root) ** 2).max(axis=1) / values  # max_e U²_ei
-            low = _CappedWater(values / self.noise_variance, np.minimum(1.0, shares))
-            found.append((low, _Water(rest / self.noise_variance)))
-        return found
+            rounding = np.finfo(np.float64).eps * rank * values[-1]
+            values = np.maximum(values, rounding)
+            projections = vectors.T @ root  # (rank, n)
+            shares = (projections**2).max(axis=1) / values  # max_e U²_ei
+            rates = values / self.noise_variance
+            low_rank = _CappedWater(rates, np.minimum(1.0, shares))
+            splits.append(_NystromSplit(low_rank, remainder))
+        return splits
+
+    def _residuals(self, root: Floats) -> Floats:
+        """What rootᵀ root leaves of the prior variances, (n,)."""
+        explained: Floats = np.einsum("ij,ij->j", root, root)
+        return np.maximum(0.0, self._variances - explained)
 
     def _root(self, pivots: Ints, noise: Floats) -> Floats:
         """L⁻¹k(pivots, all) with LLᵀ = k(pivots, pivots) + diag(noise), (pivots, n)."""
-        cross = np.asarray(
-            self.kernel(self.features[pivots], self.features), dtype=np.float64
-        )
+        covariance = self.kernel(self.features[pivots], self.features)
+        cross = np.asarray(covariance, dtype=np.float64)  # (pivots, n)
         L = cholesky(cross[:, pivots] + np.diag(noise))
         return solve_lower(L, cross)
 
@@ -253,15 +282,16 @@ class _Water:
         heights = 1.0 / rates
         self._filled = np.cumsum(heights)
         self._logs = np.cumsum(np.log(rates))
-        # the amount at which the water reaches the next height
+        # The amount at which the water reaches the next height.
         self._amounts = np.arange(1, len(rates)) * heights[1:] - self._filled[:-1]
 
     def __call__(self, total: float) -> float:
         if total == 0 or len(self._logs) == 0:
             return 0.0
-        wet = int(np.searchsorted(self._amounts, total))  # this one and all before
-        level = (total + self._filled[wet]) / (wet + 1)
-        return 0.5 * ((wet + 1) * math.log(level) + float(self._logs[wet]))
+        last_wet = int(np.searchsorted(self._amounts, total))
+        wet_count = last_wet + 1
+        level = (total + self._filled[last_wet]) / wet_count
+        return 0.5 * (wet_count * math.log(level) + float(self._logs[last_wet]))
 
 
 class _CappedWater:
@@ -272,10 +302,10 @@ class _CappedWater:
     """
 
     def __init__(self, rates: Floats, shares: Floats) -> None:
-        kept = rates > _SMALLEST_RATE
-        self._rates = rates[kept]
+        is_positive = rates > _SMALLEST_RATE
+        self._rates = rates[is_positive]
         self._heights = 1.0 / self._rates
-        self._shares = shares[kept]
+        self._shares = shares[is_positive]
 
     def __call__(self, total: float) -> float:
         if total == 0 or len(self._rates) == 0:
@@ -283,16 +313,35 @@ class _CappedWater:
         caps = total * self._shares
         if float(caps.sum()) <= total:
             return 0.5 * float(np.log1p(self._rates * caps).sum())
-        low, high = float(self._heights.min()), float((self._heights + caps).max())
-        for _ in range(60):
+        low = float(self._heights.min())
+        high = float((self._heights + caps).max())
+        for _ in range(_BISECTIONS):
             level = math.sqrt(low * high)
-            if float(np.clip(level - self._heights, 0.0, caps).sum()) < total:
+            amounts = np.clip(level - self._heights, 0.0, caps)
+            if float(amounts.sum()) < total:
                 low = level
             else:
                 high = level
         amounts = np.clip(high - self._heights, 0.0, caps)
         value = 0.5 * float(np.log1p(self._rates * amounts).sum())
-        return value + 0.5 * (total - float(amounts.sum())) / high
+        unused = total - float(amounts.sum())
+        return value + 0.5 * unused / high
+
+
+class _Prefix(NamedTuple):
+    """The first greedy choices S."""
+
+    gain: float
+    """I(S)."""
+    remainder: _Water
+    """Bounds max I(A | S)."""
+
+
+class _NystromSplit(NamedTuple):
+    """K = Q + R, with bounds for both."""
+
+    low_rank: _CappedWater
+    remainder: _Water
 
 
 def _halves(count: int) -> list[int]:

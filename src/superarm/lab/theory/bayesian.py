@@ -2,7 +2,7 @@
 
 ======================  ================================================================
 ``rounds``              T, a number or an array: bounds are drawn over a regret curve
-``gamma``               a callable N ↦ γ_N, asked at N = T·K; it belongs to ``noise_variance``
+``gamma``               a callable N ↦ γ_N, evaluated at N = T·K; it belongs to ``noise_variance``
 ``arms``                |A|, the arms that can be offered at all, or a ``CompactSet`` of them
 ``budget``              K, the most arms a decision may hold
 ``noise_variance``      ς²
@@ -12,8 +12,8 @@
 ``omega``, ``xi``       ω and ξ of GP-BUCB
 ======================  ================================================================
 
-What the bounds speak of: the *Bayesian* regret BR(T) = E Σ f(a*_t) − f(a_t), so f is drawn from
-the very prior of the posterior, the noise is Gaussian with the variance it was told, rewards add
+What the bounds are about: the *Bayesian* regret BR(T) = E Σ f(a*_t) − f(a_t), so f is drawn from
+the very prior of the posterior, the noise is Gaussian with the variance it assumes, rewards add
 up, each chosen arm is seen, the oracle is exact, and the expectation is over f, noise and samples:
 a single run may lie above. Regret is unrectified (a sum of f itself, not of E[max(0, ·)]) and
 Thompson samples are joint.
@@ -41,8 +41,8 @@ from superarm.core.inputs import (
     require_choice,
 )
 
+from .arguments import as_rounds, evaluate
 from .compact_sets import CompactSet, confidence_parameter, log_whole
-from .high_probability import as_rounds, evaluate
 
 BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
 
@@ -80,6 +80,18 @@ def bayesian_regret_bound(
     printed as long as K ≤ 1 + β_1, as E(X − √β)₊ ≤ φ(√β)/(1 + β) for a standard normal X, where
     eq. 21 has φ(√β); for a larger K its π²/6 becomes K/(1 + β_1)·π²/6.
 
+    Args:
+        rounds: T, one or several.
+        gamma: N ↦ γ_N.
+        algorithm: "gp-ucb", "gp-bucb" or "gp-ts".
+        arms: |A|, or a compact set of arms.
+        budget: K, the most arms that a decision holds.
+        noise_variance: ς².
+        largest_eigenvalue: λ*_K.
+        omega: ω of GP-BUCB.
+        xi: ξ of GP-BUCB.
+        largest_variance: v = max k(a, a).
+
     >>> bound = bayesian_regret_bound(
     ...     100, lambda count: 10.0, algorithm="gp-ucb", arms=50, budget=3, noise_variance=0.1,
     ...     largest_eigenvalue=2.0)
@@ -87,24 +99,24 @@ def bayesian_regret_bound(
     556.2
     """
     require_choice(algorithm, "algorithm", get_args(BayesianAlgorithm))
-    if algorithm != "gp-bucb" and not (omega is None and xi is None):
-        raise InputError(
-            f"omega and xi belong to gp-bucb; leave them out for {algorithm}"
-        )
-    if algorithm == "gp-bucb" and (omega is None or xi is None):
-        raise InputError("gp-bucb needs both omega and xi")
+    _check_bucb_parameters(algorithm, omega, xi)
     T = as_rounds(rounds)
     K = as_count(budget, "budget")
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     if isinstance(arms, CompactSet):
-        variances = {
-            "noise_variance": noise_variance,
-            "largest_variance": largest_variance,
-        }
-        s = arms.log_size(T, budget=K, omega=omega, xi=xi, **variances)
-        log_points, constant = arms.dimension * log_whole(s), math.pi**2 / 3.0
+        s = arms.log_size(
+            T,
+            budget=K,
+            noise_variance=noise_variance,
+            omega=omega,
+            xi=xi,
+            largest_variance=largest_variance,
+        )
+        log_points = arms.dimension * log_whole(s)
+        discretisation = math.pi**2 / 3.0
     else:
-        log_points, constant = np.asarray(math.log(as_count(arms, "arms"))), 0.0
+        log_points = np.asarray(math.log(as_count(arms, "arms")))
+        discretisation = 0.0
     beta = confidence_parameter(T, log_points, omega, xi)
     C = variance_constant(largest_eigenvalue, noise_variance)
     explored = np.sqrt(C * T * K * beta * evaluate(gamma, T * K))
@@ -112,8 +124,22 @@ def bayesian_regret_bound(
     if omega is not None and xi is not None:
         missed = bucb_exploration_term(T, omega, xi)
     elif algorithm == "gp-ts":
-        missed, explored = math.pi**2 / 3.0, 2.0 * explored
-    return np.asarray(scale * (missed + constant) + explored)
+        missed = math.pi**2 / 3.0
+        explored = 2.0 * explored
+    return np.asarray(scale * (missed + discretisation) + explored)
+
+
+def _check_bucb_parameters(
+    algorithm: BayesianAlgorithm, omega: float | None, xi: float | None
+) -> None:
+    """GP-BUCB has both ω and ξ, the other algorithms neither."""
+    if algorithm == "gp-bucb":
+        if omega is None or xi is None:
+            raise InputError("gp-bucb needs both omega and xi")
+    elif omega is not None or xi is not None:
+        raise InputError(
+            f"omega and xi belong to gp-bucb; leave them out for {algorithm}"
+        )
 
 
 def bayesian_regret_bound_of_widths(
@@ -149,6 +175,16 @@ def bayesian_regret_bound_of_widths(
     for joint samples, as (a_t, sample) and (a*, f) have one distribution. The last part is as
     above; the first has mean σ(w + h(w)), since E[(Z + w)₊] = w + h(w). Hence w_t + h(w_t) takes the
     place of w_t under the root, which hardly widens it: h(2) = 0.008.
+
+    Args:
+        widths: w_1, …, w_T, (T,).
+        gamma: N ↦ γ_N.
+        arms: |A|.
+        budget: K, the most arms that a decision holds.
+        noise_variance: ς².
+        largest_eigenvalue: λ*_K.
+        largest_variance: v = max k(a, a).
+        rectified: whether regret is that of rectified costs.
     """
     from scipy.special import ndtr
 
@@ -164,9 +200,10 @@ def bayesian_regret_bound_of_widths(
     constant = variance_constant(largest_eigenvalue, noise_variance)
     K = as_count(budget, "budget")
     information = evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
-    above = w + missed if rectified else w
-    bound: Floats = scale * as_count(arms, "arms") * np.cumsum(missed)
-    return bound + np.sqrt(constant * K * np.cumsum(above**2) * information)
+    explored_widths = w + missed if rectified else w
+    squares = np.cumsum(explored_widths**2)
+    missed_total: Floats = scale * as_count(arms, "arms") * np.cumsum(missed)
+    return missed_total + np.sqrt(constant * K * squares * information)
 
 
 def bucb_constant(omega: float) -> float:
@@ -175,13 +212,15 @@ def bucb_constant(omega: float) -> float:
     With ϑ = √(2e/π)·√(ω−1)/ω, erfc(u) ≥ ϑ exp(−ωu²) for all u ≥ 0 (chang2011chernoff, Theorem 2;
     Lemma A.13); it is nearly tight for ω near 1 and loose for large ω. With the √(πω) that Theorem 3.6
     prints for √π·ω, the inequality is false. For ω ≤ 1 no ϑ > 0 will do.
+
+    Args:
+        omega: ω.
     """
     value = as_positive(omega, "omega")
     if value <= 1.0:
         return math.inf
-    log_theta = 0.5 * (
-        math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)
-    ) - math.log(value)
+    log_squares = math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)
+    log_theta = 0.5 * log_squares - math.log(value)
     return math.exp(-log_theta / value)
 
 
@@ -189,6 +228,11 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
     """C_ω·Σ t^{−ξ/ω} bounded: Lemma 3.1, what GP-BUCB loses where its index was too low.
 
     C_ω times ω/(ω−ξ)·T^{1−ξ/ω} if ξ < ω, 1 + ln T if ξ = ω, ξ/(ξ−ω) if ξ > ω. Infinite for ω ≤ 1.
+
+    Args:
+        rounds: T, one or several.
+        omega: ω.
+        xi: ξ.
     """
     T = as_rounds(rounds)
     constant = bucb_constant(omega)
@@ -206,7 +250,12 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
 
 
 def variance_constant(largest_eigenvalue: float, noise_variance: float) -> float:
-    """C_K = 2(λ*_K + ς²): Theorem 3.2."""
+    """C_K = 2(λ*_K + ς²): Theorem 3.2.
+
+    Args:
+        largest_eigenvalue: λ*_K.
+        noise_variance: ς².
+    """
     as_number(largest_eigenvalue, "largest_eigenvalue", least=0.0)
     return 2.0 * (largest_eigenvalue + as_positive(noise_variance, "noise_variance"))
 
@@ -219,6 +268,11 @@ def variance_sum_bound(
     It holds on every run, whatever was chosen and observed, with I the information gain of what
     was chosen and λ* the largest eigenvalue of the chosen arms' covariances *on that run*; the
     supremum λ*_K over all histories is at least as large.
+
+    Args:
+        information_gain: I, one or several.
+        largest_eigenvalue: λ*.
+        noise_variance: ς².
     """
     gain = np.asarray(information_gain, dtype=np.float64)
     return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)

@@ -26,7 +26,7 @@ from superarm.rules.schedules.bayesian import (
     bayesian_log_tail,
 )
 
-from .high_probability import as_rounds
+from .arguments import as_rounds
 
 _LOG_HALF = -math.log(2.0)
 _LARGEST_EXACT = 2.0**53
@@ -40,6 +40,12 @@ def confidence_parameter(
 
     With ω and ξ that of GP-BUCB: the squared normal quantile at 1 − η_t, computed from ln η_t so that
     a tail below the smallest float keeps its digits; 0 where η_t ≥ ½. Else that of GP-UCB and GP-TS.
+
+    Args:
+        rounds: t, one or several.
+        log_points: ln|A| or ln τ_t^d.
+        omega: ω of GP-BUCB.
+        xi: ξ of GP-BUCB.
     """
     log_t = np.log(as_rounds(rounds))
     points = np.asarray(log_points, dtype=np.float64)
@@ -49,9 +55,9 @@ def confidence_parameter(
         raise InputError("gp-bucb needs both omega and xi")
     from scipy.special import ndtri_exp
 
-    log_tail = bayesian_log_tail(
-        points, log_t, as_positive(omega, "omega"), as_positive(xi, "xi")
-    )
+    omega = as_positive(omega, "omega")
+    xi = as_positive(xi, "xi")
+    log_tail = bayesian_log_tail(points, log_t, omega, xi)
     width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
     return np.asarray(np.maximum(0.0, width) ** 2)
 
@@ -64,24 +70,33 @@ class DiscretisationConditions(NamedTuple):
     square: Floats  # eq. 6c
 
     def required(self, log_beta: Floats, power: float = 0.0) -> Floats:
-        """The least ln τ for this ln β; with a ``power``, for a β of τ^power times as much."""
-        ratio, square = self.ratio + log_beta, self.square + log_beta
-        from_beta = np.maximum(ratio / (1.0 - power), square / (2.0 - power))
+        """The least ln τ.
+
+        Args:
+            log_beta: ln β.
+            power: p, for a β of τ^p times as much.
+        """
+        from_ratio = (self.ratio + log_beta) / (1.0 - power)
+        from_square = (self.square + log_beta) / (2.0 - power)
+        from_beta = np.maximum(from_ratio, from_square)
         return np.maximum(np.maximum(0.0, self.least), from_beta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompactSet:
-    """Arms in [0, C₁]^d, and how fast the function changes over them: Assumption 3.3."""
+    """Arms in [0, C₁]^d, and how fast the function changes over them: Assumption 3.3.
+
+    Args:
+        dimension: d.
+        side: C₁.
+        lipschitz: L, of the prior mean and of the kernel.
+        derivative_constants: (C₂, C₃) with P(sup |∂f/∂a_j| > l) ≤ C₂ exp(−l²/C₃²): eq. 5.
+    """
 
     dimension: int
-    """d"""
     side: float
-    """C₁"""
     lipschitz: float
-    """L, of the prior mean and of the kernel."""
     derivative_constants: tuple[float, float]
-    """(C₂, C₃) with P(sup |∂f/∂a_j| > l) ≤ C₂ exp(−l²/C₃²): eq. 5."""
 
     def __post_init__(self) -> None:
         as_count(self.dimension, "dimension")
@@ -103,37 +118,43 @@ class CompactSet:
         g's mean has the Lipschitz constant L/√v and its kernel L/v, so the larger of the two is
         taken; its noise is ς/√v and its C₃ is C₃/√v. Where C₂d < 1 the ln(C₂d) of eq. 6d counts as
         0: it comes from E sup|∂f| ≤ ∫ min(1, C₂d·exp(−l²/C₃²)) dl, which is then below C₃√π/2.
+
+        Args:
+            t: rounds, one or several.
+            budget: K, the most arms that a decision holds.
+            noise_variance: ς².
+            largest_variance: v.
         """
         rounds = as_rounds(t)
-        K, d = as_count(budget, "budget"), self.dimension
+        K = as_count(budget, "budget")
+        d = self.dimension
         v = as_positive(largest_variance, "largest_variance")
-        noise = math.sqrt(as_positive(noise_variance, "noise_variance")) / math.sqrt(v)
-        first, second = self.derivative_constants
-        slope = second / math.sqrt(v)
-        spread = math.sqrt(max(0.0, math.log(first * d)))
+        root_v = math.sqrt(v)
+        noise = math.sqrt(as_positive(noise_variance, "noise_variance")) / root_v
+        c2, c3 = self.derivative_constants
+        slope = c3 / root_v
+        spread = math.sqrt(max(0.0, math.log(c2 * d)))
+        log_lipschitz = math.log(self.lipschitz) - math.log(min(v, root_v))
         log_reach = math.log(d) + math.log(self.side)  # d·C₁
-        log_change = (
-            math.log(self.lipschitz) - math.log(min(v, math.sqrt(v))) + log_reach
-        )  # L·d·C₁
-        log_K, log_t = math.log(K), np.log(rounds)
-        mean = (
-            math.log(2.0)
-            + log_K
-            + log_change
-            + 2.0 * log_t
-            + np.log1p(rounds * K / noise)
-        )  # 6a
-        ratio = math.log(8.0) + 2.0 * log_K + log_change + 4.0 * log_t  # 6b
-        square = (
-            math.log(8.0)
-            + 3.0 * log_K
-            + 2.0 * (log_change - math.log(noise))
-            + 5.0 * log_t
-        )  # 6c
+        log_change = log_lipschitz + log_reach  # L·d·C₁
+        log_K = math.log(K)
+        log_t = np.log(rounds)
+        # Eq. 6a.
+        log_observed = np.log1p(rounds * K / noise)
+        mean = math.log(2.0) + log_K + log_change + 2.0 * log_t + log_observed
+        # Eq. 6b.
+        ratio = math.log(8.0) + 2.0 * log_K + log_change + 4.0 * log_t
+        # Eq. 6c.
+        log_change_in_noise = log_change - math.log(noise)
+        log_factor = math.log(8.0) + 3.0 * log_K + 2.0 * log_change_in_noise
+        square = log_factor + 5.0 * log_t
+        # Eq. 6d.
         steepest = math.log(slope) + math.log(spread + 0.5 * math.sqrt(math.pi))
-        path = log_K + log_reach + steepest + 2.0 * log_t  # 6d
+        path = log_K + log_reach + steepest + 2.0 * log_t
         return DiscretisationConditions(
-            np.maximum(mean, path), np.asarray(ratio), np.asarray(square)
+            least=np.maximum(mean, path),
+            ratio=np.asarray(ratio),
+            square=np.asarray(square),
         )
 
     def log_size(
@@ -155,6 +176,14 @@ class CompactSet:
         of it, the largest solution of s = F(s): it grows with t, and so does β_t, as Lemma A.3 needs.
         Found by s ← F(s) from the closed form downwards: each step satisfies the conditions, so
         stopping early is safe.
+
+        Args:
+            t: rounds, one or several.
+            budget: K, the most arms that a decision holds.
+            noise_variance: ς².
+            omega: ω of GP-BUCB.
+            xi: ξ of GP-BUCB.
+            largest_variance: v.
         """
         conditions = self.conditions(
             t,
@@ -188,22 +217,37 @@ class CompactSet:
 
         For GP-BUCB, Lemma A.14 with both its parameters 1 gives β ≤ −2 ln(2η_t) =
         2(dω ln τ + ln(t^ξ/√(2π)^ω)): the 2 of 2η_t cancels that in η_t, which eq. 60 keeps.
+
+        Args:
+            t: rounds, one or several.
+            conditions: of :meth:`conditions`.
+            omega: ω of GP-BUCB.
+            xi: ξ of GP-BUCB.
         """
         log_t = np.log(as_rounds(t))
         if omega is None or xi is None:
-            points, tail = float(self.dimension), 2.0 * log_t - LOG_ROOT_TWO_PI
+            points = float(self.dimension)
+            tail = 2.0 * log_t - LOG_ROOT_TWO_PI
         else:
-            points, tail = self.dimension * omega, xi * log_t - omega * LOG_ROOT_TWO_PI
+            points = self.dimension * omega
+            tail = xi * log_t - omega * LOG_ROOT_TWO_PI
         growth = math.log(2.0) + np.log(points + np.maximum(0.0, tail))
         return conditions.required(growth, power=1.0 / math.e)
 
 
 def log_whole(s: Floats) -> Floats:
-    """ln of the next whole number from e^s on, up to rounding; s itself above 2⁵³, where floats are."""
-    real = np.exp(np.minimum(s, math.log(_LARGEST_EXACT)))
-    near = np.round(real)
+    """ln of the next whole number from e^s on, up to rounding.
+
+    Above 2⁵³, where all floats are whole, s itself.
+
+    Args:
+        s: ln τ, of any shape.
+    """
+    largest = math.log(_LARGEST_EXACT)
+    size = np.exp(np.minimum(s, largest))
+    nearest = np.round(size)
     # e^s has about 15 digits: a whole number that it misses by less is meant.
-    whole = np.where(
-        np.abs(real - near) <= 1e-14 * np.maximum(s, 1.0) * real, near, np.ceil(real)
-    )
-    return np.where(s < math.log(_LARGEST_EXACT), np.log(np.maximum(1.0, whole)), s)
+    tolerance = 1e-14 * np.maximum(s, 1.0) * size
+    is_whole = np.abs(size - nearest) <= tolerance
+    next_whole = np.where(is_whole, nearest, np.ceil(size))
+    return np.where(s < largest, np.log(np.maximum(1.0, next_whole)), s)

@@ -45,8 +45,10 @@ def linear_self_normalised_norm(
     rows = as_features(features, "features")
     vector = as_vector(noise, "noise")
     if len(vector) != len(rows):
-        message = f"noise has {len(vector)} numbers, but features has {len(rows)} rows"
-        raise ShapeError(f"{message}; give one number per row")
+        raise ShapeError(
+            f"noise has {len(vector)} numbers, but features has {len(rows)} rows; "
+            "give one number per row"
+        )
     summed = rows.T @ vector
     solved = np.linalg.solve(_design(rows, ridge), summed)
     return math.sqrt(max(0.0, float(summed @ solved)))
@@ -68,15 +70,15 @@ def linear_self_normalised_bound(
     rows = as_features(features, "features")
     R = as_number(noise_bound, "noise_bound", least=0.0)
     chance = as_probability(delta, "delta")
-    _, logarithm = np.linalg.slogdet(_design(rows, ridge) / ridge)
-    return R * math.sqrt(max(0.0, float(logarithm) - 2.0 * math.log(chance)))
+    _, log_determinant = np.linalg.slogdet(_design(rows, ridge) / ridge)
+    square = float(log_determinant) - 2.0 * math.log(chance)
+    return R * math.sqrt(max(0.0, square))
 
 
 def _design(rows: Floats, ridge: float) -> Floats:
     """V_t, (d, d)."""
-    return np.asarray(
-        as_positive(ridge, "ridge") * np.eye(rows.shape[1]) + rows.T @ rows
-    )
+    identity = np.eye(rows.shape[1])
+    return np.asarray(as_positive(ridge, "ridge") * identity + rows.T @ rows)
 
 
 def mixture_martingale(
@@ -93,10 +95,12 @@ def mixture_martingale(
         noise_bound: R.
     """
     R = as_positive(noise_bound, "noise_bound")
-    norm = self_normalised_norm(np.asarray(noise, dtype=np.float64) / R, K, eta)
+    scaled_noise = np.asarray(noise, dtype=np.float64) / R
+    norm = self_normalised_norm(scaled_noise, K, eta)
     matrix = np.asarray(K, dtype=np.float64)
-    _, logarithm = np.linalg.slogdet(matrix + (1.0 + eta) * np.eye(len(matrix)))
-    return math.exp(0.5 * (norm**2 - float(logarithm)))
+    identity = np.eye(len(matrix))
+    _, log_determinant = np.linalg.slogdet(matrix + (1.0 + eta) * identity)
+    return math.exp(0.5 * (norm**2 - float(log_determinant)))
 
 
 def gaussian_tail_bound(beta: float) -> float:

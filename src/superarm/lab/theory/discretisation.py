@@ -47,8 +47,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.inputs import as_count, as_number, as_positive, as_vector
 
+from .arguments import as_rounds
 from .compact_sets import CompactSet, confidence_parameter
-from .high_probability import as_rounds
 
 
 class DiscretisationErrors(NamedTuple):
@@ -100,9 +100,8 @@ def discretisation_errors(
     return DiscretisationErrors(
         path=np.asarray(K * path_error_bound(arms, s)),  # eqs. 62–64
         mean=np.asarray(K * change * (1.0 + t * K / noise)),  # eq. 94
-        std=np.asarray(
-            K * np.sqrt(beta) * np.sqrt(2.0 * change)
-        ),  # in place of eq. 103
+        # In place of eq. 103.
+        std=np.asarray(K * np.sqrt(beta) * np.sqrt(2.0 * change)),
     )
 
 
@@ -116,10 +115,11 @@ def path_error_bound(arms: CompactSet, log_size: Any) -> Floats:
         arms: the compact set.
         log_size: ln τ, one or several, at least 0.
     """
-    first, second = arms.derivative_constants
-    spread = math.sqrt(max(0.0, math.log(first * arms.dimension)))
-    steepest = second * (spread + 0.5 * math.sqrt(math.pi))
-    return np.asarray(_reach(arms, _as_log_size(log_size)) * steepest)
+    c2, c3 = arms.derivative_constants
+    spread = math.sqrt(max(0.0, math.log(c2 * arms.dimension)))
+    steepest = c3 * (spread + 0.5 * math.sqrt(math.pi))
+    reach = _reach(arms, _as_log_size(log_size))
+    return np.asarray(reach * steepest)
 
 
 def mean_error_bound(
@@ -153,9 +153,8 @@ def std_error_bound(arms: CompactSet, log_size: Any) -> Floats:
         arms: the compact set.
         log_size: ln τ, one or several, at least 0.
     """
-    return np.asarray(
-        np.sqrt(2.0 * arms.lipschitz * _reach(arms, _as_log_size(log_size)))
-    )
+    reach = _reach(arms, _as_log_size(log_size))
+    return np.asarray(np.sqrt(2.0 * arms.lipschitz * reach))
 
 
 def printed_std_error_bound(
@@ -172,12 +171,9 @@ def printed_std_error_bound(
         noise_variance: ς².
     """
     count = as_count(observations, "observations", least=0)
+    noise = as_positive(noise_variance, "noise_variance")
     change = arms.lipschitz * _reach(arms, _as_log_size(log_size))
-    return np.asarray(
-        np.sqrt(
-            change + count * change**2 / as_positive(noise_variance, "noise_variance")
-        )
-    )
+    return np.asarray(np.sqrt(change + count * change**2 / noise))
 
 
 def _reach(arms: CompactSet, log_size: Floats) -> Floats:

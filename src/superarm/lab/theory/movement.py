@@ -1,211 +1,31 @@
-"""Mirror descent on trees as regret: [ramesh2022movement, sections 3 and E], [coester2019pure].
+"""Theorem 1 of ramesh2022movement with every constant: regret where moving has a cost.
 
 ======================  ================================================================
-``kappa``               κ of the mirror descent
 ``rounds``              T = N_ep H, a number or an array: N_ep episodes of H rounds
 ``episodes``            N = N_ep, a number or an array
 ``episode``             H, the rounds of an episode
 ``noise_variance``      λ of the posterior
 ======================  ================================================================
 
-Eqs. 12 and 13, with service 1-competitive and movement O(ln² n)-competitive, state no constants. For
-service ours follows from the step itself. With Φ(y; q) = Σ_u D^(u)(y^(u) ‖ q^(u)) over the vertices u
-above an action y, the minima of eq. 10 give ⟨c, z'⟩ ≤ c(y) + Φ(y; q) − Φ(y; q'): summed over u, the
-costs of inner vertices cancel. When y moves, Φ grows by at most Σ_ν sup_q D(e_ν ‖ q) over the
-vertices that are new above it, and D is convex in q, so that its supremum is at a corner.
-
-Movement is bounded by what the actions would have cost *before* the step (:func:`movement_constants`).
-At a vertex u whose children weigh w, write s = q + δ, and ĉ for costs lowered so far that
-s' = s exp(κη/w (b − ĉ)) holds for every child, also where q' = 0. Then, with costs c ≥ 0 and so b ≥ 0:
-
-1. w(q − q') ≤ κ(ηq + θ)(ĉ − b) for children that lose mass, as 1 − exp(−x) ≤ x;
-2. Σθ(ĉ − b) = P(q) − P(q') with P(q) = (w/κ) Σδ ln(q + δ): logarithms of s'/s, times δ;
-3. b ≤ bΣηq ≤ Σηqc + P(q) − P(q'), as Σs' = Σs and exp(x) ≥ 1 + x;
-4. so u's children lose w Σ(q − q')₊ ≤ 2κΣηqc + 2κ(P(q) − P(q')).
-
-A vertex loses z − z' ≤ q'(z_u − z'_u)₊ + z_u(q − q')₊. Summed over rounds, z_u(P(q) − P(q')) is at most
-the range of P times what u gains. So what is lost below u is at most (1 + 2 range)w/w_u of what u
-loses, and its share of the costs. As ⟨q', c⟩ ≤ ⟨q, c⟩, costs of inner vertices are at most those of the
-actions below them before the step. A vertex gains what it loses, but for where it ends.
+:mod:`superarm.lab.theory.tree_descent` has the constants of eqs. 12 and 13.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Rng
-from superarm.core.errors import InputError
-from superarm.core.inputs import (
-    as_count,
-    as_generator,
-    as_number,
-    as_positive,
-    require_choice,
-    require_type,
-)
-from superarm.movement import ActionMetric, Tree, TreeDescent, frt_tree
-from superarm.movement.tree import TAU
+from superarm.core import Floats, Gamma
+from superarm.core.inputs import as_count, as_number, as_positive, require_choice
 from superarm.rules.base import as_probability
 
-from .high_probability import as_rounds, evaluate
-
-
-def service_constant(tree: Tree, kappa: float = 1.0) -> float:
-    """C for which Σ⟨c_t, z_t⟩ ≤ Σc_t(y_t) + C Σd_T(y_{t−1}, y_t), whatever the costs c and the way y.
-
-    z is mirror descent on the tree from the start of y. Where C ≤ 1, service is 1-competitive on the
-    tree (eq. 12), without an additive constant; C is proportional to 1/κ.
-    """
-    require_type(tree, Tree, "tree")
-    descent = TreeDescent(tree, kappa=kappa, backend="numpy")
-    delta, parent, reach = descent.delta, tree.parent, np.log1p(1.0 / descent.delta)
-    scale = tree.weight / (descent.kappa * descent.eta)
-    leaves, enters = (
-        scale * (1.0 - delta * reach),
-        scale * ((1.0 + delta) * reach - 1.0),
-    )
-    cap, aside = np.zeros(len(parent)), np.zeros(len(parent))
-    for vertex in range(1, len(parent)):
-        siblings = np.arange(len(parent))[tree.children(parent[vertex])]
-        others = siblings[siblings != vertex]
-        cap[vertex] = enters[vertex] + leaves[others].max()
-        aside[vertex] = tree.weight[
-            others
-        ].min()  # what the way there costs at least besides
-    worst = 0.0
-    for leaf in tree.leaf.tolist():
-        vertex, grown, length = leaf, 0.0, 0.0
-        while vertex:
-            grown, length = grown + cap[vertex], length + tree.weight[vertex]
-            worst = max(worst, grown / (length + aside[vertex]))
-            vertex = int(parent[vertex])
-    return float(worst)
-
-
-def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
-    """The order of Theorem 1 in T rounds, √(2γ_T + 2 ln(1/δ)) · √(T γ_T): for comparing growth alone.
-
-    Eq. 70 with H as a constant, and all constants left out.
-    """
-    T, gain = as_rounds(rounds), evaluate(gamma, as_rounds(rounds))
-    beta = np.sqrt(2.0 * gain - 2.0 * math.log(as_probability(delta, "delta")))
-    return np.asarray(beta * np.sqrt(T * gain))
-
-
-class MovementConstants(NamedTuple):
-    """What bounds movement on a tree: ``ratio`` × Σ⟨c_t, z_{t−1}⟩ + ``start``."""
-
-    ratio: float
-    start: float
-
-
-def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
-    """Constants for which Σ‖z_t − z_{t−1}‖ ≤ ratio Σ⟨c_t, z_{t−1}⟩ + start, for any costs c_t ≥ 0.
-
-    z is mirror descent on the tree, and the norm that of eq. 21. A constant may be subtracted from the
-    costs of a round, which changes no step. The costs are those before the step, ⟨c_t, z_{t−1}⟩: with
-    those after it, ⟨c_t, z_t⟩, no such constants exist, and eq. 39 does not hold. Where costs of a
-    round are small, or come in small pieces, the two are nearly the same.
-
-    Args:
-        tree: its siblings must weigh the same, as in trees of ``frt_tree``.
-        kappa: κ of the mirror descent.
-    """
-    require_type(tree, Tree, "tree")
-    descent = TreeDescent(tree, kappa=kappa, backend="numpy")
-    count = len(tree.parent)
-    factor = np.ones(
-        count
-    )  # of what is lost right below a vertex: all that is lost below it
-    reach = np.zeros(count)  # 2κ times the range of P
-    for vertex in reversed(range(count)):
-        children = tree.children(vertex)
-        weights = tree.weight[children]
-        if not len(weights):
-            continue
-        if np.ptp(weights) > 1e-9 * weights[0]:
-            raise InputError(
-                f"the children of vertex {vertex} differ in weight; use frt_tree"
-            )
-        delta = descent.delta[children]
-        total = float(delta.sum())
-        # P is concave: largest where q + δ is proportional to δ, smallest at a corner.
-        largest = total * math.log1p(1.0 / total)
-        smallest = float((delta * np.log1p(1.0 / delta)).min())
-        reach[vertex] = 2.0 * weights[0] * (largest - smallest)
-        inner = np.arange(count)[children][tree.sizes[children] > 1]
-        passed_on = [
-            (tree.weight[tree.children(child)][0] + reach[child])
-            / weights[0]
-            * factor[child]
-            for child in inner.tolist()
-        ]
-        factor[vertex] = 1.0 + max(passed_on, default=0.0)
-    slope = np.zeros(count)
-    end = factor * reach
-    length = np.zeros(count)
-    for vertex in range(1, count):
-        above = int(tree.parent[vertex])
-        slope[vertex] = slope[above] + factor[above] * descent.eta[vertex]
-        length[vertex] = length[above] + tree.weight[vertex]
-        if tree.sizes[vertex] > 1:
-            end[vertex] += end[above]
-        else:
-            end[vertex] = end[above]
-    lost = 2.0 * descent.kappa * float(slope[tree.leaf].max())
-    start = 2.0 * float(end[tree.leaf].max()) + float(length[tree.leaf].max())
-    return MovementConstants(2.0 * lost, start)
-
-
-def stretch_bound(actions: int, tau: float = 2.0) -> float:
-    """2τ³/((τ − 1) ln τ) · (1 + 1/2 + … + 1/n): FRT lengthens no distance by more on average (eq. 15).
-
-    By [fakcharoenphol2004tight] for the weights of ``frt_tree``. Two actions u, v that part at level i
-    are at most 2(τ + … + τ^{i+1}) < 2τ^{i+2}/(τ − 1) apart. The k-th nearest action to them parts them
-    with probability at most 1/k, and only where its radius r = βτ^{i−1} is between its distances to u
-    and v; r has the density 1/(r ln τ), and τ^{i+2} ≤ τ³r.
-
-    Args:
-        actions: n.
-        tau: τ of the tree.
-    """
-    n = as_count(actions, "actions", 1)
-    tau = as_number(tau, "tau", *TAU)
-    harmonic = float(np.sum(1.0 / np.arange(1, n + 1)))
-    return 2.0 * tau**3 / ((tau - 1.0) * math.log(tau)) * harmonic
-
-
-def mean_stretch(
-    metric: ActionMetric, rng: Rng, *, trees: int = 100, tau: float = 2.0
-) -> Floats:
-    """d_T/d of each two actions, averaged over random trees, (n, n), ones on the diagonal (eq. 15).
-
-    Args:
-        metric: d.
-        rng: draws the trees.
-        trees: how many trees.
-        tau: τ of the trees.
-    """
-    require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    count = as_count(trees, "trees", 1)
-    rng = as_generator(rng)
-    n = len(metric)
-    total = np.zeros((n, n))
-    for _ in range(count):
-        total += frt_tree(metric, rng, tau=tau).distances
-    stretch = np.ones((n, n))
-    apart = ~np.eye(n, dtype=bool)
-    stretch[apart] = total[apart] / count / metric.distances[apart]
-    return stretch
-
-
-# --- Theorem 1, constants included ------------------------------------------------------------
+from .arguments import as_rounds, evaluate
 
 Form = Literal["derived", "printed"]
 _EVENTS = 3  # Lemma 1, eq. 50 and eq. 31: each may fail with probability δ/3
+_DOUBLING = 1.593624  # a with a/(1 − exp(−a)) = 2, rounded down
 
 
 def stale_variance_bound(
@@ -238,15 +58,13 @@ def stale_variance_bound(
     gained = evaluate(gamma, N * H)
     if form == "printed":
         return np.asarray(2.0 * _exp(gamma(H)) * gained)
-    return np.asarray(_exp(2.0 * gamma(H - 1)) * 2.0 * gained / math.log1p(1.0 / noise))
+    staleness = _exp(2.0 * gamma(H - 1))
+    return np.asarray(staleness * 2.0 * gained / math.log1p(1.0 / noise))
 
 
 def _exp(power: float) -> float:
     """e to this power; infinite where it is larger than any float."""
     return math.exp(power) if power < 700.0 else math.inf
-
-
-_DOUBLING = 1.593624  # a with a/(1 − exp(−a)) = 2, rounded down
 
 
 def conditional_mean_bound(
@@ -266,11 +84,13 @@ def conditional_mean_bound(
     H = as_count(episode, "episode")
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
+    log_chance = math.log(1.0 / chance)
     if form == "derived":
-        more = H * math.log(1.0 / chance) / -math.expm1(-_DOUBLING)
-        return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
-    more = 4.0 * H * math.log(1.0 / chance) + 8.0 * H * math.log(4.0 * H) + 1.0
-    return np.asarray(2.0 * np.asarray(observed, dtype=np.float64) + more)
+        constant = H * log_chance / -math.expm1(-_DOUBLING)
+    else:
+        constant = 4.0 * H * log_chance + 8.0 * H * math.log(4.0 * H) + 1.0
+    sums = np.asarray(observed, dtype=np.float64)
+    return np.asarray(2.0 * sums + constant)
 
 
 def episode_concentration(
@@ -299,9 +119,9 @@ def episode_concentration(
     """
     N = as_rounds(episodes)
     H = as_count(episode, "episode")
-    largest = H * (
-        as_positive(norm_bound, "norm_bound") + as_number(diameter, "diameter", 0.0)
-    )
+    B = as_positive(norm_bound, "norm_bound")
+    psi = as_number(diameter, "diameter", 0.0)
+    largest = H * (B + psi)  # cost of an episode
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
     if form == "printed":
@@ -346,12 +166,13 @@ def learning_error_bound(
         N, gamma, episode=H, noise_variance=noise_variance, form=form
     )
     information = evaluate(gamma, (N - 1.0) * H)
-    beta = norm + noise / math.sqrt(noise_variance) * np.sqrt(
-        2.0 * math.log(1.0 / chance) + 2.0 * information
-    )
-    more = conditional_mean_bound(0.0, episode=H, delta=chance)
-    inside = 2.0 * N * H * V + more if form == "printed" else N * H * (2.0 * V + more)
-    return np.asarray(2.0 * beta * np.sqrt(inside))
+    deviation = np.sqrt(2.0 * math.log(1.0 / chance) + 2.0 * information)
+    beta = norm + noise / math.sqrt(noise_variance) * deviation  # Lemma 1
+    constant = conditional_mean_bound(0.0, episode=H, delta=chance)
+    eq_62 = 2.0 * N * H * V + constant
+    derived = N * H * (2.0 * V + constant)
+    squares = eq_62 if form == "printed" else derived
+    return np.asarray(2.0 * beta * np.sqrt(squares))
 
 
 def regret_bound_gp_md(
@@ -370,8 +191,7 @@ def regret_bound_gp_md(
     39 hold.
 
     The learning error (eqs. 57 to 63) and what costs exceed their conditional means by (eq. 31), with
-    probability 1 − δ. α and β are not part of it: see :func:`service_constant`,
-    :func:`movement_constants` and :func:`stretch_bound`.
+    probability 1 − δ. α and β are not part of it: see :mod:`superarm.lab.theory.tree_descent`.
 
     Args:
         episodes: N.
@@ -403,3 +223,19 @@ def regret_bound_gp_md(
         form=form,
     )
     return np.asarray(error + excess)
+
+
+def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
+    """The order of Theorem 1 in T rounds, √(2γ_T + 2 ln(1/δ)) · √(T γ_T): for comparing growth alone.
+
+    Eq. 70 with H as a constant, and all constants left out.
+
+    Args:
+        rounds: T, one or several.
+        gamma: t ↦ γ_t.
+        delta: δ, the probability of failing.
+    """
+    T = as_rounds(rounds)
+    gain = evaluate(gamma, T)
+    beta = np.sqrt(2.0 * gain - 2.0 * math.log(as_probability(delta, "delta")))
+    return np.asarray(beta * np.sqrt(T * gain))

@@ -9,7 +9,7 @@ import numpy as np
 from superarm.core import Floats, Gamma
 from superarm.core.inputs import as_count
 
-from .high_probability import as_rounds, evaluate
+from .arguments import as_rounds, evaluate
 
 
 class ComparedWork(NamedTuple):
@@ -118,25 +118,44 @@ def comparison_table(rounds: Any, gamma: Gamma, budget: int) -> str:
     [' order at T = 100 ', ' 204 ', ' 204 ']
     """
     T = np.atleast_1d(as_rounds(rounds))
-    works = COMPARED_WORKS
-    rows = [
-        ["", *(work.name for work in works)],
-        ["---"] * (len(works) + 1),
-        ["arms", *("infinite" if work.infinite else "finite" for work in works)],
-        ["offers", *("volatile" if work.volatile else "static" for work in works)],
-        ["combinatorial", *(_tick(work.combinatorial) for work in works)],
-        ["regret", *("Bayesian" if work.bayesian else "frequentist" for work in works)],
-        ["GP-UCB", *(_tick(work.gp_ucb) for work in works)],
-        ["GP-TS", *(_tick(work.gp_ts) for work in works)],
-        ["GP-BUCB", *(_tick(work.gp_bucb) for work in works)],
-        ["bound", *(_formula(work) for work in works)],
-    ]
-    for horizon in T:
-        orders = (float(work.order(horizon, gamma, budget)) for work in works)
-        rows.append(
-            [f"order at T = {horizon:,.0f}", *(f"{order:,.0f}" for order in orders)]
-        )
+    columns = [_column(work) for work in COMPARED_WORKS]
+    for work, column in zip(COMPARED_WORKS, columns, strict=True):
+        for horizon in T:
+            order = float(work.order(horizon, gamma, budget))
+            column.append(f"{order:,.0f}")
+    labels = [*_LABELS, *(f"order at T = {horizon:,.0f}" for horizon in T)]
+    rows = zip(labels, *columns, strict=True)
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+_LABELS = (
+    "",
+    "---",
+    "arms",
+    "offers",
+    "combinatorial",
+    "regret",
+    "GP-UCB",
+    "GP-TS",
+    "GP-BUCB",
+    "bound",
+)
+
+
+def _column(work: ComparedWork) -> list[str]:
+    """The entries of a work, in the order of the labels."""
+    return [
+        work.name,
+        "---",
+        "infinite" if work.infinite else "finite",
+        "volatile" if work.volatile else "static",
+        _tick(work.combinatorial),
+        "Bayesian" if work.bayesian else "frequentist",
+        _tick(work.gp_ucb),
+        _tick(work.gp_ts),
+        _tick(work.gp_bucb),
+        _formula(work),
+    ]
 
 
 def _tick(value: bool) -> str:

@@ -1,9 +1,9 @@
 """What the papers prove, judged on what a run recorded.
 
-A claim is what a paper says of its experiments, and is data in an experiment's TOML
+A claim is about the outcome of a paper's experiments: data in an experiment's TOML
 (:mod:`superarm.lab.experiments.claims`). A statement is what a paper proves: an inequality, a lemma or
-a theorem. Here each module is about one paper, and its ``statements(recorded)`` yields a verdict for
-every statement that the run can speak to, and none where the run is about something else.
+a theorem. Each module here is about one paper. Its ``statements(recorded)`` yields a verdict for every
+statement that the run can judge, and none where the run is about something else.
 
 Statements are judged by ``superarm reproduce`` and ``superarm report --bound``: many of them replay the
 run, which takes time.
@@ -21,11 +21,14 @@ _PAPERS = (bayesian, combinatorial, kernelized, drifting, movement)
 
 
 def judge_statements(run: Run) -> list[Verdict]:
-    """One verdict for each statement of theory that the run can speak to.
+    """One verdict for each statement of theory that the run can judge.
 
     None of them is about a run that begins with a state: what was learned before cannot be replayed.
+
+    Args:
+        run: a finished run.
     """
-    recorded = RecordedRun.of(run)
+    recorded = RecordedRun.from_run(run)
     if run.spec.get("states"):
         return []
     return [verdict for paper in _PAPERS for verdict in paper.statements(recorded)]

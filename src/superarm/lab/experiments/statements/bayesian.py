@@ -58,7 +58,11 @@ class _Replay(NamedTuple):
 
 
 def statements(recorded: RecordedRun) -> Iterator[Verdict]:
-    """Every statement that the run can speak to."""
+    """Every statement that the run can judge.
+
+    Args:
+        recorded: a finished run.
+    """
     yield from _sizes_of_beta(recorded)
     if not _is_well_specified(recorded):
         return
@@ -74,7 +78,7 @@ def statements(recorded: RecordedRun) -> Iterator[Verdict]:
 
 def _is_well_specified(recorded: RecordedRun) -> bool:
     """Whether the truth is a draw from the learners' own prior, and stays as it is."""
-    problem = recorded.at(0).problem
+    problem = recorded.in_setting(0).problem
     if problem["name"] != "navigation" or not feedback_at_once(recorded.run, 0):
         return False
     mismatched = any(
@@ -86,19 +90,18 @@ def _is_well_specified(recorded: RecordedRun) -> bool:
 
 def _learners(recorded: RecordedRun) -> list[str]:
     """The first policy of each algorithm of the paper that has the exact posterior."""
-    found: dict[str, str] = {}
+    by_algorithm: dict[str, str] = {}
     for policy in recorded.run.policies:
         algorithm = recorded.algorithm(policy)
         if algorithm in _LEARNERS and _is_exact(recorded, policy):
-            found.setdefault(algorithm, policy)
-    return list(found.values())
+            by_algorithm.setdefault(algorithm, policy)
+    return list(by_algorithm.values())
 
 
 def _is_exact(recorded: RecordedRun, policy: str) -> bool:
-    return (
-        not recorded.is_modified(policy)
-        and recorded.options(policy)["posterior"] in _EXACT
-    )
+    if recorded.is_modified(policy):
+        return False
+    return recorded.options(policy)["posterior"] in _EXACT
 
 
 # --- section 4.2 --------------------------------------------------------------------------------
@@ -138,7 +141,7 @@ def _widths_of(recorded: RecordedRun, policy: str, arms: int) -> Floats:
 
 
 def _no_gain(count: int) -> float:
-    """γ, which these schedules do not ask for."""
+    """γ, which these schedules do not use."""
     return 0.0
 
 
@@ -150,7 +153,7 @@ def _replayed(recorded: RecordedRun, policy: str) -> list[_Replay]:
 
 
 def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
-    """One cell with the posterior that it had, asked about the route taken and the best one."""
+    """Replay one cell with the posterior that it had, on the route taken and the best one."""
     world = recorded.world(seed)
     assert isinstance(world, RouteWorld)
     model = world.model
@@ -163,24 +166,23 @@ def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
     missed = 0.0
     largest_eigenvalue = 0.0
     longest = 0
-    for width, played in zip(
-        widths, recorded.rounds(policy, seed, world=world), strict=True
-    ):
+    rounds = recorded.rounds(policy, seed, world=world)
+    for width, played in zip(widths, rounds, strict=True):
         taken = played.positions
         if not len(taken):  # no route was open
             continue
         covariance = posterior.predict(taken, return_cov=True).cov
         stds = np.sqrt(np.maximum(0.0, np.diagonal(covariance)))
         explored += width * float(stds.sum())
-        largest_eigenvalue = max(
-            largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1])
-        )
+        eigenvalue = float(np.linalg.eigvalsh(covariance)[-1])
+        largest_eigenvalue = max(largest_eigenvalue, eigenvalue)
         longest = max(longest, len(taken))
         best = _best_route(world, played.offer)
         belief = posterior.predict(best)
         assert belief.std is not None
         lower = belief.mean - width * belief.std
-        missed += float((lower - world.means(played.offer)[best]).sum())
+        true_costs = world.means(played.offer)[best]
+        missed += float((lower - true_costs).sum())
         posterior.observe(taken, played.rewards)
     squares = variance_sum_bound(
         posterior.information_gain,
@@ -213,8 +215,8 @@ def _widths(recorded: RecordedRun, replays: dict[str, list[_Replay]]) -> Verdict
         policy: max(cell.used for cell in cells) for policy, cells in replays.items()
     }
     tightest = max(used, key=lambda policy: used[policy])
-    cells = sum(len(found) for found in replays.values())
-    where = _where(recorded, cells)
+    count = sum(len(cells) for cells in replays.values())
+    where = _where(recorded, count)
     return Verdict(
         "Lemma A.3: the widths Σ√β_t·σ add up to at most √(2(λ* + ς²)·T·K·β_T·I)",
         word_of_share(used[tightest], _ROUNDING),
@@ -227,7 +229,8 @@ def _missed(
 ) -> Iterator[Verdict]:
     """Lemma A.2, for policies with the β_t that it is about."""
     model = recorded.world(recorded.run.seeds[0]).model
-    limit = math.sqrt(float(np.max(model.kernel.diag(model.arms)))) * math.pi**2 / 6.0
+    largest_variance = float(np.max(model.kernel.diag(model.arms)))
+    limit = math.sqrt(largest_variance) * math.pi**2 / 6.0
     for policy, cells in replays.items():
         if not _has_lemma_widths(recorded, policy):
             continue
@@ -254,4 +257,6 @@ def _word_of_mean(values: Floats, limit: float) -> Word:
     """Whether a mean is decidedly below a limit, by the rules for claims."""
     scale = max(abs(float(values.mean())), limit)
     strength = lead_of(limit - values, scale=scale).strength()
-    return "undecided" if abs(strength) <= 1.0 else word_if(strength > 0.0)
+    if abs(strength) <= 1.0:
+        return "undecided"
+    return word_if(strength > 0.0)

@@ -59,34 +59,40 @@ class Replay(NamedTuple):
 
 
 def statements(recorded: RecordedRun) -> Iterator[Verdict]:
-    """Lemmas 1 to 3, eq. 6 and Theorem 1 in every setting in which O'CLOK-UCB was run."""
+    """Lemmas 1 to 3, eq. 6 and Theorem 1 in every setting in which O'CLOK-UCB was run.
+
+    Args:
+        recorded: a finished run.
+    """
     for index in range(len(recorded.run.settings)):
         for policy in _replayed_policies(recorded, index):
-            yield from _of_policy(recorded, policy, index)
+            yield from _judge_policy(recorded, policy, index)
 
 
 def _replayed_policies(recorded: RecordedRun, index: int) -> list[str]:
     """O'CLOK-UCB with an exact posterior, once for every δ: other forms choose alike."""
-    if recorded.at(index).feedback:
+    if recorded.in_setting(index).feedback:
         return []
     by_delta: dict[float, str] = {}
     for policy in recorded.run.policies:
         if recorded.algorithm(policy) != "oclok-ucb":
             continue
         options = recorded.options(policy, index)
-        is_plain = not options["stepwise"] and not recorded.is_modified(policy, index)
-        if is_plain and options["posterior"] in EXACT_POSTERIORS:
+        if options["stepwise"] or recorded.is_modified(policy, index):
+            continue
+        if options["posterior"] in EXACT_POSTERIORS:
             by_delta.setdefault(options["delta"], policy)
     return list(by_delta.values())
 
 
-def _of_policy(recorded: RecordedRun, policy: str, index: int) -> Iterator[Verdict]:
+def _judge_policy(recorded: RecordedRun, policy: str, index: int) -> Iterator[Verdict]:
     run = recorded.run
     first = recorded.world(run.seeds[0], index)
     if first.model.most_arms is None and first.model.arms is None:
         return
     unmet = _unmet(recorded, first, index)
-    seeds = run.seeds[: _SOME_SEEDS if unmet else _MOST_SEEDS]
+    most_seeds = _SOME_SEEDS if unmet else _MOST_SEEDS
+    seeds = run.seeds[:most_seeds]
     delta = float(recorded.options(policy, index)["delta"])
     replays = []
     for seed in seeds:
@@ -94,7 +100,8 @@ def _of_policy(recorded: RecordedRun, policy: str, index: int) -> Iterator[Verdi
         schedule = OclokUCB(most_arms=_most_arms(world), delta=delta)
         replays.append(replay(recorded, policy, seed, index, world, schedule))
     where = recorded.where(index)
-    sizes = f" ({len(seeds)} of {count_text(len(run.seeds), 'seed')}, T = {run.rounds}, {policy})"
+    seeds_text = f"{len(seeds)} of {count_text(len(run.seeds), 'seed')}"
+    sizes = f" ({seeds_text}, T = {run.rounds}, {policy})"
     has_promise = _promise_is_recorded(recorded, first, index)
     for verdict in _verdicts(replays, delta, unmet, has_promise):
         yield verdict._replace(evidence=f"{where}{verdict.evidence}{sizes}")
@@ -103,8 +110,9 @@ def _of_policy(recorded: RecordedRun, policy: str, index: int) -> Iterator[Verdi
 def _most_arms(world: World) -> int:
     """M: the most arms that any round offers."""
     model = world.model
-    most = model.most_arms if model.arms is None or model.most_arms else len(model.arms)
-    return int(most or 0)
+    if model.most_arms:
+        return int(model.most_arms)
+    return 0 if model.arms is None else len(model.arms)
 
 
 def _promise_is_recorded(recorded: RecordedRun, world: World, index: int) -> bool:
@@ -118,7 +126,7 @@ def _promise_is_recorded(recorded: RecordedRun, world: World, index: int) -> boo
 def _unmet(recorded: RecordedRun, world: World, index: int) -> str:
     """Why Lemma 2 says nothing of a setting; empty where it does."""
     model = world.model
-    if str(recorded.at(index).problem["name"]) not in _FROM_A_PROCESS:
+    if str(recorded.in_setting(index).problem["name"]) not in _FROM_A_PROCESS:
         return "f is not drawn from the learner's process"
     if isinstance(world, Codependency) and not world.is_known:
         return "the learner's kernel is not that of f"
@@ -138,7 +146,7 @@ def replay(
     world: World,
     schedule: Schedule,
 ) -> Replay:
-    """Observe the recorded choices with an exact posterior, and look at every round beforehand.
+    """Observe the recorded choices with an exact posterior, and check each round beforehand.
 
     Args:
         recorded: the run.
@@ -168,24 +176,23 @@ def replay(
         belief = posterior.belief(offer)
         width = schedule.width(step, lambda _: posterior.information_gain)
         available = _available(offer)
-        error = np.abs(world.means(offer) - belief.mean)[available]
-        std = belief.std[available]
-        now_outside = int(np.count_nonzero(error > width * std))
+        errors = np.abs(world.means(offer) - belief.mean)[available]
+        stds = belief.std[available]
+        now_outside = int(np.count_nonzero(errors > width * stds))
         arms += len(available)
         outside += now_outside
-        beyond += [np.count_nonzero(error > level * std) for level in _LEVELS]
+        beyond += [np.count_nonzero(errors > level * stds) for level in _LEVELS]
         if not len(chosen):
             continue
-        std_chosen = belief.std[chosen]
+        chosen_stds = belief.std[chosen]
         if not now_outside:
             rounds_inside += 1
-            allowed = 2.0 * lipschitz * width * float(std_chosen.sum())
+            allowed = 2.0 * lipschitz * width * float(chosen_stds.sum())
             gap_share = max(gap_share, float(gaps[step - 1]) / allowed)
         covariance = posterior.predict(keys[chosen], return_cov=True).cov
-        largest_eigenvalue = max(
-            largest_eigenvalue, float(np.linalg.eigvalsh(covariance)[-1])
-        )
-        variances += float(np.sum(std_chosen**2))
+        eigenvalue = float(np.linalg.eigvalsh(covariance)[-1])
+        largest_eigenvalue = max(largest_eigenvalue, eigenvalue)
+        variances += float(np.sum(chosen_stds**2))
         budget = max(budget, len(chosen))
         posterior.observe(keys[chosen], rewards)
         gained = posterior.information_gain
@@ -246,7 +253,7 @@ def _lemma_1(replays: Sequence[Replay]) -> Verdict:
         "Lemma 1: the variances of all chosen arms add up to at most 2(λ* + σ²) times the information "
         "gained, whatever is chosen"
     )
-    return Verdict(text, word_of_share(share), _used(share))
+    return Verdict(text, word_of_share(share), _used_text(share))
 
 
 def _equation_6(replays: Sequence[Replay]) -> Verdict:
@@ -258,11 +265,12 @@ def _equation_6(replays: Sequence[Replay]) -> Verdict:
     parts = []
     for place, level in enumerate(_LEVELS):
         shares = np.array([cell.beyond[place] for cell in replays])
+        mean_share = float(shares.mean())
         limit = 2.0 * math.exp(-(level**2) / 2.0)
-        lead = lead_of(limit - shares, scale=max(limit, float(shares.mean())))
+        lead = lead_of(limit - shares, scale=max(limit, mean_share))
         strengths.append(lead.strength(len(_LEVELS)))
         parts.append(
-            f"{significant(float(shares.mean()))} where {significant(limit)} is allowed ({level:g})"
+            f"{significant(mean_share)} where {significant(limit)} is allowed ({level:g})"
         )
     weakest = min(strengths)
     word: Word = "undecided"
@@ -280,10 +288,11 @@ def _lemma_2(replays: Sequence[Replay], delta: float) -> Verdict:
     outside = sum(cell.outside for cell in replays)
     arms = sum(cell.arms for cell in replays)
     word = failure_tails(failed, len(replays), delta).word()
+    seeds_text = count_text(len(replays), "seed")
     evidence = (
-        f"{outside:,} of {arms:,} means lie outside; the event fails in {failed} of "
+        f"{outside:,} of {arms:,} means lie outside; "
+        f"the event fails in {failed} of {seeds_text}"
     )
-    evidence += count_text(len(replays), "seed")
     if word == "undecided":
         needed = trials_needed(delta)
         evidence += f", which does not decide; {needed} seeds without a failure would"
@@ -299,7 +308,7 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> Verdict:
     outside = sum(cell.outside for cell in replays)
     arms = sum(cell.arms for cell in replays)
     share = max(cell.gap_share for cell in replays)
-    evidence = f"{_used(share)}, in {count_text(rounds, 'such round')}"
+    evidence = f"{_used_text(share)}, in {count_text(rounds, 'such round')}"
     if unmet:
         evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
     return Verdict(text, word_of_share(share), evidence)
@@ -312,13 +321,12 @@ def _theorem_1(replays: Sequence[Replay]) -> Verdict:
     )
     inside = [cell for cell in replays if cell.event]
     share = max(cell.regret_share for cell in inside)
-    evidence = f"{_used(share)}; the event occurs in {len(inside)} of "
-    return Verdict(
-        text, word_of_share(share), evidence + count_text(len(replays), "seed")
-    )
+    seeds_text = count_text(len(replays), "seed")
+    evidence = f"{_used_text(share)}; the event occurs in {len(inside)} of {seeds_text}"
+    return Verdict(text, word_of_share(share), evidence)
 
 
-def _used(share: float) -> str:
+def _used_text(share: float) -> str:
     """The largest share in words; below zero, super arms were better than the oracle guarantees."""
     if share < 0.0:
         return "below zero throughout: better than the oracle guarantees"

@@ -26,7 +26,11 @@ ROUNDING = 1e-6
 
 
 def word_if(holds: bool) -> Word:
-    """The verdict on a statement that is decided either way."""
+    """The verdict on a statement that is decided either way.
+
+    Args:
+        holds: whether it does.
+    """
     return "holds" if holds else "does not hold"
 
 
@@ -50,7 +54,9 @@ def word_of_margin(margin: Margin, sharing: Sharing) -> Word:
     if not np.isfinite(margin.values).all():
         return "undecided"
     strength = margin.strength(sharing, 1)
-    return "undecided" if abs(strength) <= 1.0 else word_if(strength > 0.0)
+    if abs(strength) <= 1.0:
+        return "undecided"
+    return word_if(strength > 0.0)
 
 
 class FailureTails(NamedTuple):
@@ -65,6 +71,9 @@ class FailureTails(NamedTuple):
         """Whether failures have at most probability δ.
 
         They do if so few would be improbable at δ, and do not if so many would be.
+
+        Args:
+            chance: probability of a wrong verdict, on one side.
         """
         if self.as_many < chance:
             return "does not hold"
@@ -92,22 +101,34 @@ def failure_tails(failures: int, trials: int, delta: float) -> FailureTails:
 def trials_needed(delta: float, chance: float = CHANCE) -> int:
     """How many trials without a failure decide that failures have at most probability δ.
 
+    Args:
+        delta: δ, in (0, 1).
+        chance: probability of a wrong verdict.
+
     >>> trials_needed(0.05)
     90
     """
     return math.ceil(math.log(chance) / math.log1p(-delta))
 
 
-# --- words of evidence ----------------------------------------------------------------------
+# --- texts of evidence ----------------------------------------------------------------------
 
 
 def size_text(run: Run) -> str:
-    """How many seeds and rounds evidence is from."""
+    """How many seeds and rounds evidence is from.
+
+    Args:
+        run: a finished run.
+    """
     return f"({count_text(len(run.seeds), 'seed')}, T = {run.rounds})"
 
 
 def few_seeds_text(run: Run) -> str:
-    """Why few seeds decide nothing about a mean; empty where they are enough."""
+    """Why few seeds decide nothing about a mean; empty where they are enough.
+
+    Args:
+        run: a finished run.
+    """
     seeds = len(run.seeds)
     if seeds >= LEAST_SEEDS:
         return ""

@@ -51,6 +51,7 @@ class _Replay(NamedTuple):
 
     @property
     def rounds(self) -> Ints:
+        """1, …, T."""
         return np.arange(1, len(self.stds) + 1)
 
     @property
@@ -68,10 +69,12 @@ class _Used(NamedTuple):
 
     @property
     def failed(self) -> int:
+        """In how many seeds the statement fails."""
         return sum(share > 1.0 + ROUNDING for share in self.shares)
 
     @property
     def worst(self) -> str:
+        """The largest share, in words."""
         worst = int(np.argmax(self.shares))
         share = significant(self.shares[worst])
         return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[worst]})"
@@ -89,27 +92,37 @@ class _Cells(NamedTuple):
 
     @property
     def size(self) -> str:
+        """How many seeds and rounds were replayed, in words."""
         return f"{count_text(len(self.seeds), 'seed')}, T = {self.regret.shape[1]:,}"
 
     def used(self, shares: Iterable[float]) -> _Used:
-        """Shares of what a statement allows, one for each replay."""
+        """Shares of what a statement allows.
+
+        Args:
+            shares: one for each replay.
+        """
         return _Used(self.policy, self.seeds, tuple(shares))
 
 
 def statements(recorded: RecordedRun) -> Iterator[Verdict]:
-    """Every statement that the run can speak to."""
+    """Every statement that the run can judge.
+
+    Args:
+        recorded: a finished run.
+    """
     run = recorded.run
     policies = [name for name in run.policies if recorded.algorithm(name) in _POLICIES]
     if not policies:
         return
+    cells_per_seed = len(policies) * len(run.settings)
     for index in range(len(run.settings)):
-        first = recorded.world(run.seeds[0], index)
-        if not _is_single_arm(first) or not feedback_at_once(run, index):
+        world = recorded.world(run.seeds[0], index)
+        if not _is_single_arm(world) or not feedback_at_once(run, index):
             continue
         where = recorded.where(index)
-        seeds = _affordable_seeds(recorded, first, len(policies) * len(run.settings))
+        seeds = _affordable_seeds(recorded, world, cells_per_seed)
         for policy in policies:
-            for verdict in _of_policy(recorded, policy, index, seeds):
+            for verdict in _judge_policy(recorded, policy, index, seeds):
                 yield verdict._replace(evidence=where + verdict.evidence)
 
 
@@ -129,37 +142,43 @@ def _affordable_seeds(
     """The seeds that are replayed: as many as take about a minute, one at least."""
     rounds = recorded.run.rounds
     work = rounds * (1e4 + len(world.arms) ** 2) * cells_per_seed
-    return tuple(recorded.run.seeds[: max(1, int(_MOST_WORK / work))])
+    count = max(1, int(_MOST_WORK / work))
+    return tuple(recorded.run.seeds[:count])
 
 
-def _of_policy(
+def _judge_policy(
     recorded: RecordedRun, policy: str, index: int, seeds: tuple[int, ...]
 ) -> Iterator[Verdict]:
     run = recorded.run
     options = recorded.options(policy, index)
     regret = run.cumulative(policy, index)
+    rows = [run.seeds.index(seed) for seed in seeds]
     cells = _Cells(
         policy=policy,
         algorithm=recorded.algorithm(policy),
         delta=float(options["delta"]),
         seeds=seeds,
         replays=tuple(_replayed(recorded, policy, seed, index) for seed in seeds),
-        regret=np.array([regret[run.seeds.index(seed)] for seed in seeds]),
+        regret=np.array([regret[row] for row in rows]),
     )
-    yield from _of_any_choices(cells)
+    yield from _judge_any_choices(cells)
     worlds = [replay.world for replay in cells.replays]
     if not all(_within_assumptions(world) for world in worlds):
         return
-    found = cells.used(_share_of_stds(replay) for replay in cells.replays)
+    used = cells.used(_share_of_stds(replay) for replay in cells.replays)
     text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
-    yield _always(text, found, f"{found.worst}; {cells.size}")
+    yield _always(text, used, f"{used.worst}; {cells.size}")
     yield _bands(cells)
     lam = theory.theory_noise_variance(run.rounds)
     has_theory_noise = all(
         math.isclose(world.model.noise_variance, lam) for world in worlds
     )
-    if has_theory_noise and _is_as_proved(recorded, policy, index):
-        yield from _igp_ucb(cells) if cells.algorithm == "igp-ucb" else _gp_ts(cells)
+    if not has_theory_noise or not _is_as_proved(recorded, policy, index):
+        return
+    if cells.algorithm == "igp-ucb":
+        yield from _igp_ucb(cells)
+    else:
+        yield from _gp_ts(cells)
 
 
 def _is_as_proved(recorded: RecordedRun, policy: str, index: int) -> bool:
@@ -167,18 +186,19 @@ def _is_as_proved(recorded: RecordedRun, policy: str, index: int) -> bool:
     if recorded.is_modified(policy, index):
         return False
     options = recorded.options(policy, index)
-    certified = options["gain"] == "greedy" and options["posterior"] in EXACT_POSTERIORS
+    if options["gain"] != "greedy" or options["posterior"] not in EXACT_POSTERIORS:
+        return False
     # Of GP-TS: joint draws, scaled by v_t, over all arms.
-    joint = options.get("mode", "joint") == "joint"
-    scaled = bool(options.get("scaled", True))
-    everywhere = options.get("decision_set", "all") == "all"
-    return certified and joint and scaled and everywhere
+    is_joint = options.get("mode", "joint") == "joint"
+    is_scaled = bool(options.get("scaled", True))
+    is_everywhere = options.get("decision_set", "all") == "all"
+    return is_joint and is_scaled and is_everywhere
 
 
 # --- what holds for any choices ----------------------------------------------------------
 
 
-def _of_any_choices(cells: _Cells) -> Iterator[Verdict]:
+def _judge_any_choices(cells: _Cells) -> Iterator[Verdict]:
     """Eqs. 10 and 11, Lemma 3 and Theorem 1, whatever f and its norm are."""
     differences = [_difference_of_information(replay) for replay in cells.replays]
     yield _always(
@@ -187,12 +207,12 @@ def _of_any_choices(cells: _Cells) -> Iterator[Verdict]:
         f"the two differ by at most {significant(max(differences), 2)} "
         f"of their size ({cells.policy}; {cells.size})",
     )
-    found = cells.used(_share_of_gain(replay) for replay in cells.replays)
+    gains = cells.used(_share_of_gain(replay) for replay in cells.replays)
     text = "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
-    yield _always(text, found, f"{found.worst}; {cells.size}")
-    found = cells.used(_share_of_noise(replay, cells.delta) for replay in cells.replays)
+    yield _always(text, gains, f"{gains.worst}; {cells.size}")
+    norms = cells.used(_share_of_noise(replay, cells.delta) for replay in cells.replays)
     text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
-    yield _with_probability(text, found, cells.delta, cells.size)
+    yield _with_probability(text, norms, cells.delta, cells.size)
 
 
 def _replayed(recorded: RecordedRun, policy: str, seed: int, index: int) -> _Replay:
@@ -206,9 +226,8 @@ def _replayed(recorded: RecordedRun, policy: str, seed: int, index: int) -> _Rep
     prior = np.broadcast_to(np.asarray(model.mean, dtype=np.float64), world.truth.shape)
     truth = world.truth - prior
     mean = np.zeros(len(truth))  # of f − the prior mean
-    noise_mean = np.zeros(
-        len(truth)
-    )  # of a function that is learned from the noise alone
+    # Of a function that is learned from the noise alone.
+    noise_mean = np.zeros(len(truth))
     positions = np.empty(rounds, dtype=np.intp)
     variances = np.empty(rounds)
     norms = np.empty(rounds)
@@ -217,11 +236,7 @@ def _replayed(recorded: RecordedRun, policy: str, seed: int, index: int) -> _Rep
     fitted = 0.0
     for step, played in enumerate(recorded.rounds(policy, seed, index, world, arms=1)):
         arm = int(played.positions[0])
-        stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
-        error = np.abs(mean - truth)
-        band[step] = np.max(
-            np.divide(error, stds, out=np.zeros_like(error), where=stds > 0.0)
-        )
+        band[step] = _largest_error(mean, truth, cov)
         noise = float(played.rewards[0]) - world.truth[arm]
         spread = lam + max(0.0, float(cov[arm, arm]))
         # ‖ε‖² in the norm of Theorem 1 is ‖ε‖² − εᵀ(K + λI)⁻¹ε, and the latter a sum over rounds.
@@ -231,11 +246,29 @@ def _replayed(recorded: RecordedRun, policy: str, seed: int, index: int) -> _Rep
         variances[step] = spread - lam
         norms[step] = squares - fitted
         column = cov[:, arm].copy()
-        mean += column * ((truth[arm] + noise - mean[arm]) / spread)  # eq. 19
-        noise_mean += column * ((noise - noise_mean[arm]) / spread)
+        residual = truth[arm] + noise - mean[arm]
+        noise_residual = noise - noise_mean[arm]
+        mean += column * (residual / spread)  # eq. 19
+        noise_mean += column * (noise_residual / spread)
         cov -= np.outer(column, column / spread)  # eqs. 20, 21
-    gained = np.append(0.0, np.cumsum(0.5 * np.log1p(variances / lam)))  # eq. 11
-    return _Replay(world, positions, np.sqrt(variances), gained, norms, band)
+    gains = 0.5 * np.log1p(variances / lam)  # eq. 11
+    return _Replay(
+        world=world,
+        positions=positions,
+        stds=np.sqrt(variances),
+        gained=np.append(0.0, np.cumsum(gains)),
+        norms=norms,
+        band=band,
+    )
+
+
+def _largest_error(mean: Floats, truth: Floats, cov: Floats) -> float:
+    """The largest |μ(x) − f(x)| / σ(x) over all arms; arms with σ = 0 count as 0."""
+    stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
+    errors = np.abs(mean - truth)
+    shares = np.zeros_like(errors)
+    np.divide(errors, stds, out=shares, where=stds > 0.0)
+    return float(np.max(shares))
 
 
 def _difference_of_information(replay: _Replay) -> float:
@@ -244,28 +277,29 @@ def _difference_of_information(replay: _Replay) -> float:
     lam = theory.theory_noise_variance(len(replay.stds))
     counts = np.bincount(replay.positions, minlength=len(replay.world.arms))
     roots = np.sqrt(counts / lam)
-    scaled = roots[:, None] * model.kernel(model.arms) * roots
-    _, logarithm = np.linalg.slogdet(np.eye(len(roots)) + scaled)
-    return float(abs(0.5 * logarithm - replay.gained[-1]) / replay.gained[-1])
+    scaled = roots[:, None] * model.kernel(model.arms) * roots  # (n, n)
+    identity = np.eye(len(roots))
+    _, log_determinant = np.linalg.slogdet(identity + scaled)
+    by_determinant = 0.5 * log_determinant  # eq. 10
+    by_rounds = replay.gained[-1]  # eq. 11
+    return float(abs(by_determinant - by_rounds) / by_rounds)
 
 
 def _share_of_gain(replay: _Replay) -> float:
     model = replay.world.model
     rounds = len(replay.stds)
     lam = theory.theory_noise_variance(rounds)
-    most = information.greedy_information_gain(
-        model.kernel, model.arms, rounds, lam
-    ).upper_bounds
-    return float(np.max(replay.gained[1:] / most[1:]))
+    greedy = information.greedy_information_gain(model.kernel, model.arms, rounds, lam)
+    shares = replay.gained[1:] / greedy.upper_bounds[1:]
+    return float(np.max(shares))
 
 
 def _share_of_noise(replay: _Replay, delta: float) -> float:
     """The largest squared norm over its bound, R²(ln det(λI + K_t) + 2 ln(1/δ)): eq. 6."""
     rounds = replay.rounds
-    logarithms = 2.0 * replay.gained[1:] + rounds * math.log(
-        theory.theory_noise_variance(len(rounds))
-    )
-    bounds = replay.world.noise_std**2 * (logarithms - 2.0 * math.log(delta))
+    lam = theory.theory_noise_variance(len(rounds))
+    log_determinants = 2.0 * replay.gained[1:] + rounds * math.log(lam)
+    bounds = replay.world.noise_std**2 * (log_determinants - 2.0 * math.log(delta))
     return float(np.max(replay.norms / bounds))
 
 
@@ -279,13 +313,12 @@ def _within_assumptions(world: FiniteProblem) -> bool:
     model = world.model
     K = np.asarray(model.kernel(model.arms))
     f = world.truth - np.asarray(model.mean)
-    norm = math.sqrt(
-        max(0.0, float(f @ np.linalg.solve(K + _RIDGE * np.eye(len(K)), f)))
-    )
-    bound = model.norm_bound or 0.0
-    return float(K.diagonal().max()) <= 1.0 + ROUNDING and norm <= bound * (
-        1.0 + ROUNDING
-    )
+    weights = np.linalg.solve(K + _RIDGE * np.eye(len(K)), f)
+    norm = math.sqrt(max(0.0, float(f @ weights)))
+    norm_bound = model.norm_bound or 0.0
+    largest_variance = float(K.diagonal().max())
+    tolerance = 1.0 + ROUNDING
+    return largest_variance <= tolerance and norm <= norm_bound * tolerance
 
 
 # --- what holds with high probability -----------------------------------------------------
@@ -331,14 +364,15 @@ def _igp_ucb(cells: _Cells) -> Iterator[Verdict]:
         gamma = _certified(replay)
         widths = _widths(replay, gamma, cells.delta)
         regrets = np.diff(total, prepend=0.0)
-        inside = np.maximum.accumulate(replay.band / widths) <= 1.0
+        holds_so_far = np.maximum.accumulate(replay.band / widths) <= 1.0
         allowed = 2.0 * widths * replay.stds
-        round_shares.append(float(np.max(np.where(inside, regrets / allowed, 0.0))))
-        curve = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
-        total_shares.append(float(np.max(total / curve)))
-    found = cells.used(round_shares)
+        shares = np.where(holds_so_far, regrets / allowed, 0.0)
+        round_shares.append(float(np.max(shares)))
+        bounds = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
+        total_shares.append(float(np.max(total / bounds)))
+    used = cells.used(round_shares)
     text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
-    yield _always(text, found, f"{found.worst}; {cells.size}")
+    yield _always(text, used, f"{used.worst}; {cells.size}")
     text = "Theorem 3: R_T ≤ 2β_T √(4(T + 2)γ_T), for every prefix"
     yield _with_probability(text, cells.used(total_shares), cells.delta, cells.size)
 
@@ -352,12 +386,15 @@ def _gp_ts(cells: _Cells) -> Iterator[Verdict]:
         B = replay.world.model.norm_bound or 0.0
         arms = len(replay.world.arms)
         v = _widths(replay, _certified(replay), delta / 2.0)
-        c = v * (1.0 + np.sqrt(2.0 * np.log(arms * rounds**2)))  # Lemma 5 with D' = D_t
+        draws = np.sqrt(2.0 * np.log(arms * rounds**2))
+        c = v * (1.0 + draws)  # Lemma 5 with D' = D_t
         p = theory.ANTI_CONCENTRATION
         exploration = 11.0 * c / p * np.cumsum(replay.stds)
         constant = (2.0 * B + 1.0) * math.pi**2 / 6.0
-        azuma = (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * rounds * math.log(2.0 / delta))
-        shares.append(float((total / (exploration + constant + azuma))[-1]))
+        deviation = np.sqrt(2.0 * rounds * math.log(2.0 / delta))
+        azuma = (4.0 * B + 11.0) * c / p * deviation
+        bounds = exploration + constant + azuma  # (T,)
+        shares.append(float((total / bounds)[-1]))
     text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
     yield _with_probability(text, cells.used(shares), delta, cells.size)
 
@@ -365,22 +402,24 @@ def _gp_ts(cells: _Cells) -> Iterator[Verdict]:
 # --- verdicts ----------------------------------------------------------------------------
 
 
-def _always(text: str, found: _Used, evidence: str) -> Verdict:
-    return Verdict(text, word_if(not found.failed), evidence)
+def _always(text: str, used: _Used, evidence: str) -> Verdict:
+    """A statement that must hold in every seed."""
+    return Verdict(text, word_if(not used.failed), evidence)
 
 
-def _with_probability(text: str, found: _Used, delta: float, size: str) -> Verdict:
+def _with_probability(text: str, used: _Used, delta: float, size: str) -> Verdict:
     """A statement that may fail with probability δ, by the exact binomial tails."""
-    failed = found.failed
-    tails = failure_tails(failed, len(found.seeds), delta)
+    failed = used.failed
+    tails = failure_tails(failed, len(used.seeds), delta)
     word = tails.word()
-    side = f"so few failures would have probability {significant(tails.as_few, 2)}"
     if tails.as_many < tails.as_few:
         side = (
             f"so many failures would have probability {significant(tails.as_many, 2)}"
         )
+    else:
+        side = f"so few failures would have probability {significant(tails.as_few, 2)}"
     evidence = (
-        f"{found.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
+        f"{used.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{side}"
     )
     if word == "undecided" and not failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +18,8 @@ from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.files import damaged
 from superarm.models.worlds import World
 
-_MORE_ROADS = (
-    2  # a city has about as many edges as it is asked for, surely half of them
-)
+# A generated city has about as many edges as requested, and at least half of them.
+_MORE_ROADS = 2
 
 
 class Round(NamedTuple):
@@ -44,13 +43,19 @@ class RecordedRun:
 
     run: Run
     experiment: Experiment
+    _by_setting: dict[int, Experiment] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @classmethod
-    def of(cls, run: Run) -> RecordedRun:
+    def from_run(cls, run: Run) -> RecordedRun:
         """Rebuild the experiment from a ``run.json`` that anybody may have written.
 
         Problems bound their own sizes. Roads must be as many as the run has drawn, because a city of
         millions takes minutes to make; and no file is written, because nothing is driven again.
+
+        Args:
+            run: a finished run.
         """
         if "parameters" not in run.spec:
             path = run.directory / "run.json"
@@ -63,58 +68,87 @@ class RecordedRun:
             "seeds": 1,
             **run.spec["parameters"],
         }
-        recorded = cls(
-            run=run, experiment=Experiment.from_mapping(data, str(run.directory))
-        )
+        experiment = Experiment.from_mapping(data, str(run.directory))
+        recorded = cls(run=run, experiment=experiment)
         recorded._check_roads()
         return recorded
 
     def _check_roads(self) -> None:
-        problem = self.at(0).problem
+        """Refuse a generated city that is far larger than the one that was recorded."""
+        problem = self.in_setting(0).problem
         roads = self.run.road_map(0)
-        generated = (
-            problem.get("network") in (None, "city") and problem.get("route") is None
-        )
-        edges = problem.get("edges", 0) if generated else 0
-        if (
-            roads is not None
-            and isinstance(edges, int)
-            and edges > _MORE_ROADS * len(roads)
-        ):
+        is_city = problem.get("network") in (None, "city")
+        if roads is None or not is_city or problem.get("route") is not None:
+            return
+        edges = problem.get("edges", 0)
+        if isinstance(edges, int) and edges > _MORE_ROADS * len(roads):
             where = self.run.directory / "run.json"
             raise StateError(
                 f"{where} has a city of {edges:,} edges, but the run was on {len(roads):,}; "
                 "undo the change, or run again"
             )
 
-    def at(self, setting_index: int) -> Experiment:
-        """The experiment in one of the run's settings, without a cache of drives."""
-        experiment = self.experiment.with_setting(self.run.settings[setting_index])
-        problem = {
-            key: value for key, value in experiment.problem.items() if key != "cache"
-        }
-        return replace(experiment, problem=problem)
+    def in_setting(self, setting_index: int) -> Experiment:
+        """The experiment in one of the run's settings, without a cache of drives.
+
+        Args:
+            setting_index: of the setting.
+        """
+        if setting_index not in self._by_setting:
+            setting = self.run.settings[setting_index]
+            experiment = self.experiment.with_setting(setting)
+            problem = dict(experiment.problem)
+            problem.pop("cache", None)
+            self._by_setting[setting_index] = replace(experiment, problem=problem)
+        return self._by_setting[setting_index]
 
     def world(self, seed: int, setting_index: int = 0) -> World:
-        """The problem as a seed of the run met it."""
-        return self.at(setting_index).build_problem(seed=seed, horizon=self.run.rounds)
+        """The problem as a seed of the run met it.
+
+        Args:
+            seed: of the cell.
+            setting_index: of the cell.
+        """
+        return self.in_setting(setting_index).build_problem(
+            seed=seed, horizon=self.run.rounds
+        )
 
     def algorithm(self, policy: str) -> str:
-        """The registered name behind a policy's name in this run."""
-        return str(self.experiment.policies.get(policy, {}).get("policy", policy))
+        """The registered name behind a policy's name in this run.
+
+        Args:
+            policy: its name in the run.
+        """
+        table = self.experiment.policies.get(policy, {})
+        return str(table.get("policy", policy))
 
     def options(self, policy: str, setting_index: int = 0) -> Mapping[str, Any]:
-        """What the policy was given in a setting, over its defaults."""
-        given = self.at(setting_index).policies.get(policy, {})
-        return {**parameters_of("policy", self.algorithm(policy)), **given}
+        """The policy's table in a setting, over its defaults.
+
+        Args:
+            policy: its name in the run.
+            setting_index: of the setting.
+        """
+        table = self.in_setting(setting_index).policies.get(policy, {})
+        defaults = parameters_of("policy", self.algorithm(policy))
+        return {**defaults, **table}
 
     def is_modified(self, policy: str, setting_index: int = 0) -> bool:
-        """Whether the policy's posterior is wrapped, or its model is not the problem's own."""
+        """Whether the policy's posterior is wrapped, or its model is not the problem's own.
+
+        Args:
+            policy: its name in the run.
+            setting_index: of the setting.
+        """
         options = self.options(policy, setting_index)
         return bool(options.get("wrapped") or options.get("told"))
 
     def where(self, setting_index: int) -> str:
-        """Words that name a setting in front of evidence; empty where the run has no settings."""
+        """Words that name a setting in front of evidence; empty where the run has no settings.
+
+        Args:
+            setting_index: of the setting.
+        """
         return setting_prefix(self.run.settings[setting_index])
 
     def rounds(
@@ -135,32 +169,27 @@ class RecordedRun:
             world: the problem as the seed met it, if it is at hand.
             arms: how many arms every round must choose; ``None`` where rounds may differ.
         """
-        world = self.world(seed, setting_index) if world is None else world
+        if world is None:
+            world = self.world(seed, setting_index)
         streams = Streams(seed, "noise")
-        cell = (
-            self.run.directory
-            / "cells"
-            / f"{cell_name(policy, setting_index, seed)}.npz"
-        )
-        for step, row in enumerate(
-            self.run.choices(policy, setting_index, seed), start=1
-        ):
+        file_name = f"{cell_name(policy, setting_index, seed)}.npz"
+        file = self.run.directory / "cells" / file_name
+        choices = self.run.choices(policy, setting_index, seed)
+        for step, row in enumerate(choices, start=1):
             offer = world.offer(step)
-            chosen = row[row >= 0].astype(np.intp)
-            if chosen.max(initial=-1) >= len(offer.arms) or len(
-                np.unique(chosen)
-            ) < len(chosen):
-                raise damaged(
-                    cell,
-                    f"round {step} chooses arms that are not on offer, or one twice",
+            chosen = row[row >= 0].astype(np.intp)  # rows are padded with −1
+            is_on_offer = chosen.max(initial=-1) < len(offer.arms)
+            is_repeated = len(np.unique(chosen)) < len(chosen)
+            if not is_on_offer or is_repeated:
+                message = (
+                    f"round {step} chooses arms that are not on offer, or one twice"
                 )
+                raise damaged(file, message)
             if arms is not None and len(chosen) != arms:
-                raise damaged(
-                    cell,
-                    f"round {step} must choose {count_text(arms, 'arm')}, got {len(chosen)}",
-                )
+                needed = count_text(arms, "arm")
+                message = f"round {step} must choose {needed}, got {len(chosen)}"
+                raise damaged(file, message)
             decision = Decision(step=step, action=chosen, positions=chosen)
-            feedback = world.feedback(
-                offer, decision, world.noise(offer, streams.at(step))
-            )
+            noise = world.noise(offer, streams.at(step))
+            feedback = world.feedback(offer, decision, noise)
             yield Round(offer, feedback.positions, feedback.rewards)

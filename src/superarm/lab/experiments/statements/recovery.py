@@ -29,7 +29,7 @@ AssumedDrift = Callable[[RecordedRun, str, int], float | None]
 
 
 def recovery(recorded: RecordedRun, forgetting: AssumedDrift) -> Iterator[Verdict]:
-    """After the sensor that was best has dropped most: regret, less that from before the drop.
+    """Whether policies that forget recover sooner than those that do not.
 
     Args:
         recorded: a run on sensors whose readings were recorded round by round.
@@ -46,12 +46,11 @@ def recovery(recorded: RecordedRun, forgetting: AssumedDrift) -> Iterator[Verdic
         drifts = {
             policy: forgetting(recorded, policy, index) for policy in run.policies
         }
-        forgetful = [
-            policy
-            for policy, drift in drifts.items()
-            if drift is not None and drift > 0.0
-        ]
-        static = [policy for policy, drift in drifts.items() if drift == 0.0]
+        judged = {
+            policy: drift for policy, drift in drifts.items() if drift is not None
+        }
+        forgetful = [policy for policy, drift in judged.items() if drift > 0.0]
+        static = [policy for policy, drift in judged.items() if drift == 0.0]
         for policy in forgetful:
             for rival in static:
                 yield _recovers(recorded, index, policy, rival, changes)
@@ -66,29 +65,34 @@ def sudden_changes(readings: Floats) -> list[int]:
     before = readings[:-1]
     after = readings[1:]
     best = before.argmax(axis=1)
-    steps = np.arange(len(best))
-    drops = before[steps, best] - after[steps, best]  # of round t = 2, 3, …
-    rounds = steps + 2
-    usable = (rounds > _AFTER) & (rounds + _AFTER <= len(readings)) & (drops > 0.0)
-    count = max(_FEWEST, math.ceil(_SUDDEN * len(readings)))
-    largest = np.argsort(-drops[usable], kind="stable")[:count]
-    return sorted(int(step) for step in rounds[usable][largest])
+    rows = np.arange(len(best))
+    drops = before[rows, best] - after[rows, best]  # in rounds 2, 3, …
+    rounds = rows + 2
+    last_round = len(readings)
+    has_rounds_before = rounds > _AFTER
+    has_rounds_after = rounds + _AFTER <= last_round
+    usable = has_rounds_before & has_rounds_after & (drops > 0.0)
+    count = max(_FEWEST, math.ceil(_SUDDEN * last_round))
+    largest_first = np.argsort(-drops[usable], kind="stable")
+    sudden = rounds[usable][largest_first[:count]]
+    return sorted(int(step) for step in sudden)
 
 
 def _recovers(
     recorded: RecordedRun, index: int, policy: str, rival: str, changes: list[int]
 ) -> Verdict:
     run = recorded.run
-    own = _around(recorded, policy, index, changes)
-    other = _around(recorded, rival, index, changes)
-    scale = max(abs(float(own.rise.mean())), abs(float(other.rise.mean())))
-    margin = Margin(f"{rival} − {policy}", other.rise - own.rise, scale)
+    regret = _regret_around(recorded, policy, index, changes)
+    rival_regret = _regret_around(recorded, rival, index, changes)
+    mean = float(regret.rise.mean())
+    rival_mean = float(rival_regret.rise.mean())
+    scale = max(abs(mean), abs(rival_mean))
+    difference = rival_regret.rise - regret.rise
+    margin = Margin(f"{rival} − {policy}", difference, scale)
     evidence = (
         f"{recorded.where(index)}around {len(changes)} sudden drops of the best sensor, mean regret "
         f"of the {_AFTER} rounds after less that of the {_AFTER} before: {policy} "
-        f"{mean_text(own.rise)} ({mean_text(own.before)} before, {mean_text(own.after)} after), "
-        f"{rival} {mean_text(other.rise)} ({mean_text(other.before)} before, "
-        f"{mean_text(other.after)} after) {size_text(run)}"
+        f"{_rise_text(regret)}, {rival} {_rise_text(rival_regret)} {size_text(run)}"
     )
     return Verdict(
         f"Section 5.2: {policy} recovers more quickly from sudden changes than {rival}",
@@ -97,7 +101,7 @@ def _recovers(
     )
 
 
-class _Around(NamedTuple):
+class _RegretAround(NamedTuple):
     """Mean regret of rounds before and after sudden changes, (seeds,)."""
 
     before: Floats
@@ -105,14 +109,27 @@ class _Around(NamedTuple):
 
     @property
     def rise(self) -> Floats:
+        """By how much regret is larger after the changes, (seeds,)."""
         return self.after - self.before
 
 
-def _around(
+def _rise_text(regret: _RegretAround) -> str:
+    before = mean_text(regret.before)
+    after = mean_text(regret.after)
+    return f"{mean_text(regret.rise)} ({before} before, {after} after)"
+
+
+def _regret_around(
     recorded: RecordedRun, policy: str, index: int, changes: list[int]
-) -> _Around:
+) -> _RegretAround:
     totals = recorded.run.cumulative(policy, index).astype(np.float64)
-    regrets = np.diff(totals, axis=1, prepend=0.0)  # column t − 1 is round t
-    before = [regrets[:, step - 1 - _AFTER : step - 1].mean(axis=1) for step in changes]
-    after = [regrets[:, step : step + _AFTER].mean(axis=1) for step in changes]
-    return _Around(np.mean(before, axis=0), np.mean(after, axis=0))
+    regrets = np.diff(totals, axis=1, prepend=0.0)  # (seeds, T)
+    before = []
+    after = []
+    for step in changes:
+        column = step - 1
+        rounds_before = regrets[:, column - _AFTER : column]
+        rounds_after = regrets[:, column + 1 : column + 1 + _AFTER]
+        before.append(rounds_before.mean(axis=1))
+        after.append(rounds_after.mean(axis=1))
+    return _RegretAround(np.mean(before, axis=0), np.mean(after, axis=0))

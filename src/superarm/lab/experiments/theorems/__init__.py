@@ -9,7 +9,7 @@ from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.simulation import Run
 
-from .cases import NO_THEOREM, BoundInputs, NoBoundError
+from .cases import NO_THEOREM, BoundInputs, NoBoundError, Options
 from .drifting import DRIFT_NOTE, DRIFT_POLICIES, drift_bound, drift_order
 from .high_probability import THEOREMS, by_theorem
 from .movement import TREE_POLICIES, movement_bound
@@ -18,45 +18,58 @@ from .routes import ROUTE_NOTE, ROUTE_POLICIES, route_bound
 
 
 def regret_bounds(run: Run) -> RegretBounds:
-    """What theory says of the run's first setting, for each of its policies."""
-    recorded = RecordedRun.of(run)
-    experiment = recorded.at(0)
-    shared = BoundInputs(run=run, experiment=experiment)
+    """The bounds of theory in the run's first setting, for each of its policies.
+
+    Args:
+        run: a finished run.
+    """
+    recorded = RecordedRun.from_run(run)
+    shared = BoundInputs(run=run, experiment=recorded.in_setting(0))
     drawn: dict[str, Bound] = {}
     missing: dict[str, str] = {}
     orders: dict[str, Bound] = {}
     note = ""
     for policy in run.policies:
         name = recorded.algorithm(policy)
-        given = recorded.options(policy)
+        options = recorded.options(policy)
         try:
-            if experiment.feedback:
-                raise NoBoundError(
-                    "no theorem implemented here covers feedback that is late or lost"
-                )
-            if run.spec.get("states"):
-                raise NoBoundError(
-                    "no theorem implemented here covers a run that begins with a state"
-                )
-            if "wrapped" in given:
-                raise NoBoundError(
-                    "no theorem implemented here covers a posterior that is wrapped"
-                )
-            if name in THEOREMS:
-                drawn[policy] = by_theorem(shared, policy, name, given)
-            elif name in ROUTE_POLICIES:
-                drawn[policy] = route_bound(shared, policy, name, given)
-                note = ROUTE_NOTE
-            elif name in DRIFT_POLICIES:
-                drawn[policy] = drift_bound(shared, policy, name, given)
-                note = DRIFT_NOTE
-                orders |= drift_order(shared, policy, name, given)
-            elif name in TREE_POLICIES:
-                drawn[policy] = movement_bound(shared, policy, name, given)
-            else:
-                raise NoBoundError(
-                    NO_THEOREM.get(name, "none is drawn here for such a policy")
-                )
+            _check_covered(shared, options)
+            drawn[policy] = _bound(shared, policy, name, options)
         except NoBoundError as reason:
             missing[policy] = f"no bound because {reason}"
+            continue
+        if name in ROUTE_POLICIES:
+            note = ROUTE_NOTE
+        if name in DRIFT_POLICIES:
+            note = DRIFT_NOTE
+            orders |= drift_order(shared, policy, name, options)
     return RegretBounds(drawn, missing, note, rate_table(shared), orders)
+
+
+def _check_covered(shared: BoundInputs, options: Options) -> None:
+    """Refuse what no theorem covers, whatever the policy is."""
+    if shared.experiment.feedback:
+        raise NoBoundError(
+            "no theorem implemented here covers feedback that is late or lost"
+        )
+    if shared.run.spec.get("states"):
+        raise NoBoundError(
+            "no theorem implemented here covers a run that begins with a state"
+        )
+    if "wrapped" in options:
+        raise NoBoundError(
+            "no theorem implemented here covers a posterior that is wrapped"
+        )
+
+
+def _bound(shared: BoundInputs, policy: str, name: str, options: Options) -> Bound:
+    """The bound of the policy's algorithm."""
+    if name in THEOREMS:
+        return by_theorem(shared, policy, name, options)
+    if name in ROUTE_POLICIES:
+        return route_bound(shared, policy, name, options)
+    if name in DRIFT_POLICIES:
+        return drift_bound(shared, policy, name, options)
+    if name in TREE_POLICIES:
+        return movement_bound(shared, policy, name, options)
+    raise NoBoundError(NO_THEOREM.get(name, "none is drawn here for such a policy"))

@@ -1,4 +1,4 @@
-"""What the bounds of several policies take from a run, and why a policy has none."""
+"""What the bounds of several policies need of a run, and why a policy has none."""
 
 from __future__ import annotations
 
@@ -39,19 +39,33 @@ class NoBoundError(Exception):
     """Why a policy has no bound: the message is a sentence for the report."""
 
 
+def run_budget(run: Run, policy: str) -> int:
+    """The most arms that a policy chose in a round of the first setting.
+
+    Args:
+        run: a finished run.
+        policy: its name in the run.
+    """
+    return max(int(run.choices(policy, 0, seed).shape[1]) for seed in run.seeds)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundInputs:
-    """What the bounds of all policies take, computed once."""
+    """What the bounds of all policies need, computed once.
+
+    Args:
+        run: a finished run.
+        experiment: in the first setting of the run.
+    """
 
     run: Run
-    experiment: Experiment  # in the first setting of the run
+    experiment: Experiment
 
     @cached_property
     def rounds(self) -> Floats:
         """Where bounds are drawn."""
-        return np.unique(
-            np.geomspace(1, self.run.rounds, _POINTS).astype(np.intp)
-        ).astype(np.float64)
+        spaced = np.geomspace(1, self.run.rounds, _POINTS)
+        return np.unique(spaced.astype(np.intp)).astype(np.float64)
 
     @cached_property
     def world(self) -> World:
@@ -61,7 +75,11 @@ class BoundInputs:
         )
 
     def growth(self, observed: int) -> theory.ArmSetGrowth:
-        """γ of so many observations of fixed arms."""
+        """γ of so many observations of fixed arms.
+
+        Args:
+            observed: the largest number of observations.
+        """
         model = self.world.model
         return theory.ArmSetGrowth(
             kernel=model.kernel,
@@ -72,7 +90,7 @@ class BoundInputs:
 
     @cached_property
     def on_routes(self) -> dict[str, Any]:
-        """What the bound of every route policy takes."""
+        """Arguments of the bound of every route policy."""
         run = self.run
         model = self.world.model
         if model.arms is None:
@@ -80,19 +98,13 @@ class BoundInputs:
                 "arms change from round to round: Theorem 3.2 needs finitely many"
             )
         # The theorem's K is the most arms that a route may have; the longest driven stands in.
-        driven = (
-            run.choices(policy, 0, seed)
-            for policy in run.policies
-            for seed in run.seeds
-        )
-        budget = max(int(choices.shape[1]) for choices in driven)
+        budget = max(run_budget(run, policy) for policy in run.policies)
+        eigenvalue = theory.prior_eigenvalue_bound(model.kernel, model.arms, budget)
         return {
             "gamma": self.growth(run.rounds * budget),
             "arms": len(model.arms),
             "budget": budget,
             "noise_variance": model.noise_variance,
-            "largest_eigenvalue": theory.prior_eigenvalue_bound(
-                model.kernel, model.arms, budget
-            ).value,
+            "largest_eigenvalue": eigenvalue.value,
             "largest_variance": float(np.max(model.kernel.diag(model.arms))),
         }

@@ -19,25 +19,26 @@ from superarm.models.worlds import World
 from superarm.policies.published import gamma_for
 from superarm.rules import information
 
-from .cases import BoundInputs, NoBoundError, Options
+from .cases import BoundInputs, NoBoundError, Options, run_budget
 
-_MOST_ARRIVALS = (
-    5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
-)
+# Arms chosen in a run up to which γ is found by choosing among all arrivals.
+_MOST_ARRIVALS = 5_000
 
 
 class _Case(NamedTuple):
-    """One seed of a run, as a theorem sees it."""
+    """One seed of a run, in the terms of a theorem."""
 
     problem: str
     model: Model
-    features: Floats  # of the first round's arms, (n, d)
-    options: Options  # of the policy, with their defaults
-    budget: int  # most arms chosen in a round of the run
+    features: Floats
+    """Of the first round's arms, (n, d)."""
+    options: Options
+    """Of the policy, with their defaults."""
+    budget: int
+    """The most arms chosen in a round of the run."""
     world: World
-    arrivals: Sequence[
-        Floats
-    ]  # contexts of every round, where arms change; none where γ takes long
+    arrivals: Sequence[Floats]
+    """Contexts of every round, where arms change; none where γ would take long."""
 
     @property
     def most_arms(self) -> int:
@@ -53,6 +54,7 @@ class _Case(NamedTuple):
 
     @property
     def gamma(self) -> Gamma:
+        """γ, as the policy's widths have it."""
         gain = self.options.get("gain", "growth")
         if gain == "realised":
             raise NoBoundError(
@@ -84,42 +86,55 @@ class _Theorem(NamedTuple):
     curve: Callable[[Floats, _Case], Floats]
 
 
-def by_theorem(shared: BoundInputs, policy: str, name: str, given: Options) -> Bound:
-    """Averaged over the run's seeds; assumptions that the run does not meet are named."""
+def by_theorem(shared: BoundInputs, policy: str, name: str, options: Options) -> Bound:
+    """A bound averaged over the run's seeds; it names assumptions that the run does not meet.
+
+    Args:
+        shared: what all bounds need.
+        policy: its name in the run.
+        name: under which it is registered.
+        options: its parameters.
+    """
     theorem = THEOREMS[name]
-    run = shared.run
-    experiment = shared.experiment
+    budget = run_budget(shared.run, policy)
     values = []
     unmet: list[str] = []
-    budget = max(int(run.choices(policy, 0, seed).shape[1]) for seed in run.seeds)
-    for seed in run.seeds:
-        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
-        features = world.offer(1).arms.features
-        changing = world.model.arms is None and run.rounds * budget <= _MOST_ARRIVALS
-        steps = range(1, run.rounds + 1) if changing else ()
-        arrivals = [world.offer(step).arms.features for step in steps]
-        case = _Case(
-            str(experiment.problem["name"]),
-            world.model,
-            features,
-            given,
-            budget,
-            world,
-            arrivals,
-        )
+    for seed in shared.run.seeds:
+        case = _case(shared, seed, options, budget)
         largest = _largest_variance(case)
         if largest > 1.0 + 1e-9:
             raise NoBoundError(
                 f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1"
             )
         values.append(theorem.curve(shared.rounds, case))
-        unmet = unmet or list(_unmet(name, case))
+        if not unmet:
+            unmet = list(_unmet(name, case))
     assumes = theorem.source
     label = theorem.label
     if unmet:
         assumes += f". Drawn although the run does not meet these assumptions: {'; '.join(unmet)}"
         label += " (assumptions not met)"
     return Bound(label, shared.rounds, np.mean(values, axis=0), assumes)
+
+
+def _case(shared: BoundInputs, seed: int, options: Options, budget: int) -> _Case:
+    rounds = shared.run.rounds
+    experiment = shared.experiment
+    world = experiment.build_problem(seed=seed, horizon=rounds)
+    arms_change = world.model.arms is None
+    arrivals = []
+    if arms_change and rounds * budget <= _MOST_ARRIVALS:
+        steps = range(1, rounds + 1)
+        arrivals = [world.offer(step).arms.features for step in steps]
+    return _Case(
+        problem=str(experiment.problem["name"]),
+        model=world.model,
+        features=world.offer(1).arms.features,
+        options=options,
+        budget=budget,
+        world=world,
+        arrivals=arrivals,
+    )
 
 
 def _largest_variance(case: _Case) -> float:
@@ -178,18 +193,18 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         )
 
         def gamma(count: float) -> float:
-            return 2.0 * float(
-                gains[int(count) // case.budget]
-            )  # greedy reaches half at least
+            rounds = int(count) // case.budget
+            return 2.0 * float(gains[rounds])  # greedy choice reaches at least half
     else:
         if model.gain is None:
             raise NoBoundError("the problem does not state γ, which the theorem needs")
         gamma = case.gamma
+    # Of the prior: at most the trace.
+    largest_eigenvalue = case.budget * _largest_variance(case)
     return theory.regret_bound_oclok_ucb(
         rounds,
         gamma,
-        largest_eigenvalue=case.budget
-        * _largest_variance(case),  # of the prior: at most the trace
+        largest_eigenvalue=largest_eigenvalue,
         noise_variance=model.noise_variance,
         lipschitz=model.reward.lipschitz,
         most_arms=case.most_arms,
@@ -200,33 +215,44 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:
     """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
-    if case.options["posterior"] not in EXACT_POSTERIORS:
-        yield f"the exact posterior (here it is {case.options['posterior']})"
-    if (
-        case.options.get("gain") != "greedy" and not case.arrivals
-    ):  # which are certified
+    posterior = case.options["posterior"]
+    if posterior not in EXACT_POSTERIORS:
+        yield f"the exact posterior (here it is {posterior})"
+    is_certified = case.options.get("gain") == "greedy" or bool(case.arrivals)
+    if not is_certified:
         yield "a proven bound on γ (here the experiment's γ, which is not proven)"
     if name == "oclok-ucb":
-        if case.options["stepwise"]:
-            yield "arms chosen all at once (here one after the other)"
-        if case.problem not in ("gp-function", "codependency"):
-            yield "f drawn from the learner's Gaussian process (here it is not)"
-        elif isinstance(case.world, Codependency) and not case.world.is_known:
-            yield "a learner with the kernel of f (here it has another)"
-        elif not np.isclose(
-            case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2
-        ):
-            yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
-        return
+        yield from _unmet_by_oclok_ucb(case)
+    else:
+        yield from _unmet_in_rkhs(name, case)
+
+
+def _unmet_by_oclok_ucb(case: _Case) -> Iterator[str]:
+    """Of Theorem 1 of nika2022oclok."""
+    noise_variance = case.model.noise_variance
+    true_noise_variance = (case.model.noise_bound or 0.0) ** 2
+    if case.options["stepwise"]:
+        yield "arms chosen all at once (here one after the other)"
+    if case.problem not in ("gp-function", "codependency"):
+        yield "f drawn from the learner's Gaussian process (here it is not)"
+    elif isinstance(case.world, Codependency) and not case.world.is_known:
+        yield "a learner with the kernel of f (here it has another)"
+    elif not np.isclose(noise_variance, true_noise_variance):
+        yield f"the true noise variance (here the learner is told {noise_variance:.3g})"
+
+
+def _unmet_in_rkhs(name: str, case: _Case) -> Iterator[str]:
+    """Of the theorems on functions with a bounded norm."""
+    noise_variance = case.model.noise_variance
     if case.problem != "rkhs-function":
         yield "‖f‖ ≤ B (here B is an estimate)"
     if name == "gp-ucb":
         yield "noise that never exceeds √λ (here it is Gaussian)"
         yield "β_t with γ_t (here with γ_{t−1})"
     elif not np.isclose(
-        case.model.noise_variance, theory.theory_noise_variance(case.model.horizon)
+        noise_variance, theory.theory_noise_variance(case.model.horizon)
     ):
-        yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
+        yield f"learners with λ = 1 + 2/T (here λ = {noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
         yield "samples on the grids D_t of section 4.2 (here on all arms)"
 

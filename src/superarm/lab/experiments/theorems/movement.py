@@ -1,4 +1,4 @@
-"""Theorem 1 where moving has a cost, and what eqs. 12 and 13 say of a run."""
+"""Theorem 1 where moving has a cost, and eqs. 12 and 13 on a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,16 @@ _MOVEMENT = "“Movement Penalized Bayesian Optimization with Application to Win
 
 
 def movement_bound(
-    shared: BoundInputs, policy: str, name: str, given: Options
+    shared: BoundInputs, policy: str, name: str, options: Options
 ) -> Bound:
-    """Theorem 1 with its constants, or its order alone; eqs. 12 and 13 on what was recorded."""
+    """Theorem 1 with its constants, or its order alone; eqs. 12 and 13 on what was recorded.
+
+    Args:
+        shared: what all bounds need.
+        policy: its name in the run.
+        name: under which it is registered.
+        options: its parameters.
+    """
     run = shared.run
     world = shared.world
     rounds = shared.rounds
@@ -42,15 +49,15 @@ def movement_bound(
         raise NoBoundError(f"the model names no growth rate for γ. {competitive}")
     largest = float(np.max(model.kernel.diag(world.offer(1).arms.features)))
     if model.norm_bound is None or model.noise_bound is None or largest > 1.0:
-        rate = theory.movement_rate(rounds, cast(Gamma, gamma_for(model, "growth")))
+        growth = cast(Gamma, gamma_for(model, "growth"))
+        rate = theory.movement_rate(rounds, growth)
         end = float(run.cumulative(policy, 0)[:, -1].mean())
-        words = (
+        scaled_rate = rate * end / (rate[-1] or 1.0)
+        text = (
             f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
             f"problem does not state B and σ with k ≤ 1. {competitive}"
         )
-        return Bound(
-            "order of Theorem 1, scaled", rounds, rate * end / (rate[-1] or 1.0), words
-        )
+        return Bound("order of Theorem 1, scaled", rounds, scaled_rate, text)
     H = world.span
     psi = float(world.metric.distances.max())
     norm = model.norm_bound
@@ -67,33 +74,32 @@ def movement_bound(
         delta=_DELTA,
     )
     all_costs = episodes * H * (norm + psi)
-    words = (
+    text = (
         f"Theorem 1 of {_MOVEMENT}, with all constants, δ = {_DELTA:g}, H = {H}, "
         f"B = {norm:.3g}, ψ = {psi:.3g} and γ_{{H−1}} ≤ {gamma(H - 1):.3g}: after {int(episodes[-1])} "
         f"episodes the regret is at most {significant(float(values[-1]))}"
     )
     if values[-1] > all_costs[-1]:
-        words += (
+        text += (
             f". All rounds together cannot cost more than H(B + ψ) per episode, "
             f"{significant(float(all_costs[-1]))}, so this is drawn instead"
         )
-    words += (
+    text += (
         ". The theorem bounds the regret against α times the optimum, with α and β for which eqs. 38 "
-        f"and 39 hold; the regret here is against the optimum itself. {_unmet(given)}{competitive}"
+        f"and 39 hold; the regret here is against the optimum itself. {_unmet(options)}{competitive}"
     )
-    return Bound(
-        "Theorem 1, or all costs", rounds, np.minimum(values, all_costs), words
-    )
+    bound = np.minimum(values, all_costs)
+    return Bound("Theorem 1, or all costs", rounds, bound, text)
 
 
-def _unmet(given: Options) -> str:
+def _unmet(options: Options) -> str:
     """What Theorem 1 needs and the policy does not have, as a sentence."""
     unmet = []
-    if given["width"] != "lemma-1":
-        unmet.append(f"widths of Lemma 1 (here {given['width']:g})")
-    if not given["clip"]:
+    if options["width"] != "lemma-1":
+        unmet.append(f"widths of Lemma 1 (here {options['width']:g})")
+    if not options["clip"]:
         unmet.append("costs of at least 0 (here lower bounds may be negative)")
-    if given["update"] != "episode" or given["first_episode"] != "episode":
+    if options["update"] != "episode" or options["first_episode"] != "episode":
         unmet.append("learning once per episode (here at once)")
     if not unmet:
         return ""
@@ -107,45 +113,47 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
 
     Where that takes long, of one episode alone, times the number of episodes: γ is subadditive.
     """
-    steps = range(1, world.horizon + 1)
-    arms = {
-        id(world.offer(step).arms): world.offer(step).arms.features for step in steps
-    }
-    candidates = np.unique(np.concatenate(list(arms.values())), axis=0)
+    features_by_arms = {}  # rounds may share the same arms
+    for step in range(1, world.horizon + 1):
+        arms = world.offer(step).arms
+        features_by_arms[id(arms)] = arms.features
+    candidates = np.unique(np.concatenate(list(features_by_arms.values())), axis=0)
     model = world.model
-    short = count if float(count) ** 2 * len(candidates) <= _MOST_GREEDY else episode
+    work = float(count) ** 2 * len(candidates)
+    span = count if work <= _MOST_GREEDY else episode
     growth = information.GreedyGrowth(
         kernel=model.kernel,
         candidates=candidates,
         noise_variance=model.noise_variance,
-        horizon=short,
+        horizon=span,
     )
 
     def gamma(t: float) -> float:
-        times, rest = divmod(int(t), short)
-        return times * growth(short) + growth(rest)
+        times, remainder = divmod(int(t), span)
+        return times * growth(span) + growth(remainder)
 
     return gamma
 
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     """Service and movement of every span beside the cheapest way through it, as a sentence."""
-    ends = np.append(np.arange(world.span, run.rounds, world.span), run.rounds) - 1
+    last_rounds = np.append(np.arange(world.span, run.rounds, world.span), run.rounds)
 
-    def of_spans(metric: str) -> Floats:
+    def sums_of_spans(metric: str) -> Floats:
         """What a metric adds up to in each span, (seeds, spans)."""
-        return np.diff(run.cumulative(policy, 0, metric)[:, ends], axis=1, prepend=0.0)
+        totals = run.cumulative(policy, 0, metric)[:, last_rounds - 1]
+        return np.diff(totals, axis=1, prepend=0.0)
 
-    service = of_spans("service_cost")
-    movement = of_spans("movement_cost")
-    total = of_spans("total_cost")
-    optimum = total - of_spans("regret")
+    service = sums_of_spans("service_cost")
+    movement = sums_of_spans("movement_cost")
+    total = sums_of_spans("total_cost")
+    optimum = total - sums_of_spans("regret")
     if not optimum.sum() > 0.0:
         return "Eqs. 12 and 13 compare with the cheapest way, which costs nothing here"
-    over = service - optimum
+    excess = service - optimum
     served = significant(float(service.sum() / optimum.sum()))
-    mean = significant(float(over.mean()))
-    most = significant(float(over.max()))
+    mean = significant(float(excess.mean()))
+    most = significant(float(excess.max()))
     moved = significant(float(movement.sum() / optimum.sum()))
     limit = float(np.log(len(world.metric))) ** 2
     alpha = float(total.sum() / optimum.sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,46 +12,58 @@ from superarm.lab import theory
 from superarm.lab.results.bounds import Rate, RateTable
 from superarm.lab.results.curves import growth_exponent, significant
 
-from .cases import BoundInputs, Options
+from .cases import BoundInputs, Options, run_budget
 
 _LEAST_ROUNDS = 8  # from which on a rate of growth over the last half means something
 _OWN_KERNELS = {
     "squared-exponential": "O'CLOK-UCB, squared exponential",
     "matern": "O'CLOK-UCB, Matérn",
 }
-_ORDERS = {  # of each row: the paper or the kernel, and the order as printed
-    "CUCB": ("“Combinatorial Multi-Armed Bandit” (2013)", "√(K T)"),
-    "CC-MAB": (
+
+
+class _Order(NamedTuple):
+    """A row of Table 1: the paper or the kernel, and the order as printed."""
+
+    work: str
+    order: str
+
+
+_ORDERS = {
+    "CUCB": _Order("“Combinatorial Multi-Armed Bandit” (2013)", "√(K T)"),
+    "CC-MAB": _Order(
         "“Contextual Combinatorial Multi-armed Bandits …” (2018)",
         "K T^((D+2η)/(D+3η))",
     ),
-    "ACC-UCB": (
+    "ACC-UCB": _Order(
         "“Contextual Combinatorial Volatile Multi-armed Bandit …” (2020)",
         "K T^((D+1)/(D+2))",
     ),
-    "O'CLOK-UCB, linear": ("linear kernel", "√(λ* K D T)"),
-    "O'CLOK-UCB, squared exponential": (
+    "O'CLOK-UCB, linear": _Order("linear kernel", "√(λ* K D T)"),
+    "O'CLOK-UCB, squared exponential": _Order(
         "squared exponential kernel",
         "√(λ* K D T ln^D T)",
     ),
-    "O'CLOK-UCB, Matérn": ("Matérn kernel", "λ* T^((D+ν)/(D+2ν))"),
+    "O'CLOK-UCB, Matérn": _Order("Matérn kernel", "λ* T^((D+ν)/(D+2ν))"),
 }
 
 
 def rate_table(shared: BoundInputs) -> RateTable | None:
-    """Table 1 and Corollary 1 at the size of a run of O'CLOK-UCB; none for other runs."""
+    """Table 1 and Corollary 1 at the size of a run of O'CLOK-UCB; ``None`` for other runs.
+
+    Args:
+        shared: what all bounds need.
+    """
     run = shared.run
     experiment = shared.experiment
-    algorithms = {
-        policy: str(experiment.policies.get(policy, {}).get("policy", policy))
-        for policy in run.policies
-    }
-    ours = [policy for policy, name in algorithms.items() if name == "oclok-ucb"]
-    if not ours or run.rounds < _LEAST_ROUNDS:
+    policy_of: dict[str, str] = {}  # the first of each algorithm
+    for policy in run.policies:
+        table = experiment.policies.get(policy, {})
+        policy_of.setdefault(str(table.get("policy", policy)), policy)
+    if "oclok-ucb" not in policy_of or run.rounds < _LEAST_ROUNDS:
         return None
     model = shared.world.model
     features = shared.world.offer(1).arms.features
-    budget = max(int(run.choices(ours[0], 0, seed).shape[1]) for seed in run.seeds)
+    budget = run_budget(run, policy_of["oclok-ucb"])
     dimension = features.shape[1]
     largest_eigenvalue = budget * float(np.max(model.kernel.diag(features)))
     rounds = np.array([run.rounds / 2.0, run.rounds])
@@ -61,29 +74,27 @@ def rate_table(shared: BoundInputs) -> RateTable | None:
     }
     printed = theory.rates_side_by_side(rounds, as_printed=True, **size)
     corollary = theory.rates_side_by_side(rounds, **size)
-    own = _OWN_KERNELS.get(str((family_of(model.kernel) or ("", ""))[1]))
-    policies = {"CC-MAB": "cc-mab", "ACC-UCB": "acc-ucb", own: "oclok-ucb"}
+    _, kernel_name = family_of(model.kernel) or ("", "")
+    algorithms = {"CC-MAB": "cc-mab", "ACC-UCB": "acc-ucb"}
+    if kernel_name in _OWN_KERNELS:
+        algorithms[_OWN_KERNELS[kernel_name]] = "oclok-ucb"
     rows = []
     for name, values in printed.items():
-        runs = [
-            policy
-            for policy, other in algorithms.items()
-            if other == policies.get(name)
-        ]
-        work, order = _ORDERS[name]
-        rows.append(
-            Rate(
-                algorithm=name.partition(",")[0],
-                work=work,
-                order=order,
-                value=float(values[-1]),
-                corollary=float(corollary[name][-1])
-                if name.startswith("O'CLOK")
-                else None,
-                exponent=math.log(values[-1] / values[0]) / math.log(2.0),
-                measured=growth_exponent(run, runs[0], 0) if runs else None,
-            )
+        at_half, at_end = values
+        measured_policy = policy_of.get(algorithms.get(name, ""))
+        is_ours = name.startswith("O'CLOK")
+        rate = Rate(
+            algorithm=name.partition(",")[0],
+            work=_ORDERS[name].work,
+            order=_ORDERS[name].order,
+            value=float(at_end),
+            corollary=float(corollary[name][-1]) if is_ours else None,
+            exponent=math.log(at_end / at_half) / math.log(2.0),
+            measured=growth_exponent(run, measured_policy, 0)
+            if measured_policy
+            else None,
         )
+        rows.append(rate)
     note = (
         f"Orders up to logarithms, without their constants: compare how they grow, not how large they "
         f"are. K = {budget}, D = {dimension}, η = 1, ν = 2.5; λ* = {significant(largest_eigenvalue)}, "

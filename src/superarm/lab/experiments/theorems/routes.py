@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from superarm.lab import theory
@@ -21,49 +23,18 @@ ROUTE_NOTE = (
 )
 
 
-def route_bound(shared: BoundInputs, policy: str, name: str, given: Options) -> Bound:
-    """Theorem 3.2 itself covers none, as regret is rectified; the bound of any widths does."""
-    # Refused: other rules, and whatever makes the posterior not that of the truth's own prior.
-    problem = shared.experiment.problem
-    posterior = given["posterior"]
-    assumed = problem.get("model_lengthscale")
-    true = problem.get("lengthscale", 1.0)
-    for refused, reason in (
-        (
-            problem["name"] != "navigation",
-            "the truth is not drawn from the model’s prior",
-        ),
-        (
-            problem.get("switch_cost"),
-            "no theorem implemented here covers switching costs",
-        ),
-        (
-            assumed not in (None, true),
-            "the model’s lengthscale is not that of the truth",
-        ),
-        (_differs(problem), "the model’s kernels are not those of the truth"),
-        (
-            posterior == "independent",
-            "edges are treated as independent, which they are not",
-        ),
-        (
-            posterior not in EXACT_POSTERIORS,
-            "the posterior is approximate: the theorems need the exact one",
-        ),
-        (
-            given["routing"] != "rectified",
-            "it minimises energy less the height potential",
-        ),
-        (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
-        (name == "route-greedy", NO_THEOREM["gp-greedy"]),
-        (name == "route-rule", "no theorem implemented here covers custom rules"),
-        (
-            name == "route-ts" and given["mode"] != "joint",
-            _why_not_theorem(name, given),
-        ),
-    ):
-        if refused:
-            raise NoBoundError(reason)
+def route_bound(shared: BoundInputs, policy: str, name: str, options: Options) -> Bound:
+    """Theorem 3.2 itself covers none, as regret is rectified; the bound of any widths does.
+
+    Args:
+        shared: what all bounds need.
+        policy: its name in the run.
+        name: under which it is registered.
+        options: its parameters.
+    """
+    obstacle = next(_obstacles(shared.experiment.problem, name, options), None)
+    if obstacle is not None:
+        raise NoBoundError(obstacle)
     arms = shared.on_routes["arms"]
     steps = range(1, shared.run.rounds + 1)
     # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
@@ -73,10 +44,39 @@ def route_bound(shared: BoundInputs, policy: str, name: str, given: Options) -> 
         widths, rectified=True, **shared.on_routes
     )
     whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
-    assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
-    assumes += _why_not_theorem(name, given)
+    text = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
+    text += _why_not_theorem(name, options)
     drawn = values[shared.rounds.astype(np.intp) - 1]
-    return Bound(f"bound of {policy}", shared.rounds, drawn, assumes)
+    return Bound(f"bound of {policy}", shared.rounds, drawn, text)
+
+
+def _obstacles(problem: Options, name: str, options: Options) -> Iterator[str]:
+    """Why there is no bound: other rules, and a posterior that is not that of the truth's prior."""
+    posterior = options["posterior"]
+    assumed_lengthscale = problem.get("model_lengthscale")
+    true_lengthscale = problem.get("lengthscale", 1.0)
+    if problem["name"] != "navigation":
+        yield "the truth is not drawn from the model’s prior"
+    if problem.get("switch_cost"):
+        yield "no theorem implemented here covers switching costs"
+    if assumed_lengthscale not in (None, true_lengthscale):
+        yield "the model’s lengthscale is not that of the truth"
+    if _differs(problem):
+        yield "the model’s kernels are not those of the truth"
+    if posterior == "independent":
+        yield "edges are treated as independent, which they are not"
+    if posterior not in EXACT_POSTERIORS:
+        yield "the posterior is approximate: the theorems need the exact one"
+    if options["routing"] != "rectified":
+        yield "it minimises energy less the height potential"
+    if options["spread"] != "noise":
+        yield "it does not rectify with the s that regret uses"
+    if name == "route-greedy":
+        yield NO_THEOREM["gp-greedy"]
+    if name == "route-rule":
+        yield "no theorem implemented here covers custom rules"
+    if name == "route-ts" and options["mode"] != "joint":
+        yield _why_not_theorem(name, options)
 
 
 def _differs(problem: Options) -> bool:
@@ -93,20 +93,22 @@ def _differs(problem: Options) -> bool:
     return False
 
 
-def _why_not_theorem(name: str, given: Options) -> str:
+def _why_not_theorem(name: str, options: Options) -> str:
     """Why Theorem 3.2 itself does not cover a route policy."""
     reasons = []
-    if name == "route-ts" and given["mode"] != "joint":
+    if name == "route-ts" and options["mode"] != "joint":
         reasons.append("arms are sampled one by one: the theorem needs joint samples")
-    if name == "route-bucb" and given["omega"] <= 1.0:
+    if name == "route-bucb" and options["omega"] <= 1.0:
         reasons.append(
-            f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1"
+            f"omega = {options['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1"
         )
-    elif name == "route-bucb" and given["xi"] <= given["omega"]:
-        reasons.append(f"xi = {given['xi']:g} is not above omega, as the theorem needs")
-    if name == "route-ucb" and given["scale"] != 1.0:
+    elif name == "route-bucb" and options["xi"] <= options["omega"]:
         reasons.append(
-            f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself"
+            f"xi = {options['xi']:g} is not above omega, as the theorem needs"
+        )
+    if name == "route-ucb" and options["scale"] != 1.0:
+        reasons.append(
+            f"beta_t is multiplied by {options['scale']:g}: the theorem needs beta_t itself"
         )
     reasons.append("regret is rectified: the theorem is about sums of f itself")
     return "; and because ".join(reasons)

@@ -1,0 +1,139 @@
+"""Playing one task: one seed in one setting, and the files that it leaves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from superarm.core import Policy
+from superarm.core.plugins import import_parts
+from superarm.core.streams import stream
+from superarm.lab.results.curves import setting_text, thinned
+from superarm.lab.simulation import Trace, simulate, write_trace
+from superarm.lab.simulation.trace import (
+    TreeMasses,
+    TruthRecord,
+    write_masses,
+    write_shown,
+)
+from superarm.models.worlds import HasRoadMap, World
+from superarm.movement import frt_tree
+from superarm.policies.movement import TreeWalker
+
+from .plans import Task
+from .warm_starts import (
+    Cell,
+    RestartReason,
+    StartedPolicy,
+    resume_shorter_run,
+    warm_start,
+)
+
+
+def play(task: Task) -> list[RestartReason]:
+    """Run one task and write its cells; each appears complete or not at all.
+
+    Args:
+        task: what is missing.
+    """
+    for source in task.imports:
+        import_parts(source)
+    plan = task.plan
+    chart = task.experiment.chart
+    world = task.experiment.build_problem(seed=task.seed, horizon=plan.horizon)
+    if task.shown and isinstance(world, HasRoadMap):
+        write_shown(plan.out, task.setting_index, world.road_map())
+    if task.shown and chart.get("truth"):
+        _write_truth(task, world)
+    reasons: list[RestartReason] = []
+    # Policies that have come equally far play side by side.
+    groups: defaultdict[int, dict[str, StartedPolicy]] = defaultdict(dict)
+    for name in task.policies:
+        policy = task.experiment.build_policy(name, world)
+        cell = Cell(plan.out, name, task.setting_index, task.seed)
+        resumed = resume_shorter_run(cell, policy, world, plan.rounds)
+        if isinstance(resumed, StartedPolicy):
+            started = resumed
+        else:
+            started = StartedPolicy(warm_start(policy, plan.starts.get(name)), None)
+        if isinstance(resumed, RestartReason):
+            reasons.append(resumed)
+        groups[started.rounds][name] = started
+    for group in groups.values():
+        policies = {name: started.policy for name, started in group.items()}
+        traces = _simulate(task, world, group, policies)
+        # Before the traces: a task that stops here is run again.
+        if task.shown and chart.get("tree"):
+            _write_masses(task, policies)
+        for trace in traces.values():
+            write_trace(plan.out, replace(trace, setting_index=task.setting_index))
+    if task.shown and chart.get("tree"):
+        _write_tree(task, world)
+    return reasons
+
+
+def _simulate(
+    task: Task,
+    world: World,
+    group: Mapping[str, StartedPolicy],
+    policies: Mapping[str, Policy],
+) -> dict[str, Trace]:
+    """Play the rounds of policies that have come equally far; errors name the setting."""
+    plan = task.plan
+    earlier = {
+        name: started.trace
+        for name, started in group.items()
+        if started.trace is not None
+    }
+    try:
+        return simulate(
+            world,
+            policies,
+            rounds=plan.rounds,
+            seed=task.seed,
+            lateness=task.experiment.build_lateness(),
+            first=plan.first,
+            earlier=earlier,
+        )
+    except Exception as error:
+        setting = plan.settings[task.setting_index]
+        error.add_note(setting_text({"seed": task.seed, **setting}))
+        raise
+
+
+# --- what pictures are drawn from ----------------------------------------------------------
+
+
+def _write_truth(task: Task, world: World) -> None:
+    """The means of all arms in some rounds."""
+    plan = task.plan
+    steps = thinned(plan.rounds)
+    offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
+    means = np.stack([world.means(offer) for offer in offers])
+    record = TruthRecord(steps, means, offers[0].arms.features)
+    write_shown(plan.out, task.setting_index, record)
+
+
+def _write_tree(task: Task, world: World) -> None:
+    """The tree of the problem's metric, if it has one."""
+    metric = world.model.metric
+    if metric is not None:
+        tree = frt_tree(metric, stream(task.seed, "tree", 0))
+        write_shown(task.plan.out, task.setting_index, tree)
+
+
+def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:
+    """The tree of the first policy that walks on one, with its probabilities after the last round."""
+    plan = task.plan
+    for name, policy in policies.items():
+        if not isinstance(policy, TreeWalker):
+            continue
+        if policy.forest is None or policy.stand is None:
+            continue
+        tree = policy.forest.trees[policy.stand.tree]
+        masses = TreeMasses(tree, policy.stand.q, name)
+        write_masses(plan.out, task.setting_index, plan.policies, masses)
+        return
