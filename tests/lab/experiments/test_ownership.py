@@ -71,7 +71,7 @@ HOLDER = """
 import os, sys
 from pathlib import Path
 from superarm.core.errors import ConflictError
-from superarm import files
+from superarm.core import files
 from superarm.lab.simulation.files import LOCK, run_lock
 out, tries, held, refused = Path(sys.argv[1]), int(sys.argv[2]), 0, 0
 for _ in range(tries):
