@@ -263,7 +263,7 @@ def test_several_that_fail_change_nothing(
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe([[0, 1.0]], [1.0])
     before = gp.predict([[0, 4.0], [1, 4.0]])
-    monkeypatch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
+    monkeypatch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
     with pytest.raises(
         ZeroDivisionError
     ):  # the first is alone at its time, and learned before
