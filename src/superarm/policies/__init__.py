@@ -1,13 +1,12 @@
 """Policies: parts composed into published algorithms."""
 
-from .base import IndexPolicy as IndexPolicy
-from .base import ScorePolicy as ScorePolicy
 from .discretised import GrowingGrid as GrowingGrid
 from .drift import genie as genie
 from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .index import IndexPolicy as IndexPolicy
 from .movement import TreeIndexPolicy as TreeIndexPolicy
 from .movement import TreeScorePolicy as TreeScorePolicy
 from .movement import cgp_lcb as cgp_lcb
@@ -37,6 +36,7 @@ from .published import oclok_ucb as oclok_ucb
 from .published import posterior_for as posterior_for
 from .published import random as random
 from .published import soclok_ucb as soclok_ucb
+from .score import ScorePolicy as ScorePolicy
 from .scores import KnownCosts as KnownCosts
 from .scores import Score as Score
 from .scores import Uniform as Uniform

@@ -42,7 +42,8 @@ from superarm.oracles import TopK
 from superarm.posteriors.fixed import FixedArms
 from superarm.posteriors.variances import prior_variance
 
-from .base import Learner, select
+from .answers import select
+from .base import Learner
 from .ledger import check_rewards
 
 _ROUNDING = 1e-9

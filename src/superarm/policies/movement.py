@@ -45,14 +45,9 @@ from superarm.oracles import TopK
 from superarm.posteriors.base import GaussianPosterior
 from superarm.rules import UCB, Fixed, RidgeUCB
 
-from .base import (
-    IndexPolicy,
-    Learner,
-    ScorePolicy,
-    one_per_arm,
-    require_part,
-    undisturbed,
-)
+from .answers import one_per_arm, require_part
+from .base import Learner, retry_if_stale
+from .index import IndexPolicy
 from .ledger import CHANGED, check_rewards
 from .published import (
     GainChoice,
@@ -62,6 +57,7 @@ from .published import (
     known,
     posterior_for,
 )
+from .score import ScorePolicy
 from .scores import Planned, Score, Stay, Truth
 
 
@@ -117,7 +113,7 @@ class TreeWalker(Learner):
         """Whether costs in this walk depend on what was drawn since it began."""
         return False
 
-    @undisturbed
+    @retry_if_stale
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         if len(offer.arms) != len(self.metric):

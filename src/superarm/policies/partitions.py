@@ -47,7 +47,8 @@ from superarm.core.inputs import (
 from superarm.core.registry import register
 from superarm.models import Model
 
-from .base import Learner, require_part, select
+from .answers import require_part, select
+from .base import Learner
 from .ledger import check_rewards
 
 _MOST_COLUMNS = 12

@@ -24,8 +24,9 @@ from superarm.models.worlds import World
 from superarm.rules.base import require_part
 from superarm.rules.information import GreedyGrowth
 
-from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid
+from .index import MOST_PENDING, IndexPolicy
+from .score import ScorePolicy
 from .scores import Truth, Uniform
 
 _OfRows = Literal[

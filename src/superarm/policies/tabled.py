@@ -18,7 +18,7 @@ from superarm.posteriors import FiniteGP
 from superarm.rules import UCB, BayesUCB, Thompson
 
 if TYPE_CHECKING:
-    from .base import IndexPolicy
+    from .index import IndexPolicy
 
 RngAt = Callable[[int], Rng]
 _ONE = TopK(k=1)

@@ -11,7 +11,7 @@ from superarm.core.errors import InputError, SpecError
 from superarm.core.registry import build, check_parameters, find, names, suggestion
 from superarm.posteriors import Wrapping
 
-from .base import IndexPolicy
+from .index import IndexPolicy
 
 
 def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
