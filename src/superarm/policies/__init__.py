@@ -7,8 +7,6 @@ from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
 from .index import IndexPolicy as IndexPolicy
-from .movement import TreeIndexPolicy as TreeIndexPolicy
-from .movement import TreeScorePolicy as TreeScorePolicy
 from .movement import cgp_lcb as cgp_lcb
 from .movement import gp_md as gp_md
 from .movement import md_known as md_known
@@ -40,4 +38,6 @@ from .score import ScorePolicy as ScorePolicy
 from .scores import KnownCosts as KnownCosts
 from .scores import Score as Score
 from .scores import Uniform as Uniform
+from .tree_index import TreeIndexPolicy as TreeIndexPolicy
+from .tree_score import TreeScorePolicy as TreeScorePolicy
 from .wrapping import wrapped as wrapped

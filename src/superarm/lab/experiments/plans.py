@@ -66,7 +66,7 @@ from superarm.lab.simulation.trace import (
 )
 from superarm.models.worlds import HasRoadMap, SharedData, World
 from superarm.movement import frt_tree
-from superarm.policies.movement import TreeWalker
+from superarm.policies.tree_walker import TreeWalker
 from superarm.rewards import Sum
 
 from .agreement import agree
