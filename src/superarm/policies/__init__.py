@@ -1,11 +1,15 @@
 """Policies: parts composed into published algorithms."""
 
+from .adaptive_tree import AdaptiveTree as AdaptiveTree
+from .adaptive_tree import acc_ucb as acc_ucb
 from .discretised import GrowingGrid as GrowingGrid
 from .drift import genie as genie
 from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .hypercubes import Hypercubes as Hypercubes
+from .hypercubes import cc_mab as cc_mab
 from .index import IndexPolicy as IndexPolicy
 from .movement import cgp_lcb as cgp_lcb
 from .movement import gp_md as gp_md
@@ -13,10 +17,6 @@ from .movement import md_known as md_known
 from .movement import minc_known as minc_known
 from .movement import offline as offline
 from .movement import stationary as stationary
-from .partitions import AdaptiveTree as AdaptiveTree
-from .partitions import Hypercubes as Hypercubes
-from .partitions import acc_ucb as acc_ucb
-from .partitions import cc_mab as cc_mab
 from .published import benchmark as benchmark
 from .published import composed as composed
 from .published import gamma_for as gamma_for

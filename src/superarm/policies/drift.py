@@ -40,7 +40,7 @@ def tv_gp_ucb(
     round; the other form takes the same time in every round.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         epsilon: Ε: how much is forgotten per unit of time, the model's own where left out; 0 is no
             drift.
         c1: Multiplies the logarithm.
@@ -88,7 +88,7 @@ def r_gp_ucb(
     """R-GP-UCB [bogunovic2016time, Algorithm 1]: GP-UCB that starts anew every ``block`` steps.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         block: How many steps lie between two resets; "learned" chooses it by cross-validation on
             the model's past; where left out, it is the paper's choice for ε and the kernel.
         epsilon: Ε, from which the block is computed where that is left out; the model's own where
@@ -187,7 +187,7 @@ def genie(model: Model, *, problem: World) -> ScorePolicy:
     only the prior mean.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         problem: The world whose truth is used.
     """
     return ScorePolicy(score=LastTruth(problem=problem), oracle=model.oracle)

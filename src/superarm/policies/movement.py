@@ -76,7 +76,7 @@ def gp_md(
     """GP-MD [ramesh2022movement, Algorithm 1]: mirror descent on lower bounds of the costs.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         width: How many standard deviations bounds are away from the mean; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
@@ -119,7 +119,7 @@ def cgp_lcb(
     """CGP-LCB [krause2011contextual]: the action of lowest lower bound, whatever moving there costs.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         width: How many standard deviations bounds are away from the mean; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
@@ -137,7 +137,7 @@ def stationary(model: Model) -> ScorePolicy:
     """Stays with the previous action.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
     """
     return ScorePolicy(score=Stay(), oracle=model.oracle)
 
@@ -147,7 +147,7 @@ def minc_known(model: Model, *, problem: World) -> ScorePolicy:
     """The action that costs least in this round, with known costs; movement is ignored.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         problem: The world whose truth is used.
     """
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
@@ -165,7 +165,7 @@ def md_known(
     """Mirror descent on trees with known costs [coester2019pure].
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         problem: The world whose truth is used.
         trees: Number of random trees; episodes take them in turn.
         tau: τ: edges of a tree are at least this many times shorter than those one level above.
@@ -185,7 +185,7 @@ def offline(model: Model, *, problem: World) -> ScorePolicy:
     """The cheapest way through each episode, with all costs and contexts known in advance.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         problem: The world whose truth is used.
     """
     if not isinstance(problem, MovementWorld):

@@ -136,7 +136,7 @@ def igp_ucb(
     """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
         gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
@@ -162,7 +162,7 @@ def gp_ucb(
     """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3].
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
         gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
@@ -182,7 +182,7 @@ def gp_ucb_bayesian(
     """GP-UCB with the finite-arm β_t of [sandberg2025bayesian, Theorem 3.2].
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         scale: Multiplies the width or the cost.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -206,7 +206,7 @@ def gp_bucb(
     Process Bandit Optimization (2014).
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         omega: Exponent of the number of arms.
         xi: Exponent of t in the quantile.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
@@ -230,7 +230,7 @@ def gp_ts(
     """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2], or on section 4.2's D_t.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
         gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
@@ -274,7 +274,7 @@ def gp_ei(
     """Expected improvement over the best posterior mean among arms played.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         xi: By how much an arm must exceed the best so far to count as an improvement.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -289,7 +289,7 @@ def gp_pi(
     """Probability of improvement over the best posterior mean among arms played.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         xi: By how much an arm must exceed the best so far to count as an improvement.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -311,7 +311,7 @@ def kernel_ucb(
     times the noise bound R.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         eta: How much to explore.
         delta: Probability with which the confidence bounds may fail.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
@@ -339,7 +339,7 @@ def oclok_ucb(
     """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -357,7 +357,7 @@ def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> Inde
     """SO'CLOK-UCB [nika2022oclok, section 5.1.2]: O'CLOK-UCB on inducing points, redrawn each round.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         inducing: How many inducing points, at most.
         delta: Probability with which the confidence bounds may fail.
     """
@@ -372,7 +372,7 @@ def gp_greedy(model: Model, *, posterior: PosteriorName = "auto") -> IndexPolicy
     """The best posterior mean, without exploration.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
     """
@@ -392,7 +392,7 @@ def composed(
     """Any registered rule on the model's posterior: your own composition from a TOML file.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         rule: The rule.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -419,7 +419,7 @@ def random(model: Model) -> ScorePolicy:
     """Arms at random.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
     """
     return ScorePolicy(
         score=Uniform(costs=isinstance(model.oracle, CostsOnly)), oracle=model.oracle
@@ -431,7 +431,7 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     """The oracle on the true means: what regret is measured against.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         problem: The world whose truth is used.
     """
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)

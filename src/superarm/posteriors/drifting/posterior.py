@@ -239,9 +239,9 @@ class DriftingGP(GaussianPosterior):
         """
         last = self._fixed.last
         # The fast path of most rounds: all arms, at a time not before the last observation.
-        offers_all = last is not None and last.whole and last.arms is offer.arms
-        if offers_all and pending is None and type(offer) is Offer:
-            belief = self._belief_of_all(offer)
+        if type(offer) is Offer and pending is None and last is not None:
+            offers_all_arms = last.whole and last.arms is offer.arms
+            belief = self._belief_of_all(offer) if offers_all_arms else None
             if belief is not None:
                 return belief
         return super().belief(offer, pending)
