@@ -77,7 +77,7 @@ def gp_md(
 
     Args:
         model: The learner's model of the problem.
-        width: How many standard deviations bounds are away from the mean; "lemma-1" is the width of
+        width: Distance of bounds from the mean, in standard deviations; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
         gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
@@ -90,8 +90,8 @@ def gp_md(
         trees: Number of random trees; episodes take them in turn.
         tau: τ: edges of a tree are at least this many times shorter than those one level above.
         kappa: κ, 1 or more: how fast mirror descent follows the costs.
-        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
-            drift.
+        posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
+            that drift.
     """
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
@@ -120,13 +120,13 @@ def cgp_lcb(
 
     Args:
         model: The learner's model of the problem.
-        width: How many standard deviations bounds are away from the mean; "lemma-1" is the width of
+        width: Distance of bounds from the mean, in standard deviations; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
         gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
-        posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
-            drift.
+        posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
+            that drift.
     """
     rule = _bound(model, width, delta, gain)
     return index_policy(model, rule, posterior)
