@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Direction, Floats, Ints, Oracle, Rng, State
 from superarm.core.errors import InputError, StateError
@@ -180,13 +181,12 @@ class AdaptiveTree(CellPolicy):
         if size + children > self.most_cells:
             return
         depth = self._depth[cell] + 1
-        no_plays = np.zeros(children, dtype=np.intp)
         self._first_child[cell] = size
-        self._parent = np.append(self._parent, np.full(children, cell))
-        self._first_child = np.append(self._first_child, np.full(children, _NO_CHILD))
-        self._depth = np.append(self._depth, np.full(children, depth))
-        self._count = np.append(self._count, no_plays)
-        self._mean = np.append(self._mean, np.zeros(children))
+        self._parent = _append(self._parent, cell, children)
+        self._first_child = _append(self._first_child, _NO_CHILD, children)
+        self._depth = _append(self._depth, depth, children)
+        self._count = _append(self._count, 0, children)
+        self._mean = _append(self._mean, 0.0, children)
 
     def _memory(self) -> Mapping[str, Any]:
         inner = np.flatnonzero(self._first_child >= 0)
@@ -219,6 +219,11 @@ class AdaptiveTree(CellPolicy):
             self._cut(cell, children)
         self._count = count.astype(np.intp)
         self._mean = mean.copy()
+
+
+def _append(array: NDArray[Any], value: float, count: int) -> NDArray[Any]:
+    """The array and the same value a few times after it, a new array."""
+    return np.append(array, np.full(count, value, dtype=array.dtype))
 
 
 @register("policy", "acc-ucb")

@@ -25,6 +25,11 @@ class _Tally(NamedTuple):
     plays: int
     total: float  # sum of rewards
 
+    @property
+    def mean(self) -> float:
+        """Mean reward; 0 before the first."""
+        return self.total / max(self.plays, 1)
+
 
 _NO_PLAYS = _Tally(0, 0.0)
 
@@ -70,15 +75,18 @@ class Hypercubes(CellPolicy):
         return [tuple(place) for place in places.astype(np.intp).tolist()]
 
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
+        n, dimension = contexts.shape
         cubes = self._cubes(contexts)
         tallies = [self._tallies.get(cube, _NO_PLAYS) for cube in cubes]
         plays = np.array([tally.plays for tally in tallies])
-        mean = np.array([tally.total / max(tally.plays, 1) for tally in tallies])
-        enough = step ** (2.0 / (3.0 + contexts.shape[1])) * math.log(step)
+        mean = np.array([tally.mean for tally in tallies])
+        # t^{2/(3+d)} ln t
+        exponent = 2.0 / (3.0 + dimension)
+        enough_plays = step**exponent * math.log(step)
         # Any explored arm ranks below any under-explored one, whatever its mean.
-        explored_most = mean.max(initial=0.0) + 1.0
-        exploration = explored_most + rng.random(len(contexts))
-        return np.where(plays <= enough, exploration, mean)
+        above_means = mean.max(initial=0.0) + 1.0
+        exploration = above_means + rng.random(n)
+        return np.where(plays <= enough_plays, exploration, mean)
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:
         for cube, reward in zip(self._cubes(contexts), rewards.tolist(), strict=True):

@@ -314,8 +314,7 @@ class Form(ABC):
     ) -> None:
         """Condition the watched rewards on those just observed."""
         mean, cov, cross_cov = self.watched
-        h = self.space.output
-        with_observed = np.tensordot(h, cross_cov[:, :, rows], (0, 1))  # (p, k)
+        with_observed = self._outputs_at(rows, cross_cov)  # (p, k)
         gain = solve_lower(L, with_observed.T)  # (k, p)
         cross_cov = cross_cov - np.tensordot(gain.T, columns, 1)
         self.watched = Watched(mean + innovation @ gain, cov - gain.T @ gain, cross_cov)
@@ -357,17 +356,23 @@ class Form(ABC):
         Args:
             rows: The arms, (k,).
         """
-        h = self.space.output
         mean, cov, cross_cov = self.watched
-        new_cross_cov = self._expand(self._coordinates(rows))  # (k, s, n)
-        across = np.tensordot(h, cross_cov[:, :, rows], (0, 1))  # (p, k)
-        new_cov = np.tensordot(h, new_cross_cov[:, :, rows], (0, 1))  # (k, k)
-        new_mean = self._decay * (h @ self._mean[:, rows])
+        coordinates = self._coordinates(rows)
+        new_cross_cov = self._expand(coordinates)  # (k, s, n)
+        across = self._outputs_at(rows, cross_cov)  # (p, k)
+        new_cov = self._outputs_at(rows, new_cross_cov)  # (k, k)
+        new_mean = self._decay * (self.space.output @ self._mean[:, rows])
         self.watched = Watched(
             mean=np.append(mean, new_mean),
             cov=np.block([[cov, across], [across.T, new_cov]]),
             cross_cov=np.concatenate([cross_cov, new_cross_cov]),
         )
+
+    def _outputs_at(self, rows: Ints, cross_cov: Floats) -> Floats:
+        """Covariances with rewards of these arms, (p, k), from those with all states, (p, s, n)."""
+        at_rows = cross_cov[:, :, rows]
+        outputs: Floats = np.tensordot(self.space.output, at_rows, (0, 1))
+        return outputs
 
     # --- answers ---------------------------------------------------------------------------
 

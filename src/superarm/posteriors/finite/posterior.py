@@ -386,9 +386,10 @@ class FiniteGP(FixedPosterior, Resumable):
         n = len(self.arms)
         is_plain = type(rewards) is np.ndarray and rewards.dtype == np.float64
         if is_plain and rewards.ndim == 2 and rewards.shape[1] == n and len(rewards):
-            # The fast path: largest and smallest entry, in two passes without a temporary.
-            largest = max(rewards.max().item(), -rewards.min().item())
-            if largest <= LARGEST:
+            # The fast path: two passes without a temporary.
+            highest = rewards.max().item()
+            lowest = rewards.min().item()
+            if max(highest, -lowest) <= LARGEST:
                 return np.require(rewards, requirements=["C", "W"])
         table = as_features(rewards, "rewards", n)
         require_size(table, "rewards")

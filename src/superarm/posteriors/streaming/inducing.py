@@ -131,18 +131,22 @@ class InducingForm(Form):
         return np.asarray(prior + squares.sum(axis=1))
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        # k(x, x′) − PᵀP + RᵀR
         places = slice(None) if at is None else at
-        P = rows[:, : self.rank]
-        R = rows[:, self.rank :]
+        P, R = self._split(rows)
         prior = self._summary.kernel(keys[places], keys)
         covariance = np.array(prior, dtype=np.float64)
         covariance += R[places] @ R.T - P[places] @ P.T
         return covariance
 
+    def _split(self, rows: Floats) -> tuple[Floats, Floats]:
+        """P and R, (m, s) each, from rows [P, R]."""
+        return rows[:, : self.rank], rows[:, self.rank :]
+
     def condition(self, new: NewRewards, data: ObservedData) -> Update:
         keys, rows, innovation, noise = new
         information = information_in(self.covariance(keys, rows), noise)
-        R = rows[:, self.rank :]
+        _, R = self._split(rows)
         residual = innovation + R @ self._summary.weights
         form = InducingForm(copy(self._summary), data, self.chosen_at)
         form._summary.add(keys, residual, noise)
