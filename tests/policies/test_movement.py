@@ -28,7 +28,7 @@ from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.policies.tree_index import TreeIndexPolicy
-from superarm.policies.tree_walker import TreeWalker
+from superarm.policies.tree_policy import TreePolicy
 from superarm.posteriors import (
     ChangeDetecting,
     Refitting,
@@ -424,7 +424,7 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
         )
         before = told()
         with monkeypatch.context() as watched:
-            watched.setattr(TreeWalker, "__setattr__", write)
+            watched.setattr(TreePolicy, "__setattr__", write)
             policy.commit(decision)
         assert seen
         assert set(seen) <= {before, told()}

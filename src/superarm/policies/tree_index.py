@@ -27,7 +27,7 @@ from superarm.posteriors.base import GaussianPosterior
 
 from .answers import one_per_arm, require_part
 from .ledger import check_rewards
-from .tree_walker import ScoredActions, TreeWalker
+from .tree_policy import ScoredActions, TreePolicy
 
 Update = Literal["episode", "step"]
 _UPDATES = ("episode", "step")
@@ -44,7 +44,7 @@ class _DelayedRewards(NamedTuple):
 
 
 @register("policy", "tree-index")
-class TreeIndexPolicy(TreeWalker):
+class TreeIndexPolicy(TreePolicy):
     """GP-MD from parts: mirror descent on trees follows a rule's scores [ramesh2022movement].
 
     Before the first data all actions look the same, so that in the first episode Algorithm 1 stays

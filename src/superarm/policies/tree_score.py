@@ -9,11 +9,11 @@ from superarm.movement import ActionMetric
 from .answers import one_per_arm, require_part
 from .ledger import check_rewards
 from .scores import Score
-from .tree_walker import ScoredActions, TreeWalker
+from .tree_policy import ScoredActions, TreePolicy
 
 
 @register("policy", "tree-score")
-class TreeScorePolicy(TreeWalker):
+class TreeScorePolicy(TreePolicy):
     """Mirror descent on trees that follows scores which are not learned, such as the truth.
 
     Args:

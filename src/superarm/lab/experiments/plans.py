@@ -66,7 +66,7 @@ from superarm.lab.simulation.trace import (
 )
 from superarm.models.worlds import HasRoadMap, SharedData, World
 from superarm.movement import frt_tree
-from superarm.policies.tree_walker import TreeWalker
+from superarm.policies.tree_policy import TreePolicy
 from superarm.rewards import Sum
 
 from .agreement import agree
@@ -474,7 +474,7 @@ def _write_masses(plan: Plan, index: int, policies: Mapping[str, Policy]) -> Non
     """The tree of the first policy that walks on one, with its probabilities after the last round."""
     for name, policy in policies.items():
         if (
-            isinstance(policy, TreeWalker)
+            isinstance(policy, TreePolicy)
             and policy.forest is not None
             and policy.stand is not None
         ):

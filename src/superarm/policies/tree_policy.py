@@ -31,7 +31,7 @@ class ScoredActions(NamedTuple):
     belief: Belief | None  # from which it was computed
 
 
-class TreeWalker(Learner):
+class TreePolicy(Learner):
     """Moves by mirror descent on random trees over the actions; a subclass scores the actions.
 
     The trees are drawn with the first decision, which carries them; episodes take them in turn. An
