@@ -413,6 +413,8 @@ class Ledger:
                 as_count(position, "a step or position", 0)
         self.last = max(self.closed.last, max(self._seen, default=0))
         carries = {int(name): carry for name, carry in state.parts.items()}
+        if len(carries) < len(state.parts):
+            raise ValueError("two parts have the same step")
         for step in sorted(carries):
             carry = carries[step]
             _check_carry(carry)
