@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.policies.base import IndexPolicy
+from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import (
     Energy,

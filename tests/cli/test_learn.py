@@ -16,7 +16,7 @@ import pytest
 
 from superarm.core.states import file_lock, load
 from superarm.oracles import ShortestPath, Trip
-from superarm.policies.base import IndexPolicy
+from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import learn_trips, read_trips
 from superarm.roads.networks import LineGraph, read_network

@@ -263,7 +263,7 @@ def test_several_that_fail_change_nothing(
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe([[0, 1.0]], [1.0])
     before = gp.predict([[0, 4.0], [1, 4.0]])
-    monkeypatch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
+    monkeypatch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
     with pytest.raises(
         ZeroDivisionError
     ):  # the first is alone at its time, and learned before
@@ -416,12 +416,12 @@ def test_all_is_factorised_anew_only_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from superarm.posteriors import StreamingGP
-    from superarm.posteriors.streaming.forms import CholeskyForm
+    from superarm.posteriors.streaming.cholesky import CholeskyForm
 
     kernel = SquaredExponential(columns=(0,)) * Temporal(epsilon=0.5, column=1)
     gp, fit, sizes = (
         StreamingGP(kernel, NOISE, timed=True, forget=1e-6),
-        CholeskyForm.fitted_to,
+        CholeskyForm.fit,
         [],
     )
 
@@ -429,7 +429,7 @@ def test_all_is_factorised_anew_only_now_and_then(
         sizes.append(len(residual))
         return fit(kernel, data, residual)
 
-    monkeypatch.setattr(CholeskyForm, "fitted_to", count_text)
+    monkeypatch.setattr(CholeskyForm, "fit", count_text)
     for step in range(200):
         gp.observe([[0.1 * (step % 7), step]], [1.0])
     assert 0 < len(sizes) <= 12  # the window is 39.9, and a third must be old

@@ -34,10 +34,15 @@ from superarm.oracles import (
     Trip,
     Weights,
 )
-from superarm.policies import IndexPolicy, ScorePolicy, TreeIndexPolicy
+from superarm.policies import (
+    AdaptiveTree,
+    Hypercubes,
+    IndexPolicy,
+    ScorePolicy,
+    TreeIndexPolicy,
+)
 from superarm.policies.discretised import GrowingGrid
 from superarm.policies.exp3 import Exp3
-from superarm.policies.partitions import AdaptiveTree, Hypercubes
 from superarm.policies.scores import Uniform
 from superarm.posteriors import (
     ChangeDetecting,

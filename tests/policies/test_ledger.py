@@ -90,7 +90,7 @@ def test_the_last_step_is_known_however_much_is_open() -> None:
 def test_what_is_never_seen_whole_does_not_pile_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("superarm.policies.ledger._MOST_OPEN", 3)
+    monkeypatch.setattr("superarm.policies.ledger._MOST_PARTIAL", 3)
     ledger, part = (
         Ledger(most_pending=0),
         Feedback(positions=np.array([0]), rewards=np.zeros(1)),

@@ -27,7 +27,8 @@ from superarm.movement import Forest, PointMetric
 from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
-from superarm.policies.movement import TreeIndexPolicy, TreeWalker
+from superarm.policies.tree_index import TreeIndexPolicy
+from superarm.policies.tree_policy import TreePolicy
 from superarm.posteriors import (
     ChangeDetecting,
     Refitting,
@@ -337,7 +338,7 @@ def test_clipped_bounds_are_not_below_zero() -> None:
     )
     offer = problem.offer(1)
     values = [
-        each._desirability(offer, True, np.random.default_rng(0))[0]
+        each._score_actions(offer, True, np.random.default_rng(0))[0]
         for each in (clipped, plain)
     ]
     assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
@@ -423,7 +424,7 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
         )
         before = told()
         with monkeypatch.context() as watched:
-            watched.setattr(TreeWalker, "__setattr__", write)
+            watched.setattr(TreePolicy, "__setattr__", write)
             policy.commit(decision)
         assert seen
         assert set(seen) <= {before, told()}

@@ -23,7 +23,7 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.posteriors import DriftingGP, StreamingGP
-from superarm.posteriors.drifting.forms import TRUNCATION, Form
+from superarm.posteriors.drifting.form import TRUNCATION, Form
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))
@@ -594,7 +594,7 @@ def test_rows_that_a_failed_update_has_written_count_for_nothing(
     gp.observe([[0, 1.0]], [1.0])
     gp.observe([[1, 2.0]], [-1.0])
     with monkeypatch.context() as patch:
-        patch.setattr("superarm.posteriors.drifting.forms.cholesky", lambda *_: 1 / 0)
+        patch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
         with pytest.raises(
             ZeroDivisionError
         ):  # arm 2 is alone at its time, and learned before

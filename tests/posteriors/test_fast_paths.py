@@ -230,7 +230,7 @@ def test_the_factor_of_a_filter_says_what_its_matrix_does() -> None:
     factored = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
     whole = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
     form: Any = whole._form
-    form._make_whole()
+    form._multiply_out()
     for step in range(1, 2 * form.rank + 40):  # until rewards beside G were added to it
         kept: Any = factored._form
         assert kept._factored == (step <= kept.rank)

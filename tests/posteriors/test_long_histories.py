@@ -124,7 +124,7 @@ def test_many_observations_at_once_are_taken_in_by_blocks(
 ) -> None:
     arms, rewards = history(150)
     whole = taught(arms, rewards, step=150, most_exact=50, inducing=20)
-    for module in ("streaming.posterior", "streaming.forms", "summaries"):
+    for module in ("streaming.posterior", "streaming.inducing", "summaries"):
         monkeypatch.setattr(f"superarm.posteriors.{module}.BLOCK", 32)
     parts = taught(arms, rewards, step=150, most_exact=50, inducing=20)
     asked = history(30)[0]

@@ -19,6 +19,7 @@ from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.posteriors import FiniteGP
 from superarm.posteriors.finite import posterior as finite
 from superarm.posteriors.finite import visited
+from superarm.posteriors.finite.block_rows import BlockRows
 from superarm.roads.networks import LineGraph, generate_city
 
 NOISE = 0.05
@@ -166,9 +167,9 @@ def test_any_sequence_of_visits(
 
 
 def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
-    rng, rows = np.random.default_rng(1), visited._Rows(300_000)
+    rng, rows = np.random.default_rng(1), BlockRows(300_000)
     assert rows.height == 32  # 77 MB: wide rows come in few
-    rows = visited._Rows(10)
+    rows = BlockRows(10)
     assert rows.height == 256
     rows.height = 4
     expected = rng.normal(size=(11, 10))
@@ -267,8 +268,8 @@ def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twic
         with pytest.raises(PrecisionWarning, match="drifted"):
             observe()
         assert state_to_bytes(gp.state()) == before
-        engine._unsaid = "the visited form had drifted"
-    engine._unsaid = None
+        engine._late_warning = "the visited form had drifted"
+    engine._late_warning = None
     gp.observe([8], [1.0])
     assert gp.count == 9
 

@@ -10,7 +10,7 @@ from superarm.core.errors import FileError, InputError, SpecError, StateError
 from superarm.core.files import require_regular
 from superarm.core.states import file_lock, load
 from superarm.lab.results.curves import count_text
-from superarm.policies.base import IndexPolicy
+from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
 from superarm.roads.energy.scales import Outliers
 from superarm.roads.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips

@@ -40,11 +40,14 @@ class GrowingGrid:
     side: float
 
     def __post_init__(self) -> None:
-        for name in ("norm_bound", "lipschitz", "side"):
-            object.__setattr__(
-                self, name, as_number(getattr(self, name), name, 0.0, LARGEST)
-            )
-        object.__setattr__(self, "lower", read_only(as_vector(self.lower, "lower")))
+        norm_bound = as_number(self.norm_bound, "norm_bound", 0.0, LARGEST)
+        lipschitz = as_number(self.lipschitz, "lipschitz", 0.0, LARGEST)
+        side = as_number(self.side, "side", 0.0, LARGEST)
+        lower = read_only(as_vector(self.lower, "lower"))
+        object.__setattr__(self, "norm_bound", norm_bound)
+        object.__setattr__(self, "lipschitz", lipschitz)
+        object.__setattr__(self, "side", side)
+        object.__setattr__(self, "lower", lower)
         require_size(self.lower, "lower")
         if not len(self.lower):
             raise InputError(
@@ -52,37 +55,47 @@ class GrowingGrid:
             )
 
     def kept(self, offer: Offer) -> Bools:
-        """Which arms, of those available, stand for D_t, (n,)."""
+        """Which arms, of those available, stand for D_t, (n,).
+
+        Args:
+            offer: The arms on offer, in round t.
+        """
         from scipy.spatial import cKDTree
 
-        arms, dimension = offer.arms, len(self.lower)
-        if arms.features.shape[1] != dimension:
+        features = offer.arms.features
+        n, columns = features.shape
+        dimension = len(self.lower)
+        if columns != dimension:
             raise ShapeError(
-                f"arms have {arms.features.shape[1]} feature columns, but lower has {dimension} numbers"
+                f"arms have {columns} feature columns, but lower has {dimension} numbers"
             )
-        require_size(arms.features, "features of the arms")  # distances are squared
-        everything = (
-            np.ones(len(arms), np.bool_) if offer.available is None else offer.available
-        )
-        candidates = np.flatnonzero(everything)
-        wanted = (
-            self.norm_bound
-            * self.lipschitz
-            * self.side
-            * dimension
-            * float(offer.step) ** 2
-        )
-        fine = wanted > _MOST_POINTS or math.ceil(wanted) ** dimension > _MOST_POINTS
-        if fine or len(candidates) == 0:
-            return everything
-        per_axis = max(1, math.ceil(wanted))
-        offsets = (np.arange(per_axis) + 0.5) * (self.side / per_axis)
-        grid = np.stack(
-            np.meshgrid(*(low + offsets for low in self.lower), indexing="ij"), axis=-1
-        )
-        _, nearest = cKDTree(arms.features[candidates]).query(
-            grid.reshape(-1, dimension)
-        )
-        mask = np.zeros(len(arms), dtype=np.bool_)
+        require_size(features, "features of the arms")  # distances are squared
+        available = offer.available
+        if available is None:
+            available = np.ones(n, np.bool_)
+        candidates = np.flatnonzero(available)
+        per_axis = self._points_per_axis(offer.step)
+        if per_axis is None or len(candidates) == 0:
+            return available
+        tree = cKDTree(features[candidates])
+        _, nearest = tree.query(self._grid(per_axis))
+        mask = np.zeros(n, dtype=np.bool_)
         mask[candidates[nearest]] = True
         return mask
+
+    def _points_per_axis(self, step: int) -> int | None:
+        """⌈B L r d t²⌉; ``None`` where the grid is so fine that every arm is kept."""
+        dimension = len(self.lower)
+        points = (
+            self.norm_bound * self.lipschitz * self.side * dimension * float(step) ** 2
+        )
+        if points > _MOST_POINTS or math.ceil(points) ** dimension > _MOST_POINTS:
+            return None
+        return max(1, math.ceil(points))
+
+    def _grid(self, per_axis: int) -> Floats:
+        """The points of the grid, (per_axisᵈ, d)."""
+        offsets = (np.arange(per_axis) + 0.5) * (self.side / per_axis)
+        axes = [low + offsets for low in self.lower]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        return grid.reshape(-1, len(self.lower))

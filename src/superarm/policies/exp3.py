@@ -1,4 +1,4 @@
-"""Exp3 that starts anew at intervals: a baseline for rewards that drift.
+"""Exp3 with regular resets: a baseline for rewards that drift.
 
 RExp3 of *Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards* (2014). It ignores that
 arms are similar.
@@ -9,7 +9,7 @@ Notation
 ``K``      arms
 ``Δ``      ``block``: steps between two resets
 ``γ``      share of plays at random, min{1, √(K ln K/((e − 1) Δ))}
-``w``      weights, (K,), kept as logarithms; all 1 at the start of a block
+``w``      weights, (K,), stored as logarithms; all 1 at the start of a block
 ``p``      probabilities, (K,): (1 − γ) w/Σw + γ/K
 ``X``      a reward, scaled from [low, high] to [0, 1] and clipped
 =========  =======================================================================
@@ -42,17 +42,18 @@ from superarm.oracles import TopK
 from superarm.posteriors.fixed import FixedArms
 from superarm.posteriors.variances import prior_variance
 
-from .base import Learner, select
+from .answers import select
+from .base import Learner
 from .ledger import check_rewards
 
 _ROUNDING = 1e-9
 
 
 class _Weights(NamedTuple):
-    """Replaced as one, so that a thread that decides sees weights with their block."""
+    """One record, so that a thread that decides sees weights with their block."""
 
-    number: int  # of the block that they belong to
-    logs: Floats
+    block: int  # number of the block that they belong to
+    logs: Floats  # (K,)
 
 
 @register("policy", "exp3")
@@ -66,8 +67,8 @@ class Exp3(Learner):
 
     Args:
         arms: The fixed arms, one row of features each.
-        block: How many steps lie between two resets.
-        low: The least reward; any reward below counts as this one.
+        block: Steps between two resets.
+        low: The smallest reward; any reward below counts as this one.
         high: The largest reward; any reward above counts as this one.
         direction: Whether rewards are maximised or costs minimised.
     """
@@ -90,40 +91,53 @@ class Exp3(Learner):
         self.arms = read_only(as_features(arms, "arms"))
         self._fixed = FixedArms(self.arms)
         self.block = as_count(block, "block", 1, LARGEST)
-        ends = {"low": low, "high": high}
-        self.low, self.high = (
-            as_number(ends[name], name, -LARGEST, LARGEST) for name in ends
-        )
+        self.low = as_number(low, "low", -LARGEST, LARGEST)
+        self.high = as_number(high, "high", -LARGEST, LARGEST)
         if not self.low < self.high:
             raise InputError(f"low is {low} and high is {high}; low must be below high")
         K = as_count(len(self.arms), "the number of arms")
-        self.gamma = min(
-            1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block))
-        )
+        share = math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block))
+        self.gamma = min(1.0, share)
         self.ignored = 0
+        """Rewards of earlier blocks that came late, and were not learned."""
         self._weights = _Weights(0, np.zeros(K))
 
     def probabilities(self, offer: Offer) -> Floats:
-        """Of every arm on offer, (n,)."""
-        rows, (number, logs) = self._fixed.locate(offer.arms).keys, self._weights
-        known = (
-            logs if number == (offer.step - 1) // self.block else np.zeros_like(logs)
-        )
-        weights = np.exp(known - known.max())
-        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[
-            rows
-        ]
+        """The probability of every arm on offer, (n,).
+
+        Args:
+            offer: The arms on offer.
+        """
+        rows = self._fixed.locate(offer.arms).keys
+        block, logs = self._weights
+        if block != self._block_of(offer.step):
+            logs = np.zeros_like(logs)  # a new block: all weights are 1
+        w = np.exp(logs - logs.max())
+        p_all = (1.0 - self.gamma) * w / w.sum() + self.gamma / len(logs)  # (K,)
+        p = p_all[rows]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
         return np.asarray(p / max(p.sum(), np.finfo(float).tiny))
 
+    def _block_of(self, step: int) -> int:
+        """The number of the block that a step belongs to."""
+        return (step - 1) // self.block
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
+        """Draw one arm by its probability.
+
+        Args:
+            offer: The arms on offer.
+            rng: Where the arm is drawn.
+        """
         require_type(offer, Offer, "offer")
-        p, drawn = self.probabilities(offer), np.zeros(len(offer.arms))
+        p = self.probabilities(offer)
+        desirability = np.zeros(len(offer.arms))
         if p.any():
-            drawn[as_generator(rng).choice(len(p), p=p)] = 1.0
-        drawn[p == 0.0] = -np.inf
-        action, positions = select(TopK(k=1), drawn, offer, rng)
+            drawn_arm = as_generator(rng).choice(len(p), p=p)
+            desirability[drawn_arm] = 1.0
+        desirability[p == 0.0] = -np.inf
+        action, positions = select(TopK(k=1), desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -137,42 +151,40 @@ class Exp3(Learner):
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
     ) -> None:
         check_rewards(feedback)
-        K, p = len(self.arms), decision.propensity
-        if (
-            p is None
-            or not p >= self.gamma / K * (1.0 - _ROUNDING)
-            or len(decision.positions) != 1
-        ):
+        K = len(self.arms)
+        p = decision.propensity
+        count = len(decision.positions)
+        least = self.gamma / K
+        if p is None or not p >= least * (1.0 - _ROUNDING) or count != 1:
             raise InputError(
-                f"the decision has {len(decision.positions)} arms and propensity {p}, so another "
-                f"policy made it; this plays one arm, with probability at least {self.gamma / K:.3g}"
+                f"the decision has {count} arms and propensity {p}, so another policy made it; this "
+                f"plays one arm, with probability at least {least:.3g}"
             )
         rows = self._fixed.locate(offer.arms).keys[feedback.positions]
-        (held, logs), number = self._weights, (decision.step - 1) // self.block
-        if number < held:
+        block = self._block_of(decision.step)
+        current_block, logs = self._weights
+        if block < current_block:
             self.ignored += len(rows)
         elif len(rows):
-            logs = logs.copy() if number == held else np.zeros(K)
-            X = np.clip(
-                (feedback.rewards - self.low) / (self.high - self.low), 0.0, 1.0
-            )
+            logs = logs.copy() if block == current_block else np.zeros(K)
+            scaled = (feedback.rewards - self.low) / (self.high - self.low)
+            X = np.clip(scaled, 0.0, 1.0)
             gain = X if self.direction == "maximize" else 1.0 - X
             logs[rows] += self.gamma * gain / (p * K)
-            self._weights = _Weights(number, logs)
+            self._weights = _Weights(block, logs)
 
     def _memory(self) -> Mapping[str, Any]:
-        number, logs = self._weights
-        return {"ignored": self.ignored, "number": number, "log_weights": logs}
+        block, logs = self._weights
+        return {"ignored": self.ignored, "number": block, "log_weights": logs}
 
     def _remember(self, state: State) -> None:
-        self.ignored, number = (
-            as_count(state.scalar(name), name, 0) for name in ("ignored", "number")
-        )
+        self.ignored = as_count(state.scalar("ignored"), "ignored", 0)
+        block = as_count(state.scalar("number"), "number", 0)
         logs = as_vector(state.array("log_weights"), "log_weights", len(self.arms))
-        # A reward adds 1 at most, and a block has so many.
+        # A reward adds at most 1, and a block has at most that many rewards.
         if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
             raise StateError("this state is damaged: no rewards give its weights")
-        self._weights = _Weights(number, logs.copy())
+        self._weights = _Weights(block, logs.copy())
 
 
 @register("policy", "rexp3")
@@ -187,19 +199,19 @@ def rexp3(
     """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
 
     Args:
-        model: What the learner is told about the problem.
+        model: The learner's model of the problem.
         variation: V_T: the largest change of any arm's scaled mean from one round to the next,
             added up over all rounds; unused where block is given.
-        block: How many steps lie between two resets; computed from T, V_T and the number of arms
-            where left out.
-        low: The least reward; where left out, the least of prior mean − 3 prior standard deviations
-            over all arms.
-        high: The largest reward; where left out, the largest of prior mean + 3 prior standard
-            deviations over all arms.
+        block: Steps Δ between two resets; ``None``: computed from T, V_T and the number of arms.
+        low: The smallest reward; ``None``: the smallest prior mean − 3 prior standard deviations
+            of any arm.
+        high: The largest reward; ``None``: the largest prior mean + 3 prior standard deviations of
+            any arm.
     """
     if model.arms is None:
-        told = "RExp3 needs fixed arms, but the arms of this problem change every round; use 'cc-mab'"
-        raise InputError(told)
+        raise InputError(
+            "RExp3 needs fixed arms, but the arms of this problem change every round; use 'cc-mab'"
+        )
     if not isinstance(model.oracle, TopK) or model.oracle.k != 1:
         raise InputError(
             f"RExp3 plays one arm a round, but the oracle is {model.oracle!r:.60}; use RExp3 "
@@ -208,15 +220,14 @@ def rexp3(
     K = len(model.arms)
     if block is None:
         ratio = model.horizon / as_scale(variation, "variation")
-        block = max(
-            1, math.ceil((K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0))
-        )
+        length = (K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0)
+        block = max(1, math.ceil(length))
     mean = np.asarray(model.mean(model.arms) if callable(model.mean) else model.mean)
     reach = 3.0 * np.sqrt(prior_variance(model.kernel, model.arms))
+    if low is None:
+        low = float((mean - reach).min())
+    if high is None:
+        high = float((mean + reach).max())
     return Exp3(
-        arms=model.arms,
-        block=block,
-        low=float((mean - reach).min()) if low is None else low,
-        high=float((mean + reach).max()) if high is None else high,
-        direction=model.direction,
+        arms=model.arms, block=block, low=low, high=high, direction=model.direction
     )

@@ -23,17 +23,30 @@ class Score(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether ``desirability`` leaves ``rng`` alone."""
+        """Whether ``desirability`` draws no random numbers."""
 
-    def desirability(self, offer: Offer, rng: Rng) -> Floats: ...
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        """One number per arm on offer, (n,); larger is better.
+
+        Args:
+            offer: The arms on offer.
+            rng: Where random numbers are drawn.
+        """
+
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
-        """Probability that the oracle selects these arms, where it is known."""
+        """Probability that the oracle selects these arms; ``None`` where it is not known.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the selected arms, (k,).
+            oracle: The oracle.
+        """
 
 
 @register("score", "uniform")
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Chance: every arm is as good as another.
+    """Chance: every arm is equally likely to be the best.
 
     Args:
         costs: Whether desirabilities are drawn from [−1, 0), for oracles that take costs, instead
@@ -44,23 +57,29 @@ class Uniform:
     deterministic = False
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
-        drawn = as_generator(rng).random(len(offer.arms))
-        return drawn - 1.0 if self.costs else drawn
+        uniform = as_generator(rng).random(len(offer.arms))
+        return uniform - 1.0 if self.costs else uniform
 
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
-        """Every set of k arms is as likely as another; for routes it is not known."""
+        """Probability of these arms: every set of k is equally likely. ``None`` for routes.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the selected arms, (k,).
+            oracle: The oracle.
+        """
         if type(oracle) is not TopK:
             return None
-        available = (
-            len(offer.arms) if offer.available is None else int(offer.available.sum())
-        )
-        return 1 / math.comb(
-            available, len(positions)
-        )  # of integers: it may be 0, but fits
+        available = len(offer.arms)
+        if offer.available is not None:
+            available = int(offer.available.sum())
+        # An integer, so that it cannot overflow; the quotient may be 0.
+        count = math.comb(available, len(positions))
+        return 1 / count
 
 
 class _Certain:
-    """A score that is not left to chance."""
+    """A score without chance."""
 
     deterministic = True
 
@@ -71,40 +90,46 @@ class _Certain:
 @register("score", "known-costs")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownCosts(_Certain):
-    """Minus what each arm on offer is known to cost.
+    """Minus the known cost of each arm on offer.
 
     Args:
-        costs: (n,), what each arm on offer costs.
-        turn_costs: (c,), what turns cost in the same unit; ``None``: what the offer says of them.
+        costs: The cost of each arm on offer, (n,).
+        turn_costs: The costs of turns in the same unit, (c,); ``None``: those of the offer.
     """
 
     costs: Floats
     turn_costs: Floats | None = None
 
     def __post_init__(self) -> None:
-        for name in ("costs", "turn_costs"):
-            if (values := getattr(self, name)) is not None:
-                object.__setattr__(self, name, read_only(as_vector(values, name)))
+        costs = read_only(as_vector(self.costs, "costs"))
+        object.__setattr__(self, "costs", costs)
+        if self.turn_costs is not None:
+            turn_costs = read_only(as_vector(self.turn_costs, "turn_costs"))
+            object.__setattr__(self, "turn_costs", turn_costs)
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         return np.negative(self.costs)
 
     def priced(self, offer: Offer) -> Offer:
-        """The offer with turns at these costs."""
-        if self.turn_costs is None or not isinstance(offer.structure, Trip):
+        """The offer with turns at these costs.
+
+        Args:
+            offer: The arms on offer.
+        """
+        trip = offer.structure
+        if self.turn_costs is None or not isinstance(trip, Trip):
             return offer
-        return replace(
-            offer, structure=replace(offer.structure, turn_costs=self.turn_costs)
-        )
+        priced_trip = replace(trip, turn_costs=self.turn_costs)
+        return replace(offer, structure=priced_trip)
 
 
 @register("score", "expected")
 @dataclass(frozen=True, kw_only=True)
 class Expected(_Certain):
-    """Minus what a column of the features says that each arm costs, cut off at zero.
+    """Minus the cost that a column of the features expects of each arm, at most 0.
 
     Args:
-        column: The column of the features to look at.
+        column: The column of the features that holds expected costs.
     """
 
     column: int = 1
@@ -115,7 +140,11 @@ class Expected(_Certain):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth(_Certain):
-    """The true means, or what the world's own benchmark uses. It cannot be loaded from a file."""
+    """The true means, or the scores of the world's own benchmark. It cannot be loaded from a file.
+
+    Args:
+        problem: The world whose truth is used.
+    """
 
     problem: World
 
@@ -139,31 +168,43 @@ class Stay(_Certain):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planned(_Certain):
-    """The action of the cheapest way, known beforehand. It has no spec, like ``Truth``."""
+    """The action of the cheapest way, planned in advance. It has no spec, like ``Truth``.
+
+    Args:
+        problem: The world whose truth is used.
+    """
 
     problem: MovementWorld
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         way, place = self.problem.way(offer.step)
-        return np.where(np.arange(len(offer.arms)) == way.actions[place], 0.0, -1.0)
+        planned_action = way.actions[place]
+        is_planned = np.arange(len(offer.arms)) == planned_action
+        return np.where(is_planned, 0.0, -1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LastTruth(_Certain):
-    """The true means of the round before; in round 1 the prior mean. It has no spec, like ``Truth``."""
+    """The true means of the previous round; in round 1 the prior mean. It has no spec, like ``Truth``.
+
+    Args:
+        problem: The world whose truth is used.
+    """
 
     problem: World
 
     def __post_init__(self) -> None:
         if self.problem.model.arms is None:
-            told = "the genie needs fixed arms, but the arms of this problem change every round"
-            raise InputError(told)
+            raise InputError(
+                "the genie needs fixed arms, but the arms of this problem change every round"
+            )
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         if offer.step > 1:
-            return Truth(problem=self.problem).desirability(
-                self.problem.offer(offer.step - 1), rng
-            )
-        mean, arms = self.problem.model.mean, offer.arms.features
-        values = np.broadcast_to(mean(arms) if callable(mean) else mean, len(arms))
+            previous_offer = self.problem.offer(offer.step - 1)
+            return Truth(problem=self.problem).desirability(previous_offer, rng)
+        mean = self.problem.model.mean
+        arms = offer.arms.features
+        prior_mean = mean(arms) if callable(mean) else mean
+        values = np.broadcast_to(prior_mean, len(arms))
         return values if self.problem.direction == "maximize" else -values

@@ -1,4 +1,4 @@
-"""Any policy on a posterior that starts anew, notices changes, or fits its hyper-parameters again."""
+"""Any policy on a posterior that resets, detects changes, or refits its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -11,49 +11,63 @@ from superarm.core.errors import InputError, SpecError
 from superarm.core.registry import build, check_parameters, find, names, suggestion
 from superarm.posteriors import Wrapping
 
-from .base import IndexPolicy
+from .index import IndexPolicy
 
 
 def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
-    """The policy with its posterior wrapped by each spec in turn, the first one innermost.
+    """The policy with its posterior wrapped, as in ``wrapped(policy, {"name": "resetting", "block": 48})``.
 
-    ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone takes the default options.
+    Args:
+        policy: The policy.
+        wrappers: Specs of wrapping posteriors, the innermost first; a name alone takes the default
+            options.
     """
     if not isinstance(policy, IndexPolicy):
-        told = f"{type(policy).__name__} has no posterior to wrap"
         raise InputError(
-            f"{told}; leave 'wrapped' out, or choose a policy that has one, such as gp-ts"
+            f"{type(policy).__name__} has no posterior to wrap; leave 'wrapped' out, or choose a "
+            "policy that has one, such as gp-ts"
         )
     posterior = policy.posterior
     for spec in checked_wrappers([*wrappers]):
         posterior = build("posterior", spec, posterior=posterior)
-    around = type(policy)(**{**policy.parameters(), "posterior": posterior})
-    around.interpretations = policy.interpretations
-    around.encoding = policy.encoding
-    return around
+    parameters = {**policy.parameters(), "posterior": posterior}
+    new_policy = type(policy)(**parameters)
+    new_policy.interpretations = policy.interpretations
+    new_policy.encoding = policy.encoding
+    return new_policy
 
 
-def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:
-    """What an experiment says of wrappers, as a list of specs: one name or table, or several."""
-    parts = ((name, find("posterior", name)) for name in names("posterior"))
-    known = [
-        name
-        for name, part in parts
-        if inspect.isclass(part) and issubclass(part, Wrapping)
-    ]
+def checked_wrappers(wrappers: Any) -> list[Mapping[str, Any]]:
+    """Wrappers as a list of checked specs.
+
+    Args:
+        wrappers: One name or spec, or a list of them, as an experiment states them.
+    """
+    if not isinstance(wrappers, list | tuple):
+        wrappers = [wrappers]
+    wrapper_names = _wrapper_names()
     specs = []
-    for each in given if isinstance(given, list | tuple) else [given]:
-        spec = {"name": each} if isinstance(each, str) else each
+    for wrapper in wrappers:
+        spec = {"name": wrapper} if isinstance(wrapper, str) else wrapper
         if not isinstance(spec, Mapping) or "name" not in spec:
             raise SpecError(
-                f'a wrapper is {each!r:.60}; write {{name = "resetting", block = 48}}'
+                f'a wrapper is {wrapper!r:.60}; write {{name = "resetting", block = 48}}'
             )
-        if spec["name"] not in known:
-            told = suggestion(spec["name"], known)
-            raise SpecError(
-                f"{spec['name']!r} is no posterior that wraps another; {told}"
-            )
-        options = {key: spec[key] for key in spec if key != "name"}
-        check_parameters("posterior", spec["name"], options, besides={"posterior"})
+        name = spec["name"]
+        if name not in wrapper_names:
+            advice = suggestion(name, wrapper_names)
+            raise SpecError(f"{name!r} is no posterior that wraps another; {advice}")
+        options = {key: value for key, value in spec.items() if key != "name"}
+        check_parameters("posterior", name, options, besides={"posterior"})
         specs.append(spec)
     return specs
+
+
+def _wrapper_names() -> list[str]:
+    """Names of registered posteriors that wrap another."""
+    wrappers = []
+    for name in names("posterior"):
+        part = find("posterior", name)
+        if inspect.isclass(part) and issubclass(part, Wrapping):
+            wrappers.append(name)
+    return wrappers

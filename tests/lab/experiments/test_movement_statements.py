@@ -21,7 +21,7 @@ from superarm.lab.experiments.statements import (
 from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import Run, simulate
 from superarm.movement.carrying import start_of
-from superarm.policies.movement import TreeIndexPolicy
+from superarm.policies import TreeIndexPolicy
 
 POLICIES: dict[str, Any] = {
     "gp-md": {},

@@ -21,7 +21,7 @@ from superarm.lab.simulation.trace import (
 )
 from superarm.models.worlds import HasRoadMap, World
 from superarm.movement import frt_tree
-from superarm.policies.movement import TreeWalker
+from superarm.policies.tree_policy import TreePolicy
 
 from .plans import Task
 from .warm_starts import (
@@ -129,7 +129,7 @@ def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:
     """The tree of the first policy that walks on one, with its probabilities after the last round."""
     plan = task.plan
     for name, policy in policies.items():
-        if not isinstance(policy, TreeWalker):
+        if not isinstance(policy, TreePolicy):
             continue
         if policy.forest is None or policy.stand is None:
             continue

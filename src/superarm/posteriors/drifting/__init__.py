@@ -1,3 +1,3 @@
-"""Fixed arms whose rewards drift: one posterior, and the forms in which it is kept."""
+"""Fixed arms whose rewards drift: one posterior, and the forms that do its algebra."""
 
 from .posterior import DriftingGP as DriftingGP

@@ -1,3 +1,3 @@
-"""Fixed arms that are played many times: one posterior, and the two forms in which it is kept."""
+"""Fixed arms that are played many times: one posterior, and the two forms that do its algebra."""
 
 from .posterior import FiniteGP as FiniteGP

@@ -14,12 +14,28 @@ from superarm.core import Floats, Ints
 from superarm.core.compiling import compiled
 from superarm.posteriors.fixed import COUNT, INFORMATION
 
-from .loops import PENDING
+from .loops import (
+    MEAN,
+    PENDING,
+    PENDING_ARMS,
+    PENDING_COUNT,
+    PLACE_OF,
+    UNTIL_FOLD,
+    VARIANCE,
+)
 
-# Long sums are left to BLAS: compiled ones are neither fused nor reordered.
-_TIE = 2.0**-40  # that of ``oracles/ties.py``: posteriors import no oracle
-_MATRIX, _VECTOR, _ROWS, _PLACES = "f8[:, ::1]", "f8[::1]", "i8[::1]", "i8[:, ::1]"
-_UPDATED = f"{_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_PLACES}, {_ROWS}"  # see ``loops.py``
+# BLAS computes long sums: compiled ones are neither fused nor reordered.
+
+# The tolerance of ``oracles/ties.py``: posteriors import no oracle.
+_TIE = 2.0**-40
+
+# Types of arguments. C-contiguous arrays of float64 and int64.
+_MATRIX = "f8[:, ::1]"
+_VECTOR = "f8[::1]"
+_ROWS = "i8[::1]"
+_PLACES = "i8[:, ::1]"
+# The arrays that every update changes: see ``loops.py``.
+_UPDATED = f"{_MATRIX}, {_MATRIX}, {_VECTOR}, {_VECTOR}, {_PLACES}, {_ROWS}"
 
 
 @compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_PLACES}, i8, i8, i8)")
@@ -29,7 +45,7 @@ def add(
 ) -> None:  # fmt: skip
     """Twin of ``loops.add_numpy``."""
     n = len(root)
-    pending = places[0]
+    pending = places[PENDING_ARMS]
     base[place] = np.dot(root, root[row])
     columns[place] = base[place]
     # Cholesky of base_VV + D, then two triangular solves, in place.
@@ -64,37 +80,39 @@ def _condition(
     columns: Floats, moments: Floats, pending_weight: Floats, places: Ints, counts: Ints,
     place: int, row: int, reward: float, noise: float,
 ) -> float:  # fmt: skip
-    """One observation, but for the totals; returns the information gained.
+    """Learn one observation, except for the totals; returns the information gained.
 
-    Where all arms are pending, ``columns`` is P, and only the triangle below its diagonal is kept up to
-    date: half the work.
+    Where all arms are pending, ``columns`` is P, and only the triangle below its diagonal is kept up
+    to date: half the work.
     """
     n = columns.shape[1]
-    pending = places[0]
-    if place >= counts[0]:
-        counts[0] = place + 1
-        places[1, row] = place
+    pending = places[PENDING_ARMS]
+    if place >= counts[PENDING_COUNT]:
+        counts[PENDING_COUNT] = place + 1
+        places[PLACE_OF, row] = place
     column = columns[place].copy()
-    whole = counts[0] > PENDING
-    if whole:
+    all_pending = counts[PENDING_COUNT] > PENDING
+    if all_pending:
         for i in range(place + 1, n):
             column[i] = columns[i, place]
     total = column[row] + noise
-    mean, variance = moments[0], moments[1]
+    mean = moments[MEAN]
+    variance = moments[VARIANCE]
     innovation = (reward - mean[row]) / total
     for i in range(n):
         mean[i] += column[i] * innovation
-        left = variance[i] - column[i] * column[i] / total
-        variance[i] = left if left > 0.0 else 0.0
-    for j in range(counts[0]):
+        remaining = variance[i] - column[i] * column[i] / total
+        variance[i] = remaining if remaining > 0.0 else 0.0
+    for j in range(counts[PENDING_COUNT]):
         share = column[pending[j]] / total
-        width = (
-            min(n, j + 4 - j % 4) if whole else n
-        )  # a multiple of 4, as processors like it
+        width = n
+        if all_pending:
+            # The triangle, up to a multiple of 4 numbers, which vectorise better.
+            width = min(n, j + 4 - j % 4)
         for i in range(width):
             columns[j, i] -= share * column[i]
     pending_weight[place] += 1.0 / noise
-    counts[1] -= 1
+    counts[UNTIL_FOLD] -= 1
     return 0.5 * log(total / noise)
 
 
@@ -110,8 +128,8 @@ def learn(
     totals[row] += 1.0 / noise
     totals[columns.shape[1] + row] += reward / noise
     totals[COUNT] += 1.0
-    left: int = counts[1]
-    return left
+    until_fold: int = counts[UNTIL_FOLD]
+    return until_fold
 
 
 @compiled(f"void({_UPDATED}, {_ROWS}, {_ROWS}, {_VECTOR}, {_VECTOR}, {_VECTOR})")
@@ -121,20 +139,13 @@ def learn_some(
 ) -> None:  # fmt: skip
     """Twin of ``loops.learn_some_numpy``, one observation after the other."""
     for i in range(len(rows)):  # all columns lose what each observation explains
-        counts[0] = max(counts[0], at[i] + 1)
-        places[1, rows[i]] = at[i]
+        counts[PENDING_COUNT] = max(counts[PENDING_COUNT], at[i] + 1)
+        places[PLACE_OF, rows[i]] = at[i]
     for i in range(len(rows)):
         added[INFORMATION] += _condition(
-            columns,
-            moments,
-            pending_weight,
-            places,
-            counts,
-            at[i],
-            rows[i],
-            rewards[i],
-            noise[i],
-        )
+            columns, moments, pending_weight, places, counts,
+            at[i], rows[i], rewards[i], noise[i],
+        )  # fmt: skip
     for i in range(len(totals)):
         totals[i] += added[i]
 
@@ -150,35 +161,37 @@ def draw(
 ) -> Floats:
     """Twin of ``loops.draw_numpy``."""
     n, rank = root.shape
-    drawn = np.empty((len(normals), n))
-    pull = np.empty(count)
+    draws = np.empty((len(normals), n))
+    correction = np.empty(count)
     for m in range(len(normals)):
-        drawn[m] = np.dot(root, normals[m, :rank].copy())
+        draws[m] = np.dot(root, normals[m, :rank].copy())
         for j in range(count):
-            pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(
-                weight[j]
-            )
+            normal = normals[m, rank + j]
+            value = draws[m, pending[j]]
+            correction[j] = value * weight[j] + normal * sqrt(weight[j])
         for j in range(count):
             for i in range(n):
-                drawn[m, i] -= pull[j] * columns[j, i]
-    return drawn
+                draws[m, i] -= correction[j] * columns[j, i]
+    return draws
 
 
 @compiled(f"i8({_VECTOR}, {_VECTOR}, f8, {_VECTOR})")
 def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
-    """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index.
+    """The first arm of largest mean + width·deviation, as ``TopK(k=1)`` selects it.
 
     Ties within rounding count, as in ``oracles/ties.py``.
     """
-    for i in range(len(mean)):  # by itself, so that it vectorises
+    for i in range(len(mean)):  # a loop of its own, so that it vectorises
         index[i] = deviation[i] * width + mean[i]
-    best, highest = 0, -np.inf
+    best = 0
+    highest = -np.inf
     for i in range(len(mean)):
         if index[i] > highest:
-            best, highest = i, index[i]
-    least = highest - _TIE * abs(highest)
+            best = i
+            highest = index[i]
+    tie_limit = highest - _TIE * abs(highest)
     for i in range(best):
-        if index[i] >= least:
+        if index[i] >= tie_limit:
             return i
     return best
 
@@ -191,44 +204,39 @@ def play(
     pending_weight: Floats, places: Ints, counts: Ints, room: int, rewards: Floats,
     widths: Floats, normals: Floats, noise: float, choices: Ints, step: int,
 ) -> int:  # fmt: skip
-    """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
+    """Play rounds from ``step`` on, until the table ends or the pending arms must be folded in.
 
-    At most ``room`` arms may be pending. Returns the first round not finished. If there are
-    observations left before a fold was due, that round's arm is chosen already but found no room.
+    At most ``room`` arms may be pending. Returns the first round that is not finished. If no fold is
+    due, that round's arm is chosen already, but there was no room for it.
     """
-    mean, variance = moments[0], moments[1]
-    deviation, index = np.empty_like(mean), np.empty_like(mean)
-    while step < len(rewards) and counts[1] > 0:
+    mean = moments[MEAN]
+    variance = moments[VARIANCE]
+    pending = places[PENDING_ARMS]
+    deviation = np.empty_like(mean)
+    index = np.empty_like(mean)
+    while step < len(rewards) and counts[UNTIL_FOLD] > 0:
+        count = counts[PENDING_COUNT]
         if len(normals):
             numbers = normals[step : step + 1]
-            drawn = draw(root, numbers, columns, pending_weight, places[0], counts[0])
+            draws = draw(root, numbers, columns, pending_weight, pending, count)
             for i in range(len(mean)):
-                deviation[i] = (mean[i] + drawn[0, i]) - mean[
-                    i
-                ]  # as ``Thompson`` has it
+                # Rounded as ``Thompson`` does it.
+                deviation[i] = (mean[i] + draws[0, i]) - mean[i]
         else:
             for i in range(len(mean)):
                 deviation[i] = sqrt(variance[i])
         row = _best(mean, deviation, widths[step], index)
         choices[step] = row
-        place = places[1, row]
+        place = places[PLACE_OF, row]
         if place < 0:
-            place = counts[0]
+            place = count
             if place >= room:
                 break  # chosen, but not yet observed
-            add(root, base, columns, pending_weight, places, counts[0], place, row)
+            add(root, base, columns, pending_weight, places, count, place, row)
         reward = rewards[step, row]
         learn(
-            columns,
-            moments,
-            totals,
-            pending_weight,
-            places,
-            counts,
-            place,
-            row,
-            reward,
-            noise,
-        )
+            columns, moments, totals, pending_weight, places, counts,
+            place, row, reward, noise,
+        )  # fmt: skip
         step += 1
     return step

@@ -13,25 +13,36 @@ from superarm.posteriors.fixed import COUNT, INFORMATION
 class Batch(NamedTuple):
     """Distinct arms, each with the weighted mean of its rewards."""
 
-    rows: Ints
-    rewards: Floats
-    noise: Floats  # variances of these means
-    added: (
-        Floats  # what the posterior's totals gain; an engine fills in the information
-    )
+    rows: Ints  # (s,)
+    rewards: Floats  # (s,)
+    noise: Floats  # (s,), variances of these means
+    # What the posterior's totals gain, (2n + 2,); an engine fills in the information.
+    added: Floats
 
     @classmethod
     def of(cls, added: Floats) -> Self:
-        """What is added to the totals, arm by arm."""
+        """The batch that adds this to the totals.
+
+        Args:
+            added: What the totals gain, (2n + 2,).
+        """
         n = len(added) // 2 - 1
-        weight, weighted = added[:n], added[n:INFORMATION]
+        weight = added[:n]
+        weighted_rewards = added[n:INFORMATION]
         rows = np.flatnonzero(weight)
         noise = 1.0 / weight[rows]
-        return cls(rows, weighted[rows] * noise, noise, added)
+        return cls(rows, weighted_rewards[rows] * noise, noise, added)
 
     @classmethod
     def of_one(cls, row: int, reward: float, noise: float, n: int) -> Self:
-        """One reward of one of n arms."""
+        """A batch of one reward.
+
+        Args:
+            row: Row number of the arm.
+            reward: The reward.
+            noise: Its noise variance.
+            n: Number of arms.
+        """
         added = np.zeros(2 * n + 2)
         added[row] = 1.0 / noise
         added[n + row] = reward / noise

@@ -8,20 +8,22 @@ All loops take the same arrays, for n arms of which at most c may be pending:
 
 ==================  ==========================================================================
 ``columns``         (c, n)
-``moments``         (2, n): means and variances
+``moments``         (2, n): rows MEAN and VARIANCE
 ``totals``          (2n + 2,): those of :class:`~superarm.posteriors.fixed.FixedPosterior`
 ``pending_weight``  (c,)
-``places``          (2, n): the pending arms V, and where an arm stands in V, or −1
-``counts``          (2,): how many arms are pending, and observations left until the next fold
+``places``          (2, n): row PENDING_ARMS holds V; row PLACE_OF the place of an arm in V, or −1
+``counts``          (2,): PENDING_COUNT, and UNTIL_FOLD: observations until the next fold
 ==================  ==========================================================================
 
-For numpy ``totals`` and ``counts`` are lists, in which Python changes a number in a fifth of the time.
+For numpy, ``totals`` and ``counts`` are lists, in which Python changes a number in a fifth of the
+time.
 
-An update is whole, also where Ctrl-C comes meanwhile. CPython handles signals and lets other threads
-run when a function begins, when a call returns and when a loop turns: not within compiled code, and not
-between statements that call nothing. So the compiled loops change everything in one call. Those
-in numpy compute first all that may fail. The calls that then change arrays in place are followed by the
-others in ``finally``, and the last one by assignments alone. Several arms are put back if that fails.
+An update is complete even if Ctrl-C interrupts it. CPython handles signals and lets other threads run
+when a function begins, when a call returns and when a loop starts over: not within compiled code, and
+not between statements that call nothing. So the compiled loops change everything in one call. Those in
+numpy first compute all that may fail. Calls that then change arrays in place are followed by the
+others in ``finally``, and the last one only by assignments. An update of several arms is undone if
+that fails.
 """
 
 from __future__ import annotations
@@ -37,9 +39,18 @@ from superarm.core import Floats, Ints
 from superarm.core.compiling import Backend, entry_point, is_compiled
 from superarm.posteriors.fixed import COUNT, INFORMATION
 
-PENDING = (
-    32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
-)
+# Most pending arms: enough for a policy that plays a few, and for BLAS to fold them in well.
+PENDING = 32
+
+# Rows of ``moments``.
+MEAN = 0
+VARIANCE = 1
+# Rows of ``places``.
+PENDING_ARMS = 0
+PLACE_OF = 1
+# Entries of ``counts``.
+PENDING_COUNT = 0
+UNTIL_FOLD = 1
 
 
 class Loops(NamedTuple):
@@ -53,7 +64,11 @@ class Loops(NamedTuple):
 
 
 def loops_of(backend: Backend) -> Loops:
-    """Those of a backend."""
+    """The loops of a backend.
+
+    Args:
+        backend: The backend.
+    """
     if not is_compiled(backend):
         return Loops(add_numpy, learn_numpy, learn_some_numpy, draw_numpy, None)
     from . import _compiled
@@ -68,20 +83,20 @@ def add_numpy(
     root: Floats, base: Floats, columns: Floats, pending_weight: Floats, places: Ints,
     count: int, place: int, row: int,
 ) -> None:  # fmt: skip
-    """An arm's covariance column when R was up to date, and now, written to a place that is free.
+    """Write an arm's covariance column, when R was up to date and now, to a free place.
 
-    The arm is pending once it is learned. ``count`` arms are.
+    The arm becomes pending once it is learned. ``count`` arms are pending already.
     """
-    pending = places[0]
-    fresh = root.dot(root[row])
-    base[place] = fresh
-    columns[place] = fresh
+    pending = places[PENDING_ARMS]
+    column = root.dot(root[row])
+    base[place] = column
+    columns[place] = column
     if count:
-        known = base[:count]
-        observed = known[:, pending[:count]]
+        rows = base[:count]  # (v, n)
+        observed = rows[:, pending[:count]]  # base_VV + D
         observed.flat[:: count + 1] += 1.0 / pending_weight[:count]
         # Not by columns × weight, which is the same: its rounding grows from arm to arm.
-        columns[place] -= np.linalg.solve(observed, known[:, row]).dot(known)
+        columns[place] -= np.linalg.solve(observed, rows[:, row]).dot(rows)
     pending[place] = row
     pending_weight[place] = 0.0
 
@@ -90,50 +105,53 @@ def learn_numpy(
     columns: Floats, moments: Floats, totals: list[float], pending_weight: Floats, places: Ints,
     counts: list[int], place: int, row: int, reward: float, noise: float,
 ) -> int:  # fmt: skip
-    """Condition on one observation of an arm with a column; returns how many are left until a fold.
+    """Condition on one observation of an arm with a column; returns observations until a fold.
 
-    ``place`` is where the arm stands among the pending, or will stand.
-    With c the arm's column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and
-    every pending column loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
+    ``place`` is the place of the arm among the pending, now or from now on. With c the arm's
+    column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and every pending column
+    loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
     """
-    # BLAS works in place, which saves the temporaries: they would cost more than the sums. Arguments
-    # are positional, because scipy takes twice as long to read names: n and a; steps, a, overwrite.
+    # BLAS works in place, which saves the temporaries: they would cost more than the sums.
+    # Arguments are positional, because scipy takes twice as long to read names: n and a for daxpy;
+    # steps, a and overwrite flags for dger.
     daxpy, dger = _blas()
-    mean = moments[0]
+    mean = moments[MEAN]
     n = len(mean)
-    column = columns[place].copy()
-    total = column.item(row) + noise
+    column = columns[place].copy()  # c
+    total = column.item(row) + noise  # s
     step = (reward - mean.item(row)) / total
-    gained = 0.5 * math.log(total / noise)
-    size = counts[0]
-    if place >= size:  # it becomes pending
+    information = 0.5 * math.log(total / noise)
+    size = counts[PENDING_COUNT]
+    if place >= size:  # the arm becomes pending
         size = place + 1
-    whole = (
-        size > PENDING
-    )  # all arms, in their own order: columns are P, with the variances in it
-    if whole:
-        observed, updated = column, columns.T
+    # All arms are pending, in their own order: columns are P, with the variances in it.
+    all_pending = size > PENDING
+    if all_pending:
+        observed = column
+        updated = columns.T
     else:
-        variance = daxpy(column * column, moments[1].copy(), n, -1.0 / total)
+        squares = column * column
+        variance = daxpy(squares, moments[VARIANCE].copy(), n, -1.0 / total)
         np.maximum(variance, 0.0, out=variance)
-        observed, updated = column[places[0, :size]], columns[:size].T
+        observed = column[places[PENDING_ARMS, :size]]  # c_V
+        updated = columns[:size].T
     try:  # from here on nothing can fail, and interrupts wait
         daxpy(column, mean, n, step)
     finally:
         try:
             dger(-1.0 / total, column, observed, 1, 1, updated, 1, 1, 1)
         finally:
-            if not whole:
-                moments[1] = variance
-                places[1, row] = place
-                counts[0] = size
-            counts[1] -= 1
+            if not all_pending:
+                moments[VARIANCE] = variance
+                places[PLACE_OF, row] = place
+                counts[PENDING_COUNT] = size
+            counts[UNTIL_FOLD] -= 1
             pending_weight[place] += 1.0 / noise
             totals[row] += 1.0 / noise
             totals[n + row] += reward / noise
-            totals[INFORMATION] += gained
+            totals[INFORMATION] += information
             totals[COUNT] += 1.0
-    return counts[1]
+    return counts[UNTIL_FOLD]
 
 
 def learn_some_numpy(
@@ -142,34 +160,27 @@ def learn_some_numpy(
 ) -> None:  # fmt: skip
     """Condition on several distinct arms with columns, one observation of each.
 
-    ``at`` are their places among the pending, ``added`` what the totals gain but for the information.
+    ``at`` are their places among the pending; ``added`` is what the totals gain, without the
+    information.
     """
     n = columns.shape[1]
-    size = max(counts[0], 1 + max(at.tolist()))
+    size = max(counts[PENDING_COUNT], 1 + max(at.tolist()))
     sums = totals.copy()
-    columns_before, moments_before = columns[:size].copy(), moments.copy()
-    weight_before, places_before, counts_before = (
-        pending_weight.copy(),
-        places.copy(),
-        counts.copy(),
-    )
+    columns_before = columns[:size].copy()
+    moments_before = moments.copy()
+    weight_before = pending_weight.copy()
+    places_before = places.copy()
+    counts_before = counts.copy()
     try:
-        counts[0] = size  # all of these columns lose what each observation explains
+        # All of these columns lose what each observation explains.
+        counts[PENDING_COUNT] = size
         for place, row, reward, variance in zip(
             at.tolist(), rows.tolist(), rewards.tolist(), noise.tolist(), strict=True
         ):
             learn_numpy(
-                columns,
-                moments,
-                sums,
-                pending_weight,
-                places,
-                counts,
-                place,
-                row,
-                reward,
-                variance,
-            )
+                columns, moments, sums, pending_weight, places, counts,
+                place, row, reward, variance,
+            )  # fmt: skip
             sums[row] = totals[row] + added.item(row)
             sums[n + row] = totals[n + row] + added.item(n + row)
         added[INFORMATION] = sums[INFORMATION] - totals[INFORMATION]
@@ -204,15 +215,15 @@ def draw_numpy(
     u − columnsᵀ D⁻¹ (u_V + ε) with ε of the pending observations' noise D.
     """
     rank = root.shape[1]
-    drawn = np.empty((len(normals), len(root)))
+    draws = np.empty((len(normals), len(root)))
     for place, numbers in enumerate(normals):
         # Copied, so that a row lies in memory as a single draw does: some BLAS round by alignment.
-        path = root.dot(numbers[:rank].copy())
+        path = root.dot(numbers[:rank].copy())  # u
         if count:
-            held = weight[:count]
-            pull = path[pending[:count]]
-            pull *= held
-            pull += numbers[rank : rank + count] * np.sqrt(held)
-            path -= pull.dot(columns[:count])
-        drawn[place] = path
-    return drawn
+            precision = weight[:count]  # D⁻¹
+            correction = path[pending[:count]]
+            correction *= precision
+            correction += numbers[rank : rank + count] * np.sqrt(precision)
+            path -= correction.dot(columns[:count])
+        draws[place] = path
+    return draws

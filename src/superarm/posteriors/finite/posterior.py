@@ -8,10 +8,10 @@ Notation
 ``weight``     Σ 1/noise variance of each arm's observations: repeats are merged
 =============  ==================================================================
 
-Two forms behind one class, both exact: ``root.py`` keeps a square root R of P, (n, r), r the numerical
-rank of K (for a smooth kernel far below n), so that P cannot lose positive semi-definiteness;
-``visited.py`` makes only columns of K that belong to visited arms, for sets too large for an n × n
-matrix. Neither grows with the number of rounds: an arm seen before adds no row.
+Two forms behind one class, both exact: ``root.py`` stores a square root R of P, (n, r), r the
+numerical rank of K (for a smooth kernel far below n), so that P cannot lose positive
+semi-definiteness; ``visited.py`` computes only columns of K that belong to visited arms, for sets too
+large for an n × n matrix. Neither grows with the number of rounds: an arm seen before adds no row.
 """
 
 from __future__ import annotations
@@ -47,22 +47,20 @@ from .batch import Batch
 from .root import RootEngine
 from .visited import LARGEST_SAVED, VisitedEngine
 
-Form = Literal["auto", "root", "visited"]
-ROOT_LARGEST = (
-    2048  # arms up to which ``auto`` may keep the square root of the whole covariance
-)
-_SMALL_ROOT = (
-    2**19
-)  # numbers of a root, n·r, up to which ``auto`` prefers it: 4 MB, which stay in a cache
-_ROOT_ERROR = (
-    1e-14  # of the largest prior variance: what the columns counted as r leave out
-)
+FormName = Literal["root", "visited"]
+FormChoice = Literal["auto", FormName]
+# Arms up to which "auto" may store a square root of the full covariance.
+ROOT_LARGEST = 2048
+# Numbers in a root, n·r, up to which "auto" prefers it: 4 MB, which stay in a cache.
+_SMALL_ROOT = 2**19
+# What the columns counted as r may omit, relative to the largest prior variance.
+_ROOT_ERROR = 1e-14
+# Arms that the visited form learns at once when it is computed again.
 _RESTORED_AT_ONCE = 128
-# Arms up to which BLAS by itself takes no threads for an observation: rank-1 updates below 2¹⁵ numbers.
+# Arms up to which BLAS uses no threads for an observation: rank-1 updates below 2¹⁵ numbers.
 _NO_THREADS = 1000
-_ROW_NUMBERS = frozenset(
-    [int, np.int32, np.int64, np.intp]
-)  # others are checked in the general way
+# Types of row numbers on the fast path; others get the full checks.
+_ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])
 
 
 @register("posterior", "finite")
@@ -70,12 +68,14 @@ class FiniteGP(FixedPosterior, Resumable):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     Args:
-        kernel: The kernel.
+        kernel: The kernel over arms.
         arms: The fixed arms, one row of features each.
-        noise_variance: Variance of the noise of one observation.
-        mean: The prior mean: a number or a function.
-        form: Which of the equivalent engines does the algebra; auto chooses.
-        backend: Compiled with numba or plain numpy; auto takes numba where it is installed.
+        noise_variance: Variance of the noise of one observation, in squared units of the reward.
+        mean: The prior mean: a number, one number per arm, or a function of the arms' features.
+        form: Which of the equivalent forms does the algebra: "root" stores a square root of the
+            covariance, "visited" an inverse over visited arms; "auto" chooses by cost.
+        backend: "numba" runs compiled loops, "numpy" none; "auto" takes numba where it is
+            installed.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [0.4]], noise_variance=0.01)
@@ -95,7 +95,7 @@ class FiniteGP(FixedPosterior, Resumable):
         noise_variance: float,
         mean: Any = 0.0,
         *,
-        form: Form = "auto",
+        form: FormChoice = "auto",
         backend: Backend = "auto",
     ) -> None:
         require_choice(form, "form", ("auto", "root", "visited"))
@@ -106,68 +106,68 @@ class FiniteGP(FixedPosterior, Resumable):
             raise InputError("the arm set is empty; give at least one arm")
         super().__init__(n, noise_variance, mean, self.arms)
         self._size = n
-        self._everything = self._fixed.everything
+        self._all_rows = self._fixed.everything
         self.backend: Backend = backend
-        self._wanted: Form = form
-        self._use(self._visited_engine())
+        self._choice: FormChoice = form
+        self._use(self._new_visited_engine())
         if form == "root" or (form == "auto" and self._root_is_better()):
-            self._use(self._root_engine())
+            self._use(self._new_root_engine())
         self._check_noise(self.noise_variance)
 
     def _use(self, engine: RootEngine | VisitedEngine) -> None:
         """Learn with this engine from now on."""
         totals = engine.as_totals(self._totals)
-        rooted = engine if isinstance(engine, RootEngine) else None
+        root_engine = engine if isinstance(engine, RootEngine) else None
         # From here on there is no call, and so no interrupt: see ``loops.py``.
         self._totals: Any = totals
-        self._rooted: RootEngine | None = rooted  # the engine, in root form
+        self._root_engine: RootEngine | None = root_engine  # the engine, in root form
         self._engine: RootEngine | VisitedEngine = engine
 
-    def _root_engine(self) -> RootEngine:
+    def _new_root_engine(self) -> RootEngine:
         return RootEngine(self.kernel, self.arms, self.prior_mean, self.backend)
 
-    def _visited_engine(self) -> VisitedEngine:
+    def _new_visited_engine(self) -> VisitedEngine:
         return VisitedEngine(self.kernel, self.arms, self.prior_mean)
 
     def _root_is_better(self) -> bool:
-        """Whether the root form is to be chosen.
+        """Whether "auto" chooses the root form.
 
         An arm that is not pending costs a pass over its root, n·r numbers, and later a fold of as many;
-        the visited form reads v·n of v visited arms. Measured with Matérn-5/2 in three dimensions: with
-        300 arms the two cost the same in every use; with 2,000 of full rank the root form took 50 µs a
-        round where one of a few arms was played, the visited form 130, but 2.7 ms against 0.7 where any
-        arm was, and 47 ms against 10 for seventy of them. The root must be small for that not to show.
+        the visited form reads v·n of v visited arms. Measured with Matérn-5/2 in three dimensions:
+        with 300 arms the two cost the same in every use; with 2,000 of full rank the root form took
+        50 µs a round where one of a few arms was played, the visited form 130, but 2.7 ms against 0.7
+        where any arm was, and 47 ms against 10 for seventy of them. The root must be small for that
+        not to show.
         """
         if self._size > ROOT_LARGEST:
             return False
-        if (
-            self._size**2 <= _SMALL_ROOT
-            or self.noise_variance < self._engine.least_noise
-        ):
+        if self._size**2 <= _SMALL_ROOT:
             return True
-        prior = self._engine.variance
-        most = int(_SMALL_ROOT // self._size)
-        enough = _ROOT_ERROR * float(prior.max())
-        left = leading_root(self._prior_column, prior, most, enough).rest
-        return float(left.max()) <= enough
+        if self.noise_variance < self._engine.least_noise:
+            return True
+        prior_variances = self._engine.variance
+        most_columns = int(_SMALL_ROOT // self._size)
+        allowed = _ROOT_ERROR * float(prior_variances.max())
+        leading = leading_root(
+            self._prior_column, prior_variances, most_columns, allowed
+        )
+        return float(leading.rest.max()) <= allowed
 
     def _prior_column(self, arm: int) -> Floats:
-        rows = np.asarray(
-            self.kernel(self.arms[arm : arm + 1], self.arms), dtype=np.float64
-        )
-        column: Floats = rows[0]
+        covariances = self.kernel(self.arms[arm : arm + 1], self.arms)  # (1, n)
+        column: Floats = np.asarray(covariances, dtype=np.float64)[0]
         return column
 
-    # --- what it is now --------------------------------------------------------------------
+    # --- the form in use -------------------------------------------------------------------
 
     @property
-    def form(self) -> Literal["root", "visited"]:
-        """Which form is in use."""
-        return "visited" if self._rooted is None else "root"
+    def form(self) -> FormName:
+        """The name of the form in use."""
+        return "visited" if self._root_engine is None else "root"
 
     @property
     def rank(self) -> int:
-        """Columns of the root, or arms visited."""
+        """Columns of the root, or number of visited arms."""
         return self._engine.rank
 
     @property
@@ -178,15 +178,23 @@ class FiniteGP(FixedPosterior, Resumable):
     @property
     def compiled(self) -> bool:
         """Whether :meth:`play_table` can be used: the root form, numba, and noise that is not tiny."""
-        return self._rooted is not None and self._rooted.plays_with(self.noise_variance)
+        engine = self._root_engine
+        return engine is not None and engine.plays_with(self.noise_variance)
 
     @property
     def same_bits(self) -> bool:
-        """Unless very many arms were visited in the visited form: a state does not hold all of that."""
-        return self._rooted is not None or self.rank <= LARGEST_SAVED
+        """Whether a restored posterior repeats this one bit for bit.
+
+        It does, unless very many arms were visited in the visited form: a state holds no such H.
+        """
+        return self._root_engine is not None or self.rank <= LARGEST_SAVED
 
     def is_whole(self, arms: Arms) -> bool:
-        """Whether these are all arms of the set, in its order."""
+        """Whether these are all arms of the set, in its order.
+
+        Args:
+            arms: Arms on offer.
+        """
         return self._fixed.locate(arms).whole
 
     @property
@@ -194,7 +202,7 @@ class FiniteGP(FixedPosterior, Resumable):
         """Standard normals that a joint draw takes."""
         return self._engine.normals_per_draw
 
-    # --- hooks -----------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------
 
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         return self._engine.mean[keys], self._engine.variance[keys]
@@ -202,29 +210,43 @@ class FiniteGP(FixedPosterior, Resumable):
     def belief(
         self, offer: Offer, pending: NDArray[Any] | None = None
     ) -> GaussianBelief:
-        # The whole set, as in most rounds: nothing to gather, and nothing that BLAS would do.
+        """The belief about the arms on offer.
+
+        Args:
+            offer: The arms on offer.
+            pending: Row numbers that were chosen and not yet seen, (p,), or ``None``.
+        """
+        # The fast path of most rounds: all arms, with nothing to gather and no use for BLAS.
         if pending is None and type(offer) is Offer and offer.arms is self._fixed.whole:
-            turns = self._lock
-            written = turns.written
-            if not turns.writing:
-                # As under ``whole``: an answer counts where nobody wrote meanwhile.
-                try:
-                    engine = self._engine
-                    mean, std = engine.moments()
-                    version = self._totals[COUNT]
-                except Exception:
-                    if turns.written == written and not turns.writing:
-                        raise
-                else:
-                    if turns.written == written and not turns.writing:
-                        return GaussianBelief(
-                            self, self._everything, mean, std, 1.0, version
-                        )
+            belief = self._belief_of_all()
+            if belief is not None:
+                return belief
         return super().belief(offer, pending)
 
+    def _belief_of_all(self) -> GaussianBelief | None:
+        """The belief about all arms; ``None`` if somebody wrote meanwhile.
+
+        It does what ``consistent_read`` does, in less time.
+        """
+        lock = self._lock
+        written = lock.written
+        if lock.writing:
+            return None
+        try:
+            mean, std = self._engine.moments()
+            version = self._totals[COUNT]
+        except Exception:
+            if lock.written == written and not lock.writing:
+                raise
+            return None
+        if lock.written == written and not lock.writing:
+            return GaussianBelief(self, self._all_rows, mean, std, 1.0, version)
+        return None
+
     def _belief(self, keys: Ints) -> GaussianBelief:
-        if keys is self._everything:
-            return GaussianBelief(self, keys, *self._engine.moments())
+        if keys is self._all_rows:
+            mean, std = self._engine.moments()
+            return GaussianBelief(self, keys, mean, std)
         return super()._belief(keys)
 
     def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
@@ -232,17 +254,16 @@ class FiniteGP(FixedPosterior, Resumable):
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw
-        # The same numbers either way; a shape of one dimension is drawn faster.
-        normals = (
-            rng.standard_normal(count)[None]
-            if size == 1
-            else rng.standard_normal((size, count))
-        )
-        drawn = self._engine.draw(normals, self._weight)
-        return drawn if keys is self._everything else drawn[:, keys]
+        # The same numbers either way, but a shape of one dimension is drawn faster.
+        shape = count if size == 1 else (size, count)
+        normals = rng.standard_normal(shape).reshape(size, count)
+        draws = self._engine.draw(normals, self._weight)
+        return draws if keys is self._all_rows else draws[:, keys]
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
+
+    # --- learning --------------------------------------------------------------------------
 
     def observe(
         self,
@@ -251,8 +272,16 @@ class FiniteGP(FixedPosterior, Resumable):
         noise_variance: Any = None,
         rng: Rng | None = None,
     ) -> None:
+        """Learn from rewards. After an error the posterior is what it was before.
+
+        Args:
+            arms: Row numbers of arms, (m,).
+            rewards: Their rewards, (m,).
+            noise_variance: Noise variances of the rewards, (m,); ``None``: the model's own.
+            rng: Not used.
+        """
         if noise_variance is None:
-            # One arm, as in most rounds: the checks of the general way without its arrays.
+            # The fast path of most rounds: one arm, checked without arrays.
             row = arms[0] if type(arms) is list and len(arms) == 1 else _only(arms)
             reward = (
                 rewards[0]
@@ -265,21 +294,24 @@ class FiniteGP(FixedPosterior, Resumable):
                 if type(reward) is not float:
                     reward = float(reward)
                 if 0 <= row < self._size and -LARGEST <= reward <= LARGEST:  # no NaN
-                    turns = self._lock
-                    with turns.lock:  # as ``with turns`` does, in half the time
-                        turns.writing += 1
-                        try:
-                            if self._size <= _NO_THREADS:
-                                self._engine.absorb_one(
-                                    row, reward, self.noise_variance, self._totals
-                                )
-                            else:
-                                self._absorb_threadless(row, reward)
-                        finally:
-                            turns.written += 1
-                            turns.writing -= 1
+                    self._observe_one(row, reward)
                     return
         super().observe(arms, rewards, noise_variance, rng)
+
+    def _observe_one(self, row: int, reward: float) -> None:
+        lock = self._lock
+        with lock.lock:  # as ``with lock`` does, in half the time
+            lock.writing += 1
+            try:
+                if self._size <= _NO_THREADS:
+                    self._engine.absorb_one(
+                        row, reward, self.noise_variance, self._totals
+                    )
+                else:
+                    self._absorb_threadless(row, reward)
+            finally:
+                lock.written += 1
+                lock.writing -= 1
 
     def _absorb_threadless(self, row: int, reward: float) -> None:
         with blas_threads_for(1):
@@ -288,22 +320,21 @@ class FiniteGP(FixedPosterior, Resumable):
     def _check_noise(self, noise: float) -> None:
         if noise < self._engine.least_noise:
             raise InputError(
-                f"noise_variance {noise:.3g} is too small for the visited form, which keeps an "
+                f"noise_variance {noise:.3g} is too small for the visited form, which stores an "
                 f"inverse: it needs at least {self._engine.least_noise:.3g} here; use form='root'"
             )
 
     def _absorb(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        least = float(noise.min())
-        chosen = self._wanted == "auto" and self._size <= ROOT_LARGEST
-        if (
-            chosen and least < self._engine.least_noise
-        ):  # which the root form has the digits for
-            rooted = self._root_engine()
-            self._refit(rooted)
-            self._use(rooted)
-        self._check_noise(least)
+        least_noise = float(noise.min())
+        may_switch = self._choice == "auto" and self._size <= ROOT_LARGEST
+        if may_switch and least_noise < self._engine.least_noise:
+            # The root form has the digits for any noise.
+            root_engine = self._new_root_engine()
+            self._refit(root_engine)
+            self._use(root_engine)
+        self._check_noise(least_noise)
         batch = Batch.of(self._merged(keys, rewards, noise))
         self._engine.absorb(batch, self._totals)
         return float(batch.added[INFORMATION])
@@ -315,132 +346,138 @@ class FiniteGP(FixedPosterior, Resumable):
 
     @one_blas_thread
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
-        """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
+        """Play many rounds at once against a table of rewards; only where :attr:`compiled`.
 
-        Round t plays the arm of largest mean + widths[t]·std, or, with ``normals`` (T, …), of
-        largest mean + widths[t]·(joint draw); then it learns from ``rewards[t, arm]`` and from
-        nothing else in the table. The same as asking, choosing and observing round by round, ten
-        times faster. It is there where :attr:`compiled` says so. Rounds played before an error stay
-        learned.
+        Round t plays the arm of largest mean + widths[t]·std, or, with ``normals``, of largest
+        mean + widths[t]·(joint draw); then it learns from ``rewards[t, arm]`` and from nothing else in
+        the table. The outcome is that of asking, choosing and observing round by round, ten times
+        faster. Rounds played before an error stay learned.
+
+        Args:
+            rewards: The reward of every arm in every round, (T, n).
+            widths: The width in every round, (T,).
+            normals: Standard normals of every round's draw, (T, ``normals_per_draw``), or ``None``.
+
+        Returns:
+            The arm played in every round, (T,).
         """
         table = self._as_table(rewards)
-        scales = np.require(
-            as_vector(widths, "widths", len(table)), requirements=["C", "W"]
-        )
-        draws = None
+        widths = as_vector(widths, "widths", len(table))
+        widths = np.require(widths, requirements=["C", "W"])
         if normals is not None:
-            draws = as_features(normals, "normals", self.normals_per_draw)
-            draws = np.require(draws, requirements=["C", "W"])
-            if len(draws) != len(table):
+            normals = as_features(normals, "normals", self.normals_per_draw)
+            normals = np.require(normals, requirements=["C", "W"])
+            if len(normals) != len(table):
                 raise ShapeError(
-                    f"normals has {len(draws)} rows, but rewards has {len(table)}"
+                    f"normals has {len(normals)} rows, but rewards has {len(table)}"
                 )
-        if self._rooted is None or not self.compiled:
+        if self._root_engine is None or not self.compiled:
             raise InputError(
                 f"play_table needs compiled code ({install_line('fast')}), form='root' and a "
                 "noise_variance above 1e-5 of the prior's; play round by round instead"
             )
         with self._lock:
-            return self._rooted.play(
-                table, scales, draws, self.noise_variance, self._totals
+            return self._root_engine.play(
+                table, widths, normals, self.noise_variance, self._totals
             )
 
     def _as_table(self, rewards: Any) -> Floats:
-        """Rewards (T, n)."""
-        plain = type(rewards) is np.ndarray and rewards.dtype == np.float64
-        if (
-            plain
-            and rewards.ndim == 2
-            and rewards.shape[1] == len(self.arms)
-            and len(rewards)
-        ):
-            # Largest and smallest entry say whether all is well, in two passes without a temporary.
-            largest = max(rewards.max().item(), -rewards.min().item())
-            if largest <= LARGEST:
+        """Checked rewards, (T, n)."""
+        n = len(self.arms)
+        is_plain = type(rewards) is np.ndarray and rewards.dtype == np.float64
+        if is_plain and rewards.ndim == 2 and rewards.shape[1] == n and len(rewards):
+            # The fast path: two passes without a temporary.
+            highest = rewards.max().item()
+            lowest = rewards.min().item()
+            if max(highest, -lowest) <= LARGEST:
                 return np.require(rewards, requirements=["C", "W"])
-        table = as_features(rewards, "rewards", len(self.arms))
+        table = as_features(rewards, "rewards", n)
         require_size(table, "rewards")
         return np.require(table, requirements=["C", "W"])
 
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        """All but the backend, which is the machine's business.
+        """All parameters but the backend, which is the machine's business.
 
-        A form that is chosen here is named as it was when size alone decided: states are compared.
+        A form that was chosen here is named as if size alone decided, because states are compared.
         """
-        stated = {
-            name: value
-            for name, value in super().parameters().items()
-            if name != "backend"
-        }
-        by_size = "root" if self._size <= ROOT_LARGEST else "visited"
-        return {**stated, "form": by_size if self._wanted == "auto" else self._wanted}
+        parameters = dict(super().parameters())
+        del parameters["backend"]
+        form = self._choice
+        if form == "auto":
+            form = "root" if self._size <= ROOT_LARGEST else "visited"
+        parameters["form"] = form
+        return parameters
 
     def _like(self, **changes: Any) -> Self:
-        return super()._like(
-            **{"backend": self.backend, "form": self._wanted, **changes}
-        )
+        options = {"backend": self.backend, "form": self._choice}
+        return super()._like(**{**options, **changes})
 
     def _memory(self) -> Memory:
-        engine = self._engine.state()
-        chosen = {} if self.backend == "auto" else {"backend": self.backend}
-        parts = {} if engine is None else {"engine": engine}
-        return super()._memory()._replace(scalars=chosen, parts=parts)
+        scalars = {}
+        if self.backend != "auto":
+            scalars["backend"] = self.backend
+        parts = {}
+        engine_state = self._engine.state()
+        if engine_state is not None:
+            parts["engine"] = engine_state
+        return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _with_memory_of(self, state: State) -> Self:
-        """On the backend that was chosen when it was saved, unless another is chosen here.
+        """Restore on the saved backend, unless another is chosen here.
 
-        A state may come to a machine without numba: then it goes on with numpy.
+        A machine without numba continues with numpy.
         """
-        chosen = state.scalars.get("backend", "auto")
-        if not isinstance(chosen, str) or chosen not in get_args(Backend):
+        backend = state.scalars.get("backend", "auto")
+        if not isinstance(backend, str) or backend not in get_args(Backend):
             raise StateError(
-                f"this state is damaged: there is no backend {chosen!r:.40}"
+                f"this state is damaged: there is no backend {backend!r:.40}"
             )
-        there = chosen != "numba" or find_spec("numba") is not None
-        if self.backend == "auto" and chosen != "auto" and there:
-            return super(FiniteGP, self._like(backend=chosen))._with_memory_of(state)
+        is_available = backend != "numba" or find_spec("numba") is not None
+        if self.backend == "auto" and backend != "auto" and is_available:
+            return super(FiniteGP, self._like(backend=backend))._with_memory_of(state)
         return super()._with_memory_of(state)
 
     def _remember(self, state: State) -> None:
-        """It goes on with the same numbers, where :attr:`same_bits` says so.
+        """Resume with the stored numbers, where :attr:`same_bits` holds.
 
-        Otherwise, and with another kernel, it is computed anew from the merged observations.
+        Otherwise, and with another kernel, they are computed again from the merged observations.
         """
         super()._remember(state)
-        many = self._rooted is None or len(self.visited) > LARGEST_SAVED
-        if "engine" not in state.parts and many:  # only the visited form leaves it out
-            self._use(self._visited_engine())
+        may_lack_engine = self._root_engine is None or len(self.visited) > LARGEST_SAVED
+        if "engine" not in state.parts and may_lack_engine:
+            # Only the visited form leaves it out.
+            self._use(self._new_visited_engine())
             self._refit(self._engine)
             return
-        held = state.part("engine")
-        # Which form a set of this size has may have been chosen otherwise when the state was saved.
-        if self._size <= ROOT_LARGEST and held.kind != self._engine.kind:
-            rooted = held.kind == RootEngine.kind
-            self._use(self._root_engine() if rooted else self._visited_engine())
-        if not self._engine.resume(held, self._weight):
+        engine_state = state.part("engine")
+        # An earlier version may have chosen the other form for a set of this size.
+        if self._size <= ROOT_LARGEST and engine_state.kind != self._engine.kind:
+            if engine_state.kind == RootEngine.kind:
+                self._use(self._new_root_engine())
+            else:
+                self._use(self._new_visited_engine())
+        if not self._engine.resume(engine_state, self._weight):
             self._refit(self._engine)
 
     def _refit(self, engine: RootEngine | VisitedEngine) -> None:
         """Give all merged observations to an engine that has learned nothing."""
         visited = self.visited
-        noise = 1.0 / self._weight[visited]
+        weight = self._weight[visited]
+        noise = 1.0 / weight
         means = self._weighted_rewards[visited] * noise
         require_size(means, "weighted_rewards / weight")
-        totals: Any = engine.as_totals(
-            np.zeros(2 * self._size + 2)
-        )  # not ours: it only learns
-        # The visited form has large blocks in pieces, each as small as an observation.
-        most = (
-            _RESTORED_AT_ONCE
-            if isinstance(engine, VisitedEngine)
-            else max(1, len(visited))
-        )
-        for start in range(0, len(visited), most):
-            part = slice(start, start + most)
+        # Not those of the posterior, which count these observations already.
+        totals: Any = engine.as_totals(np.zeros(2 * self._size + 2))
+        at_once = max(1, len(visited))
+        if isinstance(engine, VisitedEngine):
+            # It would need large matrices for all at once.
+            at_once = _RESTORED_AT_ONCE
+        for start in range(0, len(visited), at_once):
+            part = slice(start, start + at_once)
             added = np.zeros(2 * self._size + 2)
-            added[visited[part]] = self._weight[visited[part]]
+            added[visited[part]] = weight[part]
             engine.absorb(Batch(visited[part], means[part], noise[part], added), totals)
 
 

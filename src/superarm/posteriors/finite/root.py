@@ -1,20 +1,20 @@
 """The root form of :class:`superarm.posteriors.FiniteGP`; notation as in ``posterior.py``.
 
 P = R Rᵀ once R is up to date. A policy plays a few arms again and again, so their observations
-are kept *pending* and folded into R together:
+stay *pending* and are folded into R together:
 
 =============  ==================================================================
 ``V``          the pending arms, v of them: at most ``PENDING``, or all arms
 ``base``       rows of R Rᵀ for V: their covariance columns when R was last up to date
 ``columns``    the same columns now, (v, n)
-``weight``     Σ 1/noise of what each pending arm was seen since then, (v,)
+``weight``     Σ 1/noise of each pending arm's observations since then, (v,)
 =============  ==================================================================
 
 An observation then costs v·n instead of n·r. Mean and variance are always up to date.
 
-A policy that has not settled plays more arms than that. Where arms are few and nobody draws, all of
+A policy that still explores plays more arms than that. Where arms are few and nobody draws, all of
 them then count as pending: ``columns`` is P itself, and an observation of any arm is a rank-one update
-of it, n². (A draw takes a normal for every pending arm, of which there are ``PENDING``.)
+of it, n². (A draw takes a normal for every pending arm, so that at most ``PENDING`` may be pending.)
 """
 
 from __future__ import annotations
@@ -32,26 +32,39 @@ from superarm.posteriors.fixed import INFORMATION, Totals, as_rows
 from superarm.posteriors.variances import SURE_NOISE, check_means, prior_variance
 
 from .batch import Batch
-from .loops import PENDING, Loops, loops_of
-
-MOST_WHOLE = 256  # arms up to which all may be pending: what one update of P costs, n², stays small
-# Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
-# noiseless arms would lose their digits to subtraction, which the root does not.
-LEAST_NOISE = 1e-5
-MOST_AT_ONCE = (
-    160  # arms up to which all are pending from the start, where loops are not compiled
+from .loops import (
+    MEAN,
+    PENDING,
+    PENDING_ARMS,
+    PENDING_COUNT,
+    PLACE_OF,
+    UNTIL_FOLD,
+    VARIANCE,
+    Loops,
+    loops_of,
 )
-FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
-_DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
+
+# Arms up to which all may be pending: one update of P costs n², which stays small.
+MOST_WHOLE = 256
+# Arms up to which all are pending from the start, where loops are not compiled.
+MOST_AT_ONCE = 160
+# Noise, relative to the largest prior variance, below which nothing stays pending: columns of
+# nearly noiseless arms would lose their digits to subtraction, which the root does not.
+LEAST_NOISE = 1e-5
+# Observations after which pending arms are folded in, so that rounding cannot build up.
+FOLD_EVERY = 2048
+# Difference, relative to the largest prior variance, that is too large for rounding.
+_DAMAGED = 1e-4
 _SCHEMA = 1
+# Attributes that :meth:`RootEngine._link` sets.
 _LINKED = ("mean", "_variance", "_diagonal", "_pending", "_slot", "_loops", "_learn")
 
 
 class RootEngine:
-    """A square root of the covariance, and what came since it was last brought up to date."""
+    """A square root of the covariance, and the observations since its last update."""
 
     kind = "root-engine"
-    least_noise = 0.0  # it has the digits for any noise
+    least_noise = 0.0  # the form has the digits for any noise
 
     def __init__(
         self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend
@@ -61,77 +74,81 @@ class RootEngine:
         variance = prior_variance(kernel, arms)
         largest = float(variance.max())
         if 0.0 < largest < SMALLEST:
-            advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
             raise InputError(
-                f"the largest prior variance of the arms is {largest:g}; {advice}"
+                f"the largest prior variance of the arms is {largest:g}; squares must fit a float: "
+                f"choose units in which it is at least {SMALLEST:g}"
             )
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
-        apart = np.abs(np.diagonal(prior) - variance)
-        if apart.max() > PSD_ERROR_LIMIT * largest:
-            where = int(apart.argmax())
+        difference = np.abs(np.diagonal(prior) - variance)
+        if difference.max() > PSD_ERROR_LIMIT * largest:
+            arm = int(difference.argmax())
             raise NotPositiveDefiniteError(
-                f"the kernel's diag gives arm {where} the variance {variance[where]:g}, but its "
-                f"matrix has {prior[where, where]:g} there; they must be the same"
+                f"the kernel's diag gives arm {arm} the variance {variance[arm]:g}, but its "
+                f"matrix has {prior[arm, arm]:g} there; they must be the same"
             )
-        # By this a state knows whether it belongs to the same prior.
-        self._probe = prior @ np.cos(np.arange(len(arms)))
-        self.root, self.tolerance = factor.root, factor.error
-        self._moments = np.stack([mean, variance])  # (2, n)
+        n = len(arms)
+        # Identifies the prior, so that a state is resumed only with the same one.
+        self._probe = prior @ np.cos(np.arange(n))
+        self.root = factor.root
+        self.tolerance = factor.error
         self.normals_per_draw = self.rank + PENDING
         self._compiled = is_compiled(backend)
-        n = len(arms)
-        self._everyone, self._zeros = np.arange(n), np.zeros(n)
-        self._drawn = False  # whether draws were asked for since the last observation
+        self._all_arms = np.arange(n)
+        self._zeros = np.zeros(n)
+        self._drawn = False  # whether joint draws were ever asked for
+        # The arrays of ``loops.py``.
         capacity = n if n <= MOST_WHOLE else PENDING
-        self._base, self._columns = np.zeros((capacity, n)), np.zeros((capacity, n))
+        self._moments = np.stack([mean, variance])  # (2, n)
+        self._base = np.zeros((capacity, n))
+        self._columns = np.zeros((capacity, n))
         self._pending_weight = np.zeros(capacity)
         self._places = np.zeros((2, n), dtype=np.int64)
-        self._places[1] = -1
-        counts = [0, FOLD_EVERY]
-        self._counts: Any = (
-            np.array(counts, dtype=np.int64) if self._compiled else counts
-        )
+        self._places[PLACE_OF] = -1
+        self._counts: Any = [0, FOLD_EVERY]
+        if self._compiled:
+            self._counts = np.array(self._counts, dtype=np.int64)
         # Without compiled loops a call costs more than n² does: all arms are pending from the start.
         self._at_once = not self._compiled and PENDING < n <= MOST_AT_ONCE
         self._least_noise = LEAST_NOISE * largest
         self._largest = largest  # prior variance
-        self._misfit = (
-            0.0  # ‖z‖² of what was observed with next to no noise: see ``variances.py``
-        )
+        # ‖z‖² of observations with next to no noise: see ``variances.py``.
+        self._misfit = 0.0
         self._smallest_noise = np.inf
         self._warned = False
         self._link()
 
     def _link(self) -> None:
-        """Look up what every round needs: to make a view costs as much as to read it."""
+        """Look up what every round needs: making a view costs as much as reading it."""
         self._loops: Loops = loops_of("numba" if self._compiled else "numpy")
         self._learn = self._loops.learn
-        self.mean: Floats = self._moments[0]
-        self._pending = self._places[0]  # V, and room behind it
-        self._slot = self._places[1]  # where an arm stands in V
-        self._variance: Floats = self._moments[1]
+        self.mean: Floats = self._moments[MEAN]
+        self._variance: Floats = self._moments[VARIANCE]
+        self._pending = self._places[PENDING_ARMS]  # V, and room behind it
+        self._slot = self._places[PLACE_OF]  # the place of an arm in V
         self._diagonal = self._columns.diagonal()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in vars(self).items() if name not in _LINKED
-        }
+        state = vars(self).copy()
+        for name in _LINKED:
+            del state[name]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._link()  # views of its own arrays: a copied view is an array by itself
+        self._link()  # a copied view would be an array of its own
 
     @property
     def _count(self) -> int:
         """How many arms are pending."""
-        return int(self._counts[0])
+        return int(self._counts[PENDING_COUNT])
 
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
-        """All that is kept: draws depend on the root, and the data have more than one."""
-        count, until_fold = map(int, self._counts)
+        """All that the engine holds. Draws depend on the root, which data do not determine."""
+        count = self._count
+        until_fold = int(self._counts[UNTIL_FOLD])
         arrays = {
             "pending": self._pending[:count].copy(),
             "pending_weight": self._pending_weight[:count].copy(),
@@ -146,9 +163,11 @@ class RootEngine:
         return State(kind=self.kind, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
-        """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
+        """Resume from a state; ``False``, without any change, if its prior is another.
 
-        ``weight`` is Σ 1/noise of every arm's observations, (n,).
+        Args:
+            state: What :meth:`state` returned.
+            weight: Σ 1/noise of every arm's observations, (n,).
         """
         state.require(self.kind, _SCHEMA, "the root form")
         n = len(self.mean)
@@ -161,63 +180,87 @@ class RootEngine:
         variance = as_vector(state.array("variance"), "variance", n).copy()
         pending = as_rows(state.array("pending"), n)
         size = len(pending)
-        held = as_vector(state.array("pending_weight"), "pending_weight", size)
+        pending_weight = as_vector(
+            state.array("pending_weight"), "pending_weight", size
+        )
         base = as_features(state.array("base"), "base", n)
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
-        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[
-            1
-        ] <= n
-        whole = size == n and PENDING < n <= MOST_WHOLE
-        distinct = len(set(pending.tolist())) == size and (size <= PENDING or whole)
-        seen = (((held > 0.0) | whole) & (held >= 0.0)).all()
-        seen &= (held <= (1.0 + 1e-9) * weight[pending]).all()
-        due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
-        if not (shapes and distinct and seen and due):
+        has_root = len(root) == n and root.shape[1] <= n
+        has_rows = len(base) == size and len(columns) == size
+        all_pending = size == n and PENDING < n <= MOST_WHOLE
+        is_distinct = len(set(pending.tolist())) == size
+        has_room = size <= PENDING or all_pending
+        # Where all arms are pending, some may not have been seen.
+        is_weight = pending_weight >= 0.0 if all_pending else pending_weight > 0.0
+        has_weight = (
+            is_weight.all() and (pending_weight <= (1.0 + 1e-9) * weight[pending]).all()
+        )
+        is_due_later = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
+        is_possible = (
+            has_root
+            and has_rows
+            and is_distinct
+            and has_room
+            and has_weight
+            and is_due_later
+        )
+        if not is_possible:
             raise StateError(
                 "this state is damaged: it holds impossible values for the root form"
             )
-        left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
-        if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
+        expected = _row_squares(root) - pending_weight @ (base * columns)
+        difference = np.abs(expected - variance).max()
+        if variance.min() < 0.0 or difference > _DAMAGED * scale:
             raise StateError(
                 "this state is damaged: its root and its variances do not agree"
             )
         self.root = root
-        self._moments[:] = mean, variance
         self.normals_per_draw = self.rank + PENDING
-        self._base[:size], self._columns[:size] = base, columns
-        self._pending[:size], self._pending_weight[:size] = pending, held
+        self._moments[MEAN] = mean
+        self._moments[VARIANCE] = variance
+        self._base[:size] = base
+        self._columns[:size] = columns
+        self._pending[:size] = pending
+        self._pending_weight[:size] = pending_weight
         self._slot[pending] = np.arange(size)
-        self._counts[:] = size, until_fold
+        self._counts[PENDING_COUNT] = size
+        self._counts[UNTIL_FOLD] = until_fold
         return True
+
+    # --- moments ---------------------------------------------------------------------------
 
     @property
     def variance(self) -> Floats:
-        """(n,), a view or a new array."""
-        variance = self._variance
-        if not self._compiled and self._count > PENDING:  # see ``loops.learn_numpy``
-            variance = np.maximum(self._diagonal, 0.0)
-        return variance
+        """Posterior variances, (n,), a view or a new array."""
+        if self._compiled or self._count <= PENDING:
+            return self._variance
+        # The diagonal of P has them: see ``loops.learn_numpy``.
+        return np.maximum(self._diagonal, 0.0)
 
     def moments(self) -> tuple[Floats, Floats]:
-        """Mean and standard deviation, (n,) each, that nobody else has."""
-        if self._compiled or self._counts[0] <= PENDING:
+        """Mean and standard deviation, (n,) each, new arrays."""
+        if self._compiled or self._counts[PENDING_COUNT] <= PENDING:
             return self.mean.copy(), np.sqrt(self._variance)
-        variance = np.maximum(
-            self._diagonal, self._zeros
-        )  # zeros: numpy would make an array of 0.0
+        # An array of zeros, because numpy would have to make one of 0.0.
+        variance = np.maximum(self._diagonal, self._zeros)
         return self.mean.copy(), np.sqrt(variance, variance)
 
     def as_totals(self, totals: Totals) -> Totals:
-        """The totals as :meth:`absorb` and :meth:`absorb_one` take them: see ``loops.py``."""
+        """Totals in the type that :meth:`absorb` and :meth:`absorb_one` need: see ``loops.py``.
+
+        Args:
+            totals: The totals of the posterior, (2n + 2,).
+        """
         return np.array(totals) if self._compiled else list(map(float, totals))
 
     @property
     def rank(self) -> int:
+        """Columns of the root."""
         return int(self.root.shape[1])
 
     def _pending_columns(self) -> Floats:
-        """(v, n), a view or a new array."""
+        """Covariance columns of the pending arms, (v, n), a view or a new array."""
         count = self._count
         if not self._compiled or count <= PENDING:
             return np.asarray(self._columns[:count])
@@ -225,35 +268,43 @@ class RootEngine:
         return np.asarray(lower + np.tril(lower, -1).T)
 
     def plays_with(self, noise: float) -> bool:
-        """Whether whole rounds can be played in compiled code."""
+        """Whether rounds can be played in compiled code.
+
+        Args:
+            noise: The noise variance.
+        """
         return self._loops.play is not None and noise >= self._least_noise
 
     # --- learning --------------------------------------------------------------------------
 
     def absorb(self, batch: Batch, totals: Any) -> None:
-        """Learn from distinct arms and count it in the totals, all or nothing."""
-        rows, noise = batch.rows, batch.noise
-        self._forget_whole()
-        if len(rows) > PENDING // 4 or noise.min() < self._least_noise:
-            self._absorb_at_once(batch, totals)
+        """Learn from distinct arms and count it in the totals, all or nothing.
+
+        Args:
+            batch: The observations.
+            totals: The totals of the posterior, as from :meth:`as_totals`.
+        """
+        rows = batch.rows
+        self._limit_pending()
+        if len(rows) > PENDING // 4 or batch.noise.min() < self._least_noise:
+            self._update_root(batch, totals)
             return
-        at = self._slot[rows]
-        fresh = np.flatnonzero(at < 0)
-        if len(fresh):
-            if self._count + len(fresh) > PENDING:
-                self._make_room()
-                at = self._slot[rows]
-                fresh = np.flatnonzero(at < 0)
-            at[fresh] = self._count + np.arange(len(fresh))
-            for place in fresh.tolist():
-                self._add(rows.item(place), at.item(place))
+        places = self._slot[rows]
+        new = np.flatnonzero(places < 0)
+        if len(new) and self._count + len(new) > PENDING:
+            self._make_room()
+            places = self._slot[rows]
+            new = np.flatnonzero(places < 0)
+        places[new] = self._count + np.arange(len(new))
+        for number in new.tolist():
+            self._add(rows.item(number), places.item(number))
         self._loops.learn_some(
             self._columns, self._moments, totals, self._pending_weight, self._places, self._counts,
-            at, rows, batch.rewards, noise, batch.added,
+            places, rows, batch.rewards, batch.noise, batch.added,
         )  # fmt: skip
 
-    def _absorb_at_once(self, batch: Batch, totals: Any) -> None:
-        """Learn by an update of the root."""
+    def _update_root(self, batch: Batch, totals: Any) -> None:
+        """Learn by an update of the root; nothing stays pending."""
         self._fold()
         observed = self.root[batch.rows]
         update = root_update(self.root, observed, batch.noise)
@@ -271,23 +322,30 @@ class RootEngine:
         totals[:] = sums
 
     def absorb_one(self, row: int, reward: float, noise: float, totals: Any) -> None:
-        """Learn one reward of an arm and count it in the totals, all or nothing."""
+        """Learn one reward of an arm and count it in the totals, all or nothing.
+
+        Args:
+            row: Row number of the arm.
+            reward: The reward.
+            noise: Its noise variance.
+            totals: The totals of the posterior, as from :meth:`as_totals`.
+        """
         if noise < self._least_noise:
             self.absorb(Batch.of_one(row, reward, noise, len(self.mean)), totals)
             return
         place = self._slot.item(row)
-        if place < 0 or (self._drawn and self._counts[0] > PENDING):
+        if place < 0 or (self._drawn and self._counts[PENDING_COUNT] > PENDING):
             place = self._place_for(row)
-        left = self._learn(
+        until_fold = self._learn(
             self._columns, self._moments, totals, self._pending_weight, self._places, self._counts,
             place, row, reward, noise,
         )  # fmt: skip
-        if left <= 0:
+        if until_fold <= 0:
             self._fold()
 
     def _place_for(self, row: int) -> int:
-        """Where an arm stands or will stand among the pending, with its column there."""
-        self._forget_whole()
+        """The place of an arm among the pending, now or from now on, with its column there."""
+        self._limit_pending()
         place: int = self._slot.item(row)
         if place < 0:
             if self._count >= PENDING or self._at_once:
@@ -309,80 +367,102 @@ class RootEngine:
         if noise >= SURE_NOISE * self._largest:
             return
         z = solve_lower(factor, innovation)
-        misfit, least = self._misfit + float(z @ z), min(self._smallest_noise, noise)
+        misfit = self._misfit + float(z @ z)
+        smallest_noise = min(self._smallest_noise, noise)
         if not self._warned:
             largest_mean = float(np.abs(self.mean).max())
-            self._warned = check_means(misfit, least, self._largest, largest_mean)
-        self._misfit, self._smallest_noise = misfit, least
+            self._warned = check_means(
+                misfit, smallest_noise, self._largest, largest_mean
+            )
+        self._misfit = misfit
+        self._smallest_noise = smallest_noise
 
     def _make_room(self) -> None:
-        """More than ``PENDING`` arms are played: room for the next ones, or for all of them."""
+        """Make room among the pending: fold all of them in, or let all arms be pending."""
         self._fold()
         n = len(self._slot)
         if not PENDING < n <= MOST_WHOLE or self._drawn:
             return
         np.matmul(self.root, self.root.T, out=self._base)
         self._columns[:] = self._base
-        self._places[:] = self._everyone
-        self._counts[0] = n
+        # Both rows: every arm is pending, at its own place.
+        self._places[:] = self._all_arms
+        self._counts[PENDING_COUNT] = n
 
-    def _forget_whole(self) -> None:
-        """Once draws are asked for, no more arms may be pending than they have normals for."""
+    def _limit_pending(self) -> None:
+        """Fold if more arms are pending than joint draws have normals for."""
         if self._drawn and self._count > PENDING:
             self._fold()
 
     def maintain(self, totals: Any) -> None:
-        """Clear rounding now and then: called after several arms were learned, with all merged data."""
-        if self._counts[1] <= 0:
+        """Clear rounding now and then. Called after several arms were learned.
+
+        Args:
+            totals: The totals of the posterior.
+        """
+        if self._counts[UNTIL_FOLD] <= 0:
             self._fold()
 
     def _fold(self) -> None:
         """Bring the root up to date; nothing is pending afterwards."""
         if not self._count:
-            self._counts[1] = FOLD_EVERY
+            self._counts[UNTIL_FOLD] = FOLD_EVERY
             return
         root = self._folded_root()
         variance = _row_squares(root)
         # From here on there is no call, and so no interrupt: see ``loops.py``.
         self.root = root
-        self._moments[1] = variance
+        self._moments[VARIANCE] = variance
         self._slot[:] = -1
         self._pending_weight[:] = 0.0
-        self._counts[0] = 0
-        self._counts[1] = FOLD_EVERY
+        self._counts[PENDING_COUNT] = 0
+        self._counts[UNTIL_FOLD] = FOLD_EVERY
 
     def _folded_root(self) -> Floats:
-        """The root with what is pending taken in, a new array."""
+        """The root, conditioned on pending observations, a new array."""
         weight = self._pending_weight[: self._count]
         seen = np.flatnonzero(weight)  # not all, where all arms count as pending
         observed = self.root[self._pending[seen]]
         update = root_update(self.root, observed, 1.0 / weight[seen])
         return np.asarray(self.root - update.downdate @ observed)
 
-    # --- asking ----------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------
 
     def cross(self, left: Ints, right: Ints) -> Floats:
-        """Covariance of these rows with those, (a, b), a new array."""
-        # R Rᵀ − base (…)⁻¹ baseᵀ, where base (…)⁻¹ is columns × weight (see ``loops``).
+        """Covariance of some arms with others, (a, b), a new array.
+
+        Args:
+            left: Row numbers, (a,).
+            right: Row numbers, (b,); the same object as ``left`` for a symmetric matrix.
+        """
+        # R Rᵀ − base (…)⁻¹ baseᵀ, where base (…)⁻¹ is columns × weight (see ``loops.py``).
+        left_root = self.root[left]
+        right_root = left_root if right is left else self.root[right]
+        cross: Floats = left_root @ right_root.T
         size = self._count
-        roots = [self.root[left]]
-        roots.append(roots[0] if right is left else self.root[right])
-        cross: Floats = roots[0] @ roots[1].T
         if size:
-            half = 0.5 * self._pending_weight[:size, None]
-            base, columns = self._base[:size], self._pending_columns()
-            cross -= base[:, left].T @ (half * columns[:, right])
-            cross -= (half * columns[:, left]).T @ base[:, right]
+            # Half of it each way round, so that the result is symmetric.
+            half_weight = 0.5 * self._pending_weight[:size, None]
+            base = self._base[:size]
+            columns = self._pending_columns()
+            cross -= base[:, left].T @ (half_weight * columns[:, right])
+            cross -= (half_weight * columns[:, left]).T @ base[:, right]
         return cross
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
-        """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
+        """Joint draws about zero of all arms, (m, n).
+
+        Args:
+            normals: Standard normals, (m, ``normals_per_draw``).
+            weight: Not used: Σ 1/noise of every arm's observations, (n,).
+        """
         self._drawn = True
-        root, count = self.root, self._count
-        if (
-            count > PENDING
-        ):  # drawn for the first time: there are too few normals for them
-            root, count = self._folded_root(), 0
+        root = self.root
+        count = self._count
+        if count > PENDING:
+            # The first draws, while all arms are pending: there are too few normals for them.
+            root = self._folded_root()
+            count = 0
         return self._loops.draw(
             root, normals, self._columns, self._pending_weight, self._pending, count
         )
@@ -397,29 +477,39 @@ class RootEngine:
         noise: float,
         totals: Any,
     ) -> Ints:
-        """Rounds against a table of rewards (T, n), where :meth:`plays_with` this noise.
+        """Play rounds against a table of rewards; only where :meth:`plays_with` this noise.
 
-        Round t plays the arm of largest mean + width·std, or, with ``normals`` (T, …), of largest
-        mean + width·(joint draw). Returns the arms (T,).
+        Round t plays the arm of largest mean + width·std, or, with ``normals``, of largest
+        mean + width·(joint draw).
+
+        Args:
+            rewards: The reward of every arm in every round, (T, n).
+            widths: The width in every round, (T,).
+            normals: Standard normals of every round's draw, (T, ``normals_per_draw``), or ``None``.
+            noise: The noise variance.
+            totals: The totals of the posterior, as from :meth:`as_totals`.
+
+        Returns:
+            The arm played in every round, (T,).
         """
         assert self._loops.play is not None
         choices = np.zeros(len(rewards), dtype=np.int64)
-        table = np.empty((0, 0)) if normals is None else normals
-        if normals is not None:
+        if normals is None:
+            normals = np.empty((0, 0))  # compiled code has no ``None``
+        else:
             self._drawn = True
-        self._forget_whole()
+        self._limit_pending()
         step = 0
         while step < len(rewards):
             room = max(PENDING, self._count)
             step = self._loops.play(
                 self.root, self._base, self._columns, self._moments, totals, self._pending_weight,
-                self._places, self._counts, room, rewards, widths, table, noise, choices, step,
+                self._places, self._counts, room, rewards, widths, normals, noise, choices, step,
             )  # fmt: skip
-            if self._counts[1] <= 0:
+            if self._counts[UNTIL_FOLD] <= 0:
                 self._fold()
-            elif step < len(
-                rewards
-            ):  # the arm of this round found no room among the pending
+            elif step < len(rewards):
+                # There was no room among the pending for the arm of this round.
                 self._make_room()
                 row = choices.item(step)
                 self.absorb_one(row, rewards.item(step, row), noise, totals)
@@ -428,4 +518,5 @@ class RootEngine:
 
 
 def _row_squares(root: Floats) -> Floats:
+    """The squared norm of every row, (n,)."""
     return np.asarray(np.einsum("ij,ij->i", root, root))

@@ -1,3 +1,3 @@
-"""Arms that change from round to round: one posterior, and the two forms in which it is kept."""
+"""Arms that change from round to round: one posterior, and the forms that do its algebra."""
 
 from .posterior import StreamingGP as StreamingGP

@@ -1,10 +1,10 @@
-"""Gaussian-process regression on a growing stream of changing arms, exact unless told otherwise.
+"""Gaussian-process regression on a growing stream of changing arms, exact by default.
 
 Notation
 
 =========  =======================================================================
 ``N``      observations so far, ``m`` arms asked about, ``k`` arms observed at once
-``X, y``   what was observed, (N, d) and (N,); ``D`` the noise variances
+``X, y``   observed arms and rewards, (N, d) and (N,); ``D`` the noise variances
 ``L``      chol(k(X, X) + D), lower
 ``z``      L⁻¹ (y − prior mean), (N,)
 ``W``      rows w with L wᵀ = k(X, x): one per arm, (m, N)
@@ -43,28 +43,23 @@ from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
 from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
 
-from .forms import (
-    FEATURE_ERROR,
-    AnyForm,
-    CholeskyForm,
-    Conditioned,
-    FiniteRankForm,
-    FormName,
-    Fresh,
-    InducingForm,
-    Solved,
-)
+from .cholesky import CholeskyForm
+from .finite_rank import FEATURE_ERROR, FiniteRankForm
+from .form import ArmSolution, Form, FormName, NewRewards, Update
+from .inducing import InducingForm
 
-Form = Literal["auto", "cholesky", "finite-rank"]
+FormChoice = Literal["auto", "cholesky", "finite-rank"]
 
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
-_LOOK_AHEAD = (
-    8  # times the features worth having that are made to learn how many there are
-)
-_LARGEST_MATCH = (
-    1 << 20
-)  # pairs up to which arms observed are looked for among those asked about
+# Observations at which a cheaper form is first looked for.
+_FIRST_COMPARISON = 64
+# Features are counted up to this multiple of the number that would pay.
+_LOOK_AHEAD = 8
+# Pairs up to which observed arms are looked up among those of the last question.
+_LARGEST_MATCH = 1 << 20
+# The column of the times, where arms have one.
+_TIME = -1
 
 
 class _Features(NamedTuple):
@@ -78,27 +73,26 @@ class _Features(NamedTuple):
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
-    Where the kernel has no exact features, memory grows with the square of the number of observations:
-    more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
-    they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
-
-    With ``timed`` and a kernel that forgets (any kernel times Temporal), ``forget=1e-6`` drops
-    observations whose correlation with the newest time has fallen below 1e-6, so that the cost of a
-    round stays flat. Variances are then too large by at most 1e-12 of themselves, and means are off by
-    at most 1e-6 standard deviations in root mean square. ``forgotten`` counts observations that were
-    too old when they came and were not learned.
+    Where the kernel has no exact features, memory grows with the square of the number of
+    observations, up to ``most_exact``. The properties ``form`` and ``tolerance`` describe what is in
+    use. ``forgotten`` counts observations that were too old on arrival and were not learned.
 
     Args:
         kernel: The kernel.
-        noise_variance: Variance of the noise of one observation.
-        mean: The prior mean: a number or a function.
-        form: Which of the equivalent engines does the algebra; auto chooses.
-        most_exact: Observations beyond which inducing points are used or, without them, no more are
-            accepted.
-        inducing: How many inducing points, at most.
+        noise_variance: Variance of the noise of one observation, in squared units of the reward.
+        mean: The prior mean: a number, or a function of the arms' features.
+        form: Which of the equivalent forms does the algebra: "cholesky" or "finite-rank"; "auto"
+            chooses by cost.
+        most_exact: Most observations without exact features; the default takes 3 GB. Beyond them
+            inducing points sum up all observations or, without ``inducing``, more are refused.
+        inducing: Most inducing points beyond ``most_exact`` observations; ``None``: no inducing
+            points.
         timed: Whether the offer's time becomes the last feature.
-        forget: Observations are dropped once their correlation with the newest time falls below
-            this; where left out, all are kept.
+        forget: Drop observations whose correlation with the newest time has fallen below this, such
+            as 1e-6, so that the cost of a round stays flat; ``None``: keep all. It needs ``timed``
+            and a kernel that forgets (any kernel times Temporal). With 1e-6, variances are too large
+            by at most 1e-12 of themselves, and means are off by at most 1e-6 standard deviations in
+            root mean square.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -117,7 +111,7 @@ class StreamingGP(KernelPosterior):
         noise_variance: float,
         mean: MeanFunction = 0.0,
         *,
-        form: Form = "auto",
+        form: FormChoice = "auto",
         most_exact: int = 20_000,
         inducing: int | None = None,
         timed: bool = False,
@@ -129,28 +123,25 @@ class StreamingGP(KernelPosterior):
         self.inducing = None if inducing is None else as_count(inducing, "inducing")
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
-        self.timed, self.forgotten = as_flag(timed, "timed"), 0
-        self.forget = (
-            None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
-        )
-        if forget is not None and (
-            not self.timed or inducing is not None or form == "finite-rank"
-        ):
-            advice = "it needs timed=True, and cannot be used with inducing or form='finite-rank'"
-            raise InputError(
-                f"forget drops old observations from the Cholesky form: {advice}"
-            )
-        self._wanted: Form = form
-        self._form: AnyForm = CholeskyForm(kernel, self._data)
-        self._reconsider_at = (
-            64  # observations at which the cheaper form is looked for next
-        )
+        self.timed = as_flag(timed, "timed")
+        self.forgotten = 0
+        self.forget = None
+        if forget is not None:
+            self.forget = as_number(forget, "forget", SMALLEST, 0.5)
+            if not self.timed or inducing is not None or form == "finite-rank":
+                raise InputError(
+                    "forget drops old observations from the Cholesky form: it needs timed=True, and "
+                    "cannot be used with inducing or form='finite-rank'"
+                )
+        self._choice: FormChoice = form
+        self._form: Form = CholeskyForm(kernel, self._data)
+        self._reconsider_at = _FIRST_COMPARISON
 
-    # --- what it is now --------------------------------------------------------------------
+    # --- the form in use -------------------------------------------------------------------
 
     @property
     def form(self) -> FormName:
-        """Which form is in use."""
+        """The name of the form in use."""
         return self._form.name
 
     @property
@@ -160,11 +151,14 @@ class StreamingGP(KernelPosterior):
 
     @property
     def tolerance(self) -> float:
-        """Bound on the error of a kernel value: 0 in Cholesky form, proven for any arms in finite-rank
-        form, and for those observed so far in inducing form."""
+        """Bound on the error of a kernel value.
+
+        It is 0 in Cholesky form, proven for any arms in finite-rank form, and for those observed so
+        far in inducing form.
+        """
         return self._form.tolerance
 
-    # --- hooks -----------------------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------
 
     def _check_columns(self, features: Floats) -> Floats:
         if self.forget is not None:
@@ -173,21 +167,23 @@ class StreamingGP(KernelPosterior):
 
     def _remembered_keys(self, arms: Any) -> Floats:
         keys = self._as_keys(arms)
-        dropped = self.forget is not None and self.count - self.forgotten > len(
-            self._data
-        )
-        if dropped and len(keys):
-            first, newest = keys[:, -1].min(), self.observed.arms[:, -1].max()
-            if newest - first > self._window(keys.shape[1] - 1):
-                told = f"time {first:g} is forgotten: what was observed then is no longer kept"
-                raise ForgottenError(f"{told}; ask about later times, or lower forget")
+        learned = self.count - self.forgotten
+        has_dropped = self.forget is not None and learned > len(self._data)
+        if has_dropped and len(keys):
+            earliest = keys[:, _TIME].min()
+            newest = self.observed.arms[:, _TIME].max()
+            if newest - earliest > self._window(keys.shape[1] - 1):
+                raise ForgottenError(
+                    f"time {earliest:g} is forgotten: what was observed then is no longer kept; ask "
+                    "about later times, or lower forget"
+                )
         return keys
 
     def _window(self, column: int) -> float:
-        """The age at which ``forget`` of the correlation is left."""
-        rate = (
-            self.kernel.forgetting(column) if isinstance(self.kernel, Kernel) else None
-        )
+        """The age at which the correlation has fallen to ``forget``."""
+        rate = None
+        if isinstance(self.kernel, Kernel):
+            rate = self.kernel.forgetting(column)
         if self.forget is None or not rate:
             raise InputError(
                 f"forget needs a kernel that forgets along column {column}, which holds the times: "
@@ -196,22 +192,25 @@ class StreamingGP(KernelPosterior):
             )
         return 2.0 * math.log(self.forget) / math.log1p(-min(rate, 1.0 - 1e-15))
 
-    def _young(self, keys: Floats) -> NDArray[np.bool_]:
-        """Which of these still matter beside the newest of them and of those held."""
-        newest = np.max(
-            keys[:, -1], initial=np.max(self.observed.arms[:, -1:], initial=-np.inf)
-        )
-        return np.asarray(newest - keys[:, -1] <= self._window(keys.shape[1] - 1))
+    def _is_young(self, keys: Floats) -> NDArray[np.bool_]:
+        """Which of these still matter beside the newest of them and of all observations, (m,)."""
+        times = keys[:, _TIME]
+        observed_times = self.observed.arms[:, _TIME:]  # no column before the first one
+        newest_observed = np.max(observed_times, initial=-np.inf)
+        newest = np.max(times, initial=newest_observed)
+        return np.asarray(newest - times <= self._window(keys.shape[1] - 1))
 
-    def _ask(self, keys: Floats) -> Solved:
+    # --- answers ---------------------------------------------------------------------------
+
+    def _ask(self, keys: Floats) -> ArmSolution:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
 
-        Arms outside the box on which the features hold are answered from a wider form, which
-        becomes the posterior's own only when something is observed: a question changes nothing.
+        Arms outside the box on which the features hold are answered from a wider form. The posterior
+        adopts it only when something is observed: a question changes nothing.
         """
         return self._once("solved", keys, self._solve)
 
-    def _solve(self, keys: Floats) -> Solved:
+    def _solve(self, keys: Floats) -> ArmSolution:
         form = self._form
         if not form.covers(keys):
             form = self._feature_form(keys) or self._cholesky_form()
@@ -239,67 +238,75 @@ class StreamingGP(KernelPosterior):
         return super()._draw(keys, rng, size)
 
     def _incumbent(self, sign: float) -> float:
-        return float(
-            np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms)))
-        )
+        means = self._form.fitted_means() + self._prior_mean(self.observed.arms)
+        return float(np.max(sign * means))
+
+    # --- learning --------------------------------------------------------------------------
 
     def _take_in(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
-        count, forgotten = len(keys), self.forgotten
-        if self.forget is not None and not (young := self._young(keys)).all():
-            keys, rewards, noise = keys[young], rewards[young], noise[young]
-            forgotten += count - len(keys)
-            if not len(keys):
-                self._commit(count, 0.0, forgotten=forgotten)
-                return
+        count = len(keys)
+        forgotten = self.forgotten
+        if self.forget is not None:
+            is_young = self._is_young(keys)
+            if not is_young.all():
+                keys = keys[is_young]
+                rewards = rewards[is_young]
+                noise = noise[is_young]
+                forgotten += count - len(keys)
+                if not len(keys):
+                    self._commit(count, 0.0, forgotten=forgotten)
+                    return
         residual = rewards - self._prior_mean(keys)
         data = self._data.extended(keys, rewards, noise)
-        summary = self._summary(keys)
+        summary = self._inducing_form(keys)
         if summary is not None:
-            form, information, last = self._summed_up(
-                summary, keys, residual, noise, data
-            )
+            update = self._sum_up(summary, keys, residual, noise, data)
         else:
-            form, information, last = self._conditioned(keys, residual, noise, data)
-        changed: dict[str, Any] = {
-            "_form": form,
+            update = self._condition(keys, residual, noise, data)
+        changes: dict[str, Any] = {
+            "_form": update.form,
             "_data": data,
             "_kept": {},
             "forgotten": forgotten,
         }
-        self._commit(count, information, last, **changed)
+        self._commit(count, update.information, update.last, **changes)
 
-    def _conditioned(
+    def _condition(
         self, keys: Floats, residual: Floats, noise: Floats, data: ObservedData
-    ) -> Conditioned:
-        form, rows, mean = self._known(keys)
+    ) -> Update:
+        """Learn rewards in an exact form."""
+        form, rows, mean = self._solve_for_observing(keys)
         if form.least_noise and noise.min() < form.least_noise:
-            if self._wanted == "finite-rank":
+            if self._choice == "finite-rank":
                 raise InputError(
                     f"noise_variance {noise.min():.3g} is too small for the finite-rank form, in "
                     f"which kernel values are off by up to {form.tolerance:.0e}: it needs at least "
                     f"{form.least_noise:.3g} here; use form='auto'"
                 )
             form, rows, mean = self._cholesky_form().solve(keys)
-        return form.conditioned(Fresh(keys, rows, residual - mean, noise), data)
+        return form.condition(NewRewards(keys, rows, residual - mean, noise), data)
 
-    def _summed_up(
+    def _sum_up(
         self,
         summary: InducingForm,
         keys: Floats,
         residual: Floats,
         noise: Floats,
         data: ObservedData,
-    ) -> Conditioned:
+    ) -> Update:
+        """Learn rewards in inducing form, block by block."""
         information = 0.0
-        form: AnyForm = summary
-        for begin in range(0, len(keys), BLOCK):
-            part = slice(begin, begin + BLOCK)
-            _, rows, mean = form.solve(keys[part])
-            fresh = Fresh(keys[part], rows, residual[part] - mean, noise[part])
-            form, gained, _ = form.conditioned(fresh, data)
-            information += gained
+        form: Form = summary
+        for start in range(0, len(keys), BLOCK):
+            block = slice(start, start + BLOCK)
+            _, rows, mean = form.solve(keys[block])
+            innovation = residual[block] - mean
+            new = NewRewards(keys[block], rows, innovation, noise[block])
+            update = form.condition(new, data)
+            form = update.form
+            information += update.information
         if not isinstance(self._form, InducingForm):
             warn(
                 f"more than {self.most_exact} observations: from now on the posterior is "
@@ -307,136 +314,152 @@ class StreamingGP(KernelPosterior):
                 f"by up to {form.tolerance:.2g}",
                 PrecisionWarning,
             )
-        return Conditioned(form, information)
+        return Update(form, information)
 
-    def _summary(self, keys: Floats) -> InducingForm | None:
-        """The inducing form, to be given these arms, where it is in use or must be from now on."""
-        total, form = len(self._data) + len(keys), self._form
+    def _inducing_form(self, keys: Floats) -> InducingForm | None:
+        """The inducing form to learn these arms; ``None`` where an exact form can."""
+        total = len(self._data) + len(keys)
+        form = self._form
         if isinstance(form, InducingForm) and total < 2 * form.chosen_at:
             return form
-        exact = total <= self.most_exact or self._wanted == "finite-rank"
-        if exact or isinstance(form, FiniteRankForm):
+        is_exact = total <= self.most_exact or self._choice == "finite-rank"
+        if is_exact or isinstance(form, FiniteRankForm):
             return None
-        if (features := self._feature_form(keys)) is not None:
-            self._form = features  # says the same, and does not grow
+        feature_form = self._feature_form(keys)
+        if feature_form is not None:
+            self._form = (
+                feature_form  # the same posterior, at a cost that does not grow
+            )
             return None
         if self.inducing is None:
             raise self._too_many(total)
-        # Also where points are there: what came since may lie where they say little.
-        return InducingForm.fitted_to(
+        # Even if there are points: later observations may lie where they explain little.
+        return InducingForm.fit(
             self.kernel, self.inducing, keys, self._data, self._residual()
         )
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+        """Raise the error that :meth:`observe` would raise because there are too many rewards.
+
+        Args:
+            arms: The arms to observe, (k, d).
+            rewards: Their rewards, (k,).
+            noise_variance: Noise variances of the rewards, (k,), or ``None``.
+        """
         with self._lock.lock:
             keys = self._as_keys(arms)
             total = len(self._data) + len(keys)
-            grows = (
+            can_grow = (
                 self.form == "cholesky"
-                and self._wanted != "finite-rank"
+                and self._choice != "finite-rank"
                 and self.inducing is None
             )
-            if grows and total > self.most_exact and self._feature_form(keys) is None:
+            is_too_many = can_grow and total > self.most_exact
+            if is_too_many and self._feature_form(keys) is None:
                 raise self._too_many(total)
 
     def _too_many(self, total: int) -> InputError:
+        gigabytes = 8e-9 * total**2
         return InputError(
             f"{total} observations are more than most_exact = {self.most_exact}, and this kernel "
             "has no cheaper exact form on these arms; give inducing=1000 to sum them up in that "
-            f"many points, or a larger most_exact ({8e-9 * total**2:.2g} GB for {total})"
+            f"many points, or a larger most_exact ({gigabytes:.2g} GB for {total})"
         )
 
     def _after_observing(self) -> None:
         if self.forget is not None:
-            young = self._young(self.observed.arms)
-            if 3 * np.count_nonzero(young) <= 2 * len(
-                young
-            ):  # now and then: all is factorised anew
-                kept = ObservedData(*self.observed.part(young))
-                with suppress(Exception):  # as below; what is held says the same
-                    residual = kept.view().rewards - self._prior_mean(kept.view().arms)
-                    form = CholeskyForm.fitted_to(self.kernel, kept, residual)
-                    vars(self).update(
-                        _form=form, _data=kept
-                    )  # in one call, as in ``_commit``
-            return
-        if self._wanted != "auto" or len(self._data) < self._reconsider_at:
+            self._drop_old()
             return
         count = len(self._data)
+        if self._choice != "auto" or count < self._reconsider_at:
+            return
         self._reconsider_at = count + max(count // 4, 32)
         if self._form.name == "cholesky":
-            # The observation is in and counted; whatever goes wrong in looking for a cheaper form
-            # (a kernel or mean function of the user's own may raise anything), this one is exact.
+            # The observation is learned and counted. Whatever goes wrong in the search for a cheaper
+            # form (a user's kernel or mean may raise anything), the present one is exact.
             with suppress(Exception):
                 self._reconsider(count)
 
+    def _drop_old(self) -> None:
+        """Drop observations that have faded, once they are a third of all."""
+        is_young = self._is_young(self.observed.arms)
+        if 3 * np.count_nonzero(is_young) > 2 * len(is_young):
+            return  # dropping means a new factorisation
+        data = ObservedData(*self.observed.part(is_young))
+        with suppress(Exception):  # as above; the present form is as good
+            arms, rewards, _ = data.view()
+            residual = rewards - self._prior_mean(arms)
+            form = CholeskyForm.fit(self.kernel, data, residual)
+            vars(self).update(_form=form, _data=data)  # in one call, as in ``_commit``
+
     def _reconsider(self, count: int) -> None:
-        """Move on to the finite-rank form where it is cheaper; else note when to look again.
+        """Switch to the finite-rank form where it is cheaper; else set when to try again.
 
         More data only widen the box on which features must hold, so that their number can only
-        grow: one that is too large now says how many observations it takes to be worth it.
+        grow. If it is too large now, it gives the number of observations that make it pay.
         """
         limit = self._most_features()
-        found = self._features_around(None, _LOOK_AHEAD * limit)
-        if found is None:
+        candidate = self._features_around(None, _LOOK_AHEAD * limit)
+        if candidate is None:
             self._reconsider_at = 2 * count
-        elif found.features.rank > limit:
-            enough = math.ceil(found.features.rank / _RANK_PER_OBSERVATION)
+            return
+        rank = candidate.features.rank
+        if rank > limit:
+            enough = math.ceil(rank / _RANK_PER_OBSERVATION)
             self._reconsider_at = max(self._reconsider_at, enough)
         else:
-            self._form = self._fitted(found) or self._form
+            self._form = self._fit_features(candidate) or self._form
 
-    def _known(self, keys: Floats) -> Solved:
-        """What is known of arms to be observed, from the last question if it held them."""
-        if self._wanted == "finite-rank" and self._form.name == "cholesky":
+    def _solve_for_observing(self, keys: Floats) -> ArmSolution:
+        """What is known of arms to be observed, from the last question if it included them."""
+        solution: ArmSolution | None
+        if self._choice == "finite-rank" and self._form.name == "cholesky":
             form = self._feature_form(keys)
-            asked = None if form is None else form.solve(keys)
+            solution = None if form is None else form.solve(keys)
         else:
-            asked = self._matched(keys) or self._ask(keys)
-        if asked is None or self._wanted not in ("auto", asked.form.name):
+            solution = self._look_up(keys) or self._ask(keys)
+        if solution is None or self._choice not in ("auto", solution.form.name):
             raise _no_features()
-        return asked
+        return solution
 
-    def _matched(self, keys: Floats) -> Solved | None:
-        """These arms among those asked about last, if all are, in a form that may be used."""
-        kept = self._kept.get("solved")
-        if kept is None or kept.written != self._lock.written:
+    def _look_up(self, keys: Floats) -> ArmSolution | None:
+        """These arms in the last answer, if it has all of them, in a form that may be used."""
+        last = self._kept.get("solved")
+        if last is None or last.written != self._lock.written:
             return None
-        usable = self._wanted in ("auto", kept.answer.form.name)
-        if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
+        is_usable = self._choice in ("auto", last.answer.form.name)
+        if not is_usable or len(keys) * len(last.keys) > _LARGEST_MATCH:
             return None
-        where = _places(keys, kept.keys)
-        if where is None:
+        places = _places(keys, last.keys)
+        if places is None:
             return None
-        form, rows, mean = kept.answer
-        return Solved(form, rows.take(where, axis=0), mean.take(where))
+        form, rows, mean = last.answer
+        return ArmSolution(form, rows.take(places, axis=0), mean.take(places))
 
     # --- choice of form --------------------------------------------------------------------
 
     def _cholesky_form(self) -> CholeskyForm:
-        return CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
+        return CholeskyForm.fit(self.kernel, self._data, self._residual())
 
-    def _feature_form(self, also: Floats | None) -> FiniteRankForm | None:
+    def _feature_form(self, new_arms: Floats | None) -> FiniteRankForm | None:
         """The finite-rank form around everything observed and these arms, where it is cheaper."""
-        found = self._features_around(also, self._most_features())
-        return None if found is None else self._fitted(found)
+        candidate = self._features_around(new_arms, self._most_features())
+        return None if candidate is None else self._fit_features(candidate)
 
-    def _features_around(self, also: Floats | None, limit: int) -> _Features | None:
-        """Features of the kernel on a box around all of these arms, if at most ``limit`` will do."""
-        cholesky = self._wanted == "cholesky" or self.forget is not None
-        if cholesky or not isinstance(self.kernel, Kernel):
+    def _features_around(self, new_arms: Floats | None, limit: int) -> _Features | None:
+        """Features of the kernel on a box around all arms, if at most ``limit`` suffice."""
+        needs_cholesky = self._choice == "cholesky" or self.forget is not None
+        if needs_cholesky or not isinstance(self.kernel, Kernel):
             return None
-        known = [
-            part
-            for part in (self.observed.arms, also)
-            if part is not None and len(part)
-        ]
-        if not limit or not known:
+        arms = self.observed.arms
+        if new_arms is not None and len(new_arms):
+            arms = np.vstack([arms, new_arms]) if len(arms) else new_arms
+        if not limit or not len(arms):
             return None
-        arms = np.vstack(known)
         tolerance = FEATURE_ERROR * float(np.max(self.kernel.diag(arms)))
-        # A box with room to spare, so that it is rarely outgrown.
-        lower, upper = arms.min(axis=0), arms.max(axis=0)
+        # A box with a margin, so that it is rarely outgrown.
+        lower = arms.min(axis=0)
+        upper = arms.max(axis=0)
         margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
         features = self.kernel.features(
             lower - margin, upper + margin, tolerance, max_rank=limit
@@ -445,31 +468,28 @@ class StreamingGP(KernelPosterior):
             return None
         return _Features(features, tolerance)
 
-    def _fitted(self, found: _Features) -> FiniteRankForm | None:
+    def _fit_features(self, candidate: _Features) -> FiniteRankForm | None:
         """The finite-rank form of all data, where the noise is large enough for it."""
-        form = FiniteRankForm.fitted_to(*found, self._data, self._residual())
-        return (
-            form
-            if self.observed.noise.min(initial=np.inf) >= form.least_noise
-            else None
+        form = FiniteRankForm.fit(
+            candidate.features, candidate.tolerance, self._data, self._residual()
         )
+        least_noise = self.observed.noise.min(initial=np.inf)
+        return form if least_noise >= form.least_noise else None
 
     def _most_features(self) -> int:
-        count = len(self._data)
-        return (
-            int(_RANK_PER_OBSERVATION * count)
-            if self._wanted == "auto"
-            else _MOST_FEATURES
-        )
+        if self._choice != "auto":
+            return _MOST_FEATURES
+        return int(_RANK_PER_OBSERVATION * len(self._data))
 
     def _residual(self) -> Floats:
+        """Rewards without the prior mean, (N,)."""
         arms, rewards, _ = self.observed
         return rewards - self._prior_mean(arms) if len(arms) else rewards
 
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        return {**super().parameters(), "form": self._wanted}
+        return {**super().parameters(), "form": self._choice}
 
     def _memory(self) -> Memory:
         scalars: dict[str, Any] = {
@@ -479,15 +499,16 @@ class StreamingGP(KernelPosterior):
         if self.forget is not None:
             scalars["forgotten"] = self.forgotten
         parts = {}
-        if not isinstance(self._form, CholeskyForm):
-            name = "features" if isinstance(self._form, FiniteRankForm) else "inducing"
-            parts = {name: self._form.state()}
+        if isinstance(self._form, FiniteRankForm):
+            parts["features"] = self._form.state()
+        elif isinstance(self._form, InducingForm):
+            parts["inducing"] = self._form.state()
         return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _remember(self, state: State) -> None:
-        """The finite-rank and the inducing form go on with the same numbers.
+        """Resume the finite-rank and the inducing form with the stored numbers.
 
-        The Cholesky form, or any form with another kernel, is computed anew from what was observed.
+        The Cholesky form, or any form with another kernel, is computed again from the observations.
         """
         super()._remember(state)
         if self.forget is not None:
@@ -495,67 +516,81 @@ class StreamingGP(KernelPosterior):
             self.forgotten = as_count(state.scalar("forgotten"), "forgotten", 0, most)
         if not self.count:
             return
-        in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
-        possible = (
-            "cholesky",
-            "finite-rank",
-            *(("inducing",) if self.inducing else ()),
+        in_use = self._check_form_in_use(state)
+        known_kernel = (state.spec or {}).get("kernel")
+        is_same_kernel = (
+            has_spec(self.kernel) and contradiction(self.kernel, known_kernel) is None
         )
-        wanted = in_use in possible and self._wanted in ("auto", in_use)
-        if type(reconsider_at) is not int or not wanted:
-            raise StateError("this state is damaged: its form is impossible")
-        self._reconsider_at = reconsider_at
-        kernel, known = self.kernel, (state.spec or {}).get("kernel")
-        same = has_spec(kernel) and contradiction(kernel, known) is None
-        form: FiniteRankForm | InducingForm | None = None
+        form: Form | None = None
         if in_use == "finite-rank":
-            if same and isinstance(kernel, Kernel):
-                form = FiniteRankForm.from_state(
-                    state.part("features"),
-                    kernel,
-                    self._data,
-                    self._residual(),
-                    self._most_features(),
-                )
-            else:
-                form = self._feature_form(None)
+            form = self._resume_features(state, is_same_kernel)
         elif in_use == "inducing":
-            most, residual = self.inducing or 0, self._residual()
-            if same:
-                form = InducingForm.from_state(
-                    state.part("inducing"), kernel, self._data, most
-                )
-            else:
-                none = self.observed.arms[:0]
-                form = InducingForm.fitted_to(kernel, most, none, self._data, residual)
-        if form is None and self._wanted == "finite-rank":
+            form = self._resume_inducing(state, is_same_kernel)
+        if form is None and self._choice == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()
 
+    def _check_form_in_use(self, state: State) -> Any:
+        """The name of the form in a state; sets when to look for a cheaper one."""
+        in_use = state.scalar("in_use")
+        reconsider_at = state.scalar("reconsider_at")
+        possible = ["cholesky", "finite-rank"]
+        if self.inducing:
+            possible.append("inducing")
+        is_possible = in_use in possible and self._choice in ("auto", in_use)
+        if type(reconsider_at) is not int or not is_possible:
+            raise StateError("this state is damaged: its form is impossible")
+        self._reconsider_at = reconsider_at
+        return in_use
 
-def _places(rows: Floats, among: Floats) -> list[int] | None:
-    """Where each row stands in another array, its first place; ``None`` if one is not found.
+    def _resume_features(
+        self, state: State, is_same_kernel: bool
+    ) -> FiniteRankForm | None:
+        if not is_same_kernel or not isinstance(self.kernel, Kernel):
+            return self._feature_form(None)
+        return FiniteRankForm.from_state(
+            state.part("features"),
+            self.kernel,
+            self._data,
+            self._residual(),
+            self._most_features(),
+        )
+
+    def _resume_inducing(self, state: State, is_same_kernel: bool) -> InducingForm:
+        most = self.inducing or 0
+        if is_same_kernel:
+            part = state.part("inducing")
+            return InducingForm.from_state(part, self.kernel, self._data, most)
+        no_arms = self.observed.arms[:0]
+        return InducingForm.fit(
+            self.kernel, most, no_arms, self._data, self._residual()
+        )
+
+
+def _places(rows: Floats, table: Floats) -> list[int] | None:
+    """The first place of each row in a table; ``None`` if one is missing.
 
     Rows are compared by their bytes, in which 0 and −0 differ.
     """
-    everything, searched = among.tobytes(), rows.tobytes()
-    width = among.shape[1] * among.itemsize  # bytes of a row
+    table_bytes = table.tobytes()
+    row_bytes = rows.tobytes()
+    width = table.shape[1] * table.itemsize  # bytes of a row
     if not width:
         return None
     places = []
-    for begin in range(0, len(searched), width):
-        wanted = searched[begin : begin + width]
-        start = everything.find(wanted)
-        while start >= 0 and start % width:  # it was found across two rows
-            start = everything.find(wanted, start + 1)
-        if start < 0:
+    for start in range(0, len(row_bytes), width):
+        row = row_bytes[start : start + width]
+        offset = table_bytes.find(row)
+        while offset >= 0 and offset % width:  # a match across two rows
+            offset = table_bytes.find(row, offset + 1)
+        if offset < 0:
             return None
-        places.append(start // width)
+        places.append(offset // width)
     return places
 
 
 def _no_features() -> InputError:
-    told = "it is not smooth enough, or its lengthscale is too short for their spread"
     return InputError(
-        f"this kernel has no finite-rank form on these arms: {told}; use form='auto'"
+        "this kernel has no finite-rank form on these arms: it is not smooth enough, or its "
+        "lengthscale is too short for their spread; use form='auto'"
     )

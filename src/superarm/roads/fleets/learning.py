@@ -54,7 +54,7 @@ from superarm.core.compressed import open_packed
 from superarm.core.errors import FileError, InputError, StateError
 from superarm.core.inputs import as_number, require_choice
 from superarm.core.registry import describe, difference
-from superarm.policies.base import IndexPolicy
+from superarm.policies import IndexPolicy
 from superarm.policies.ledger import MOST_ROUNDS
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph

@@ -11,7 +11,8 @@ from superarm.core.errors import InputError
 from superarm.core.inputs import as_number
 from superarm.core.registry import register
 from superarm.oracles import ShortestPath, Trip
-from superarm.policies.base import MOST_PENDING, IndexPolicy, select
+from superarm.policies.answers import select
+from superarm.policies.index import MOST_PENDING, IndexPolicy
 from superarm.policies.scores import Expected
 
 

@@ -19,7 +19,7 @@ from superarm.core.inputs import as_number, require_choice
 from superarm.core.normal import rectified_mean
 from superarm.core.registry import register
 from superarm.models import Model
-from superarm.policies.base import IndexPolicy, ScorePolicy
+from superarm.policies import IndexPolicy, ScorePolicy
 from superarm.policies.published import PosteriorName, arm_count, index_policy
 from superarm.policies.scores import Expected, KnownCosts
 from superarm.roads.models import FleetModel, RoadModel

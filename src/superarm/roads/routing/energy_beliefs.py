@@ -26,7 +26,7 @@ from superarm.core.registry import HasParameters, describe, difference
 from superarm.core.states import load_state, loaded
 from superarm.kernels import Periodic
 from superarm.oracles import ShortestPath
-from superarm.policies.base import IndexPolicy
+from superarm.policies import IndexPolicy
 from superarm.posteriors import DriftingGP, Wrapping
 from superarm.roads.energy import RoadEnergy, RoadScales, Vehicle
 from superarm.roads.fleets import road_mismatch

@@ -18,7 +18,7 @@ from superarm.lab.problems import MovementProblem
 from superarm.lab.simulation import simulate
 from superarm.movement import MatrixMetric, offline_optimum
 from superarm.movement.carrying import start_of
-from superarm.policies.movement import TreeIndexPolicy
+from superarm.policies import TreeIndexPolicy
 from superarm.policies.published import posterior_for
 from superarm.rules import RidgeUCB, information
 

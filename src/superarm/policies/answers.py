@@ -1,0 +1,107 @@
+"""Checks of what parts return: rules, scores, oracles and switching costs may be a user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from superarm.core import (
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Rescore,
+    Rng,
+    Selection,
+    SwitchingCost,
+)
+from superarm.core.errors import InputError, ShapeError
+from superarm.core.inputs import as_positions, frozen
+from superarm.oracles.base import check_chosen
+
+
+def require_part(part: object, protocol: type, name: str) -> None:
+    """Refuse a part that lacks the methods of its protocol.
+
+    Args:
+        part: The part.
+        protocol: The protocol that it must fulfil.
+        name: Name of the part in error messages.
+    """
+    if isinstance(part, type) or not isinstance(part, protocol):
+        protocol_name = f"{protocol.__module__}.{protocol.__name__}"
+        raise InputError(
+            f"{name} is {part!r:.60}; it must be an object with the methods of {protocol_name}"
+        )
+
+
+def one_per_arm(part: object, values: Any, n: int) -> Floats:
+    """Check that a part returned one number per arm. The oracle checks that they are finite.
+
+    Args:
+        part: The part that returned the values.
+        values: What it returned.
+        n: Number of arms on offer.
+    """
+    is_numeric = type(values) is np.ndarray and values.dtype.kind in "fiu"
+    if not is_numeric or values.shape != (n,):
+        description = f"a {type(values).__name__}"
+        if is_numeric:
+            description = f"numbers of shape {values.shape}"
+        raise ShapeError(
+            f"{type(part).__name__} returned {description} for {n} arms; return one number per arm, "
+            "as an array"
+        )
+    return np.asarray(values)
+
+
+def switching_costs(switching: SwitchingCost, offer: Offer) -> Floats:
+    """What it costs to switch to each arm on offer, (n,); infinity bars an arm.
+
+    Args:
+        switching: The switching cost.
+        offer: The arms on offer, and the previous action.
+    """
+    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
+        arm = int(np.argmin(costs >= 0.0))
+        name = type(switching).__name__
+        raise InputError(
+            f"{name} gives arm {arm} the cost {costs[arm]}; it must be 0 or more"
+        )
+    return costs
+
+
+def select(
+    oracle: Oracle,
+    desirability: Floats,
+    offer: Offer,
+    rng: Rng,
+    rescore: Rescore | None = None,
+) -> tuple[object, Ints]:
+    """The action and the arms that the oracle selects, all of them on offer and available.
+
+    Args:
+        oracle: The oracle.
+        desirability: One number per arm on offer, (n,); larger is better.
+        offer: The arms on offer.
+        rng: Where the oracle draws its random numbers.
+        rescore: Returns desirabilities given the arms chosen so far, for oracles that choose arm
+            by arm; ``None``: they do not change.
+    """
+    if offer.available is not None:
+        desirability = np.where(offer.available, desirability, -np.inf)
+    selection: Any = oracle.select(desirability, offer.structure, rng, rescore)
+    name = type(oracle).__name__
+    if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
+        raise InputError(
+            f"{name}.select returned {selection!r:.60}; return a Selection"
+        )
+    action, selected, _ = selection
+    positions = frozen(as_positions(selected, f"what {name} selected"))
+    check_chosen(name, positions, desirability)
+    if action is selected:
+        # The arms are the action: one array, so that both can only change together.
+        action = positions
+    return action, positions

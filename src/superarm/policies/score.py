@@ -1,0 +1,122 @@
+"""Score × oracle: policies that do not learn, such as benchmarks and chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+
+from superarm.core import Decision, Feedback, Floats, Ints, Offer, Oracle, Rng, State
+from superarm.core.capabilities import TablePlayer
+from superarm.core.errors import InputError, StateError
+from superarm.core.inputs import require_type
+from superarm.core.registry import describe, register
+
+from .answers import one_per_arm, require_part, select
+from .base import SavablePolicy
+from .ledger import check_feedback
+from .scores import KnownCosts, Score, Truth
+
+
+@register("policy", "score")
+class ScorePolicy(SavablePolicy, TablePlayer):
+    """Selects by a score that does not learn: a benchmark that knows the truth, or chance.
+
+    Args:
+        score: The score, which gives every arm its desirability.
+        oracle: The oracle, which finds the best combination of scored arms.
+    """
+
+    exchangeable = True
+    kind = "score-policy"
+    schema = 2
+
+    def __init__(self, *, score: Score, oracle: Oracle) -> None:
+        require_part(score, Score, "score")
+        require_part(oracle, Oracle, "oracle")
+        self.score = score
+        self.oracle = oracle
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether decisions draw no random numbers."""
+        return self.score.deterministic and self.oracle.deterministic
+
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
+        """Choose arms: score, select.
+
+        Args:
+            offer: The arms on offer.
+            rng: Where score and oracle draw their random numbers.
+        """
+        # A simulator may call ``play_table`` below instead, for many rounds at once.
+        require_type(offer, Offer, "offer")
+        answer = self.score.desirability(offer, rng)
+        desirability = one_per_arm(self.score, answer, len(offer.arms))
+        priced_offer = offer
+        if isinstance(self.score, KnownCosts):
+            priced_offer = self.score.priced(offer)
+        action, positions = select(self.oracle, desirability, priced_offer, rng)
+        return Decision(
+            step=offer.step,
+            action=action,
+            positions=positions,
+            desirability=desirability[positions],
+            propensity=self.score.propensity(offer, positions, self.oracle),
+        )
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
+    ) -> None:
+        """Check feedback. Nothing is learned.
+
+        Args:
+            offer: The offer that the decision was made for.
+            decision: The decision.
+            feedback: Rewards of all or some of its arms.
+            rng: Not used.
+        """
+        check_feedback(offer, decision, feedback)
+
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]
+    ) -> Ints | None:
+        """Play many rounds at once, where every round has the same decision.
+
+        Args:
+            offer: The offer of the first round; the others have the same arms.
+            rewards: The reward of every arm in every round, (T, n).
+            rng_at: Returns the random generator of a step.
+
+        Returns:
+            The arm played in every round, (T,); ``None`` if rounds must be played one by one.
+        """
+        is_constant = isinstance(self.score, KnownCosts | Truth)
+        if not is_constant or not self.oracle.deterministic:
+            return None
+        positions = self.decide(offer, rng_at(offer.step)).positions
+        if len(positions) != 1:
+            return None
+        return np.full(len(rewards), positions[0])
+
+    def state(self) -> State:
+        """What the policy is made of."""
+        scalars = self._encoding_scalars()
+        return State(
+            kind=self.kind, schema=self.schema, scalars=scalars, spec=describe(self)
+        )
+
+    def restored(self, state: State) -> Self:
+        """A policy like this one: it has no memory.
+
+        Args:
+            state: A state of such a policy.
+        """
+        state = self._migrate(state)
+        policy = type(self)(**self.parameters())
+        try:
+            policy._restore_encoding(state, self.encoding)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy

@@ -1,0 +1,90 @@
+"""Keys of a drifting posterior: rows of an arm's row number and a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.errors import InputError
+from superarm.core.inputs import LARGEST, as_features
+from superarm.posteriors.fixed import as_rows
+
+# Columns of a key.
+ROW = 0
+TIME = 1
+
+# Beyond these times, either way, floats do not resolve single steps well enough.
+LATEST = 1e15
+# Larger whole numbers are not exact as floats.
+_LARGEST_ROW = 2**53
+
+
+def rows_of(keys: Floats) -> Ints:
+    """Row numbers of the arms in keys, (m,), a new array."""
+    return keys[:, ROW].astype(np.intp)
+
+
+def times_of(keys: Floats) -> Floats:
+    """Times in keys, (m,)."""
+    return keys[:, TIME]
+
+
+def as_timed_keys(arms: Any, n: int) -> Floats:
+    """``arms`` as keys of arms below ``n``, (m, 2), or an error with the reason."""
+    keys = as_features(arms, "arms", 2)
+    if len(keys) == 1:
+        # The fast path of most rounds. Otherwise the checks below find the error.
+        row, time = keys[0].tolist()
+        if row.is_integer() and 0.0 <= row < n and abs(time) <= LATEST:
+            return keys
+    rows = keys[:, ROW]
+    if (rows != np.floor(rows)).any() or (np.abs(rows) > _LARGEST_ROW).any():
+        raise InputError(
+            "arms must be rows of a row number and a time, as in [[3, 10.0]]"
+        )
+    if (np.abs(keys[:, TIME]) > LATEST).any():
+        raise InputError(f"times must lie between −{LATEST:g} and {LATEST:g}")
+    as_rows(rows.astype(np.intp), n)
+    return keys
+
+
+class SingleReward(NamedTuple):
+    """One observation in plain numbers."""
+
+    row: int
+    time: float
+    reward: float
+
+
+def as_single_reward(arms: Any, rewards: Any) -> SingleReward | None:
+    """One observation in plain numbers; ``None`` for all else, which needs the full checks."""
+    keys = _as_list(arms, (1, 2))
+    values = _as_list(rewards, (1,))
+    if keys is None or values is None or not len(keys) == len(values) == 1:
+        return None
+    key = keys[0]
+    reward = values[0]
+    if type(key) is not list or len(key) != 2:
+        return None
+    row, time = key
+    if not (_is_real(row) and _is_real(time) and _is_real(reward)):
+        return None
+    if row % 1:
+        return None
+    return SingleReward(int(row), float(time), float(reward))
+
+
+def _as_list(values: Any, shape: tuple[int, ...]) -> list[Any] | None:
+    """A list, or an array of this shape as a list; ``None`` for all else."""
+    if type(values) is np.ndarray and values.shape == shape:
+        values = values.tolist()
+    return values if type(values) is list else None
+
+
+def _is_real(value: Any) -> bool:
+    """Whether this is a finite ``float``, ``int`` or ``np.float64``."""
+    kind = type(value)
+    is_number = kind is float or kind is np.float64 or kind is int
+    return is_number and -LARGEST <= value <= LARGEST

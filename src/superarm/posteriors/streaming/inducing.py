@@ -1,0 +1,158 @@
+"""The inducing form: observations summed up in a few points. Approximate."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Self
+
+import numpy as np
+
+from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.errors import NotPositiveDefiniteError, StateError
+from superarm.core.inputs import as_features, as_vector
+from superarm.posteriors.rows import ObservedData, information_in
+from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
+from superarm.posteriors.variances import prior_variance
+
+from .form import FORM_SCHEMA, ArmSolution, Form, NewRewards, Update
+
+
+class InducingForm(Form):
+    """Observations summed up in fixed inducing points: approximate, and cheap for any number.
+
+    Its rows are [P, R] of ``summaries.py``.
+    """
+
+    name = "inducing"
+
+    def __init__(
+        self, summary: PointSummary, data: ObservedData, chosen_at: int
+    ) -> None:
+        self._summary = summary
+        self._data = data
+        self.chosen_at = chosen_at  # observations from which the points were chosen
+
+    @classmethod
+    def fit(
+        cls,
+        kernel: Covariance,
+        most: int,
+        new_arms: Floats,
+        data: ObservedData,
+        residual: Floats,
+    ) -> InducingForm:
+        """The form of all observations, with points among their arms and the new ones.
+
+        Args:
+            kernel: The kernel.
+            most: Most inducing points.
+            new_arms: Arms that will be observed next, (k, d).
+            data: The observations.
+            residual: Their rewards without the prior mean, (N,).
+        """
+        arms, _, noise = data.view()
+        candidates = np.vstack([arms, new_arms]) if len(arms) else new_arms
+        places = spread_points(kernel, candidates, most)
+        summary = PointSummary(kernel, candidates[places])
+        if len(arms):
+            summary.add(arms, residual, noise)
+        return cls(summary, data, len(candidates))
+
+    def state(self) -> State:
+        """The inducing points, and what is known at them."""
+        summary = self._summary
+        return State(
+            kind=self.name,
+            schema=FORM_SCHEMA,
+            scalars={"lost": summary.lost, "chosen_at": self.chosen_at},
+            arrays={
+                "points": summary.points.copy(),
+                "precision": summary.precision.copy(),
+                "told": summary.told.copy(),
+            },
+        )
+
+    @classmethod
+    def from_state(
+        cls, state: State, kernel: Covariance, data: ObservedData, most: int
+    ) -> Self:
+        """The form that ``state`` was taken from.
+
+        Args:
+            state: What :meth:`state` returned.
+            kernel: The same kernel.
+            data: The same observations.
+            most: Most inducing points.
+        """
+        state.require(cls.name, FORM_SCHEMA, "the inducing form")
+        points = as_features(state.array("points"), "points", data.columns)
+        count = len(points)
+        weighted_rewards = as_vector(state.array("told"), "told", count).copy()
+        precision = np.array(as_features(state.array("precision"), "precision", count))
+        lost = state.scalar("lost")
+        chosen_at = state.scalar("chosen_at")
+        has_shape = 0 < count <= most and precision.shape == (count, count)
+        has_choice = type(chosen_at) is int and count <= chosen_at <= len(data)
+        has_loss = type(lost) is float and lost >= 0.0
+        if not (has_shape and has_choice and has_loss):
+            raise StateError(
+                "this state is damaged: its inducing points are impossible"
+            )
+        summary = PointSummary(kernel, points.copy())
+        try:
+            summary.resume(precision, weighted_rewards, lost)
+        except NotPositiveDefiniteError:
+            raise StateError(
+                "this state is damaged: its precision is not positive"
+            ) from None
+        return cls(summary, data, chosen_at)
+
+    @property
+    def rank(self) -> int:
+        return len(self._summary.points)
+
+    @property
+    def tolerance(self) -> float:
+        """Largest error of a kernel value between arms that were observed."""
+        return self._summary.lost
+
+    def covers(self, keys: Floats) -> bool:
+        return True
+
+    def solve(self, keys: Floats) -> ArmSolution:
+        answer = self._summary.ask(keys)
+        rows = np.hstack([answer.prior_rows.T, answer.rows.T])  # [P, R], (m, 2s)
+        return ArmSolution(self, rows, self._summary.weights @ answer.rows)
+
+    def variance(self, keys: Floats, rows: Floats) -> Floats:
+        squares = rows**2
+        squares[:, : self.rank] *= -1.0  # k(x, x) − P² + R²
+        prior = prior_variance(self._summary.kernel, keys)
+        return np.asarray(prior + squares.sum(axis=1))
+
+    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        # k(x, x′) − PᵀP + RᵀR
+        places = slice(None) if at is None else at
+        P, R = self._split(rows)
+        prior = self._summary.kernel(keys[places], keys)
+        covariance = np.array(prior, dtype=np.float64)
+        covariance += R[places] @ R.T - P[places] @ P.T
+        return covariance
+
+    def _split(self, rows: Floats) -> tuple[Floats, Floats]:
+        """P and R, (m, s) each, from rows [P, R]."""
+        return rows[:, : self.rank], rows[:, self.rank :]
+
+    def condition(self, new: NewRewards, data: ObservedData) -> Update:
+        keys, rows, innovation, noise = new
+        information = information_in(self.covariance(keys, rows), noise)
+        _, R = self._split(rows)
+        residual = innovation + R @ self._summary.weights
+        form = InducingForm(copy(self._summary), data, self.chosen_at)
+        form._summary.add(keys, residual, noise)
+        return Update(form, information)
+
+    def fitted_means(self) -> Floats:
+        arms = self._data.view().arms
+        blocks = [arms[start : start + BLOCK] for start in range(0, len(arms), BLOCK)]
+        return np.concatenate([self.solve(block).mean for block in blocks])
