@@ -50,7 +50,7 @@ class Street(NamedTuple):
         tail, head = network.tail[graph.edges], network.head[graph.edges]
         same = (tail == tail[nearest]) & (head == head[nearest])
         same |= (tail == head[nearest]) & (head == tail[nearest])
-        point = complex(places._plane([place[::-1]])[0])
+        point = complex(places._to_plane([place[::-1]])[0])
         found = {
             int(edge): _projected(places, int(edge), point)
             for edge in np.flatnonzero(same)

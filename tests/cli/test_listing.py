@@ -108,9 +108,7 @@ def test_parameters_of_your_own_parts_are_explained_by_their_docstrings(
 
 def test_show_a_part(cli: Command) -> None:
     text = cli("show", "kernel/matern").out
-    assert text.startswith(
-        "kernel matern\nin Python: superarm.kernels.matern.Matern\n"
-    )
+    assert text.startswith("kernel matern\nin Python: superarm.kernels.matern.Matern\n")
     for words in ("nu", "2.5", "a number", "Smoothness", "ν is never fitted"):
         assert words in text
     assert "told" not in text

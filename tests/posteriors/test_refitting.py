@@ -122,7 +122,7 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
         == pytest.approx(fit.noise_variance, rel=1e-2)
     )
     assert gp.noise_std == pytest.approx(np.sqrt(gp.noise_variance))
-    fresh = inside._like(**gp.fitted)
+    fresh = inside._clone(**gp.fitted)
     fresh.observe(keys[last], rewards[last])
     for at in range(40, 45):
         gp.observe(keys[[at]], rewards[[at]])

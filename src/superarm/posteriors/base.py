@@ -92,7 +92,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         # Rises with every change: beliefs compare it to notice that they are stale.
         self.version = 0
         self._lock = ReadWriteLock()
-        self._kept: dict[str, CachedAnswer] = {}
+        self._cache: dict[str, CachedAnswer] = {}
 
     def _display_fields(self) -> Mapping[str, Any]:
         return {**self.parameters(), "observations": self.count}
@@ -215,7 +215,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
     def _remember(self, state: State) -> None:
         """Restore what :meth:`_memory` returned; only ``count`` and the information gain are set."""
 
-    def _once(
+    def _cached(
         self,
         question: str,
         keys: NDArray[Any],
@@ -228,7 +228,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
             keys: The keys that the answer is about.
             answer: Computes the answer.
         """
-        cached = self._kept.get(question)
+        cached = self._cache.get(question)
         written = self._lock.written
         if (
             cached is None
@@ -240,7 +240,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
             cached_keys = keys if constant else keys.copy()
             cached = CachedAnswer(written, cached_keys, answer(keys))
             # A new dictionary, because another thread may be copying the old one.
-            self._kept = {**self._kept, question: cached}
+            self._cache = {**self._cache, question: cached}
         cached_answer: Answer = cached.answer
         return cached_answer
 
@@ -418,7 +418,7 @@ class GaussianPosterior(ThreadSafe, HasParameters):
             raise StateError(
                 f"this {state.kind!r} state is damaged: {error}"
             ) from error
-        return posterior._with_memory_of(state)
+        return posterior._with_state(state)
 
     def restored(self, state: State) -> Self:
         """A posterior with this one's parameters and what ``state`` has learned.
@@ -430,13 +430,13 @@ class GaussianPosterior(ThreadSafe, HasParameters):
             state, self.kind, self.schema, type(self).__name__, "posterior"
         )
         check_spec(state, self)
-        return self._like()._with_memory_of(state)
+        return self._clone()._with_state(state)
 
-    def _like(self, **changes: Any) -> Self:
+    def _clone(self, **changes: Any) -> Self:
         """A posterior with the same parameters, except ``changes``, and no data."""
         return type(self)(**{**self.parameters(), **changes})
 
-    def _with_memory_of(self, state: State) -> Self:
+    def _with_state(self, state: State) -> Self:
         """Load what ``state`` has learned into this posterior without data, and return it."""
         count = state.scalar("count")
         gain = state.scalar("information_gain")

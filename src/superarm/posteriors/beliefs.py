@@ -62,7 +62,7 @@ class PendingArms(NamedTuple):
         )
 
 
-class BeliefOf(Generic[PosteriorType]):
+class BaseBelief(Generic[PosteriorType]):
     """A posterior's belief about some keys; it is stale once the posterior learns more.
 
     Args:
@@ -90,7 +90,7 @@ class BeliefOf(Generic[PosteriorType]):
     def _lock(self) -> ReadWriteLock:
         return self._posterior._lock
 
-    def _fresh(self) -> PosteriorType:
+    def _current_posterior(self) -> PosteriorType:
         """The posterior, unless it has learned more since the belief was made."""
         if self._posterior.version != self._version:
             raise StaleBeliefError(
@@ -107,18 +107,18 @@ class BeliefOf(Generic[PosteriorType]):
     @consistent_read
     def information_gain(self) -> float:
         """The posterior's realised information gain, nats."""
-        return self._fresh().information_gain
+        return self._current_posterior().information_gain
 
     @property
     @one_blas_thread
     @consistent_read
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms, of ``sign`` × reward; 0 before any data."""
-        posterior = self._fresh()
+        posterior = self._current_posterior()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
 
 
-class GaussianBelief(BeliefOf["GaussianPosterior"]):
+class GaussianBelief(BaseBelief["GaussianPosterior"]):
     """Mean and std of the arms on offer; covariance and joint draws on demand.
 
     Args:
@@ -169,7 +169,7 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
     @one_blas_thread
     @consistent_read
     def _covariance(self) -> Floats:
-        cov = self._fresh()._covariance(self._keys)
+        cov = self._current_posterior()._covariance(self._keys)
         if self._pending is None:
             return cov
         n = len(self.mean)
@@ -184,7 +184,7 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
         Args:
             rng: A random generator.
         """
-        posterior = self._fresh()
+        posterior = self._current_posterior()
         draw: Floats = posterior._draw(self._keys, as_generator(rng), 1)[0]
         pending = self._pending
         if pending is None:
@@ -206,7 +206,7 @@ class GaussianBelief(BeliefOf["GaussianPosterior"]):
             positions: Of the arms, (k,), among those on offer.
         """
         chosen = as_positions(positions, "positions")
-        posterior = self._fresh()
+        posterior = self._current_posterior()
         pending = self._pending
         n = len(self.mean)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self._keys)):

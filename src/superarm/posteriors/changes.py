@@ -31,7 +31,7 @@ from superarm.core.registry import register
 
 from .base import GaussianPosterior, Memory
 from .drifting import DriftingGP
-from .observations import Observed
+from .observations import Observations
 from .wrapping import NumberedWrapper
 
 # At most so many cells for the range of S in ``until_alarm``, which solves with their square.
@@ -106,7 +106,7 @@ class ChangeDetecting(NumberedWrapper):
         self._fall = math.log(self.scale)  # ln ρ
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
-        self._recent: Observed | None = None  # since the statistic was last 0
+        self._recent: Observations | None = None  # since the statistic was last 0
 
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
@@ -149,7 +149,7 @@ class ChangeDetecting(NumberedWrapper):
     def _number(self, offer: Offer) -> int:
         return offer.step
 
-    def _inside_observations(self, observations: Observed) -> Observed:
+    def _inside_observations(self, observations: Observations) -> Observations:
         """Observations with the keys of the posterior inside."""
         return observations._replace(arms=self._within(observations.arms))
 
@@ -161,7 +161,7 @@ class ChangeDetecting(NumberedWrapper):
         recent = self._recent
         statistic = self._statistic
         alarms = self.alarms
-        untested = Observed(keys, rewards, noise)
+        untested = Observations(keys, rewards, noise)
         information = 0.0
         ignored = 0
         while True:
@@ -181,7 +181,7 @@ class ChangeDetecting(NumberedWrapper):
                 break
             information += float(gains[: result.tested].sum())
             since = history.part(slice(begin, tested_before + result.tested))
-            inside = self.posterior._like()
+            inside = self.posterior._clone()
             inside.observe(*self._inside_observations(since), rng)
             steps = self._numbers(since.arms)
             alarms += (Alarm(step=int(steps[-1]), since=int(steps[0])),)
@@ -247,7 +247,7 @@ def _is_late(
 
 
 def _innovations(
-    inside: GaussianPosterior, observations: Observed
+    inside: GaussianPosterior, observations: Observations
 ) -> tuple[Floats, Floats]:
     """Whitened innovations z and the information of each observation, nats; both (m,)."""
     if not len(observations.arms):

@@ -122,7 +122,7 @@ class FixedPosterior(GaussianPosterior):
     def _as_keys(self, arms: Any) -> Ints:
         return as_rows(arms, len(self.prior_mean))
 
-    def _merged(self, keys: Ints, rewards: Floats, noise: Floats) -> Floats:
+    def _added_totals(self, keys: Ints, rewards: Floats, noise: Floats) -> Floats:
         """What these observations add to the totals, with an information gain of 0."""
         n = len(self.prior_mean)
         added = np.zeros(2 * n + 2)
@@ -180,12 +180,12 @@ def as_rows(arms: Any, n: int) -> Ints:
     return rows
 
 
-class KnownOffer(NamedTuple):
+class LocatedArms(NamedTuple):
     """An offer's arms, located in a fixed set."""
 
     arms: Arms
     keys: Ints  # row numbers, (m,)
-    whole: bool  # whether these are all arms, in the order of the set
+    is_complete: bool  # whether these are all arms, in the order of the set
 
 
 class FixedArms:
@@ -200,15 +200,15 @@ class FixedArms:
 
     def __init__(self, features: Floats) -> None:
         self.features = features
-        self.everything: Ints = np.arange(len(features))
+        self.all_rows: Ints = np.arange(len(features))
         """All row numbers, (n,)."""
-        self.whole: Arms | None = None
+        self.complete_arms: Arms | None = None
         """The arms of the last offer, if they are the complete set in its own order."""
         # The last offer's arms: most problems offer the same object every round.
-        self.last: KnownOffer | None = None
+        self.last: LocatedArms | None = None
         self._rows_by_features: dict[bytes, int] | None = None  # built on first use
 
-    def locate(self, arms: Arms) -> KnownOffer:
+    def locate(self, arms: Arms) -> LocatedArms:
         """The row numbers of the offered arms.
 
         Args:
@@ -217,11 +217,11 @@ class FixedArms:
         located = self.last  # read once: another thread may replace it
         if located is None or located.arms is not arms:
             is_complete = np.array_equal(arms.features, self.features)
-            keys = self.everything if is_complete else self._find(arms)
+            keys = self.all_rows if is_complete else self._find(arms)
             keys.flags.writeable = False  # reused in later rounds
-            located = KnownOffer(arms, keys, is_complete)
+            located = LocatedArms(arms, keys, is_complete)
             self.last = located
-            self.whole = arms if is_complete else None
+            self.complete_arms = arms if is_complete else None
         return located
 
     def _find(self, arms: Arms) -> Ints:

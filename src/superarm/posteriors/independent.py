@@ -85,7 +85,7 @@ class IndependentGaussian(FixedPosterior, Resumable):
     def _absorb(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        added = self._merged(keys, rewards, noise)
+        added = self._added_totals(keys, rewards, noise)
         weight = added[: len(self.prior_variance)]
         information = 0.5 * float(np.log1p(self._variance() * weight).sum())
         added[INFORMATION] = information

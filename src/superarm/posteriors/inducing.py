@@ -17,7 +17,7 @@ from superarm.core.inputs import as_count, as_flag, as_number, as_positions
 from superarm.core.registry import register
 
 from .base import Memory
-from .observations import Observed
+from .observations import Observations
 from .rows import KernelPosterior, MeanFunction, information_in
 from .summaries import BLOCK, PointSummary
 from .variances import prior_variance
@@ -78,7 +78,7 @@ class InducingGP(KernelPosterior):
             return np.zeros(0, dtype=np.intp)
         return self._fit.points.copy()
 
-    def _fit_points(self, data: Observed, points: Ints) -> _Fit:
+    def _fit_points(self, data: Observations, points: Ints) -> _Fit:
         """Sum up all observations at these inducing points."""
         inducing_arms = data.arms[points]
         jitter = self.jitter * self._prior_scale(inducing_arms)
@@ -93,7 +93,7 @@ class InducingGP(KernelPosterior):
         fit = self._fit
         if fit is None:
             return np.zeros(len(keys)) + prior_mean, variance
-        prior_rows, rows = self._once("solved", keys, fit.summary.ask)
+        prior_rows, rows = self._cached("solved", keys, fit.summary.solve)
         # k − PᵀP + RᵀR, the diagonal only.
         variance -= np.einsum("ij,ij->j", prior_rows, prior_rows)
         variance += np.einsum("ij,ij->j", rows, rows)
@@ -104,7 +104,7 @@ class InducingGP(KernelPosterior):
         chosen = slice(None) if positions is None else positions
         covariance = np.array(self.kernel(keys[chosen], keys), dtype=np.float64)
         if self._fit is not None:
-            prior_rows, rows = self._once("solved", keys, self._fit.summary.ask)
+            prior_rows, rows = self._cached("solved", keys, self._fit.summary.solve)
             added = rows[:, chosen].T @ rows  # RᵀR
             explained = prior_rows[:, chosen].T @ prior_rows  # PᵀP
             covariance += added - explained
@@ -114,7 +114,7 @@ class InducingGP(KernelPosterior):
         """The covariance of arms to be observed; nobody asks about them twice, so not cached."""
         covariance = np.array(self.kernel(keys), dtype=np.float64)
         if self._fit is not None:
-            prior_rows, rows = self._fit.summary.ask(keys)
+            prior_rows, rows = self._fit.summary.solve(keys)
             covariance += rows.T @ rows
             covariance -= prior_rows.T @ prior_rows
         return covariance
@@ -132,7 +132,7 @@ class InducingGP(KernelPosterior):
         size = min(len(data), self.inducing)
         points = rng.choice(len(data), size=size, replace=False)
         fit = self._fit_points(data.view(), points)
-        self._commit(len(keys), information, _data=data, _fit=fit, _kept={})
+        self._commit(len(keys), information, _data=data, _fit=fit, _cache={})
 
     def _memory(self) -> Memory:
         memory = super()._memory()

@@ -16,24 +16,24 @@ from superarm.core.linalg import shallow_copy, with_room
 _FIRST_CAPACITY = 256  # rows
 
 
-class Observed(NamedTuple):
+class Observations(NamedTuple):
     """Observed arms with their rewards and noise."""
 
     arms: NDArray[Any]  # (N, d), or row numbers (N,)
     rewards: Floats  # (N,)
     noise: Floats  # (N,) variances
 
-    def part(self, rows: Any) -> Observed:
+    def part(self, rows: Any) -> Observations:
         """Some of the observations.
 
         Args:
             rows: Row numbers, a slice, or a mask (N,).
         """
-        return Observed(
+        return Observations(
             arms=self.arms[rows], rewards=self.rewards[rows], noise=self.noise[rows]
         )
 
-    def after(self, earlier: Observed | None) -> Observed:
+    def after(self, earlier: Observations | None) -> Observations:
         """The earlier observations followed by these; a copy.
 
         Args:
@@ -42,14 +42,14 @@ class Observed(NamedTuple):
         parts = [self]
         if earlier is not None and len(earlier.rewards):
             parts = [earlier, self]
-        return Observed(
+        return Observations(
             arms=np.concatenate([part.arms for part in parts]),
             rewards=np.concatenate([part.rewards for part in parts]),
             noise=np.concatenate([part.noise for part in parts]),
         )
 
     @classmethod
-    def held_in(cls, state: State, keys: NDArray[Any]) -> Observed:
+    def from_state(cls, state: State, keys: NDArray[Any]) -> Observations:
         """The observations of a saved state, validated.
 
         Args:
@@ -63,7 +63,7 @@ class Observed(NamedTuple):
         return cls(keys, rewards, noise)
 
 
-class ObservedData:
+class ObservationBuffer:
     """Observed arms, rewards and noise in buffers that double.
 
     Args:
@@ -71,7 +71,7 @@ class ObservedData:
     """
 
     def __init__(self, *columns: NDArray[Any]) -> None:
-        self._buffers = Observed(np.empty((0, 0)), np.empty(0), np.empty(0))
+        self._buffers = Observations(np.empty((0, 0)), np.empty(0), np.empty(0))
         self._size = 0
         if columns:
             self.append(*columns)
@@ -89,7 +89,7 @@ class ObservedData:
         """Observed arms, (N, d), without a copy: do not write into it."""
         return self._buffers.arms[: self._size]
 
-    def view(self) -> Observed:
+    def view(self) -> Observations:
         """All observations, without a copy; read-only."""
         size = self._size
         # Before the first observation the buffer may already be wide: then show no columns.
@@ -99,7 +99,7 @@ class ObservedData:
         arms.flags.writeable = False
         rewards.flags.writeable = False
         noise.flags.writeable = False
-        return Observed(arms, rewards, noise)
+        return Observations(arms, rewards, noise)
 
     def reserve(self, arms: Floats) -> None:
         """Make room for as many rows as these, so that appending them cannot fail.
@@ -110,20 +110,22 @@ class ObservedData:
         size = self._size
         if not size:
             # The first rows determine the width.
-            self._buffers = Observed(
+            self._buffers = Observations(
                 arms=np.empty((_FIRST_CAPACITY, arms.shape[1])),
                 rewards=np.empty(_FIRST_CAPACITY),
                 noise=np.empty(_FIRST_CAPACITY),
             )
         new_size = size + len(arms)
         if new_size > len(self._buffers.arms):
-            self._buffers = Observed(
+            self._buffers = Observations(
                 arms=with_room(self._buffers.arms, size, new_size),
                 rewards=with_room(self._buffers.rewards, size, new_size),
                 noise=with_room(self._buffers.noise, size, new_size),
             )
 
-    def extended(self, arms: Floats, rewards: Floats, noise: Floats) -> ObservedData:
+    def extended(
+        self, arms: Floats, rewards: Floats, noise: Floats
+    ) -> ObservationBuffer:
         """A copy with more rows, to replace this one: both write into the same buffers.
 
         Args:
@@ -137,7 +139,7 @@ class ObservedData:
 
     def extended_by_one(
         self, arm: Sequence[float], reward: float, noise: float
-    ) -> ObservedData:
+    ) -> ObservationBuffer:
         """:meth:`extended` by one row, without arrays of one number.
 
         Args:

@@ -22,7 +22,7 @@ from superarm.kernels.base import TunableCovariance
 
 from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
-from .observations import Observed
+from .observations import Observations
 from .wrapping import Wrapping
 
 # The fitted noise variance stays within this factor of its first value, up or down.
@@ -108,7 +108,7 @@ class Refitting(Wrapping):
         self.fits = 0
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
         # The observations to fit; their noise is relative to the model's.
-        self._recent: Observed | None = None
+        self._recent: Observations | None = None
 
     @property
     def fitted(self) -> Mapping[str, Any]:
@@ -128,7 +128,7 @@ class Refitting(Wrapping):
             if end > begin:
                 changes[name] = part.clone_with_theta(theta[begin:end])
             begin = end
-        return self.posterior._like(**changes, noise_variance=noise_variance)
+        return self.posterior._clone(**changes, noise_variance=noise_variance)
 
     def _feature_rows(self, keys: NDArray[Any]) -> Floats:
         """Features of the observed arms, (N, d), with the time as last column if there is one."""
@@ -138,7 +138,7 @@ class Refitting(Wrapping):
         row_numbers = key_rows[:, 0].astype(np.intp)
         return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
 
-    def _fit(self, observations: Observed) -> FitResult:
+    def _fit(self, observations: Observations) -> FitResult:
         """Fit the hyper-parameters, starting from the current ones."""
         rows = self._feature_rows(observations.arms)
         width = rows.shape[1]
@@ -175,7 +175,7 @@ class Refitting(Wrapping):
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        new = Observed(keys, rewards, noise / self.noise_variance)
+        new = Observations(keys, rewards, noise / self.noise_variance)
         observations = new.after(self._recent).part(slice(-self.most, None))
         refitted = None
         if (self.count + len(keys)) // self.every > self.count // self.every:
@@ -189,7 +189,7 @@ class Refitting(Wrapping):
         self._recent = observations
         return self._inside.information_gain - self.information_gain
 
-    def _refit(self, observations: Observed, rng: Rng | None) -> _Refit | None:
+    def _refit(self, observations: Observations, rng: Rng | None) -> _Refit | None:
         """A new posterior with fitted hyper-parameters; ``None``, with a warning, if that fails."""
         try:
             fit = self._fit(observations)

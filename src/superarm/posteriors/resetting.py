@@ -73,7 +73,7 @@ class Resetting(NumberedWrapper):
     ) -> float:
         blocks = self._numbers(keys)
         newest = max(int(blocks.max()), self._current)
-        inside = self._inside if newest == self._current else self.posterior._like()
+        inside = self._inside if newest == self._current else self.posterior._clone()
         current = blocks == newest
         gain_before = inside.information_gain
         inside.observe(

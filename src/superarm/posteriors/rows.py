@@ -19,7 +19,7 @@ from superarm.core.linalg import add_to_diagonal, cholesky
 from superarm.kernels.base import as_covariance
 
 from .base import GaussianPosterior, Memory
-from .observations import Observed, ObservedData
+from .observations import ObservationBuffer, Observations
 from .variances import largest_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
@@ -41,10 +41,10 @@ class RowPosterior(GaussianPosterior):
 
     def __init__(self, *, noise_variance: float) -> None:
         super().__init__(noise_variance=noise_variance)
-        self._data = ObservedData()
+        self._data = ObservationBuffer()
 
     @property
-    def observed(self) -> Observed:
+    def observed(self) -> Observations:
         """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
         return self._data.view()
 
@@ -69,7 +69,7 @@ class RowPosterior(GaussianPosterior):
 
     def _root(self, keys: Floats) -> Floats:
         # Cached, because many draws of one belief are usual.
-        return self._once("root", keys, super()._root)
+        return self._cached("root", keys, super()._root)
 
     def _incumbent(self, sign: float) -> float:
         observed_arms = np.unique(self.observed.arms, axis=0)
@@ -81,7 +81,7 @@ class RowPosterior(GaussianPosterior):
 
     def _remember(self, state: State) -> None:
         arms = as_features(state.array("arms"), "arms")
-        observations = Observed.held_in(state, arms)
+        observations = Observations.from_state(state, arms)
         count = len(observations.rewards)
         if count > self.count or (self.forget is None and count < self.count):
             raise StateError(

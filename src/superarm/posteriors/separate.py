@@ -89,7 +89,7 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
         """The learner's posterior, a new one if it has not learned anything."""
         if number in self._posteriors:
             return self._posteriors[number]
-        return self.posterior._like()
+        return self.posterior._clone()
 
     def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
         cov = np.zeros((len(keys), len(keys)))  # learners are independent

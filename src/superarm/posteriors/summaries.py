@@ -74,10 +74,10 @@ class PointSummary:
         # Inverses of small triangles: multiplying many rows takes a quarter of the time of solving.
         self._prior_inverse = _inverse(factor)  # L⁻¹
         self.precision = np.eye(len(points))  # I + A Aᵀ
-        self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
+        self.weighted_residual = np.zeros(len(points))  # A D^{-½}(y − prior mean)
         self.lost = 0.0
         self._factor_inverse = self.precision  # M⁻¹
-        self.weights = self.told  # M⁻¹ A D^{-½}(y − prior mean)
+        self.weights = self.weighted_residual  # M⁻¹ A D^{-½}(y − prior mean)
 
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
         """Add observations.
@@ -89,7 +89,7 @@ class PointSummary:
         """
         weight = 1.0 / np.sqrt(noise)  # D^{-½}
         precision = self.precision.copy()
-        told = self.told.copy()
+        weighted_residual = self.weighted_residual.copy()
         lost = self.lost
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
@@ -99,8 +99,8 @@ class PointSummary:
             rows *= weight[block]
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T
-            told += rows @ (weight[block] * residual[block])
-        self.resume(precision, told, lost)
+            weighted_residual += rows @ (weight[block] * residual[block])
+        self.resume(precision, weighted_residual, lost)
 
     def _largest_lost(self, arms: Floats, rows: Floats) -> float:
         """The largest variance of these arms that the points do not explain."""
@@ -110,23 +110,23 @@ class PointSummary:
             return level - float(explained.min())
         return float((prior_variance(self.kernel, arms) - explained).max())
 
-    def resume(self, precision: Floats, told: Floats, lost: float) -> None:
+    def resume(self, precision: Floats, weighted_residual: Floats, lost: float) -> None:
         """Set the sums, as those of a saved state.
 
         Args:
             precision: I + A Aᵀ, (s, s).
-            told: A D^{-½}(y − prior mean), (s,).
+            weighted_residual: A D^{-½}(y − prior mean), (s,).
             lost: The largest variance of an observed arm that the points do not explain.
         """
         factor = cholesky(precision, "the information about the inducing points")  # M
         factor_inverse = _inverse(factor)
         self.precision = precision
-        self.told = told
+        self.weighted_residual = weighted_residual
         self.lost = lost
         self._factor_inverse = factor_inverse
-        self.weights = factor_inverse @ told
+        self.weights = factor_inverse @ weighted_residual
 
-    def ask(self, keys: Floats) -> SolvedRows:
+    def solve(self, keys: Floats) -> SolvedRows:
         """Solve for some arms.
 
         Args:

@@ -35,7 +35,7 @@ from superarm.core.inputs import LARGEST, as_scale, require_finite
 from superarm.core.locks import ReadWriteLock
 
 from .base import Memory
-from .observations import Observed, ObservedData
+from .observations import ObservationBuffer, Observations
 from .rows import RowPosterior, information_in
 from .variances import standard_deviation
 
@@ -212,11 +212,11 @@ class TorchPosterior(RowPosterior):
             ) from None
         return float(variance.detach().reshape(()))
 
-    def _initial_data(self) -> Observed:
+    def _initial_data(self) -> Observations:
         """The model's training data in the user's units."""
         inputs = self.model.train_inputs if self._exact else None
         if not inputs:
-            return Observed(np.empty((0, 0)), np.empty(0), np.empty(0))
+            return Observations(np.empty((0, 0)), np.empty(0), np.empty(0))
         targets = self.model.train_targets
         if len(inputs) != 1 or inputs[0].ndim != 2 or targets.ndim != 1:
             raise InputError(
@@ -235,9 +235,9 @@ class TorchPosterior(RowPosterior):
         if transform is not None:
             columns, _ = transform.untransform(targets.unsqueeze(-1))
             targets = columns.squeeze(-1)
-        return Observed(_array(inputs[0]), _array(targets), _array(noise))
+        return Observations(_array(inputs[0]), _array(targets), _array(noise))
 
-    def _load(self, model: Any, data: Observed) -> None:
+    def _load(self, model: Any, data: Observations) -> None:
         """Make ``data`` the training data of an exact model."""
         # Drops what was computed before; BoTorch also restores the untransformed inputs.
         model.train()
@@ -299,7 +299,7 @@ class TorchPosterior(RowPosterior):
         self._check_learnable(keys, noise)
         information = information_in(self._covariance(keys), noise)
         old_data = self.observed
-        data = Observed(keys, rewards, noise).after(old_data)
+        data = Observations(keys, rewards, noise).after(old_data)
         train = self._refit if self._exact else self._update
         old_model = self.model
         old_likelihood = self.likelihood
@@ -341,7 +341,7 @@ class TorchPosterior(RowPosterior):
                 f"arms hold {np.abs(keys).max():g}; squares of features must fit a float"
             )
 
-    def _trained_copy(self, train: TrainingFunction, data: Observed) -> Any:
+    def _trained_copy(self, train: TrainingFunction, data: Observations) -> Any:
         """A copy of the model after training on ``data``."""
         model = _copy_model(self.model)
         if self._exact:
@@ -394,15 +394,15 @@ class TorchPosterior(RowPosterior):
         }
         return Memory(arrays, scalars)
 
-    def _like(self, **changes: Any) -> Self:
+    def _clone(self, **changes: Any) -> Self:
         if changes:
-            return super()._like(**changes)
+            return super()._clone(**changes)
         # Not through the constructor, which would count the training data as observed.
         other = object.__new__(type(self))
         other.__dict__.update(vars(self))
         other._lock = ReadWriteLock()
-        other._data = ObservedData()
-        other._kept = {}
+        other._data = ObservationBuffer()
+        other._cache = {}
         other.model = _copy_model(self.model).eval()
         if self.likelihood is getattr(self.model, "likelihood", None):
             other.likelihood = getattr(other.model, "likelihood", None)
@@ -419,7 +419,7 @@ class TorchPosterior(RowPosterior):
                 f"this state is of a {state_class}, but the model is a {model_class}"
             )
         # Empty, because the state includes the training data that the model began with.
-        self._data = ObservedData()
+        self._data = ObservationBuffer()
         super()._remember(state)
         torch = require_extra("torch", "torch")
         model = _copy_model(self.model)

@@ -116,7 +116,7 @@ def largest_variance(kernel: Covariance, arms: Floats) -> float:
     return float(np.max(prior_variance(kernel, arms), initial=0.0))
 
 
-def check_left(variance: Floats, scale: float) -> None:
+def check_posterior_variance(variance: Floats, scale: float) -> None:
     """Warn of posterior variances below 0 by more than rounding, and refuse worse ones.
 
     Args:
@@ -182,6 +182,6 @@ def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
     """
     # ``argmin`` finds the smallest, or the first NaN.
     if len(variance) and not variance.item(variance.argmin()) >= 0.0:
-        check_left(variance, scale())
+        check_posterior_variance(variance, scale())
         np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)

@@ -17,7 +17,7 @@ from superarm.core.inputs import as_features, require_type
 
 from .base import GaussianPosterior, Memory
 from .fixed import FixedPosterior
-from .observations import Observed
+from .observations import Observations
 
 
 class Wrapping(GaussianPosterior, Resumable):
@@ -38,7 +38,7 @@ class Wrapping(GaussianPosterior, Resumable):
         self.exchangeable = posterior.exchangeable
         self.draws = posterior.draws
         self.posterior = posterior
-        self._inside = posterior._like()
+        self._inside = posterior._clone()
 
     @property
     def same_bits(self) -> bool:
@@ -108,7 +108,10 @@ class Wrapping(GaussianPosterior, Resumable):
         return self._inside._incumbent(sign) if self._inside.count else 0.0
 
     def _memory_of(
-        self, scalars: Mapping[str, Any], observations: Observed | None, **arrays: Any
+        self,
+        scalars: Mapping[str, Any],
+        observations: Observations | None,
+        **arrays: Any,
     ) -> Memory:
         """These values, the posterior inside, and observations that the wrapper stores itself."""
         if observations is not None:
@@ -125,10 +128,10 @@ class Wrapping(GaussianPosterior, Resumable):
                 "this state is damaged: it has learned more than it has seen"
             )
 
-    def _observations_in(self, state: State) -> Observed:
+    def _observations_in(self, state: State) -> Observations:
         """The wrapper's own observations in a state, validated; a copy."""
         keys = self._as_keys(state.array("keys"))
-        observations = Observed.held_in(state, keys)
+        observations = Observations.from_state(state, keys)
         if not 0 < len(observations.rewards) <= self.count:
             raise StateError("this state is damaged: its observations are impossible")
         return observations.after(None)

@@ -36,7 +36,7 @@ from superarm.kernels.base import as_covariance
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms
-from superarm.posteriors.rows import Observed, ObservedData
+from superarm.posteriors.observations import ObservationBuffer, Observations
 from superarm.posteriors.variances import prior_variance, standard_deviation
 
 from .checkpoints import (
@@ -152,7 +152,7 @@ class DriftingGP(GaussianPosterior):
         """Rewards that came too late: nothing of them would remain, so they are not learned."""
         self._form = self._new_form(self.noise_variance)
         self._checkpoints: list[Form] = []  # in the order of their times
-        self._data = ObservedData()  # what is remembered, in the order of time
+        self._data = ObservationBuffer()  # what is remembered, in the order of time
 
     # --- the form in use -------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class DriftingGP(GaussianPosterior):
         return self._form.error + feature_error + largest * self._space.error
 
     @property
-    def remembered(self) -> Observed:
+    def remembered(self) -> Observations:
         """Observations that have not faded: arms and times (N, 2), rewards (N,), noise variances."""
         return self._data.view()
 
@@ -240,7 +240,7 @@ class DriftingGP(GaussianPosterior):
         last = self._fixed.last
         # The fast path of most rounds: all arms, at a time not before the last observation.
         if type(offer) is Offer and pending is None and last is not None:
-            offers_all_arms = last.whole and last.arms is offer.arms
+            offers_all_arms = last.is_complete and last.arms is offer.arms
             belief = self._belief_of_all(offer) if offers_all_arms else None
             if belief is not None:
                 return belief
@@ -314,7 +314,7 @@ class DriftingGP(GaussianPosterior):
             return mean, variance
         past = np.flatnonzero(times < now)
         if len(past):
-            watched = self._once("past", keys[past], self._look_back)
+            watched = self._cached("past", keys[past], self._look_back)
             mean[past] += watched.mean
             variance[past] = np.diagonal(watched.cov)
         outputs, place = self._outputs(times)
@@ -354,7 +354,7 @@ class DriftingGP(GaussianPosterior):
     ) -> None:
         """Overwrite rows and columns of ``cov`` that belong to keys of the past."""
         rows = rows_of(keys)
-        watched = self._once("past", keys[past], self._look_back)
+        watched = self._cached("past", keys[past], self._look_back)
         # Of past keys with all keys, (p, m).
         past_cov = np.einsum("psm,ms->pm", watched.cross_cov[:, :, rows], outputs)
         past_cov[:, past] = watched.cov
@@ -457,7 +457,7 @@ class DriftingGP(GaussianPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
         order = np.argsort(times_of(keys), kind="stable")
-        new = Observed(keys[order], rewards[order], noise[order])
+        new = Observations(keys[order], rewards[order], noise[order])
         new = new.part(times_of(new.arms) > self._forgotten)
         ignored = self.ignored + len(keys) - len(new.noise)
         if not len(new.noise):
@@ -466,7 +466,7 @@ class DriftingGP(GaussianPosterior):
         first = new.arms[0, TIME]
         checkpoints = [form for form in self._checkpoints if form.time < first]
         least_noise = min(self._least_noise, float(new.noise.min()))
-        everything: Observed | None = None  # where what was learned must change
+        everything: Observations | None = None  # where what was learned must change
         form_name = self._forms.form_name(least_noise)
         if form_name != self._forms.form_name(self._least_noise):
             # Less noise needs another form, which learns everything from the start.
@@ -488,7 +488,7 @@ class DriftingGP(GaussianPosterior):
         data = (
             self._data.extended(*new)
             if everything is None
-            else ObservedData(*everything)
+            else ObservationBuffer(*everything)
         )
         has_new_checkpoint = checkpoints[-1:] != self._checkpoints[-1:]
         self._commit(
@@ -503,7 +503,7 @@ class DriftingGP(GaussianPosterior):
         if has_new_checkpoint:
             self._forget()
 
-    def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
+    def _fold(self, form: Form, since: Observations, checkpoints: list[Form]) -> Form:
         """Learn observations in the order of time; adds to ``checkpoints``."""
         if not len(since.noise):
             return form
@@ -541,7 +541,7 @@ class DriftingGP(GaussianPosterior):
                 _forgotten=base.time,
                 _forgotten_information=base.information,
                 _checkpoints=self._checkpoints[len(faded) - 1 :],
-                _data=ObservedData(*self.remembered.part(is_later)),
+                _data=ObservationBuffer(*self.remembered.part(is_later)),
             )
 
     # --- state -----------------------------------------------------------------------------
@@ -590,7 +590,7 @@ class DriftingGP(GaussianPosterior):
 
     def _remember_observations(self, state: State) -> None:
         """Take in what was observed, and until when it is forgotten."""
-        observed = Observed.held_in(state, self._as_keys(state.array("arms")))
+        observed = Observations.from_state(state, self._as_keys(state.array("arms")))
         times = times_of(observed.arms)
         now = as_number(state.scalar("time"), "time")
         forgotten = state.scalar("forgotten")
@@ -604,7 +604,7 @@ class DriftingGP(GaussianPosterior):
         is_ascending = has_count and not (np.diff(times) < 0.0).any()
         if not (is_ascending and self._forgotten < times[0] and now == times[-1]):
             raise StateError("this state is damaged: its observations are impossible")
-        self._data = ObservedData(*observed)
+        self._data = ObservationBuffer(*observed)
         self._least_noise = as_number(
             state.scalar("least_noise"), "least_noise", 0.0, float(observed.noise.min())
         )
@@ -651,7 +651,7 @@ class DriftingGP(GaussianPosterior):
         return checkpoint
 
 
-def _merge_by_time(earlier: Observed, new: Observed) -> Observed:
+def _merge_by_time(earlier: Observations, new: Observations) -> Observations:
     """All observations in the order of time."""
     both = new.after(earlier)
     return both.part(np.argsort(times_of(both.arms), kind="stable"))

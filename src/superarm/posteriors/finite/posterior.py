@@ -106,7 +106,7 @@ class FiniteGP(FixedPosterior, Resumable):
             raise InputError("the arm set is empty; give at least one arm")
         super().__init__(n, noise_variance, mean, self.arms)
         self._size = n
-        self._all_rows = self._fixed.everything
+        self._all_rows = self._fixed.all_rows
         self.backend: Backend = backend
         self._choice: FormChoice = form
         self._use(self._new_visited_engine())
@@ -195,7 +195,7 @@ class FiniteGP(FixedPosterior, Resumable):
         Args:
             arms: Arms on offer.
         """
-        return self._fixed.locate(arms).whole
+        return self._fixed.locate(arms).is_complete
 
     @property
     def normals_per_draw(self) -> int:
@@ -217,7 +217,11 @@ class FiniteGP(FixedPosterior, Resumable):
             pending: Row numbers that were chosen and not yet seen, (p,), or ``None``.
         """
         # The fast path of most rounds: all arms, with nothing to gather and no use for BLAS.
-        if pending is None and type(offer) is Offer and offer.arms is self._fixed.whole:
+        if (
+            pending is None
+            and type(offer) is Offer
+            and offer.arms is self._fixed.complete_arms
+        ):
             belief = self._belief_of_all()
             if belief is not None:
                 return belief
@@ -335,7 +339,7 @@ class FiniteGP(FixedPosterior, Resumable):
             self._refit(root_engine)
             self._use(root_engine)
         self._check_noise(least_noise)
-        batch = Batch.of(self._merged(keys, rewards, noise))
+        batch = Batch.of(self._added_totals(keys, rewards, noise))
         self._engine.absorb(batch, self._totals)
         return float(batch.added[INFORMATION])
 
@@ -410,9 +414,9 @@ class FiniteGP(FixedPosterior, Resumable):
         parameters["form"] = form
         return parameters
 
-    def _like(self, **changes: Any) -> Self:
+    def _clone(self, **changes: Any) -> Self:
         options = {"backend": self.backend, "form": self._choice}
-        return super()._like(**{**options, **changes})
+        return super()._clone(**{**options, **changes})
 
     def _memory(self) -> Memory:
         scalars = {}
@@ -424,7 +428,7 @@ class FiniteGP(FixedPosterior, Resumable):
             parts["engine"] = engine_state
         return super()._memory()._replace(scalars=scalars, parts=parts)
 
-    def _with_memory_of(self, state: State) -> Self:
+    def _with_state(self, state: State) -> Self:
         """Restore on the saved backend, unless another is chosen here.
 
         A machine without numba continues with numpy.
@@ -436,8 +440,8 @@ class FiniteGP(FixedPosterior, Resumable):
             )
         is_available = backend != "numba" or find_spec("numba") is not None
         if self.backend == "auto" and backend != "auto" and is_available:
-            return super(FiniteGP, self._like(backend=backend))._with_memory_of(state)
-        return super()._with_memory_of(state)
+            return super(FiniteGP, self._clone(backend=backend))._with_state(state)
+        return super()._with_state(state)
 
     def _remember(self, state: State) -> None:
         """Resume with the stored numbers, where :attr:`same_bits` holds.

@@ -36,7 +36,7 @@ from superarm.core.linalg import cholesky, solve_lower
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import PriorRoot, prior_root
 from superarm.posteriors.fixed import COUNT, INFORMATION, Totals
-from superarm.posteriors.variances import check_left, prior_variance
+from superarm.posteriors.variances import check_posterior_variance, prior_variance
 
 from .batch import Batch
 from .block_rows import BlockRows, spans
@@ -142,7 +142,7 @@ class VisitedEngine:
         np.multiply(W, W, out=W)
         variance = np.subtract(self.variance, W, out=W)
         if not variance.item(variance.argmin()) >= 0.0:
-            check_left(variance, float(self._prior_variance.max()))
+            check_posterior_variance(variance, float(self._prior_variance.max()))
             np.maximum(variance, 0.0, out=variance)
         n = len(mean)
         information = 0.5 * math.log(total / noise)
@@ -204,7 +204,7 @@ class VisitedEngine:
             mean[strip] += z @ W
             variance[strip] -= np.einsum("ij,ij->j", W, W)
         if not variance.min() >= 0.0:
-            check_left(variance, float(self._prior_variance.max()))
+            check_posterior_variance(variance, float(self._prior_variance.max()))
             np.maximum(variance, 0.0, out=variance)
         log_determinants = np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum()
         added[INFORMATION] = float(log_determinants)

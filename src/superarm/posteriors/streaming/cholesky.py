@@ -16,7 +16,7 @@ from superarm.core.linalg import (
     with_room,
 )
 from superarm.kernels import Kernel
-from superarm.posteriors.rows import ObservedData
+from superarm.posteriors.observations import ObservationBuffer
 from superarm.posteriors.variances import (
     SURE_NOISE,
     check_means,
@@ -35,7 +35,7 @@ class CholeskyForm(Form):
     tolerance = 0.0
 
     def __init__(
-        self, kernel: Covariance, data: ObservedData, capacity: int = 256
+        self, kernel: Covariance, data: ObservationBuffer, capacity: int = 256
     ) -> None:
         self._kernel = kernel
         self._data = data
@@ -47,7 +47,7 @@ class CholeskyForm(Form):
 
     @classmethod
     def fit(
-        cls, kernel: Covariance, data: ObservedData, residual: Floats
+        cls, kernel: Covariance, data: ObservationBuffer, residual: Floats
     ) -> CholeskyForm:
         """The form of all observations, factorised at once.
 
@@ -93,7 +93,7 @@ class CholeskyForm(Form):
         with threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
-    def condition(self, new: NewRewards, data: ObservedData) -> Update:
+    def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         keys, rows, innovation, noise = new
         schur = self.covariance(keys, rows)
         add_to_diagonal(schur, noise)

@@ -12,7 +12,7 @@ from superarm.core.inputs import as_features, as_vector
 from superarm.core.linalg import cholesky, root_update, shallow_copy, solve_lower
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import FeatureMap, Kernel
-from superarm.posteriors.rows import ObservedData
+from superarm.posteriors.observations import ObservationBuffer
 
 from .form import FORM_SCHEMA, ArmSolution, Form, NewRewards, Update
 
@@ -43,7 +43,7 @@ class FiniteRankForm(Form):
         feature_tolerance: float,
         root: Floats,
         weights: Floats,
-        data: ObservedData,
+        data: ObservationBuffer,
     ) -> None:
         self._features = features
         self._feature_tolerance = feature_tolerance  # that was requested of them
@@ -57,7 +57,7 @@ class FiniteRankForm(Form):
         cls,
         features: FeatureMap,
         feature_tolerance: float,
-        data: ObservedData,
+        data: ObservationBuffer,
         residual: Floats,
     ) -> FiniteRankForm:
         """The posterior of the weights given all observations.
@@ -100,7 +100,7 @@ class FiniteRankForm(Form):
         cls,
         state: State,
         kernel: Kernel,
-        data: ObservedData,
+        data: ObservationBuffer,
         residual: Floats,
         most: int,
     ) -> FiniteRankForm:
@@ -182,7 +182,7 @@ class FiniteRankForm(Form):
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         return (rows if at is None else rows[at]) @ rows.T
 
-    def condition(self, new: NewRewards, data: ObservedData) -> Update:
+    def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         from scipy.linalg.blas import dgemm
 
         update = root_update(self._root, new.rows, new.noise)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
 from superarm.core import Floats, Ints
-from superarm.posteriors.rows import ObservedData
+from superarm.posteriors.observations import ObservationBuffer
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
@@ -72,7 +72,7 @@ class Form(ABC):
         """
 
     @abstractmethod
-    def condition(self, new: NewRewards, data: ObservedData) -> Update:
+    def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         """The form that has also learned these rewards.
 
         Args:

@@ -10,7 +10,8 @@ import numpy as np
 from superarm.core import Covariance, Floats, Ints, State
 from superarm.core.errors import NotPositiveDefiniteError, StateError
 from superarm.core.inputs import as_features, as_vector
-from superarm.posteriors.rows import ObservedData, information_in
+from superarm.posteriors.observations import ObservationBuffer
+from superarm.posteriors.rows import information_in
 from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
 from superarm.posteriors.variances import prior_variance
 
@@ -26,7 +27,7 @@ class InducingForm(Form):
     name = "inducing"
 
     def __init__(
-        self, summary: PointSummary, data: ObservedData, chosen_at: int
+        self, summary: PointSummary, data: ObservationBuffer, chosen_at: int
     ) -> None:
         self._summary = summary
         self._data = data
@@ -38,7 +39,7 @@ class InducingForm(Form):
         kernel: Covariance,
         most: int,
         new_arms: Floats,
-        data: ObservedData,
+        data: ObservationBuffer,
         residual: Floats,
     ) -> InducingForm:
         """The form of all observations, with points among their arms and the new ones.
@@ -68,13 +69,13 @@ class InducingForm(Form):
             arrays={
                 "points": summary.points.copy(),
                 "precision": summary.precision.copy(),
-                "told": summary.told.copy(),
+                "told": summary.weighted_residual.copy(),
             },
         )
 
     @classmethod
     def from_state(
-        cls, state: State, kernel: Covariance, data: ObservedData, most: int
+        cls, state: State, kernel: Covariance, data: ObservationBuffer, most: int
     ) -> Self:
         """The form that ``state`` was taken from.
 
@@ -120,7 +121,7 @@ class InducingForm(Form):
         return True
 
     def solve(self, keys: Floats) -> ArmSolution:
-        answer = self._summary.ask(keys)
+        answer = self._summary.solve(keys)
         rows = np.hstack([answer.prior_rows.T, answer.rows.T])  # [P, R], (m, 2s)
         return ArmSolution(self, rows, self._summary.weights @ answer.rows)
 
@@ -143,7 +144,7 @@ class InducingForm(Form):
         """P and R, (m, s) each, from rows [P, R]."""
         return rows[:, : self.rank], rows[:, self.rank :]
 
-    def condition(self, new: NewRewards, data: ObservedData) -> Update:
+    def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         keys, rows, innovation, noise = new
         information = information_in(self.covariance(keys, rows), noise)
         _, R = self._split(rows)

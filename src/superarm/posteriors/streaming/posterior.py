@@ -39,7 +39,8 @@ from superarm.core.inputs import SMALLEST, as_count, as_flag, as_number, require
 from superarm.core.registry import contradiction, has_spec, register
 from superarm.kernels import FeatureMap, Kernel
 from superarm.posteriors.base import Memory
-from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
+from superarm.posteriors.observations import ObservationBuffer
+from superarm.posteriors.rows import KernelPosterior, MeanFunction
 from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
 
@@ -208,7 +209,7 @@ class StreamingGP(KernelPosterior):
         Arms outside the box on which the features hold are answered from a wider form. The posterior
         adopts it only when something is observed: a question changes nothing.
         """
-        return self._once("solved", keys, self._solve)
+        return self._cached("solved", keys, self._solve)
 
     def _solve(self, keys: Floats) -> ArmSolution:
         form = self._form
@@ -268,13 +269,13 @@ class StreamingGP(KernelPosterior):
         changes: dict[str, Any] = {
             "_form": update.form,
             "_data": data,
-            "_kept": {},
+            "_cache": {},
             "forgotten": forgotten,
         }
         self._commit(count, update.information, update.last, **changes)
 
     def _condition(
-        self, keys: Floats, residual: Floats, noise: Floats, data: ObservedData
+        self, keys: Floats, residual: Floats, noise: Floats, data: ObservationBuffer
     ) -> Update:
         """Learn rewards in an exact form."""
         form, rows, mean = self._solve_for_observing(keys)
@@ -294,7 +295,7 @@ class StreamingGP(KernelPosterior):
         keys: Floats,
         residual: Floats,
         noise: Floats,
-        data: ObservedData,
+        data: ObservationBuffer,
     ) -> Update:
         """Learn rewards in inducing form, block by block."""
         information = 0.0
@@ -385,7 +386,7 @@ class StreamingGP(KernelPosterior):
         is_young = self._is_young(self.observed.arms)
         if 3 * np.count_nonzero(is_young) > 2 * len(is_young):
             return  # dropping means a new factorisation
-        data = ObservedData(*self.observed.part(is_young))
+        data = ObservationBuffer(*self.observed.part(is_young))
         with suppress(Exception):  # as above; the present form is as good
             arms, rewards, _ = data.view()
             residual = rewards - self._prior_mean(arms)
@@ -424,7 +425,7 @@ class StreamingGP(KernelPosterior):
 
     def _look_up(self, keys: Floats) -> ArmSolution | None:
         """These arms in the last answer, if it has all of them, in a form that may be used."""
-        last = self._kept.get("solved")
+        last = self._cache.get("solved")
         if last is None or last.written != self._lock.written:
             return None
         is_usable = self._choice in ("auto", last.answer.form.name)

@@ -8,10 +8,10 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.linalg import with_room
-from superarm.posteriors.observations import ObservedData
+from superarm.posteriors.observations import ObservationBuffer
 
 
-class History(ObservedData):
+class History(ObservationBuffer):
     """Everything observed, with the arm of each row; arms are numbered in order of appearance.
 
     Args:

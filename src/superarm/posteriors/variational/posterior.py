@@ -165,7 +165,7 @@ class SparseVariational(KernelPosterior):
         return super()._check_columns(features)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        mean, variance = self._once("solved", keys, self._solve)
+        mean, variance = self._cached("solved", keys, self._solve)
         return mean.copy(), variance.copy()
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
@@ -218,7 +218,7 @@ class SparseVariational(KernelPosterior):
     def _adopt(self, fit: _Fit) -> None:
         """Set the new fit, and the noise with it, in one step."""
         noise_std = math.sqrt(fit.noise_factor * self.noise_variance)
-        vars(self).update(_fit=fit, noise_std=noise_std, _kept={})
+        vars(self).update(_fit=fit, noise_std=noise_std, _cache={})
 
     # --- Algorithm 3 -----------------------------------------------------------------------
 

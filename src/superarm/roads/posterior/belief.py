@@ -12,7 +12,7 @@ from superarm.core.capabilities import PartialStd
 from superarm.core.inputs import as_generator, as_positions
 from superarm.core.locks import exclusive
 from superarm.core.threads import one_blas_thread
-from superarm.posteriors.beliefs import BeliefOf
+from superarm.posteriors.beliefs import BaseBelief
 from superarm.posteriors.variances import standard_deviation
 
 from .engine import RoadEngine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .posterior import RoadGP
 
 
-class RoadBelief(BeliefOf["RoadGP"], PartialStd):
+class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     """Mean, std and joint draws.
 
     Roads that were chosen and are not yet seen shrink what is unknown, each as if on a trip of its own.
@@ -41,7 +41,7 @@ class RoadBelief(BeliefOf["RoadGP"], PartialStd):
 
     @property
     def _engine(self) -> RoadEngine:
-        engine = self._fresh()._engine
+        engine = self._current_posterior()._engine
         return self._supposed if len(self._pending) else engine
 
     @cached_property
@@ -55,7 +55,7 @@ class RoadBelief(BeliefOf["RoadGP"], PartialStd):
     @one_blas_thread
     @exclusive
     def mean(self) -> Floats:
-        mean = self._sign * self._fresh()._engine.mean_of(self._keys)
+        mean = self._sign * self._current_posterior()._engine.mean_of(self._keys)
         mean.flags.writeable = False
         return mean
 
@@ -63,7 +63,7 @@ class RoadBelief(BeliefOf["RoadGP"], PartialStd):
     @one_blas_thread
     @exclusive
     def std(self) -> Floats:
-        self._fresh()._engine.variances()  # from which those given what is pending go on
+        self._current_posterior()._engine.variances()  # from which those given what is pending go on
         std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
         std.flags.writeable = False
         return std
@@ -93,7 +93,9 @@ class RoadBelief(BeliefOf["RoadGP"], PartialStd):
         pending = np.concatenate(
             [self._pending, self._keys[as_positions(positions, "positions")]]
         )
-        return RoadBelief(self._fresh(), self._keys, pending, self._sign, self._version)
+        return RoadBelief(
+            self._current_posterior(), self._keys, pending, self._sign, self._version
+        )
 
     def negated(self) -> RoadBelief:
         return RoadBelief(
