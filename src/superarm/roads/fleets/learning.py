@@ -60,8 +60,8 @@ from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.policies.navigation import route_greedy
 from superarm.roads.posterior import RoadGP, Trips
-from superarm.roads.posterior.engine import EXPECTED
 from superarm.roads.problems.fleet import fleet_model, road_rows, road_sizes
+from superarm.roads.rows import Column
 
 from .checks import ANYWAY, KNOWN_VEHICLE, Energies, Finding, LogFindings, check_log
 from .reading import Energy, Metered, Reading, read_as
@@ -360,7 +360,7 @@ def _metered(
     energies = np.array([section.energy for section in trip.sections])
     keys = road_rows(graph, vehicle, number, route)
     expected = np.zeros(len(trip.sections))
-    np.add.at(expected, of, keys[:, EXPECTED])
+    np.add.at(expected, of, keys[:, Column.EXPECTED])
     forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())
     backwards = vehicle.energy(
         graph.length[route], graph.speed[route], -graph.rise[route]

@@ -22,7 +22,7 @@ from superarm.core import Floats, Ints
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP, Trips, sections_of, with_motion
-from superarm.roads.posterior.engine import VEHICLE, edges_of
+from superarm.roads.rows import Column, edges_of
 
 Energy = Literal["auto", "net", "raw"]
 """What energies of edges hold: see above."""
@@ -49,7 +49,7 @@ class Metered(NamedTuple):
     @property
     def number(self) -> int:
         """The vehicle's, for the posterior."""
-        return int(self.net.keys[0, VEHICLE])
+        return int(self.net.keys[0, Column.VEHICLE])
 
     @property
     def tells(self) -> bool:

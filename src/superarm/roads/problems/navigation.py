@@ -233,12 +233,12 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
         return prior_root(kernel, road_arms(graph).features, advice)
 
-    @cached_property
+    @property
     def known_costs(self) -> Mapping[str, Floats]:
         """What a traveller knows of every road, (n,) each: "energy", "travel_time", "length"."""
         return {"energy": self.model.energies, **self.model.costs}
 
-    @property
+    @cached_property
     def energies(self) -> Floats:
         """f, (n,), without what changes from trip to trip."""
         normals = stream(self.seed, "truth", 0).standard_normal((1, self._root.normals))

@@ -39,9 +39,9 @@ from superarm.roads.posterior import (
     noise_parts,
     terms_of,
 )
-from superarm.roads.posterior.engine import EACH, EXPECTED, STOPS
 from superarm.roads.problems.fleet import road_rows, road_sizes
 from superarm.roads.problems.road_models import road_arms
+from superarm.roads.rows import Column, NoiseColumn, edges_of, scale_energies
 
 from .battery import VEHICLE
 from .search import RoutePath
@@ -80,10 +80,10 @@ class Parts(NamedTuple):
             self.shares[kept],
             self.passed[kept],
         )
-        part[:, STOPS] *= passed
+        part[:, Column.STOPS] *= passed
         noise = noise_parts(part) * share[:, None]
-        noise[:, 2] = part[:, STOPS]
-        part[:, EXPECTED : EACH + 1] *= share[:, None]
+        noise[:, NoiseColumn.STOPS] = part[:, Column.STOPS]
+        scale_energies(part, share)
         return part, noise
 
 
@@ -149,7 +149,7 @@ class ByModel:
 
         def spread(parts: Parts) -> float:
             part, noise = parts.rows(rows)
-            driven = sizes[part[:, 0].astype(np.intp)]
+            driven = sizes[edges_of(part)]
             return width * float(
                 np.sqrt(scales.trip_variance(terms_of(part), noise, driven))
             )
