@@ -87,6 +87,12 @@ def terms_of(rows: Floats) -> Floats:
     return rows[:, _TERMS]
 
 
+def term_sizes(terms: Floats) -> Floats:
+    """Wh that each road moves, (n,), of its terms without the mass ratio, (n, 4)."""
+    columns = [column - Column.ROLLING for column in _SIZES]
+    return np.asarray(np.abs(terms[:, columns]).sum(axis=1))
+
+
 def noise_parts(rows: Floats) -> Floats:
     """What the square of each scale of the noise multiplies, (N, 4); see :class:`NoiseColumn`."""
     squared_ratio = np.square(rows[:, Column.MASS_RATIO])
