@@ -126,8 +126,13 @@ class Finding(NamedTuple):
     message: str
     refused: bool  # rather than learned with a warning
 
-    def said_of(self, vehicle: str, accepted: bool) -> str:
-        """What to say of the vehicle, where unlikely trips are accepted or not."""
+    def describe(self, vehicle: str, accepted: bool) -> str:
+        """A warning about the vehicle.
+
+        Args:
+            vehicle: Its name; "" for the unnamed vehicle.
+            accepted: Whether unlikely trips are learned, too.
+        """
         name = f"vehicle {vehicle!r}" if vehicle else "the unnamed vehicle"
         if self.refused and not accepted:
             return f"{name} was refused: {self.message}. {ANYWAY}"

@@ -39,7 +39,7 @@ _BEFORE = 10.0  # nats for what was decided before: less than one trip may say, 
 _NET = 2  # its place among readings
 
 
-class Metered(NamedTuple):
+class MeteredTrip(NamedTuple):
     """A trip as its log has it."""
 
     vehicle: Vehicle
@@ -77,7 +77,10 @@ class Reading(NamedTuple):
 
 
 def read_as(
-    posterior: RoadGP, graph: LineGraph, trips: Mapping[int, Metered], energy: Energy
+    posterior: RoadGP,
+    graph: LineGraph,
+    trips: Mapping[int, MeteredTrip],
+    energy: Energy,
 ) -> dict[int, Reading]:
     """Each trip as it is learned: as it is if its energies are net, or less motion."""
     net = {step: Reading(trip.net, trip.net, False) for step, trip in trips.items()}
