@@ -27,7 +27,7 @@ from superarm.roads.policies import route_greedy
 from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems.fleet import fleet_model, road_rows
 from superarm.roads.routing import Battery, Router
-from superarm.roads.routing.energy_beliefs import Parts
+from superarm.roads.routing.energy_beliefs import RouteParts
 from superarm.roads.routing.search import Ends, RoutePath, Search
 
 OFFSET = np.array([300_000.0, 5_400_000.0])
@@ -470,17 +470,17 @@ def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
 
 def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:
     router = Router(city)
-    known, edges = router.source.known(None), router.route("r1", "r20").best.edges
+    known, edges = router.source.energies(None), router.route("r1", "r20").best.edges
     spreads = []
     for share in (0.0, 1e-9, 0.25, 0.5, 0.75, 1.0):
         shares = np.ones(len(edges))
         shares[-1] = share
-        spreads.append(known.spread(Parts.of(RoutePath(edges, shares))))
+        spreads.append(known.spread(RouteParts.of(RoutePath(edges, shares))))
     assert spreads[0] == spreads[1]  # next to nothing is left out
     assert (np.diff(spreads[1:]) > 0.0).all()
     assert spreads[-1] == router.route("r1", "r20").best.spread
     nowhere = RoutePath(edges[:1], np.zeros(1))
-    assert known.spread(Parts.of(nowhere)) == 0.0
+    assert known.spread(RouteParts.of(nowhere)) == 0.0
 
 
 def test_no_route_passes_its_start_or_goal_again(one_way: RoadNetwork) -> None:

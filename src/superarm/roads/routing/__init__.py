@@ -8,7 +8,7 @@ from .battery import Equipped as Equipped
 from .battery import read_vehicle as read_vehicle
 from .battery import read_vehicles as read_vehicles
 from .closures import read_closures as read_closures
-from .energy_beliefs import Source as Source
+from .energy_beliefs import EnergySource as EnergySource
 from .router import NETWORKS as NETWORKS
 from .router import Router as Router
 from .router import find_route as find_route
