@@ -18,10 +18,10 @@ from superarm.roads.energy import Vehicle
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.routing import (
     INTERVAL,
-    Equipped,
     Leg,
     RouteAnswer,
     Router,
+    VehicleFile,
     read_closures,
     read_vehicle,
 )
@@ -54,7 +54,7 @@ def ask(
     check_file("--close-file", close_file)
     check_file("--state", state)
     settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
-    equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
+    equipped = VehicleFile() if vehicle is None else read_vehicle(vehicle)
     options |= {"elevation": elevation, "state": state, **equipped._asdict()}
     router = Router(net, settings=settings, record=_record(state), **options)
     try:
