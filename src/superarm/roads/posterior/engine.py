@@ -501,7 +501,7 @@ class RoadEngine:
 
 def _distinct_vehicles(keys: Floats) -> list[int]:
     """Numbers of the vehicles, each once, sorted."""
-    return np.unique(vehicles_of(keys)).tolist()
+    return [int(vehicle) for vehicle in np.unique(vehicles_of(keys))]
 
 
 def _terms_of_vehicle(trips: Trips, vehicle: int) -> Floats:

@@ -111,7 +111,9 @@ def sections_of(
     """
     braking_distances = np.square(graph.speed[route]) / (2.0 * BRAKING)  # m
     # How often a car can stop on each reward, (M,).
-    stops = np.bincount(trip.of, graph.length[route] / braking_distances)
+    stops: Floats = np.bincount(
+        trip.of, graph.length[route] / braking_distances
+    ).astype(np.float64)
     must_end = ~_follows(graph, route, _last_arms(trip))
     if speeds is not None:
         is_known = ~np.isnan(speeds)

@@ -606,7 +606,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:
     """The trip of each arm that this vehicle drove, rising, with repetitions."""
     arms = trips.keys[:, Column.VEHICLE] == vehicle
-    return trips.trip[trips.of[arms]]
+    driven: Ints = trips.trip[trips.of[arms]]
+    return driven
 
 
 def _as_borders(arrays: Mapping[str, Any]) -> Borders:

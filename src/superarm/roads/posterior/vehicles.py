@@ -314,10 +314,10 @@ def _check_group(group: VehicleGroup) -> None:
 class _Membership(NamedTuple):
     """Which vehicle belongs to which group."""
 
-    count: int  # of groups
+    groups: int
     group: Ints  # of each vehicle, (V,)
     place: Ints  # of each vehicle among those of its group, (V,)
-    sizes: Ints  # vehicles of each group, (count,)
+    sizes: Ints  # vehicles of each group, (groups,)
     order: Ints  # vehicles, group by group, (V,)
 
     def group_of(self, columns: Ints) -> Ints:
@@ -347,11 +347,11 @@ def group_vehicles(
     members = _membership(rows // _P, columns // _P, len(vehicles))
     widest = _P * int(members.sizes.max(initial=0))
 
-    blocks = np.zeros((members.count, widest, widest))
+    blocks = np.zeros((members.groups, widest, widest))
     places = (members.column_in_group(rows), members.column_in_group(columns))
     blocks[members.group_of(rows), *places] = entries.data[linked]
 
-    pulls = np.zeros((members.count, widest))
+    pulls = np.zeros((members.groups, widest))
     every = np.arange(_P * len(vehicles))
     pulls[members.group_of(every), members.column_in_group(every)] = pull
 
@@ -363,7 +363,7 @@ def group_vehicles(
     values = np.zeros((len(distinct), widest))  # (P, p)
     values[pair, members.column_in_group(entries.col)] = entries.data
     slots = (distinct % size).astype(np.intp)
-    first_pairs = np.arange(members.count + 1, dtype=np.int64) * size
+    first_pairs = np.arange(members.groups + 1, dtype=np.int64) * size
     ends = np.searchsorted(distinct, first_pairs).tolist()
 
     names = np.split(vehicles[members.order], np.cumsum(members.sizes)[:-1])
@@ -388,7 +388,8 @@ def _membership(first: Ints, second: Ints, count: int) -> _Membership:
     from scipy.sparse.csgraph import connected_components
 
     links = csr_array((np.ones(len(first)), (first, second)), shape=(count, count))
-    groups, group = connected_components(links, directed=False)
+    groups, labels = connected_components(links, directed=False)
+    group: Ints = labels.astype(np.intp)
     order = np.argsort(group, kind="stable")
     sizes = np.bincount(group, minlength=groups)
     first_of_group = np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -545,7 +545,7 @@ class RoadProblem(RoadWorld):
     ) -> None:
         """Store roads, trip and model; ``own`` drives, and options override the model's own."""
         as_count(self.horizon, "horizon", least=1)
-        options = {
+        options: dict[str, Any] = {
             "vehicle": own,
             "horizon": self.horizon,
             "lengthscale": self.lengthscale,

@@ -540,7 +540,7 @@ class _Roads(NamedTuple):
 
     def load(self, default_uturns: Uturns = "dead-ends") -> LineGraph:
         """The line graph; ``default_uturns`` where settings have none."""
-        settings = {"uturns": default_uturns}
+        settings: dict[str, Any] = {"uturns": default_uturns}
         settings |= {key: self.settings[key] for key in _ROADS if key in self.settings}
         if isinstance(self.network, RoadNetwork):
             return self._of_network(self.network, settings)
