@@ -350,8 +350,8 @@ def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
     """Rectified costs; and the route that counts on nothing won back, which a full battery takes."""
     router = Router(one_way, routing="rectified")
     plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
-    mean, turned = plan.known.mean, plan.known.turn_costs
-    costs = rectified_mean(mean, plan.known.noise_std)
+    mean, turned = plan.energies.mean, plan.energies.turn_costs
+    costs = rectified_mean(mean, plan.energies.noise_std)
     for start, goal in zip(*[iter(random_places(graph, rng, 20))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         best = router.route(start, goal).best
@@ -366,7 +366,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
     """Where it may run empty, the route that counts on nothing won back is tried, in parts too."""
     router = Router(one_way, battery=Battery(capacity=20_000.0))
     plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
-    turned, level = plan.known.turn_costs, np.maximum(plan.known.mean, 0.0)
+    turned, level = plan.energies.turn_costs, np.maximum(plan.energies.mean, 0.0)
     for start, goal in zip(*[iter(random_places(graph, rng, 24))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         cautious = plan.uncredited.find(*ends)
@@ -381,7 +381,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
         assert free.charge.spread == free.best.spread
         empty = router.route(start, goal, charge=1.0, anyway=True)
         assert empty.charge is not None
-        energies = plan.known.mean[cautious.edges] * cautious.shares
+        energies = plan.energies.mean[cautious.edges] * cautious.shares
         energies[1:] += turned[graph.turn_numbers(cautious.edges)]
         lowest = [1.0 - np.cumsum(each).max() for each in (free.means, energies)]
         assert empty.charge.level.min() >= min(0.0, *lowest) - 1e-9

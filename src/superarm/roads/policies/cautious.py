@@ -56,13 +56,13 @@ class CautiousPolicy(IndexPolicy):
         caution: float = 1.0,
         most_pending: int = MOST_PENDING,
     ) -> None:
-        parts = {
-            "posterior": posterior,
-            "rule": rule,
-            "oracle": oracle,
-            "direction": direction,
-        }
-        super().__init__(**parts, most_pending=most_pending)  # type: ignore[arg-type]
+        super().__init__(
+            posterior=posterior,
+            rule=rule,
+            oracle=oracle,
+            direction=direction,
+            most_pending=most_pending,
+        )
         self.caution = as_number(caution, "caution", 0.0)
         if not isinstance(oracle, ShortestPath) or direction != "minimize":
             raise InputError(
