@@ -480,12 +480,9 @@ class RoadEngine:
         Eliminating w from Σ⁻¹ (x, w) = (K⁻¹ z − A R⁻¹ e, V⁻¹ z_w − Φᵀ R⁻¹ e) leaves for the slots
         A R⁻¹ e + C t, (s,), with t = S (V⁻¹ z_w − Φᵀ R⁻¹ e) and C = A R⁻¹ Φ; and w = t − S Cᵀ x.
         """
-        weighted = self.noise.solve(trips, self.noise.draw(trips, rng))  # R⁻¹ e
-        vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
-        pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ e
-        np.add.at(pulls, whose, terms_of(trips.keys) * weighted[trips.of][:, None])
-        pull_by_vehicle = dict(zip(vehicles.tolist(), pulls, strict=True))
-
+        noise = self.noise.draw(trips, rng)  # e
+        weighted = self.noise.solve(trips, noise)  # R⁻¹ e
+        pull_by_vehicle = _pulls(trips, weighted)
         of_slots = np.asarray(self.slots.sums(trips) @ weighted)
         of_vehicles: dict[int, Floats] = {}
         for group in self._vehicles.all():
@@ -502,6 +499,15 @@ class RoadEngine:
 def _distinct_vehicles(keys: Floats) -> list[int]:
     """Numbers of the vehicles, each once, sorted."""
     return [int(vehicle) for vehicle in np.unique(vehicles_of(keys))]
+
+
+def _pulls(trips: Trips, weighted: Floats) -> dict[int, Floats]:
+    """Φᵀ times values of all rewards, (M,), by vehicle, (5,) each."""
+    vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
+    of_arms = weighted[trips.of]  # (N,)
+    pulls = np.zeros((len(vehicles), _P))
+    np.add.at(pulls, whose, terms_of(trips.keys) * of_arms[:, None])
+    return dict(zip(vehicles.tolist(), pulls, strict=True))
 
 
 def _terms_of_vehicle(trips: Trips, vehicle: int) -> Floats:

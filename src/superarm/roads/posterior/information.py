@@ -38,13 +38,14 @@ def slot_information(
         return _with_borders(A.tocsc(), noise, trips, residual)
     weight, shared, inner = noise.woodbury(trips)
     # W F (I + Fᵀ W F)^(−½), block by block, as a sparse (M, 5·trips) matrix.
-    scaled = (weight[:, None] * shared)[:, :, None]
-    half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled)[:, :, 0]
+    weighted = weight[:, None] * shared  # W F, (M, 5)
+    factors = np.linalg.cholesky(inner)[trips.trip]  # (M, 5, 5)
+    half = np.linalg.solve(factors, weighted[:, :, None])[:, :, 0]
     rows = np.repeat(np.arange(len(weight)), _P)
-    columns = (trips.trip[:, None] * _P + np.arange(_P)).ravel()
+    columns = trips.trip[:, None] * _P + np.arange(_P)
     shape = (len(weight), trips.number * _P)
-    F = csr_array((half.ravel(), (rows, columns)), shape=shape)
-    low_rank = A @ F
+    blocks = csr_array((half.ravel(), (rows, columns.ravel())), shape=shape)
+    low_rank = A @ blocks
     information = (A * weight) @ A.T - low_rank @ low_rank.T
     pull = A @ noise.solve(trips, residual)
     return np.asarray(information.toarray()), np.asarray(pull)

@@ -90,12 +90,16 @@ class TripNoise:
         if trips.borders:
             return self._solve_with_borders(trips, values)
         weight, shared, inner = self.woodbury(trips)
-        columns = weight[:, None] * values.reshape(len(weight), -1)
-        projected = np.zeros((trips.number, _P, columns.shape[1]))  # Fᵀ W values
-        np.add.at(projected, trips.trip, shared[:, :, None] * columns[:, None, :])
-        solved = np.linalg.solve(inner, projected)[trips.trip]
-        columns -= weight[:, None] * np.einsum("ij,ijk->ik", shared, solved)
-        return columns.reshape(values.shape)
+        weights = weight[:, None]
+        weighted = weights * values.reshape(len(weight), -1)  # W values, (M, k)
+        # Fᵀ W values, trip by trip, (·, 5, k).
+        projected = np.zeros((trips.number, _P, weighted.shape[1]))
+        products = shared[:, :, None] * weighted[:, None, :]
+        np.add.at(projected, trips.trip, products)
+        solved = np.linalg.solve(inner, projected)
+        solved_of_reward = solved[trips.trip]  # (M, 5, k)
+        weighted -= weights * np.einsum("ij,ijk->ik", shared, solved_of_reward)
+        return weighted.reshape(values.shape)
 
     def _solve_with_borders(self, trips: Trips, values: Floats) -> Floats:
         columns = values.reshape(len(trips.rewards), -1).copy()
@@ -176,7 +180,8 @@ class NoiseRoot(NamedTuple):
         from scipy.linalg import solve_banded
 
         if not transposed:
-            return self._shrink(np.asarray(solve_banded((1, 0), self.lower, values)))
+            solved = solve_banded((1, 0), self.lower, values)
+            return self._shrink(np.asarray(solved))
         diagonal, subdiagonal = self.lower
         superdiagonal = np.append(0.0, subdiagonal[:-1])
         upper = np.array([superdiagonal, diagonal])

@@ -264,9 +264,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         factor = cholesky(covariance, "the covariance of a trip's rewards")
         z = solve_lower(factor, trip.rewards - expected.mean)
         z = np.clip(z, -farthest, farthest)
+        quadratic = 0.5 * float(z @ z)
         log_determinant = float(np.log(np.diagonal(factor)).sum())
         constant = 0.5 * len(z) * np.log(2.0 * np.pi)
-        return float(-0.5 * float(z @ z) - log_determinant - constant)
+        return float(-quadratic - log_determinant - constant)
 
     # --- hooks -----------------------------------------------------------------------------
 

@@ -112,12 +112,16 @@ class Slots:
         """A without vehicles' terms, sparse (s, M); all roads have slots."""
         from scipy.sparse import csr_array
 
-        terms = terms_of(trips.keys)
+        # Each arm is one road, weighted by the mass ratio, …
         road_slots = self._slot[edges_of(trips.keys)]
-        fleet_slots = np.broadcast_to(np.arange(_P), terms.shape).ravel()
-        rows = np.concatenate([road_slots, fleet_slots])
-        columns = np.concatenate([trips.of, np.repeat(trips.of, _P)])
         mass_ratios = trips.keys[:, Column.MASS_RATIO]
+        # … and five terms of the fleet.
+        terms = terms_of(trips.keys)
+        fleet_slots = np.broadcast_to(np.arange(_P), terms.shape)
+        rewards_of_terms = np.repeat(trips.of, _P)
+
+        rows = np.concatenate([road_slots, fleet_slots.ravel()])
+        columns = np.concatenate([trips.of, rewards_of_terms])
         values = np.concatenate([mass_ratios, terms.ravel()])
         shape = (len(self), len(trips.rewards))
         return csr_array((values, (rows, columns)), shape=shape)

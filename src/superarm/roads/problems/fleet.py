@@ -416,7 +416,9 @@ class Fleet(Driven):
         vehicle = self._described(journey.vehicle)
         departure = _DEPARTURES.of(self.graph, vehicle, journey.vehicle)
         trip = Trip(start=start, goal=goal, turn_costs=departure.turn_costs)
-        time = float(self._times[step - 1]) if step <= self.horizon else None
+        time = None
+        if step <= self.horizon:
+            time = float(self._times[step - 1])
         return Offer(step=step, time=time, arms=departure.arms, structure=trip)
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
