@@ -48,7 +48,7 @@ LIKELY = 2.5
 """From this t on there is a warning."""
 _BETTER = 0.15  # by which share an alternative must reduce the sum of errors
 _LEAST_ENERGIES = 4  # of a vehicle by which alternatives are judged
-_DESCENT = 0.2  # share of what an edge moves: below it its ratio says nothing
+_DESCENT = 0.2  # share of what an edge moves: below it its ratio means nothing
 # The same of a trip: a heavy vehicle taken for a car gains more by descending.
 _WHOLE = 0.5
 # Of forecasts over the model's: a state that expects less is not used.
@@ -102,13 +102,13 @@ class Energies(NamedTuple):
         """
         total = float(self.model.sum())
         stored = float(self.stored.sum())
-        whole = total > _WHOLE * float(_moved(total, stored))
-        used = np.ones(len(self.model), dtype=np.bool_) if whole else self.has_ratio
+        is_whole = total > _WHOLE * float(_moved(total, stored))
+        used = np.ones(len(self.model), dtype=np.bool_) if is_whole else self.has_ratio
         if not used.any():
             return None
         metered = self.metered[used]
         expected = self.model[used]
-        if whole:
+        if is_whole:
             expected = expected * max(self.forecast / total, _LEAST_LEARNED)
         errors = np.abs(metered - expected)
         worst = int(np.argmax(errors))
@@ -117,7 +117,7 @@ class Energies(NamedTuple):
         if len(metered) >= _LEAST_FOR_SLIP and is_slip and others > 0.0:
             metered = np.delete(metered, worst)
             expected = np.delete(expected, worst)
-        return Ratio(float(metered.sum() / expected.sum()), whole)
+        return Ratio(float(metered.sum() / expected.sum()), is_whole)
 
 
 def _moved(model: Any, stored: Any) -> Any:
@@ -222,9 +222,9 @@ def typical_ratio(trips: Iterable[Energies]) -> Ratio:
     ratios = [ratio for ratio in every_ratio if ratio is not None]
     if not ratios:
         return Ratio(1.0, True)
-    whole = [ratio.value for ratio in ratios if ratio.whole]
-    if whole:
-        return Ratio(float(np.median(whole)), True)
+    of_trips = [ratio.value for ratio in ratios if ratio.whole]
+    if of_trips:
+        return Ratio(float(np.median(of_trips)), True)
     return Ratio(float(np.median([ratio.value for ratio in ratios])), False)
 
 

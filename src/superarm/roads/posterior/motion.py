@@ -227,7 +227,7 @@ def _expected_speeds(graph: LineGraph, route: Ints, at_rest: bool) -> _SquaredSp
     gaps = np.flatnonzero(graph.turns_between(route) < 0) + 1
     bounds = [0, *gaps.tolist(), len(route)]
     for begin, end in pairwise(bounds):
-        found = border_speeds(
+        speeds = border_speeds(
             graph,
             route[begin:end],
             from_rest=at_rest and begin == 0,
@@ -236,11 +236,11 @@ def _expected_speeds(graph: LineGraph, route: Ints, at_rest: bool) -> _SquaredSp
         behind = (slice(begin, end - 1), _END)
         ahead = (slice(begin + 1, end), _BEGIN)
         for places in (behind, ahead):
-            mean[places] = found.mean
-            free[places] = found.free
-            variance[places] = found.variance
-        mean[begin, _BEGIN] = found.start
-        mean[end - 1, _END] = found.end
+            mean[places] = speeds.mean
+            free[places] = speeds.free
+            variance[places] = speeds.variance
+        mean[begin, _BEGIN] = speeds.start
+        mean[end - 1, _END] = speeds.end
     if at_rest:
         for values in (mean, free, variance):
             values[0, _BEGIN] = 0.0

@@ -166,17 +166,17 @@ class Slots:
         """Prior covariances of rewards, whose roads may be new."""
         edges, counts = _count_roads(trips)
         near_visited, near_rewards = self._near_of(edges, counts)
-        own = self.own_variance[edges, None] * counts
+        own_cov = self.own_variance[edges, None] * counts
         slots = self._slot[edges]
         has_slot = slots >= 0
         terms = trips.summed(terms_of(trips.keys))  # (M, 5)
 
         K_A = np.zeros((len(self), len(trips.rewards)))
         K_A[_P:] = self.near_variance * near_visited
-        K_A[slots[has_slot]] += own[has_slot]
+        K_A[slots[has_slot]] += own_cov[has_slot]
         K_A[:_P] = self.fleet_variance[:, None] * terms.T
 
-        cov = self.near_variance * near_rewards + counts.T @ own
+        cov = self.near_variance * near_rewards + counts.T @ own_cov
         cov += (terms * self.fleet_variance) @ terms.T
         return PriorOfRewards(K_A, cov)
 

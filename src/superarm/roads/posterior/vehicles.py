@@ -352,8 +352,8 @@ def group_vehicles(
     blocks[members.group_of(rows), *places] = entries.data[linked]
 
     pulls = np.zeros((members.groups, widest))
-    every = np.arange(_P * len(vehicles))
-    pulls[members.group_of(every), members.column_in_group(every)] = pull
+    all_columns = np.arange(_P * len(vehicles))
+    pulls[members.group_of(all_columns), members.column_in_group(all_columns)] = pull
 
     # Pairs of a group and a slot, each once, sorted.
     entries = cross.tocoo()

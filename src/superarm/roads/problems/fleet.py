@@ -74,7 +74,7 @@ class Journey(NamedTuple):
 
     trip: int  # which pair of roads
     vehicle: int
-    own: Vehicle  # as it is on that day
+    own: Vehicle  # the vehicle as it is on that day
     moment: int  # of the traffic, or of the signals
 
 
@@ -398,7 +398,7 @@ class Fleet(Driven):
         # Degrees of heating or cooling beyond the usual.
         degrees_more = abs(degrees - _COMFORT) - abs(_USUAL - _COMFORT)
         power = vehicle.auxiliary_power * wear.power + _WATTS_PER_DEGREE * degrees_more
-        own = replace(
+        as_driven = replace(
             vehicle,
             mass=(vehicle.mass - self.payload / 2.0) * wear.mass + load,
             air_drag=vehicle.air_drag * wear.drag,
@@ -406,7 +406,7 @@ class Fleet(Driven):
             auxiliary_power=max(0.0, power),
             air_density=vehicle.air_density * (_KELVIN + _USUAL) / (_KELVIN + degrees),
         )
-        return Journey(pair, number, own, moment)
+        return Journey(pair, number, as_driven, moment)
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -512,7 +512,7 @@ class Fleet(Driven):
     def _cost(self, step: int, route: tuple[int, ...]) -> _TripCost:
         journey = self.journey(step)
         graph = self.graph
-        own = journey.own
+        vehicle = journey.own
         edges = np.array(route, dtype=np.intp)
         if self._drive is None:
             return self._drawn_cost(step, edges)
@@ -520,9 +520,9 @@ class Fleet(Driven):
         drive = self._drive(ids, moment=journey.moment)
         # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
         # adds up to the same for all routes of a trip.
-        energies = drive.energies(own, graph.rise[edges]) - drive.stored(own)
+        energies = drive.energies(vehicle, graph.rise[edges]) - drive.stored(vehicle)
         missing = edges[drive.completed :]
-        modelled = own.energy(graph.length, graph.speed, graph.rise)
+        modelled = vehicle.energy(graph.length, graph.speed, graph.rise)
         energies[drive.completed :] += modelled[missing]
         return _TripCost(energies, drive.duration, drive.arrived)
 
@@ -533,8 +533,8 @@ class Fleet(Driven):
         scales = RoadScales()
         n = len(self.graph)
         near = self.model.kernel.root_times(rng.standard_normal(n))
-        own = np.hypot(scales.own, scales.share * self.model.sizes)
-        return scales.near * near + own * rng.standard_normal(n) + 1.0
+        road_std = np.hypot(scales.own, scales.share * self.model.sizes)
+        return scales.near * near + road_std * rng.standard_normal(n) + 1.0
 
     def _drawn_cost(self, step: int, edges: Ints) -> _TripCost:
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
@@ -548,8 +548,8 @@ class Fleet(Driven):
 
     def _draw_day(self, step: int) -> _DrawnDay:
         graph = self.graph
-        own = self.journey(step).own
-        rows = road_rows(graph, own, 0)
+        vehicle = self.journey(step).own
+        rows = road_rows(graph, vehicle, 0)
         # Terms describe the vehicle of the day exactly, so no noise is a share of sizes.
         scales = RoadScales().of_noise[: NoiseColumn.SIZE]
         parts = noise_parts(rows)[:, : NoiseColumn.SIZE]
@@ -557,14 +557,17 @@ class Fleet(Driven):
         normals = Streams(self.seed, "noise-of-roads").at(step)
         noise = normals.standard_normal(len(graph))
         noise *= std
-        stored = own.potential(graph.rise)
+        stored = vehicle.potential(graph.rise)
         of_roads = rows[:, Column.MASS_RATIO] * self._drawn_roads
         energies = rows[:, Column.EXPECTED] + stored + of_roads + noise
-        return _DrawnDay(energies, own.turn_energy(graph))
+        return _DrawnDay(energies, vehicle.turn_energy(graph))
 
     def _interpret(self, driven: bool) -> dict[str, str]:
         """What a report explains about the problem."""
         graph = self.graph
+        source = "driven in SUMO" if driven else "drawn from the fleet's own model"
+        feedback = "of every edge" if self.seen == "edges" else "of whole trips"
+        delay = "at once" if self.late is None else f"{self.late:g} s after arrival"
         return {
             "data": self.roads.description,
             "network": f"passenger edges: {len(graph)}, {len(graph.turns)} turns",
@@ -574,12 +577,8 @@ class Fleet(Driven):
             f"{100.0 * self.wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
             f"temperatures of 10 ± {self.weather:g} °C",
             "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
-            "and forecast"
-            + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
-            "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
-            + (
-                ", at once" if self.late is None else f", {self.late:g} s after arrival"
-            ),
+            f"and forecast; {source}",
+            "feedback": f"{feedback}, {delay}",
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
             "regret": "energy above that of the informed prior's route, driven on the same day; "
             "negative where less was needed",
