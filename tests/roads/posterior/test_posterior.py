@@ -970,7 +970,9 @@ def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
         assert found.is_consistent()
         np.testing.assert_allclose(found.rewards, S @ trips.rewards, atol=TOLERANCE)
         expected = S @ engine.noise.covariance(trips) @ S.T
-        np.testing.assert_allclose(engine.noise.covariance(found), expected, atol=TOLERANCE)
+        np.testing.assert_allclose(
+            engine.noise.covariance(found), expected, atol=TOLERANCE
+        )
         sums = engine.expect(trips)
         np.testing.assert_allclose(
             engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE
