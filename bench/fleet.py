@@ -27,8 +27,8 @@ from superarm.core import QUANTILES
 from superarm.core.registry import build
 from superarm.lab.simulation import simulate
 from superarm.policies.wrapping import wrapped
-from superarm.roads.posterior.engine import VEHICLE
 from superarm.roads.problems import Fleet
+from superarm.roads.rows import Column
 
 LEARNERS: Mapping[str, Mapping[str, Any]] = {
     "cautious": {"name": "route-cautious"},
@@ -93,7 +93,7 @@ def one_way(options: Mapping[str, Any], alone: bool, rounds: int) -> dict[str, A
     problem = Fleet(horizon=rounds, **options)
     policy = build("policy", LEARNERS["cautious"], model=problem.model)
     if alone:
-        policy = wrapped(policy, {"name": "separate", "column": VEHICLE})
+        policy = wrapped(policy, {"name": "separate", "column": int(Column.VEHICLE)})
     errors: list[float] = []
     count: dict[int, int] = {}
     early: list[bool] = []

@@ -84,7 +84,7 @@ def metered(fleet: Fleet, step: int, *, rest: bool) -> Metered | None:
         raw[0] += paid
         raw[-1] -= end
         net[0] += paid - begin
-    told = fleet._told(journey.vehicle)
+    told = fleet._described(journey.vehicle)
     return Metered(route, told, f"van-{journey.vehicle}", raw, net)
 
 

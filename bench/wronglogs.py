@@ -23,7 +23,7 @@ import numpy as np
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, check_log, fleet_policy
-from superarm.roads.fleets.learning import _metered
+from superarm.roads.fleets.metering import examine_trip
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP
 from superarm.roads.problems import Fleet
@@ -230,7 +230,7 @@ def examined(city: City, trip: LoggedTrip, described: bool) -> Any:
     if key not in _EXAMINED:
         vehicle = city.fleet[trip.vehicle] if described else Vehicle()
         try:
-            _EXAMINED[key] = _metered(
+            _EXAMINED[key] = examine_trip(
                 city.graph, city.posterior, trip, vehicle, 0, described
             )
         except InputError:

@@ -18,10 +18,10 @@ from superarm.roads.energy import Vehicle
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.routing import (
     INTERVAL,
-    Equipped,
     Leg,
     RouteAnswer,
     Router,
+    VehicleFile,
     read_closures,
     read_vehicle,
 )
@@ -94,7 +94,7 @@ def find_route(
     settings = parse_overrides(overrides)
     if flat is not None:
         settings |= {"flat": flat}
-    equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
+    equipped = VehicleFile() if vehicle is None else read_vehicle(vehicle)
     options |= {"elevation": elevation, "state": state, **equipped._asdict()}
     router = Router(net, settings=settings, record=_record(state), **options)
     try:

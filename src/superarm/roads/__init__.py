@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # rooms load when they are first used
     from . import posterior as posterior
     from . import problems as problems
     from . import routing as routing
+    from . import rows as rows
     from . import sumo as sumo
 
 _ROOMS = (
@@ -32,6 +33,7 @@ _ROOMS = (
     "posterior",
     "problems",
     "routing",
+    "rows",
     "sumo",
 )
 __getattr__, __dir__ = lazy_names(__name__, {}, _ROOMS)

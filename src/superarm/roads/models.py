@@ -1,4 +1,4 @@
-"""What a policy knows about roads before the first trip."""
+"""Models of roads: what a policy knows before the first trip."""
 
 from __future__ import annotations
 
@@ -15,34 +15,42 @@ from .energy.scales import Outliers, RoadScales
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RoadModel(Model):
-    """A model whose fixed arms are roads."""
+    """A model whose fixed arms are roads.
+
+    Args:
+        energies: Expected energy of each road, Wh, (n,): the prior mean.
+        reduction: Δh: by how much each road changes a potential, Wh, (n,). It adds up to the same for
+            all routes between two places.
+        switching: The cost of roads that were not part of the previous route, where there is one.
+        costs: Other known costs of the roads by name, (n,) each, such as their ``length``.
+    """
 
     energies: Floats
-    """What each road is expected to cost, (n,): the prior mean."""
     reduction: Floats | None = None
-    """Δh, (n,): by how much each road changes a potential. It adds up to the same for all routes
-    between two places."""
     switching: Switch | None = None
-    """What it costs to take roads that were not part of the previous route, where that costs."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
-    """Other known costs of the roads by name, (n,) each, such as their ``length``."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FleetModel(RoadModel):
-    """A model of roads that several vehicles drive on: arms are rows of ``RoadGP``.
+    """A model of roads that several vehicles drive on.
 
-    Energies are less what is stored in height, so that they have no ``reduction``.
+    Arms are feature rows (:class:`~superarm.roads.rows.Column`). Energies are less what is stored in
+    height, so they have no ``reduction``.
+
+    Args:
+        kernel: k_G: how alike roads are that are near each other.
+        sizes: Wh that each road moves, (n,): for rolling, drag and height.
+        scales: How wrong the energies may be and how much trips differ; by default those of
+            ``RoadScales()``.
+        refit: After how many trips scales are fitted again; 0 for never.
+        outliers: What becomes of outliers: "keep", "weigh" or "refuse".
+        turn_costs: What turns add to the known ``costs``, (c,) each.
     """
 
     kernel: GraphMatern
     sizes: Floats
-    """Wh that each road moves, (n,): for rolling, drag and height."""
     scales: RoadScales | None = None
-    """How wrong the energies may be and how much trips differ; ``None``: the defaults."""
     refit: int = 64
-    """After how many trips scales are fitted anew; 0: never."""
     outliers: Outliers = "weigh"
-    """What becomes of rewards that are far from what was expected: "keep", "weigh" or "refuse"."""
     turn_costs: Mapping[str, Floats] = field(default_factory=dict)
-    """What turns add to the known ``costs``, (c,) each."""

@@ -185,7 +185,7 @@ def test_motion_that_is_as_expected_is_taken_off(
         graph, VAN, read(net, stored, place[:-1], place[1:]), route, at_rest=at_rest
     )
     np.testing.assert_allclose(trip.rewards, net.rewards, atol=1e-9)
-    assert trip.sound()
+    assert trip.is_consistent()
     free = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest).free
     inside = place[1:-1] - 1
     whole = (trip.borders.before >= 0) & (trip.borders.after >= 0)
@@ -225,7 +225,7 @@ def test_where_edges_are_missing_speeds_are_the_highest_possible(
     assert graph.turns_between(route.tolist())[3] < 0
     net = Trips.of_one(road_rows(graph, VAN, 0, route), None, np.zeros(7))
     trip = with_motion(graph, VAN, net, route, at_rest=True)
-    assert trip.sound()
+    assert trip.is_consistent()
     apart = (trip.borders.before < 0) | (trip.borders.after < 0)
     pairs = list(
         zip(

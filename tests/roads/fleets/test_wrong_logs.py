@@ -23,7 +23,7 @@ from superarm.roads.fleets.checks import (
     evidence,
     typical_ratio,
 )
-from superarm.roads.fleets.learning import _gaps
+from superarm.roads.fleets.metering import gaps_between
 from superarm.roads.routing import Router
 
 
@@ -135,7 +135,9 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
         for last in range(first + 2, first + 12)
     ]
     with_hole = next(
-        each for each in holes if 500.0 < _gaps(graph, np.array(each)).max() < 700.0
+        each
+        for each in holes
+        if 500.0 < gaps_between(graph, np.array(each)).max() < 700.0
     )
     vehicle = Vehicle()
     lengths, speeds = graph.length[with_hole], graph.speed[with_hole]

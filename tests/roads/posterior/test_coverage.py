@@ -16,8 +16,8 @@ from superarm.core.errors import InputError, StateError
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.posterior import coverage as module
 from superarm.roads.posterior.coverage import (
+    _PRIOR_SCORES,
     _STEP,
-    _SUPPOSED,
     _WIDER,
     IntervalCalibration,
 )
@@ -39,7 +39,7 @@ def judged(
 def test_what_was_chosen_on_roads() -> None:
     """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
     chosen = (
-        module._SUPPOSED,
+        module._PRIOR_SCORES,
         module._WIDER,
         module._STEP,
         module._RECENT,
@@ -53,7 +53,7 @@ def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
     widths = IntervalCalibration(KEPT).widths()
     assert (widths > _WIDER * QUANTILES).all()
     shares = 2.0 * (1.0 - 0.5 - 0.5 * np.array(LEVELS))  # above
-    at = 1.0 - (shares * (_SUPPOSED + 1.0) - 1.0) / _SUPPOSED
+    at = 1.0 - (shares * (_PRIOR_SCORES + 1.0) - 1.0) / _PRIOR_SCORES
     np.testing.assert_allclose(
         widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02
     )
@@ -68,11 +68,11 @@ def test_widths_are_quantiles_of_the_scores() -> None:
     arrays = coverage.arrays("x")
     supposed = [_WIDER * ndtri(0.5 + 0.5 * (at + 0.5) / 200) for at in range(200)]
     table = [(float(score), 1.0) for score in arrays["x_scores"]]
-    table = sorted(table + [(float(score), _SUPPOSED / 200) for score in supposed])
+    table = sorted(table + [(float(score), _PRIOR_SCORES / 200) for score in supposed])
     assert len(table) == 400
     for level, width in zip(arrays["x_levels"], coverage.widths(), strict=True):
         running = zip(table, accumulate(weight for _, weight in table), strict=True)
-        wanted = min(max(level, 0.0), 0.9995) * (KEPT + _SUPPOSED + 1.0)
+        wanted = min(max(level, 0.0), 0.9995) * (KEPT + _PRIOR_SCORES + 1.0)
         below = [score for (score, _), sum_of in running if sum_of >= wanted]
         assert width == (below[0] if below else table[-1][0])
 

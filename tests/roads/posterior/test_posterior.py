@@ -34,6 +34,7 @@ from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import generate_city
 from superarm.roads.posterior import Borders, RoadGP, Trips, noise_parts, terms_of
 from superarm.roads.posterior.engine import RoadEngine
+from superarm.roads.posterior.slots import Slots
 from superarm.roads.problems.fleet import fleet_model, road_rows
 from superarm.testing import raises, restored
 from superarm.testing.helpers import unchanged
@@ -734,16 +735,16 @@ def test_what_a_reader_keeps_is_not_of_an_earlier_moment(
 ) -> None:
     """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
     gp, more = taught(SOME, refit=0), driven([3], seed=8)
-    inside, go_on, plain = threading.Event(), threading.Event(), RoadEngine._spread
+    inside, go_on, plain = threading.Event(), threading.Event(), Slots.spread
 
-    def slow(engine: RoadEngine, values: Floats) -> Floats:
-        found = plain(engine, values)
+    def slow(slots: Slots, values: Floats) -> Floats:
+        found = plain(slots, values)
         if not inside.is_set():
             inside.set()
             assert go_on.wait(60.0)
         return found
 
-    monkeypatch.setattr(RoadEngine, "_spread", slow)
+    monkeypatch.setattr(Slots, "spread", slow)
     reader = threading.Thread(target=lambda: gp.predict(EVERYWHERE))
     writer = threading.Thread(target=lambda: more.teach(gp))
     reader.start()
@@ -930,8 +931,10 @@ def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_sh
     None
 ):
     trip = moving(driven([0, 1, 2, 3, 4], 0, seed=1), 2)
-    found = taught([])._engine.noise(trip.as_trips())
-    unmoved = taught([])._engine.noise(trip._replace(borders=Borders.none()).as_trips())
+    found = taught([])._engine.noise.covariance(trip.as_trips())
+    unmoved = taught([])._engine.noise.covariance(
+        trip._replace(borders=Borders.none()).as_trips()
+    )
     crossed = SCALES.motion_trip * trip.as_trips().crossing(
         trip.borders.size
     )  # of all borders alike
@@ -964,10 +967,12 @@ def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
     for section in (numbers // 5, np.minimum(numbers, 3) + numbers // 5 * 2):
         S = (section == np.unique(section)[:, None]).astype(float)
         found = trips.in_sections(np.unique(section, return_inverse=True)[1])
-        assert found.sound()
+        assert found.is_consistent()
         np.testing.assert_allclose(found.rewards, S @ trips.rewards, atol=TOLERANCE)
-        expected = S @ engine.noise(trips) @ S.T
-        np.testing.assert_allclose(engine.noise(found), expected, atol=TOLERANCE)
+        expected = S @ engine.noise.covariance(trips) @ S.T
+        np.testing.assert_allclose(
+            engine.noise.covariance(found), expected, atol=TOLERANCE
+        )
         sums = engine.expect(trips)
         np.testing.assert_allclose(
             engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE
@@ -995,7 +1000,7 @@ def test_totals_leave_out_what_has_noise_of_its_own() -> None:
     noise = trips.noise.copy()
     noise[1] = 9.0  # an outlier
     totals = trips._replace(noise=noise).totals()
-    assert totals.sound()
+    assert totals.is_consistent()
     assert totals.keys[:, 0].tolist() == [
         0.0,
         2.0,
@@ -1345,7 +1350,7 @@ def _of_old_form(gp: RoadGP) -> Any:
     trips, scales = engine.log.view(), gp.fitted
     vehicles = np.unique(trips.keys[:, 8]).astype(np.intp)
     v, many, M = len(engine.visited), 5 * len(vehicles), len(trips.rewards)
-    core, at = engine._sums(trips).toarray(), 5 + many + np.arange(v)
+    core, at = engine.slots.sums(trips).toarray(), 5 + many + np.arange(v)
     A = np.zeros((5 + many + v, M))
     A[:5], A[at] = core[:5], core[5:]
     for number, vehicle in enumerate(vehicles):
@@ -1360,9 +1365,9 @@ def _of_old_form(gp: RoadGP) -> Any:
             *np.zeros(v),
         ]
     )
-    root = engine._root()[5:, 5:]
+    root = engine.slots.prior_root()[5:, 5:]
     K[np.ix_(at, at)] = root @ root.T
-    inverse = np.linalg.inv(A.T @ K @ A + engine.noise(trips))
+    inverse = np.linalg.inv(A.T @ K @ A + engine.noise.covariance(trips))
     residual = trips.rewards - trips.summed(trips.keys[:, 1])
     new = {"group_vehicles", "group_slots", "slots", "cross", "of_vehicles", "pull"}
     arrays = {name: array for name, array in state.arrays.items() if name not in new}

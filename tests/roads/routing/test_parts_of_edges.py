@@ -27,7 +27,7 @@ from superarm.roads.policies import route_greedy
 from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems.fleet import fleet_model, road_rows
 from superarm.roads.routing import Battery, Router
-from superarm.roads.routing.energy_beliefs import Parts
+from superarm.roads.routing.energy_beliefs import RouteParts
 from superarm.roads.routing.search import Ends, RoutePath, Search
 
 OFFSET = np.array([300_000.0, 5_400_000.0])
@@ -350,8 +350,8 @@ def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
     """Rectified costs; and the route that counts on nothing won back, which a full battery takes."""
     router = Router(one_way, routing="rectified")
     plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
-    mean, turned = plan.known.mean, plan.known.turn_costs
-    costs = rectified_mean(mean, plan.known.noise_std)
+    mean, turned = plan.energies.mean, plan.energies.turn_costs
+    costs = rectified_mean(mean, plan.energies.noise_std)
     for start, goal in zip(*[iter(random_places(graph, rng, 20))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         best = router.route(start, goal).best
@@ -366,7 +366,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
     """Where it may run empty, the route that counts on nothing won back is tried, in parts too."""
     router = Router(one_way, battery=Battery(capacity=20_000.0))
     plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
-    turned, level = plan.known.turn_costs, np.maximum(plan.known.mean, 0.0)
+    turned, level = plan.energies.turn_costs, np.maximum(plan.energies.mean, 0.0)
     for start, goal in zip(*[iter(random_places(graph, rng, 24))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         cautious = plan.uncredited.find(*ends)
@@ -381,7 +381,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
         assert free.charge.spread == free.best.spread
         empty = router.route(start, goal, charge=1.0, anyway=True)
         assert empty.charge is not None
-        energies = plan.known.mean[cautious.edges] * cautious.shares
+        energies = plan.energies.mean[cautious.edges] * cautious.shares
         energies[1:] += turned[graph.turn_numbers(cautious.edges)]
         lowest = [1.0 - np.cumsum(each).max() for each in (free.means, energies)]
         assert empty.charge.level.min() >= min(0.0, *lowest) - 1e-9
@@ -470,17 +470,17 @@ def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
 
 def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:
     router = Router(city)
-    known, edges = router.source.known(None), router.route("r1", "r20").best.edges
+    known, edges = router.source.energies(None), router.route("r1", "r20").best.edges
     spreads = []
     for share in (0.0, 1e-9, 0.25, 0.5, 0.75, 1.0):
         shares = np.ones(len(edges))
         shares[-1] = share
-        spreads.append(known.spread(Parts.of(RoutePath(edges, shares))))
+        spreads.append(known.spread(RouteParts.of(RoutePath(edges, shares))))
     assert spreads[0] == spreads[1]  # next to nothing is left out
     assert (np.diff(spreads[1:]) > 0.0).all()
     assert spreads[-1] == router.route("r1", "r20").best.spread
     nowhere = RoutePath(edges[:1], np.zeros(1))
-    assert known.spread(Parts.of(nowhere)) == 0.0
+    assert known.spread(RouteParts.of(nowhere)) == 0.0
 
 
 def test_no_route_passes_its_start_or_goal_again(one_way: RoadNetwork) -> None:

@@ -38,7 +38,7 @@ from superarm.roads.routing import (
     read_vehicle,
     read_vehicles,
 )
-from superarm.roads.routing.energy_beliefs import Parts
+from superarm.roads.routing.energy_beliefs import RouteParts
 from superarm.roads.routing.search import Ends
 from superarm.rules import Greedy
 
@@ -345,9 +345,9 @@ def test_spreads_are_those_of_the_forecast_and_grow(city: RoadNetwork) -> None:
     policy = learned(city, 40.0)
     for options in ({}, {"state": policy.state()}):
         router = Router(city, **options)
-        known = router.source.known(None)
+        known = router.source.energies(None)
         way = router.route(*ENDS).best.way
-        edges, parts = way.edges, Parts.of(way)
+        edges, parts = way.edges, RouteParts.of(way)
         spreads = [
             known.spread(parts.first(count)) for count in range(1, len(edges) + 1)
         ]

@@ -3,16 +3,10 @@
 from superarm.roads.posterior import vehicle_number
 
 from .checks import Finding, LogFindings, check_log
-from .learning import (
-    Lesson,
-    LoggedTrip,
-    TripSection,
-    fleet_policy,
-    learn_trips,
-    read_trips,
-    road_mismatch,
-)
+from .learning import Lesson, fleet_policy, learn_trips, road_mismatch
 from .reading import Energy
+from .records import LoggedTrip, TripSection
+from .tables import read_trips
 
 __all__ = [
     "Energy",

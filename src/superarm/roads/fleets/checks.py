@@ -1,4 +1,4 @@
-"""Whether a log can be what its columns say: energies in Wh, of these edges, in this order.
+"""Checks that a log is plausible: energies in Wh, of these edges, in this order.
 
 A log in another unit, one row late or of the opposite direction would be learned like any other, and
 every forecast would be wrong from then on. Each vehicle is checked by itself, with as few trips as
@@ -42,16 +42,19 @@ ANY_VEHICLE = Limits(refused=(0.4, 4.0), unusual=(0.6, 3.0))
 """Of vehicles taken for a car: loaded vans need twice as much, and small cars two thirds."""
 ONLY_CLIMBS = Limits(refused=(0.25, 4.0), unusual=(0.4, 3.0))
 """Of vehicles whose trips all descend, by their climbs: who brakes into a climb has energy to spare."""
-SURE, LIKELY = 3.5, 2.5  # of t: refused, and a warning
+SURE = 3.5
+"""From this t on a vehicle is refused."""
+LIKELY = 2.5
+"""From this t on there is a warning."""
 _BETTER = 0.15  # by which share an alternative must reduce the sum of errors
 _LEAST_ENERGIES = 4  # of a vehicle by which alternatives are judged
-_DESCENT = 0.2  # share of what an edge moves: below it its ratio says nothing
-_WHOLE = (
-    0.5  # the same of a trip: a heavy vehicle taken for a car gains more by descending
-)
-_LEAST_LEARNED = (
-    0.3  # of forecasts over the model's: a state that expects less says nothing
-)
+_DESCENT = 0.2  # share of what an edge moves: below it its ratio means nothing
+# The same of a trip: a heavy vehicle taken for a car gains more by descending.
+_WHOLE = 0.5
+# Of forecasts over the model's: a state that expects less is not used.
+_LEAST_LEARNED = 0.3
+_SLIP = 0.5  # share of a trip by which one energy may be a slip of the meter
+_LEAST_FOR_SLIP = 3  # energies of a trip of which one may be left out
 
 ANYWAY = "If the log is right, pass --accept-unlikely (accept_unlikely=True)"
 Shift = Literal["late", "early", "reversed"]
@@ -79,40 +82,42 @@ class Energies(NamedTuple):
     model: Floats  # by the energy model, heights and turns included
     reverse: Floats  # by the same model, driven in the other direction
     forecast: float  # of the whole trip, by what was learned so far
-    stored: (
-        Floats  # of what the model expects, what is stored in height and what turns add
-    )
+    stored: Floats  # of the model's, what is stored in height and what turns add
     known_vehicle: (
         bool  # whether the forecast is of this very vehicle, described or learned
     )
 
     @property
-    def telling(self) -> Bools:
-        """Whose ratio says something, (r,): what rolls downhill may take anything, or give."""
+    def has_ratio(self) -> Bools:
+        """Which energies have a meaningful ratio, (r,): rolling downhill may take anything, or give."""
         return np.asarray(self.model > _DESCENT * _moved(self.model, self.stored))
 
     @property
     def ratio(self) -> Ratio | None:
-        """Metered energy over forecast; ``None`` where it says nothing.
+        """Metered energy over forecast; ``None`` where it means nothing.
 
         Of the whole trip, in which motion cancels out; of its climbs alone where the trip descends. One
         energy that is off by half of the trip's is left out: it may be a slip of the meter, which the
         posterior weighs by itself.
         """
-        total, stored = float(self.model.sum()), float(self.stored.sum())
-        whole = total > _WHOLE * float(_moved(total, stored))
-        used = np.ones(len(self.model), dtype=np.bool_) if whole else self.telling
+        total = float(self.model.sum())
+        stored = float(self.stored.sum())
+        is_whole = total > _WHOLE * float(_moved(total, stored))
+        used = np.ones(len(self.model), dtype=np.bool_) if is_whole else self.has_ratio
         if not used.any():
             return None
-        metered, expected = self.metered[used], self.model[used]
-        if whole:
+        metered = self.metered[used]
+        expected = self.model[used]
+        if is_whole:
             expected = expected * max(self.forecast / total, _LEAST_LEARNED)
-        away = np.abs(metered - expected)
-        worst = int(np.argmax(away))
-        rest = float(expected.sum() - expected[worst])
-        if len(metered) >= 3 and away[worst] > 0.5 * expected.sum() and rest > 0.0:
-            metered, expected = np.delete(metered, worst), np.delete(expected, worst)
-        return Ratio(float(metered.sum() / expected.sum()), whole)
+        errors = np.abs(metered - expected)
+        worst = int(np.argmax(errors))
+        is_slip = errors[worst] > _SLIP * expected.sum()
+        others = float(expected.sum() - expected[worst])
+        if len(metered) >= _LEAST_FOR_SLIP and is_slip and others > 0.0:
+            metered = np.delete(metered, worst)
+            expected = np.delete(expected, worst)
+        return Ratio(float(metered.sum() / expected.sum()), is_whole)
 
 
 def _moved(model: Any, stored: Any) -> Any:
@@ -126,8 +131,13 @@ class Finding(NamedTuple):
     message: str
     refused: bool  # rather than learned with a warning
 
-    def said_of(self, vehicle: str, accepted: bool) -> str:
-        """What to say of the vehicle, where unlikely trips are accepted or not."""
+    def describe(self, vehicle: str, accepted: bool) -> str:
+        """A warning about the vehicle.
+
+        Args:
+            vehicle: Its name; "" for the unnamed vehicle.
+            accepted: Whether unlikely trips are learned, too.
+        """
         name = f"vehicle {vehicle!r}" if vehicle else "the unnamed vehicle"
         if self.refused and not accepted:
             return f"{name} was refused: {self.message}. {ANYWAY}"
@@ -136,67 +146,97 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LogFindings:
-    """What looks wrong with a log, by vehicle."""
+    """What looks wrong with a log, by vehicle.
+
+    Args:
+        vehicles: Findings by name.
+        everywhere: Why every vehicle is refused whose trips have a ratio; ``None`` if some are not.
+    """
 
     vehicles: Mapping[str, Finding] = field(default_factory=dict)
     everywhere: str | None = None
-    """Where every vehicle is refused whose trips say something: why."""
 
 
 def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
-    """Check the trips of each vehicle: pairs of its name and a trip."""
+    """Check the trips of each vehicle.
+
+    Args:
+        trips: Pairs of a vehicle's name and a trip.
+    """
     by_vehicle: dict[str, list[Energies]] = {}
     for vehicle, energies in trips:
         by_vehicle.setdefault(vehicle, []).append(energies)
-    ratios = {vehicle: typical_ratio(each) for vehicle, each in by_vehicle.items()}
-    found: dict[str, Finding] = {}
+    ratios = {
+        vehicle: typical_ratio(its_trips) for vehicle, its_trips in by_vehicle.items()
+    }
+    findings: dict[str, Finding] = {}
     for vehicle, ratio in ratios.items():
-        own = by_vehicle[vehicle]
-        limits = KNOWN_VEHICLE if own[0].known_vehicle else ANY_VEHICLE
-        if not ratio.whole:
-            limits = ONLY_CLIMBS
-        if (finding := _of_ratio(ratio.value, len(own), limits)) is not None:
-            found[vehicle] = finding
+        finding = _check_ratio(ratio, by_vehicle[vehicle])
+        if finding is not None:
+            findings[vehicle] = finding
     plausible = {
-        vehicle: each
-        for vehicle, each in by_vehicle.items()
-        if vehicle not in found or not found[vehicle].refused
+        vehicle: its_trips
+        for vehicle, its_trips in by_vehicle.items()
+        if vehicle not in findings or not findings[vehicle].refused
     }
-    # A shift is as a rule that of the whole log: together its trips say more than each vehicle's alone.
-    shift = _of_shifts(
-        plausible.values(), [ratios[vehicle].value for vehicle in plausible]
-    )
-    for vehicle, each in plausible.items():
-        moved = shift
-        if moved is None or not moved.refused:
-            moved = _of_shifts([each], [ratios[vehicle].value]) or moved
-        if moved is not None and (moved.refused or vehicle not in found):
-            found[vehicle] = moved
-    refused = {vehicle for vehicle, finding in found.items() if finding.refused}
-    silent = {
-        name
-        for name, each in by_vehicle.items()
-        if all(trip.ratio is None for trip in each)
+    # A shift is as a rule that of the whole log: all its trips are more evidence than a vehicle's.
+    plausible_ratios = [ratios[vehicle].value for vehicle in plausible]
+    shift_of_log = _check_shifts(plausible.values(), plausible_ratios)
+    for vehicle, its_trips in plausible.items():
+        shift = shift_of_log
+        if shift is None or not shift.refused:
+            shift = _check_shifts([its_trips], [ratios[vehicle].value]) or shift
+        if shift is not None and (shift.refused or vehicle not in findings):
+            findings[vehicle] = shift
+    everywhere = _refused_everywhere(by_vehicle, findings)
+    return LogFindings(vehicles=findings, everywhere=everywhere)
+
+
+def _refused_everywhere(
+    by_vehicle: Mapping[str, list[Energies]], findings: Mapping[str, Finding]
+) -> str | None:
+    """Why every vehicle is refused that has a ratio; ``None`` if some are not."""
+    refused = {vehicle for vehicle, finding in findings.items() if finding.refused}
+    without_ratio = {
+        vehicle
+        for vehicle, trips in by_vehicle.items()
+        if all(trip.ratio is None for trip in trips)
     }
-    everywhere = None
-    if refused and refused | silent == by_vehicle.keys():
-        reasons = {found[vehicle].message for vehicle in refused}
-        everywhere = (
-            reasons.pop() if len(reasons) == 1 else _of_all(by_vehicle.values())
-        )
-    return LogFindings(vehicles=found, everywhere=everywhere)
+    if not refused or refused | without_ratio != by_vehicle.keys():
+        return None
+    reasons = {findings[vehicle].message for vehicle in refused}
+    if len(reasons) == 1:
+        return reasons.pop()
+    every_trip = [trip for trips in by_vehicle.values() for trip in trips]
+    ratio = typical_ratio(every_trip).value
+    return f"the typical trip used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
 
 
 def typical_ratio(trips: Iterable[Energies]) -> Ratio:
-    """The median over trips: over climbs only where all trips descend; 1 where there is nothing."""
-    ratios = [ratio for each in trips if (ratio := each.ratio) is not None]
-    whole = [ratio.value for ratio in ratios if ratio.whole]
-    if whole or not ratios:
-        return Ratio(float(np.median(whole)) if whole else 1.0, True)
+    """The median over trips: over climbs only where all trips descend; 1 where there is nothing.
+
+    Args:
+        trips: The trips of one vehicle or of several.
+    """
+    every_ratio = [trip.ratio for trip in trips]
+    ratios = [ratio for ratio in every_ratio if ratio is not None]
+    if not ratios:
+        return Ratio(1.0, True)
+    of_trips = [ratio.value for ratio in ratios if ratio.whole]
+    if of_trips:
+        return Ratio(float(np.median(of_trips)), True)
     return Ratio(float(np.median([ratio.value for ratio in ratios])), False)
 
 
-def _of_ratio(ratio: float, trips: int, limits: Limits) -> Finding | None:
+def _check_ratio(ratio: Ratio, trips: list[Energies]) -> Finding | None:
+    """What the typical ratio of a vehicle shows."""
+    limits = KNOWN_VEHICLE if trips[0].known_vehicle else ANY_VEHICLE
+    if not ratio.whole:
+        limits = ONLY_CLIMBS
+    return _beyond_limits(ratio.value, len(trips), limits)
+
+
+def _beyond_limits(ratio: float, trips: int, limits: Limits) -> Finding | None:
     least, most = limits.unusual
     if least < ratio < most:
         return None
@@ -225,12 +265,6 @@ def _advice(ratio: float) -> str:
     return "check the unit of energy_wh; if the vehicle is unlike a car, describe it with --vehicles"
 
 
-def _of_all(vehicles: Iterable[list[Energies]]) -> str:
-    trips = [each for every in vehicles for each in every]
-    ratio = typical_ratio(trips).value
-    return f"the typical trip used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
-
-
 # --- along a trip --------------------------------------------------------------------------
 
 
@@ -238,44 +272,57 @@ class Evidence(NamedTuple):
     """How well an alternative explains energies."""
 
     t: float
-    better: (
-        float  # the share of the sum of errors that it saves; below 0 where it is worse
-    )
+    better: float  # share of the sum of errors that it saves; below 0 where it is worse
 
 
 def evidence(
     vehicles: Iterable[list[Energies]], ratios: Iterable[float], shift: Shift
 ) -> Evidence:
-    """Of an alternative, over the trips of some vehicles with these ratios."""
-    saved: list[Floats] = []
+    """How well an alternative explains the trips of some vehicles.
+
+    Args:
+        vehicles: The trips of each vehicle.
+        ratios: The typical ratio of each vehicle.
+        shift: The alternative.
+    """
+    reductions: list[Floats] = [np.empty(0)]
     errors = 0.0
     for trips, ratio in zip(vehicles, ratios, strict=True):
         scale = float(np.clip(ratio, 0.1, 10.0))
         for trip in trips:
-            metered = trip.metered
-            own, other = scale * trip.model, scale * trip.reverse
-            if shift == "late":
-                metered, own, other = metered[1:], own[1:], own[:-1]
-            elif shift == "early":
-                metered, own, other = metered[:-1], own[:-1], own[1:]
-            given = np.abs(metered - own)
-            saved.append(given - np.abs(metered - other))
-            errors += float(given.sum())
-    D = np.concatenate([np.empty(0), *saved])
+            metered, own, other = _alternative(trip, scale, shift)
+            error = np.abs(metered - own)
+            reductions.append(error - np.abs(metered - other))
+            errors += float(error.sum())
+    D = np.concatenate(reductions)
     spread = float(np.sqrt(np.square(D).sum()))
     if np.count_nonzero(D) < _LEAST_ENERGIES or errors == 0.0:
         return Evidence(0.0, 0.0)
     return Evidence(float(D.sum()) / spread, float(D.sum()) / errors)
 
 
-def _of_shifts(
+def _alternative(
+    trip: Energies, scale: float, shift: Shift
+) -> tuple[Floats, Floats, Floats]:
+    """Metered energies, what their own edges let expect, and what the alternative does."""
+    metered = trip.metered
+    own = scale * trip.model
+    if shift == "late":
+        return metered[1:], own[1:], own[:-1]
+    if shift == "early":
+        return metered[:-1], own[:-1], own[1:]
+    return metered, own, scale * trip.reverse
+
+
+def _check_shifts(
     vehicles: Iterable[list[Energies]], ratios: Iterable[float]
 ) -> Finding | None:
     """The alternative that explains these energies better than their own edges do, if there is one."""
-    every, scales = list(vehicles), list(ratios)
-    found = {shift: evidence(every, scales, shift) for shift in _EXPLAINED}
-    shift = max(found, key=lambda name: found[name].t)
-    t, better = found[shift]
+    trips = list(vehicles)
+    scales = list(ratios)
+    by_shift = {shift: evidence(trips, scales, shift) for shift in _EXPLAINED}
+    likeliest = max(by_shift, key=lambda shift: by_shift[shift].t)
+    t, better = by_shift[likeliest]
     if t < LIKELY or better < _BETTER:
         return None
-    return Finding(_EXPLAINED[shift], refused=t >= SURE)
+    return Finding(_EXPLAINED[likeliest], refused=t >= SURE)

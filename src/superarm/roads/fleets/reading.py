@@ -1,4 +1,4 @@
-"""Whether energies of edges are raw or net: what the log itself tells.
+"""Whether energies of edges are raw or net, by the log itself.
 
 A battery's own reading of an edge is *raw*: it holds what was put into motion there, or won back by
 braking. Some meters and simulators give energies from which that was taken out: *net*. The two differ
@@ -14,6 +14,7 @@ drives. Totals from rest to rest are both raw and net.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,24 +23,30 @@ from superarm.core import Floats, Ints
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP, Trips, sections_of, with_motion
-from superarm.roads.posterior.engine import VEHICLE, edges_of
+from superarm.roads.rows import Column, edges_of
 
 Energy = Literal["auto", "net", "raw"]
-"""What energies of edges hold: see above."""
-_ASKED = 20  # trips of a vehicle that tell what its energies hold
-_SAYS = (
-    20.0  # nats that one trip may say about it: a slip of the meter is not to decide
-)
-_FARTHEST = 3.0  # standard deviations that a reward may be off, in what it says
-_AS_EXPECTED = (
-    0.1  # of the usual doubt about speeds: that of roads where cars drive as expected
-)
+"""What energies of edges contain: see above."""
+_MOST_TRIPS = 20  # of a vehicle by which readings are compared
+# Nats by which one trip may speak for a reading: a slip of the meter must not decide.
+_MOST_EVIDENCE = 20.0
+_FARTHEST = 3.0  # standard deviations that a reward may be off, in the evidence
+# Of the usual doubt about speeds: that of roads where cars drive as expected.
+_AS_EXPECTED = 0.1
 _CLEARLY = 5.0  # nats by which a reading must be likelier than one that is more usual
-_BEFORE = 10.0  # nats for what was decided before: less than one trip may say, or nothing would change it
-_NET = 2  # its place among readings
+# Nats for the earlier decision: less than one trip may count, or nothing would change it.
+_BEFORE = 10.0
 
 
-class Metered(NamedTuple):
+class _Kind(IntEnum):
+    """Readings that are compared, in this order."""
+
+    RAW_FROM_REST = 0
+    RAW_IN_MOTION = 1  # cut from a longer drive
+    NET = 2
+
+
+class MeteredTrip(NamedTuple):
     """A trip as its log has it."""
 
     vehicle: Vehicle
@@ -48,23 +55,32 @@ class Metered(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The vehicle's, for the posterior."""
-        return int(self.net.keys[0, VEHICLE])
+        """The number of the vehicle."""
+        return int(self.net.keys[0, Column.VEHICLE])
 
     @property
-    def tells(self) -> bool:
-        """A total from rest to rest is raw and net: only what has edges, or speeds, tells."""
+    def is_informative(self) -> bool:
+        """Whether it has edges or speeds: a total from rest to rest is raw and net."""
         return len(self.net.rewards) > 1 or not np.isnan(self.speeds).all()
 
-    def less_motion(self, graph: LineGraph, *, at_rest: bool) -> Trips:
-        """As it is learned if its energies are raw, edge by edge."""
+    def without_motion(self, graph: LineGraph, *, at_rest: bool) -> Trips:
+        """The trip as it is learned if its energies are raw, edge by edge.
+
+        Args:
+            graph: The roads.
+            at_rest: Whether the trip starts and stops at rest.
+        """
         route = edges_of(self.net.keys)
         return with_motion(
             graph, self.vehicle, self.net, route, at_rest=at_rest, speeds=self.speeds
         )
 
     def sections(self, graph: LineGraph) -> Ints:
-        """Which of its energies are learned together if they are raw, (M,)."""
+        """Which of its energies are learned together if they are raw, (M,).
+
+        Args:
+            graph: The roads.
+        """
         return sections_of(graph, self.net, edges_of(self.net.keys), self.speeds)
 
 
@@ -76,77 +92,104 @@ class Reading(NamedTuple):
     raw: bool
 
 
+Readings = dict[int, Reading]
+"""One reading of all trips, by step."""
+
+
 def read_as(
-    posterior: RoadGP, graph: LineGraph, trips: Mapping[int, Metered], energy: Energy
-) -> dict[int, Reading]:
-    """Each trip as it is learned: as it is if its energies are net, or less motion."""
+    posterior: RoadGP,
+    graph: LineGraph,
+    trips: Mapping[int, MeteredTrip],
+    energy: Energy,
+) -> Readings:
+    """Each trip as it is learned: as it is if its energies are net, or less motion.
+
+    Args:
+        posterior: What was learned so far.
+        graph: The roads.
+        trips: The trips by step.
+        energy: What their energies contain; with "auto" it is detected for each vehicle.
+    """
     net = {step: Reading(trip.net, trip.net, False) for step, trip in trips.items()}
     if energy == "net":
         return net
     sections = {step: trip.sections(graph) for step, trip in trips.items()}
-
-    def less_motion(at_rest: bool) -> dict[int, Reading]:
-        found = {
-            step: trip.less_motion(graph, at_rest=at_rest)
-            for step, trip in trips.items()
-        }
-        return {
-            step: Reading(trip, trip.in_sections(sections[step]), True)
-            for step, trip in found.items()
-        }
-
-    readings = [less_motion(True), less_motion(False)]
-    ahead = np.array([_CLEARLY, 0.0])  # nats that a reading need not show
+    readings = [
+        _read_as_raw(graph, trips, sections, at_rest=True),
+        _read_as_raw(graph, trips, sections, at_rest=False),
+    ]
+    head_start = np.array([_CLEARLY, 0.0])  # nats, by :class:`_Kind`
     if energy == "auto":
         readings.append(net)
-        ahead = np.append(ahead, _CLEARLY)
-    compared = [  # densities of the same sums
-        {
-            step: each.by_edge.in_sections(sections[step])
-            for step, each in reading.items()
-        }
-        for reading in readings
-    ]
-    by_vehicle: dict[int, list[int]] = {}
+        head_start = np.append(head_start, _CLEARLY)
+    compared = [_in_sections(reading, sections) for reading in readings]
+    steps_of: dict[int, list[int]] = {}  # by vehicle
     for step, trip in trips.items():
-        by_vehicle.setdefault(trip.number, []).append(step)
-    said = {
-        number: _said(posterior, compared, [step for step in mine if trips[step].tells])
-        for number, mine in by_vehicle.items()
-    }
-    of_fleet = posterior.holds_motion()
-    if (
-        of_fleet is None and energy == "auto" and said
-    ):  # the first log: what all its vehicles say
-        of_all = ahead + np.sum(list(said.values()), axis=0)
-        of_all[_NET] += _CLEARLY
-        of_fleet = int(np.argmax(of_all)) != _NET
-    taken: dict[int, Reading] = {}
-    for number, mine in by_vehicle.items():
-        score = ahead + said[number]
+        steps_of.setdefault(trip.number, []).append(step)
+    evidence: dict[int, Floats] = {}
+    for vehicle, steps in steps_of.items():
+        informative = [step for step in steps if trips[step].is_informative]
+        evidence[vehicle] = _evidence(posterior, compared, informative)
+    fleet_is_raw = posterior.holds_motion()
+    if fleet_is_raw is None and energy == "auto" and evidence:
+        # The first log: all its vehicles decide together.
+        score = head_start + np.sum(list(evidence.values()), axis=0)
+        score[_Kind.NET] += _CLEARLY
+        fleet_is_raw = int(np.argmax(score)) != _Kind.NET
+    chosen: Readings = {}
+    for vehicle, steps in steps_of.items():
+        score = head_start + evidence[vehicle]
         if energy == "auto":
-            before = posterior.holds_motion(number)
-            raw = of_fleet if before is None else before
-            score += [_BEFORE, _BEFORE, 0.0] if raw else [0.0, 0.0, _BEFORE]
+            was_raw = posterior.holds_motion(vehicle)
+            if was_raw is None:
+                was_raw = fleet_is_raw
+            score += [_BEFORE, _BEFORE, 0.0] if was_raw else [0.0, 0.0, _BEFORE]
         reading = readings[int(np.argmax(score))]
-        taken |= {step: reading[step] for step in mine}
-    return {step: taken[step] for step in trips}
+        for step in steps:
+            chosen[step] = reading[step]
+    return {step: chosen[step] for step in trips}
 
 
-def _said(
-    posterior: RoadGP, readings: list[dict[int, Trips]], telling: list[int]
+def _read_as_raw(
+    graph: LineGraph,
+    trips: Mapping[int, MeteredTrip],
+    sections: Mapping[int, Ints],
+    *,
+    at_rest: bool,
+) -> Readings:
+    readings: Readings = {}
+    for step, trip in trips.items():
+        by_edge = trip.without_motion(graph, at_rest=at_rest)
+        learned = by_edge.in_sections(sections[step])
+        readings[step] = Reading(by_edge, learned, True)
+    return readings
+
+
+def _in_sections(readings: Readings, sections: Mapping[int, Ints]) -> dict[int, Trips]:
+    """The same sums of all readings, so that their densities can be compared."""
+    trips = {}
+    for step, reading in readings.items():
+        trips[step] = reading.by_edge.in_sections(sections[step])
+    return trips
+
+
+def _evidence(
+    posterior: RoadGP, readings: list[dict[int, Trips]], informative: list[int]
 ) -> Floats:
     """Nats by which each reading of a vehicle's trips is behind the likeliest, at most 0.
 
-    No reward and no trip may say much by itself: a slip of the meter would speak for what explains it.
+    The evidence of each reward and of each trip is bounded: a slip of the meter would speak for what
+    explains it.
     """
-    if not telling:
+    if not informative:
         return np.zeros(len(readings))
-    trips = [
-        Trips.joined([each[step] for step in telling[:_ASKED]]) for each in readings
-    ]
-    densities = np.array([_log_densities(posterior, each) for each in trips])
-    return np.asarray(np.maximum(densities - densities.max(axis=0), -_SAYS).sum(axis=1))
+    densities = []
+    for trips in readings:
+        some = [trips[step] for step in informative[:_MOST_TRIPS]]
+        densities.append(_log_densities(posterior, Trips.joined(some)))
+    table = np.array(densities)  # (readings, trips)
+    behind = np.maximum(table - table.max(axis=0), -_MOST_EVIDENCE)
+    return np.asarray(behind.sum(axis=1))
 
 
 def _log_densities(posterior: RoadGP, trips: Trips) -> Floats:

@@ -1,4 +1,4 @@
-"""A policy that leaves the route that it was told for one that is surely better, and only then."""
+"""A policy that deviates from the model's route only when another is confidently better."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Ints, Offer, Oracle, Posterior, Rng, Rule
+from superarm.core import (
+    Decision,
+    Direction,
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Posterior,
+    Rng,
+    Rule,
+)
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_number
 from superarm.core.registry import register
@@ -18,20 +28,20 @@ from superarm.policies.scores import Expected
 
 @register("policy", "cautious")
 class CautiousPolicy(IndexPolicy):
-    """Keeps to the route that a fleet's energy model expects to be cheapest, unless it is ``caution``
-    standard deviations sure that the one it would choose costs less.
+    """Takes the route that a fleet's energy model expects to be cheapest, unless the learned one is
+    cheaper by ``caution`` standard deviations.
 
-    What one route saves over another is a matter of the roads that differ alone: roads that both share
-    cancel, and with them most of what is not known of the vehicle. What a day's weather and payload may
-    change about it, and noise, are not counted. A caution of 0 takes whatever seems better.
+    What one route saves over another depends only on the roads that differ: roads that both share
+    cancel, and with them most of what is unknown of the vehicle. The day's weather and payload, and
+    noise, are not counted. A caution of 0 takes whatever seems better.
 
     Args:
         posterior: What learns.
         rule: The rule.
-        oracle: What finds the best combination.
-        direction: Whether rewards are maximised or costs minimised.
-        caution: How many standard deviations what a route saves must be above 0, for the informed
-            route to be left.
+        oracle: What finds the cheapest route: a shortest path.
+        direction: Costs are minimised.
+        caution: How many standard deviations above 0 the saving must be to deviate from the
+            informed route.
         most_pending: How many chosen arms without feedback are taken into account, at most.
     """
 
@@ -47,13 +57,13 @@ class CautiousPolicy(IndexPolicy):
         caution: float = 1.0,
         most_pending: int = MOST_PENDING,
     ) -> None:
-        parts = {
-            "posterior": posterior,
-            "rule": rule,
-            "oracle": oracle,
-            "direction": direction,
-        }
-        super().__init__(**parts, most_pending=most_pending)  # type: ignore[arg-type]
+        super().__init__(
+            posterior=posterior,
+            rule=rule,
+            oracle=oracle,
+            direction=direction,
+            most_pending=most_pending,
+        )
         self.caution = as_number(caution, "caution", 0.0)
         if not isinstance(oracle, ShortestPath) or direction != "minimize":
             raise InputError(
@@ -62,38 +72,43 @@ class CautiousPolicy(IndexPolicy):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         chosen = super().decide(offer, rng)
-        action, told = select(
-            self.oracle, Expected().desirability(offer, rng), offer, rng
-        )
-        if np.array_equal(told, chosen.positions):
+        expected = Expected().desirability(offer, rng)
+        action, informed = select(self.oracle, expected, offer, rng)
+        if np.array_equal(informed, chosen.positions):
             return chosen
-        mean, std = self._saving(offer, told, chosen.positions)
+        mean, std = self._saving(offer, informed, chosen.positions)
         if mean > self.caution * std:
             return chosen
-        keys = self.posterior.keys(offer)[told]
-        kept = self.posterior.predict(keys, return_cov=True)
+        keys = self.posterior.keys(offer)[informed]
+        prediction = self.posterior.predict(keys, return_cov=True)
+        variance = np.maximum(np.diagonal(prediction.cov), 0.0)
         return replace(
             chosen,
             action=action,
-            positions=told,
-            mean=kept.mean,
-            std=np.sqrt(np.maximum(np.diagonal(kept.cov), 0.0)),
+            positions=informed,
+            mean=prediction.mean,
+            std=np.sqrt(variance),
             desirability=None,
-            carry=self._ledger.carry(told, self.posterior, offer),
+            carry=self._ledger.carry(informed, self.posterior, offer),
         )
 
     def _saving(self, offer: Offer, old: Ints, new: Ints) -> tuple[float, float]:
         """Mean and standard deviation of what the new route is expected to save."""
-        only = np.setdiff1d(old, new), np.setdiff1d(new, old)
-        sign = np.repeat([1.0, -1.0], [len(each) for each in only])
-        keys = self.posterior.keys(offer)[np.concatenate(only)]
+        only_old = np.setdiff1d(old, new)
+        only_new = np.setdiff1d(new, old)
+        sign = np.repeat([1.0, -1.0], [len(only_old), len(only_new)])
+        keys = self.posterior.keys(offer)[np.concatenate([only_old, only_new])]
         mean, cov = self.posterior.predict(keys, return_cov=True)
-        saved, trip = float(sign @ mean), offer.structure
-        assert isinstance(self.oracle, ShortestPath)
+        saved = float(sign @ mean)
+        trip = offer.structure
         if isinstance(trip, Trip) and trip.turn_costs is not None:
-            costs = [
-                trip.turn_costs[self.oracle.turns_along(route)].sum()
-                for route in (old, new)
-            ]
-            saved += float(costs[0] - costs[1])
-        return saved, float(np.sqrt(max(sign @ cov @ sign, 0.0)))
+            old_turns = self._turn_costs(trip.turn_costs, old)
+            new_turns = self._turn_costs(trip.turn_costs, new)
+            saved += float(old_turns - new_turns)
+        variance = max(sign @ cov @ sign, 0.0)
+        return saved, float(np.sqrt(variance))
+
+    def _turn_costs(self, turn_costs: Floats, route: Ints) -> float:
+        """What the turns of a route add, Wh."""
+        assert isinstance(self.oracle, ShortestPath)
+        return float(turn_costs[self.oracle.turns_along(route)].sum())

@@ -54,8 +54,10 @@ def _roads(model: Model) -> RoadModel:
 def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     require_choice(routing, "routing", ("rectified", "potential"))
     if model.reduction is None and routing == "potential":
-        told = "this model has no potential: recuperation 'divide' returns more energy than was spent"
-        raise InputError(f"{told}; use routing 'rectified'")
+        raise InputError(
+            "this model has no potential: recuperation 'divide' returns more energy than was spent; "
+            "use routing 'rectified'"
+        )
     return model.reduction if routing == "potential" else None
 
 
@@ -84,27 +86,28 @@ def _policy(
     )
     if isinstance(model, FleetModel):
         if posterior != "auto" or penalty:
-            told = "a fleet learns with the posterior 'roads' and pays nothing for changing its routes"
-            raise InputError(f"{told}: leave posterior and penalty out")
-        options: Any = {
-            "scales": model.scales,
-            "refit": model.refit,
-            "outliers": model.outliers,
-        }
-        parts: Any = {
-            "rule": rectified,
-            "oracle": model.oracle,
-            "direction": model.direction,
-        }
-        return IndexPolicy(
-            posterior=RoadGP(model.kernel, model.sizes, **options), **parts
+            raise InputError(
+                "a fleet learns with the posterior 'roads' and pays nothing for changing its routes: "
+                "leave posterior and penalty out"
+            )
+        road_gp = RoadGP(
+            model.kernel,
+            model.sizes,
+            scales=model.scales,
+            refit=model.refit,
+            outliers=model.outliers,
         )
-    exact = model.arms is not None and posterior in ("auto", "finite")
-    # A route is many arms at once, few of all: the form that knows only visited ones is faster.
-    form = "visited" if exact else "auto"
-    return index_policy(
-        model, rectified, posterior, form, switching=_switching(model, penalty)
-    )
+        return IndexPolicy(
+            posterior=road_gp,
+            rule=rectified,
+            oracle=model.oracle,
+            direction=model.direction,
+        )
+    is_exact = model.arms is not None and posterior in ("auto", "finite")
+    # A route is many arms at once, few of all: the form that stores only visited ones is faster.
+    form: Any = "visited" if is_exact else "auto"
+    switching = _switching(model, penalty)
+    return index_policy(model, rectified, posterior, form, switching=switching)
 
 
 @register("policy", "route-rule")
@@ -120,7 +123,7 @@ def route_rule(
     """Any registered rule, rectified: your own route policy from a TOML file.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         rule: The rule.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -147,7 +150,7 @@ def route_ucb(
     """UCB on roads (GP-UCB, BI-UCB): μ − √(scale·β_t)·σ [sandberg2025bayesian, Theorem 3.2].
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         scale: Multiplies the width or the cost.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -175,7 +178,7 @@ def route_bucb(
     """Bayes-UCB on roads (GP-BUCB, BI-BUCB): a lower quantile of each edge's energy.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         omega: Exponent of the number of arms.
         xi: Exponent of t in the quantile.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
@@ -205,7 +208,7 @@ def route_ts(
     """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         mode: Joint draws all arms together, independent draws each from its own marginal.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
@@ -230,7 +233,7 @@ def route_greedy(
     """The posterior mean, without exploration.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
         routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
@@ -246,25 +249,23 @@ def route_greedy(
 def prior(
     model: Model, *, routing: Routing = "rectified", spread: Spread = "noise"
 ) -> ScorePolicy:
-    """The route that the prior mean makes cheapest, whatever is seen: nothing is learned.
+    """The route that the prior mean makes cheapest; it never learns.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         routing: How costs are made non-negative: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
     """
     model = _roads(model)
     reduction = _reduction(model, routing)
-    turns = model.turn_costs["energy"] if isinstance(model, FleetModel) else None
     costs = model.energies if reduction is None else model.energies - reduction
     require_choice(spread, "spread", ("noise", "none"))
-    weights = rectified_mean(
-        costs, math.sqrt(model.noise_variance) if spread == "noise" else 0.0
-    )
-    return ScorePolicy(
-        score=KnownCosts(costs=weights, turn_costs=turns), oracle=model.oracle
-    )
+    noise_std = math.sqrt(model.noise_variance) if spread == "noise" else 0.0
+    weights = rectified_mean(costs, noise_std)
+    turn_costs = model.turn_costs["energy"] if isinstance(model, FleetModel) else None
+    score = KnownCosts(costs=weights, turn_costs=turn_costs)
+    return ScorePolicy(score=score, oracle=model.oracle)
 
 
 @register("policy", "known-cost")
@@ -272,46 +273,44 @@ def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     """The route of least known cost, such as ``length`` or ``travel_time``.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
         cost: Which known cost: length, travel_time, ….
     """
     model = _roads(model)
-    if cost not in list(
-        model.costs
-    ):  # a list: what comes from a file may not be hashable
+    # A list: what comes from a file may not be hashable.
+    if cost not in list(model.costs):
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
-    turns = model.turn_costs[cost] if isinstance(model, FleetModel) else None
-    return ScorePolicy(
-        score=KnownCosts(costs=model.costs[cost], turn_costs=turns), oracle=model.oracle
-    )
+    turn_costs = model.turn_costs[cost] if isinstance(model, FleetModel) else None
+    score = KnownCosts(costs=model.costs[cost], turn_costs=turn_costs)
+    return ScorePolicy(score=score, oracle=model.oracle)
 
 
 @register("policy", "route-cautious")
 def route_cautious(model: Model, *, caution: float = 1.0) -> CautiousPolicy:
-    """The posterior mean of a fleet, where it surely beats the model's own route; see ``cautious``.
+    """The posterior mean of a fleet, where it confidently beats the model's own route.
 
     Args:
-        model: What the learner is told about the problem.
-        caution: How many standard deviations what a route saves must be above 0, for the informed
-            route to be left.
+        model: What the learner knows about the problem.
+        caution: How many standard deviations above 0 the saving must be to deviate from the
+            informed route.
     """
     if not isinstance(model, FleetModel):
         raise InputError("'route-cautious' is for fleets; use 'route-greedy'")
     greedy = route_greedy(model, spread="none")
-    parts: Any = {
-        "posterior": greedy.posterior,
-        "rule": greedy.rule,
-        "oracle": greedy.oracle,
-    }
-    return CautiousPolicy(**parts, caution=caution)
+    return CautiousPolicy(
+        posterior=greedy.posterior,
+        rule=greedy.rule,
+        oracle=greedy.oracle,
+        caution=caution,
+    )
 
 
 @register("policy", "informed")
 def informed(model: Model) -> ScorePolicy:
-    """The route that the energy model makes cheapest for the trip's vehicle: nothing is learned.
+    """The route that the energy model makes cheapest for the trip's vehicle; it never learns.
 
     Args:
-        model: What the learner is told about the problem.
+        model: What the learner knows about the problem.
     """
     if not isinstance(model, FleetModel):
         raise InputError(

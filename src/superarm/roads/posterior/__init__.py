@@ -1,9 +1,10 @@
 """A fleet's belief about its roads and vehicles."""
 
+from superarm.roads.rows import noise_parts as noise_parts
+from superarm.roads.rows import terms_of as terms_of
+
 from .coverage import IntervalCalibration as IntervalCalibration
 from .coverage import TrackRecord as TrackRecord
-from .engine import noise_parts as noise_parts
-from .engine import terms_of as terms_of
 from .log import Borders as Borders
 from .log import Trips as Trips
 from .motion import sections_of as sections_of

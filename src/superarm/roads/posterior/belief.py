@@ -1,4 +1,4 @@
-"""What a fleet's posterior means for the roads on offer now; what costs something is made on demand."""
+"""A fleet's belief about the roads on offer; what is expensive is computed on demand."""
 
 from __future__ import annotations
 
@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 
 class RoadBelief(BaseBelief["RoadGP"], PartialStd):
-    """Mean, std and joint draws.
+    """Mean, standard deviation and joint draws of the roads on offer.
 
-    Roads that were chosen and are not yet seen shrink what is unknown, each as if on a trip of its own.
+    Roads that were chosen but not observed yet reduce the variance, each as if on a trip of its own.
+
+    Args:
+        posterior: The posterior.
+        keys: Feature rows of the roads on offer, (m, 9).
+        pending: Feature rows of roads that were chosen and not observed yet, (k, 9).
+        sign: −1.0 where costs are negated.
+        version: Version of the posterior; by default its current one.
     """
 
     def __init__(
@@ -46,10 +53,10 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
 
     @cached_property
     def _supposed(self) -> RoadEngine:
+        """The engine as if pending roads had been observed."""
         engine = self._posterior._engine
-        return engine.supposing(
-            self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending)))
-        )
+        noise = engine.noise.covariance(Trips.of_one(self._pending))
+        return engine.supposing(self._pending, np.diagonal(noise))
 
     @cached_property
     @one_blas_thread
@@ -63,7 +70,8 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @one_blas_thread
     @exclusive
     def std(self) -> Floats:
-        self._current_posterior()._engine.variances()  # from which those given what is pending go on
+        # Computed first without pending roads: those given them continue from there.
+        self._current_posterior()._engine.variances()
         std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
         std.flags.writeable = False
         return std
@@ -71,10 +79,9 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @one_blas_thread
     @exclusive
     def std_at(self, positions: Ints) -> Floats:
-        engine, keys = self._engine, self._keys[positions]
-        return np.sqrt(
-            np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0)
-        )
+        arms = Trips.of_one(self._keys[positions])
+        variance = np.diagonal(self._engine.expect(arms).cov)
+        return np.sqrt(np.maximum(variance, 0.0))
 
     @cached_property
     @one_blas_thread
@@ -90,9 +97,8 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
         return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
 
     def condition(self, positions: Ints) -> RoadBelief:
-        pending = np.concatenate(
-            [self._pending, self._keys[as_positions(positions, "positions")]]
-        )
+        chosen = self._keys[as_positions(positions, "positions")]
+        pending = np.concatenate([self._pending, chosen])
         return RoadBelief(
             self._current_posterior(), self._keys, pending, self._sign, self._version
         )

@@ -1,8 +1,8 @@
-"""Whether forecasts held of late, and how wide intervals must be so that they do.
+"""The coverage of recent forecasts, and how wide intervals must be for it.
 
 A score is |reward − mean| / standard deviation. The width of an interval is a quantile of the latest
-scores (conformal prediction), among which ``_SUPPOSED`` of a normal, ``_WIDER`` than the model's, count
-from the start. Trips are not exchangeable: roads become known, traffic changes. So the level at
+scores (conformal prediction), among which ``_PRIOR_SCORES`` of a normal, ``_WIDER`` than the model's,
+count from the start. Trips are not exchangeable: roads become known, traffic changes. So the level at
 which the quantile is taken is corrected after every trip, by ``_STEP`` of how far the share of misses
 was off (Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift, 2021): over T trips
 that share differs from the one promised by at most (1 + 1/step)/T, as long as no score is beyond the
@@ -21,8 +21,8 @@ from superarm.core import LEVELS, Floats, State
 from superarm.core.errors import StateError
 from superarm.core.inputs import as_features, as_vector
 
-_SUPPOSED = 20.0  # how many scores the normal counts for
-_NORMAL = 200  # scores that stand for those of a normal
+_PRIOR_SCORES = 20.0  # how many scores the normal counts for
+_NORMAL = 200  # quantiles that stand for the normal
 _WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
 _STEP = 0.05
 _RECENT = 100  # trips by which forecasts are judged
@@ -30,7 +30,7 @@ _HIGHEST = 0.9995
 
 
 class TrackRecord(NamedTuple):
-    """How often the 95 % interval held of the latest trips."""
+    """How often the 95 % interval of the latest trips contained their energy."""
 
     trips: int
     inside: float  # share of them
@@ -39,16 +39,20 @@ class TrackRecord(NamedTuple):
     def holds(self) -> bool:
         """Whether the share is at most three standard errors below 95 %."""
         level = LEVELS[-1]
-        return self.inside >= level - 3.0 * float(
-            np.sqrt(level * (1.0 - level) / max(self.trips, 1))
-        )
+        variance = level * (1.0 - level) / max(self.trips, 1)
+        standard_error = float(np.sqrt(variance))
+        return self.inside >= level - 3.0 * standard_error
 
 
 class IntervalCalibration:
-    """Of one kind of forecast: of trips, or of single roads."""
+    """Interval widths of one kind of forecast: of trips, or of single roads.
 
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
+    Args:
+        most_scores: How many of the latest scores are remembered.
+    """
+
+    def __init__(self, most_scores: int) -> None:
+        self._most_scores = most_scores
         self._scores = np.empty(0)
         self._levels = np.array(LEVELS)
         self._inside = np.empty((0, len(LEVELS)))  # shares, trip by trip
@@ -58,55 +62,64 @@ class IntervalCalibration:
         from scipy.special import ndtri
 
         grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
-        supposed = np.asarray(
-            _WIDER * ndtri(0.5 + 0.5 * grid)
-        )  # quantiles of |N(0, _WIDER²)|
-        scores = np.concatenate([self._scores, supposed])
-        weights = np.concatenate(
-            [np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)]
-        )
+        # Quantiles of |N(0, _WIDER²)|.
+        prior_scores = np.asarray(_WIDER * ndtri(0.5 + 0.5 * grid))
+        prior_weights = np.full(_NORMAL, _PRIOR_SCORES / _NORMAL)
+        scores = np.concatenate([self._scores, prior_scores])
+        weights = np.concatenate([np.ones(len(self._scores)), prior_weights])
         order = np.argsort(scores)
-        below = np.cumsum(weights[order]) / (
-            weights.sum() + 1.0
-        )  # the score to come is one of them
-        at = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
-        widths: Floats = scores[order][np.minimum(at, len(order) - 1)]
+        # The score to come counts as one of them.
+        below = np.cumsum(weights[order]) / (weights.sum() + 1.0)
+        places = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
+        widths: Floats = scores[order][np.minimum(places, len(order) - 1)]
         return widths
 
     def judge(self, scores: Floats) -> None:
-        """Take note of a trip's scores, of which there is one or more."""
+        """Update levels and scores with those of a trip.
+
+        Args:
+            scores: One or more, (k,).
+        """
         inside = (scores[:, None] <= self.widths()).mean(axis=0)
         moved = self._levels + _STEP * (np.array(LEVELS) - inside)
         self._levels = np.clip(moved, -_STEP, 1.0 + _STEP)
         self._inside = np.vstack([self._inside, inside])[-_RECENT:]
-        self._scores = np.concatenate([self._scores, scores])[-self._kept :]
+        self._scores = np.concatenate([self._scores, scores])[-self._most_scores :]
 
     @property
     def held(self) -> TrackRecord:
-        """Of the latest trips."""
+        """The record of the latest trips."""
         trips = len(self._inside)
-        return TrackRecord(trips, float(self._inside[:, -1].mean()) if trips else 1.0)
+        inside = float(self._inside[:, -1].mean()) if trips else 1.0
+        return TrackRecord(trips, inside)
 
     def arrays(self, name: str) -> dict[str, Floats]:
-        held = {"scores": self._scores, "levels": self._levels, "inside": self._inside}
-        return {f"{name}_{key}": value for key, value in held.items()}
+        """Scores, levels and record for a state, their names prefixed."""
+        return {
+            f"{name}_scores": self._scores,
+            f"{name}_levels": self._levels,
+            f"{name}_inside": self._inside,
+        }
 
     def remember(self, state: State, name: str) -> None:
-        """Take in what :meth:`arrays` gave."""
+        """Restore what :meth:`arrays` saved.
+
+        Args:
+            state: The saved state.
+            name: The prefix of the arrays' names.
+        """
         scores = as_vector(state.array(f"{name}_scores"), "scores")
         levels = as_vector(state.array(f"{name}_levels"), "levels", len(LEVELS))
         inside = as_features(state.array(f"{name}_inside"), "inside", len(LEVELS))
-        shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
-        sizes = (
-            min(len(inside), self._kept) <= len(scores) <= self._kept
-            and len(inside) <= _RECENT
-        )
-        if not sizes or not shares or scores.min(initial=0.0) < 0.0:
+        are_shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
+        least_scores = min(len(inside), self._most_scores)
+        enough_scores = least_scores <= len(scores) <= self._most_scores
+        are_scores = scores.min(initial=0.0) >= 0.0
+        few_trips = len(inside) <= _RECENT
+        if not (enough_scores and few_trips and are_shares and are_scores):
             raise StateError(
                 "this state is damaged: its record of forecasts is impossible"
             )
-        self._scores, self._levels, self._inside = (
-            scores.copy(),
-            levels.copy(),
-            inside.copy(),
-        )
+        self._scores = scores.copy()
+        self._levels = levels.copy()
+        self._inside = inside.copy()

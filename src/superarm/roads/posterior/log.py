@@ -1,8 +1,8 @@
-"""Everything that was observed on roads: sums of arms, trip by trip.
+"""The log of everything that was observed on roads: sums of arms, trip by trip.
 
 =============  =======================================================================
 ``N``, ``M``   arms observed, rewards (each of one arm or the sum of several)
-``keys``       rows of :class:`RoadGP`, (N, 9)
+``keys``       feature rows, (N, 9); see :class:`~superarm.roads.rows.Column`
 ``of``         the reward that each arm belongs to, (N,), rising
 ``trip``       the trip that each reward belongs to, (M,), rising: they share noise
 ``noise``      variance that each reward has by itself where it was stated, else 0, (M,)
@@ -12,8 +12,8 @@
 
 *Borders.* A battery pays for motion on one stretch of road and gets it back on another. With s_q the
 Wh that are stored in motion at border q, a reward holds + s_q of the border where it ends and − s_q of
-the one where it begins. Rewards come here less the mean of s_q; what is left of it, of variance v_q, is
-noise that one reward pays and its neighbour gets. So R, the noise of a trip's rewards, gains v_q at
+the one where it begins. Rewards come here less the mean of s_q; the remainder, of variance v_q, is noise
+that one reward pays and its neighbour gets. So R, the noise of a trip's rewards, gains v_q at
 (i, i) and (i + 1, i + 1), and − v_q at (i, i + 1), for a border between rewards i and i + 1: it becomes
 tridiagonal, and the sum of a trip's rewards has nothing of it.
 """
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from superarm.core import Bools, Floats, Ints
 from superarm.core.linalg import with_room
 
-_TOTALS = 4  # one of so many rewards that scales are fitted to is the total of an earlier trip
+_TOTALS = 4  # one in so many rewards that scales are fitted to is the total of an earlier trip
 
 
 class Borders(NamedTuple):
@@ -42,7 +42,13 @@ class Borders(NamedTuple):
 
     @classmethod
     def none(cls) -> Borders:
-        return cls(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), np.empty(0))
+        """No borders."""
+        return cls(
+            before=np.empty(0, np.intp),
+            after=np.empty(0, np.intp),
+            size=np.empty(0),
+            variance=np.empty(0),
+        )
 
     def __bool__(self) -> bool:
         return len(self.size) > 0
@@ -52,8 +58,18 @@ class Borders(NamedTuple):
         """The later reward of each, rising, (Q,)."""
         return np.maximum(self.before, self.after)
 
+    @property
+    def sides(self) -> tuple[tuple[Ints, float], tuple[Ints, float]]:
+        """The rewards on both sides, and the sign with which what crosses counts there."""
+        return (self.before, 1.0), (self.after, -1.0)
+
+    @property
+    def is_inner(self) -> Bools:
+        """Whether rewards were observed on both sides, (Q,)."""
+        return (self.before >= 0) & (self.after >= 0)
+
     def take(self, where: slice | Bools) -> Borders:
-        """Some of them."""
+        """Some of the borders."""
         return Borders(
             self.before[where],
             self.after[where],
@@ -62,35 +78,49 @@ class Borders(NamedTuple):
         )
 
     def shifted(self, by: int) -> Borders:
-        """With rewards numbered from ``by`` on."""
-        before, after = (np.where(each < 0, -1, each + by) for each in self[:2])
-        return self._replace(before=before, after=after)
+        """The same borders with rewards numbered from ``by`` on."""
+        return self._replace(
+            before=np.where(self.before < 0, -1, self.before + by),
+            after=np.where(self.after < 0, -1, self.after + by),
+        )
 
     def of_rewards(self, numbers: Ints) -> Borders:
-        """Those of some rewards: reward i becomes ``numbers[i]``, or is left out where that is −1."""
-        padded = np.append(numbers, -1)  # where −1 points to
-        before, after = padded[self.before], padded[self.after]
-        kept = (before >= 0) | (after >= 0)
-        return self._replace(before=before, after=after).take(kept)
+        """The borders of some rewards.
 
-    def sound(self, trip: Ints) -> bool:
-        """Whether they lie between neighbours of one trip, in order, and have variances."""
-        whole = (self.before >= 0) & (self.after >= 0)
-        return bool(
-            len({each.shape for each in self}) == 1
-            and self.last.min(initial=0) >= 0
-            and min(self.before.min(initial=0), self.after.min(initial=0)) >= -1
-            and self.last.max(initial=-1) < len(trip)
-            and (np.diff(self.last) >= 0).all()
-            and (self.after[whole] == self.before[whole] + 1).all()
-            and (trip[self.after[whole]] == trip[self.before[whole]]).all()
-            and (self.size >= 0.0).all()
-            and (self.variance >= 0.0).all()
-        )
+        Args:
+            numbers: What each reward becomes, or −1 where it is left out, (M,).
+        """
+        padded = np.append(numbers, -1)  # where −1 points to
+        before = padded[self.before]
+        after = padded[self.after]
+        has_reward = (before >= 0) | (after >= 0)
+        return self._replace(before=before, after=after).take(has_reward)
+
+    def is_consistent(self, trip: Ints) -> bool:
+        """Whether they lie between neighbours of one trip, in order, and have variances.
+
+        Args:
+            trip: The trip of each reward, (M,).
+        """
+        shape = self.before.shape
+        if not shape == self.after.shape == self.size.shape == self.variance.shape:
+            return False
+        first = min(self.before.min(initial=0), self.after.min(initial=0))
+        if first < -1 or self.last.min(initial=0) < 0:
+            return False
+        if self.last.max(initial=-1) >= len(trip) or (np.diff(self.last) < 0).any():
+            return False
+        before = self.before[self.is_inner]
+        after = self.after[self.is_inner]
+        are_neighbours = (after == before + 1).all() and (
+            trip[after] == trip[before]
+        ).all()
+        are_positive = (self.size >= 0.0).all() and (self.variance >= 0.0).all()
+        return bool(are_neighbours and are_positive)
 
 
 class Trips(NamedTuple):
-    """Some trips, or all: see above."""
+    """Some trips, or all; the module's docstring describes the fields."""
 
     keys: Floats
     of: Ints
@@ -109,35 +139,49 @@ class Trips(NamedTuple):
         noise: Floats | None = None,
         borders: Borders | None = None,
     ) -> Trips:
-        """One trip, or arms of which nothing was observed; with ``noise`` stated they share none."""
+        """One trip, or arms of which nothing was observed.
+
+        Args:
+            keys: Feature rows, (N, 9).
+            of: The reward that each arm belongs to, (N,); by default each arm has its own.
+            rewards: What was observed, (M,); by default 0.
+            noise: Variance of each reward, (M,); with it, rewards share no noise.
+            borders: Where motion crosses; by default nowhere.
+        """
         sums = np.arange(len(keys)) if of is None else of
         count = int(sums.max(initial=-1)) + 1
-        values = np.zeros(count) if rewards is None else rewards
-        stated = np.zeros(count) if noise is None else noise
-        alone = np.full(count, noise is not None)
-        trip = np.zeros(count, dtype=np.intp)
-        return cls(keys, sums, values, trip, stated, alone, borders or Borders.none())
+        return cls(
+            keys=keys,
+            of=sums,
+            rewards=np.zeros(count) if rewards is None else rewards,
+            trip=np.zeros(count, dtype=np.intp),
+            noise=np.zeros(count) if noise is None else noise,
+            alone=np.full(count, noise is not None),
+            borders=borders or Borders.none(),
+        )
 
     @classmethod
     def joined(cls, trips: Sequence[Trips]) -> Trips:
-        """All of several logs, one after another."""
+        """All trips of several logs, one after another."""
         log = Log(trips[0].keys.shape[1])
-        for each in trips:
-            log.append(each)
+        for part in trips:
+            log.append(part)
         return log.view()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """By name, for a state."""
-        plain = self._asdict()
-        borders: Borders = plain.pop("borders")
-        return plain | {
-            f"border_{name}": values for name, values in borders._asdict().items()
-        }
+        """All fields by name, for a state."""
+        arrays = self._asdict()
+        borders: Borders = arrays.pop("borders")
+        for name, values in borders._asdict().items():
+            arrays[f"border_{name}"] = values
+        return arrays
 
     @property
     def number(self) -> int:
-        """How many trips."""
+        """How many trips there are."""
         return int(self.trip[-1]) + 1 if len(self.trip) else 0
+
+    # --- sums --------------------------------------------------------------------------------
 
     def summed(self, values: Floats) -> Floats:
         """Σ over the arms of each reward: (N,) or (N, p) become (M,) or (M, p)."""
@@ -150,89 +194,51 @@ class Trips(NamedTuple):
     def crossing(self, values: Floats) -> Floats:
         """What borders add to rewards: + where one ends, − where one begins; (Q,) becomes (M,)."""
         total = np.zeros(len(self.rewards))
-        for side, sign in ((self.borders.before, 1.0), (self.borders.after, -1.0)):
-            seen = side >= 0
-            np.add.at(total, side[seen], sign * values[seen])
+        for side, sign in self.borders.sides:
+            observed = side >= 0
+            np.add.at(total, side[observed], sign * values[observed])
         return total
 
     def across(self, variances: Floats) -> Floats:
         """The covariance of what borders of these variances add to rewards, (M, M)."""
         signs = np.zeros((len(self.rewards), len(variances)))
-        for side, sign in ((self.borders.before, 1.0), (self.borders.after, -1.0)):
-            seen = np.flatnonzero(side >= 0)
-            signs[side[seen], seen] += sign
+        for side, sign in self.borders.sides:
+            observed = np.flatnonzero(side >= 0)
+            signs[side[observed], observed] += sign
         return np.asarray((signs * variances) @ signs.T)
+
+    # --- some of the trips -------------------------------------------------------------------
 
     def between(self, first: int, stop: int) -> Trips:
         """Trips ``first`` … ``stop`` − 1."""
         begin, end = np.searchsorted(self.trip, [first, stop])
-        arms = slice(*np.searchsorted(self.of, [begin, end]))
         rows = slice(begin, end)
-        of = self.of[arms] - begin
-        rest = (
-            self.rewards[rows],
-            self.trip[rows] - first,
-            self.noise[rows],
-            self.alone[rows],
+        arms = slice(*np.searchsorted(self.of, [begin, end]))
+        borders = slice(*np.searchsorted(self.borders.last, [begin, end]))
+        return Trips(
+            keys=self.keys[arms],
+            of=self.of[arms] - begin,
+            rewards=self.rewards[rows],
+            trip=self.trip[rows] - first,
+            noise=self.noise[rows],
+            alone=self.alone[rows],
+            borders=self.borders.take(borders).shifted(-int(begin)),
         )
-        here = slice(*np.searchsorted(self.borders.last, [begin, end]))
-        borders = self.borders.take(here).shifted(-int(begin))
-        return Trips(self.keys[arms], of, *rest, borders)
 
     def without(self, rewards: Bools) -> Trips:
         """All but these rewards, (M,)."""
-        kept, arms = ~rewards, ~rewards[self.of]
-        numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+        remaining = ~rewards
+        arms = ~rewards[self.of]
+        numbers = np.where(remaining, np.cumsum(remaining) - 1, -1)
         return Trips(
             keys=self.keys[arms],
             of=numbers[self.of[arms]],
-            rewards=self.rewards[kept],
-            trip=self.trip[kept],
-            noise=self.noise[kept],
-            alone=self.alone[kept],
+            rewards=self.rewards[remaining],
+            trip=self.trip[remaining],
+            noise=self.noise[remaining],
+            alone=self.alone[remaining],
             borders=self.borders.of_rewards(numbers),
         )
-
-    def sound(self) -> bool:
-        """Whether every arm belongs to a reward, every reward to a trip, and noise is a variance."""
-        shapes = {each.shape for each in (self.trip, self.noise, self.alone)}
-        return bool(
-            shapes == {self.rewards.shape}
-            and self.of.shape == (len(self.keys),)
-            and _counts(self.of)
-            and _counts(self.trip)
-            and int(self.of.max(initial=-1)) == len(self.rewards) - 1
-            and (self.noise >= 0.0).all()
-            and self.borders.sound(self.trip)
-        )
-
-    def in_sections(self, section: Ints) -> Trips:
-        """Sums of rewards that follow one another: reward i is part of ``section[i]``, (M,), rising.
-
-        Motion that crosses from one to the next within a section cancels out.
-        """
-        _, first = np.unique(section, return_index=True)
-        borders = self.borders.of_rewards(section)
-        within = borders.before == borders.after
-        return Trips(
-            keys=self.keys,
-            of=section[self.of],
-            rewards=np.bincount(section, self.rewards, len(first)).astype(np.float64),
-            trip=self.trip[first],
-            noise=np.bincount(section, self.noise, len(first)).astype(np.float64),
-            alone=self.alone[first],
-            borders=borders.take(~within),
-        )
-
-    def totals(self) -> Trips:
-        """Each trip as one reward: the sum of those whose noise was not stated, as an outlier's is.
-
-        Trips of several rewards, all with stated noise, are left out.
-        """
-        several = np.bincount(self.trip, minlength=self.number) > 1
-        kept = self.without((self.noise != 0.0) & several[self.trip])
-        _, trip = np.unique(kept.trip, return_inverse=True)
-        return kept._replace(trip=trip).in_sections(trip)
 
     def latest(self, most: int) -> Trips:
         """At most so many rewards, of the latest trips: some as they are, many before them as totals.
@@ -242,98 +248,176 @@ class Trips(NamedTuple):
         """
         if len(self.rewards) <= most:
             return self
-        in_full = self.last(most - most // _TOTALS)
+        most_totals = most // _TOTALS
+        in_full = self.last(most - most_totals)
         before = self.number - in_full.number
-        totals = self.between(max(0, before - most // _TOTALS), before).totals()
+        totals = self.between(max(0, before - most_totals), before).totals()
         return Trips.joined([totals, in_full]) if totals.number else in_full
 
     def last(self, most: int) -> Trips:
-        """The latest whole trips with at most so many rewards; at least one trip."""
-        at = max(0, len(self.trip) - most)
-        first = int(self.trip[at])
-        if at and self.trip[at - 1] == first:  # not whole
+        """The latest complete trips with at most so many rewards; at least one trip."""
+        reward = max(0, len(self.trip) - most)
+        first = int(self.trip[reward])
+        is_incomplete = reward > 0 and self.trip[reward - 1] == first
+        if is_incomplete:
             first = min(first + 1, self.number - 1)
         return self.between(first, self.number)
 
+    # --- fewer rewards -----------------------------------------------------------------------
 
-def _counts(numbers: Ints) -> bool:
+    def in_sections(self, section: Ints) -> Trips:
+        """Sums of rewards that follow one another.
+
+        Motion that crosses from one to the next within a section cancels out.
+
+        Args:
+            section: The section that each reward is part of, (M,), rising.
+        """
+        _, first = np.unique(section, return_index=True)
+        count = len(first)
+        borders = self.borders.of_rewards(section)
+        is_within = borders.before == borders.after
+        return Trips(
+            keys=self.keys,
+            of=section[self.of],
+            rewards=np.bincount(section, self.rewards, count).astype(np.float64),
+            trip=self.trip[first],
+            noise=np.bincount(section, self.noise, count).astype(np.float64),
+            alone=self.alone[first],
+            borders=borders.take(~is_within),
+        )
+
+    def totals(self) -> Trips:
+        """Each trip as one reward: the sum of those whose noise was not stated, as an outlier's is.
+
+        Trips of several rewards, all with stated noise, are left out.
+        """
+        has_several = np.bincount(self.trip, minlength=self.number) > 1
+        is_stated = self.noise != 0.0
+        summed = self.without(is_stated & has_several[self.trip])
+        _, trip = np.unique(summed.trip, return_inverse=True)
+        return summed._replace(trip=trip).in_sections(trip)
+
+    # --- checks ------------------------------------------------------------------------------
+
+    def is_consistent(self) -> bool:
+        """Whether every arm belongs to a reward, every reward to a trip, and noise is a variance."""
+        shape = self.rewards.shape
+        return bool(
+            self.trip.shape == self.noise.shape == self.alone.shape == shape
+            and self.of.shape == (len(self.keys),)
+            and _counts_up(self.of)
+            and _counts_up(self.trip)
+            and int(self.of.max(initial=-1)) == len(self.rewards) - 1
+            and (self.noise >= 0.0).all()
+            and self.borders.is_consistent(self.trip)
+        )
+
+
+def _counts_up(numbers: Ints) -> bool:
     """Whether they are 0, …, 0, 1, …, 1, 2, …"""
-    return bool(
-        np.isin(np.diff(numbers, prepend=0), (0, 1)).all() and not numbers[:1].any()
-    )
+    steps = np.diff(numbers, prepend=0)
+    return bool(np.isin(steps, (0, 1)).all() and not numbers[:1].any())
 
 
 class Log:
-    """All trips, in buffers that double."""
+    """All trips, in buffers that double.
+
+    Args:
+        columns: How many columns a key has.
+    """
 
     def __init__(self, columns: int) -> None:
-        kinds = (
-            np.empty((0, columns)),
-            np.empty(0, np.intp),
-            np.empty(0),
-            np.empty(0, np.intp),
+        self._buffers = Trips(
+            keys=np.empty((0, columns)),
+            of=np.empty(0, np.intp),
+            rewards=np.empty(0),
+            trip=np.empty(0, np.intp),
+            noise=np.empty(0),
+            alone=np.empty(0, np.bool_),
         )
-        self._buffers = Trips(*kinds, np.empty(0), np.empty(0, np.bool_))
-        self._arms = self._rewards = self._borders = 0
+        self._arms = 0
+        self._rewards = 0
+        self._borders = 0
 
     def view(self) -> Trips:
-        """All of it, without a copy."""
-        arms, rewards = slice(self._arms), slice(self._rewards)
-        every = self._buffers
+        """All trips, without a copy."""
+        arms = slice(self._arms)
+        rewards = slice(self._rewards)
+        buffers = self._buffers
         return Trips(
-            keys=every.keys[arms],
-            of=every.of[arms],
-            rewards=every.rewards[rewards],
-            trip=every.trip[rewards],
-            noise=every.noise[rewards],
-            alone=every.alone[rewards],
-            borders=every.borders.take(slice(self._borders)),
+            keys=buffers.keys[arms],
+            of=buffers.of[arms],
+            rewards=buffers.rewards[rewards],
+            trip=buffers.trip[rewards],
+            noise=buffers.noise[rewards],
+            alone=buffers.alone[rewards],
+            borders=buffers.borders.take(slice(self._borders)),
         )
 
     def copy(self) -> Log:
+        """A log that can grow by itself."""
+        trips = self.view()
+        borders = trips.borders
         other = Log(0)
-        *plain, borders = self.view()
-        copies: Any = [each.copy() for each in plain]
-        copied: Any = [each.copy() for each in borders]
-        other._buffers = Trips(*copies)._replace(borders=Borders(*copied))
-        other._arms, other._rewards, other._borders = (
-            self._arms,
-            self._rewards,
-            self._borders,
+        other._buffers = Trips(
+            keys=trips.keys.copy(),
+            of=trips.of.copy(),
+            rewards=trips.rewards.copy(),
+            trip=trips.trip.copy(),
+            noise=trips.noise.copy(),
+            alone=trips.alone.copy(),
+            borders=Borders(
+                before=borders.before.copy(),
+                after=borders.after.copy(),
+                size=borders.size.copy(),
+                variance=borders.variance.copy(),
+            ),
         )
+        other._arms = self._arms
+        other._rewards = self._rewards
+        other._borders = self._borders
         return other
 
     def append(self, trips: Trips) -> None:
-        known = self.view()
-        shifted = trips._replace(
-            of=trips.of + self._rewards, trip=trips.trip + known.number
+        """Add trips behind those of the log."""
+        buffers = self._buffers
+        arms = _Growth(self._arms, len(trips.of))
+        rewards = _Growth(self._rewards, len(trips.rewards))
+        borders = _Growth(self._borders, len(trips.borders.size))
+        new_borders = trips.borders.shifted(self._rewards)
+        trip = trips.trip + self.view().number
+        self._buffers = Trips(
+            keys=arms.extend(buffers.keys, trips.keys),
+            of=arms.extend(buffers.of, trips.of + self._rewards),
+            rewards=rewards.extend(buffers.rewards, trips.rewards),
+            trip=rewards.extend(buffers.trip, trip),
+            noise=rewards.extend(buffers.noise, trips.noise),
+            alone=rewards.extend(buffers.alone, trips.alone),
+            borders=Borders(
+                before=borders.extend(buffers.borders.before, new_borders.before),
+                after=borders.extend(buffers.borders.after, new_borders.after),
+                size=borders.extend(buffers.borders.size, new_borders.size),
+                variance=borders.extend(buffers.borders.variance, new_borders.variance),
+            ),
         )
-        arms, rewards = self._arms + len(trips.of), self._rewards + len(trips.rewards)
-        borders = self._borders + len(trips.borders.size)
-        sizes = (
-            (self._arms, arms),
-            (self._arms, arms),
-            *[(self._rewards, rewards)] * 4,
-        )
-        grown: list[Any] = []
-        for buffer, new, (size, total) in zip(
-            self._buffers[:-1], shifted[:-1], sizes, strict=True
-        ):
-            grown.append(_with(buffer, new, size, total))
-        of_borders = zip(
-            self._buffers.borders, trips.borders.shifted(self._rewards), strict=True
-        )
-        crossed: Any = [
-            _with(each, new, self._borders, borders) for each, new in of_borders
-        ]
-        self._buffers = Trips(*grown)._replace(borders=Borders(*crossed))
-        self._arms, self._rewards, self._borders = arms, rewards, borders
+        self._arms = arms.total
+        self._rewards = rewards.total
+        self._borders = borders.total
 
 
-def _with(
-    buffer: NDArray[Any], new: NDArray[Any], size: int, total: int
-) -> NDArray[Any]:
-    """A buffer with room for ``total`` rows, those from ``size`` on new."""
-    room = with_room(buffer, size, total)
-    room[size:total] = new
-    return room
+class _Growth(NamedTuple):
+    """By how many rows a buffer grows."""
+
+    size: int  # rows in use
+    added: int
+
+    @property
+    def total(self) -> int:
+        return self.size + self.added
+
+    def extend(self, buffer: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+        """A buffer with room for all rows, the new ones filled in."""
+        extended = with_room(buffer, self.size, self.total)
+        extended[self.size : self.total] = rows
+        return extended

@@ -1,4 +1,4 @@
-"""Vehicles by name: keys hold numbers, and no two names share one."""
+"""Numbers of vehicles by name: feature rows hold numbers, and no two names share one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,24 @@ MOST_VEHICLES = 2**31
 
 
 def vehicle_number(name: str) -> int:
-    """The number of a vehicle's name, where no other name has taken it: 31 bits of a hash."""
+    """The number of a vehicle's name where no other name has taken it: 31 bits of a hash.
+
+    Args:
+        name: The vehicle's name in its fleet's log.
+    """
     return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
 
 
 class VehicleNames:
-    """Which number each name has. It is never changed: :meth:`having` returns another."""
+    """The number of each vehicle's name. It never changes: :meth:`having` returns another.
+
+    Args:
+        numbers: Numbers by name.
+    """
 
     def __init__(self, numbers: Mapping[str, int] | None = None) -> None:
         self._numbers = dict(numbers or {})
-        self._taken = {number: name for name, number in self._numbers.items()}
+        self._taken = set(self._numbers.values())
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -34,42 +42,45 @@ class VehicleNames:
         return self
 
     def number(self, name: str) -> int:
-        """Its own, or the first that is free from its hash on."""
-        if (known := self._numbers.get(name)) is not None:
-            return known
+        """The number of a name; of a new name the first that is free from its hash on."""
+        if name in self._numbers:
+            return self._numbers[name]
         number = vehicle_number(name)
-        while (
-            number in self._taken
-        ):  # two names of a hundred thousand may have one hash
+        # Two names of a hundred thousand may have one hash.
+        while number in self._taken:
             number = (number + 1) % MOST_VEHICLES
         return number
 
     def having(self, names: Iterable[str]) -> VehicleNames:
-        """These names, too, in this order."""
-        fresh = [name for name in names if name not in self._numbers]
-        if not fresh:
+        """These names in addition, in this order."""
+        new_names = [name for name in names if name not in self._numbers]
+        if not new_names:
             return self
-        more = VehicleNames(self._numbers)
-        for name in fresh:
-            number = more.number(name)
-            more._numbers[name] = number
-            more._taken[number] = name
-        return more
+        extended = VehicleNames(self._numbers)
+        for name in new_names:
+            number = extended.number(name)
+            extended._numbers[name] = number
+            extended._taken.add(number)
+        return extended
 
     def as_json(self) -> dict[str, int]:
+        """Numbers by name."""
         return dict(self._numbers)
 
     @classmethod
     def from_json(cls, value: Any) -> VehicleNames:
-        """What :meth:`as_json` gave, or :class:`StateError`."""
-        sound = isinstance(value, dict) and all(
-            isinstance(name, str)
-            and type(number) is int
-            and 0 <= number < MOST_VEHICLES
+        """The inverse of :meth:`as_json`, or :class:`StateError`."""
+        valid = isinstance(value, dict) and all(
+            isinstance(name, str) and _is_number(number)
             for name, number in value.items()
         )
-        if not sound or len(set(value.values())) < len(value):
+        if not valid or len(set(value.values())) < len(value):
             raise StateError(
                 "this state is damaged: two vehicles share a number, or one has none"
             )
         return cls(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is the number of a vehicle; True is none."""
+    return type(value) is int and 0 <= value < MOST_VEHICLES

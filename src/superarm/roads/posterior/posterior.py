@@ -1,19 +1,19 @@
-"""What a fleet knows of its roads, and what it must not forget: exact, in Wh.
+"""A fleet's belief about its roads and vehicles: exact, in Wh.
 
 An arm is a road driven by a vehicle, and its reward the energy it costs (less what is stored in height
 and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
 trip t::
 
-    reward = expected(e) + each·f(e) + φ(e)·(w + w_vehicle + w_t) + noise
+    reward = expected(e) + m·f(e) + φ(e)·(w + w_vehicle + w_t) + noise
 
 =============  =======================================================================
-``expected``   what the energy model says for this vehicle: column 1 of a key
+``expected``   the energy model's forecast for this vehicle
+``m``          the vehicle's mass as it is described, as a multiple of Table 2's: stops, curves and
+               hills that the map does not have cost a heavier vehicle more
 ``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² + (share·size)² of each
                road, its size the Wh that it moves
-``each``       the vehicle's mass as it was told, as a multiple of Table 2's: stops, curves and hills
-               that the map has not cost a heavier vehicle more
 ``φ``          rolling (per metre), time (per second), drag (per v²·metre) and climb (per metre of
-               rise), in Wh of the model, and ``each``
+               rise), in Wh of the model, and ``m``
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
 ``noise``      of each drive over a road by itself: it grows with the time spent there, with what
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +41,10 @@ from superarm.core.errors import (
     NotPositiveDefiniteError,
     PrecisionWarning,
     StateError,
-    UnknownArmError,
     warn,
 )
 from superarm.core.inputs import (
     as_count,
-    as_features,
     as_number,
     as_positions,
     as_vector,
@@ -63,60 +61,53 @@ from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
 from superarm.roads.energy.scales import Outliers, RoadScales
+from superarm.roads.rows import Column
 
 from .belief import RoadBelief
 from .coverage import IntervalCalibration, TrackRecord
-from .engine import COLUMNS, EACH, EDGE, STOPS, VEHICLE, RoadEngine
+from .engine import RoadEngine
 from .fitting import fit_scales
+from .keys import CheckedRows, check_rows
 from .log import Borders, Trips
-from .names import MOST_VEHICLES, VehicleNames
+from .names import VehicleNames
+from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
 
-_TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
+_TRIP_SCORES = 200  # scores of trips from which widths are taken
+_ROAD_SCORES = 4000  # the same of roads
 _REBUILD = 64  # trips after which all is computed anew, which clears rounding
-_EVALUATIONS = 30
+_EVALUATIONS = 30  # likelihoods of one fit
 _FLAGGED = 20  # outliers that are remembered
-_LEAST, _MOST = 1e-6, 1e9  # of what keys hold: 1 GWh
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
-
-
-class Flagged(NamedTuple):
-    """A reward that is far from what was expected of it."""
-
-    edges: Ints  # the roads it is the sum of
-    reward: float
-    score: float  # in standard deviations
+_FIRST_FIT = 4  # trips before the scales are first fitted
 
 
 @register("posterior", "roads")
 class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
-    """The exact posterior of a fleet's energies; see the module's text for the model.
+    """The exact posterior of a fleet's energies; the module's docstring describes the model.
 
-    ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
-    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let
+    Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
+    the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals let
     expect in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
     what is observed with a ``noise_variance`` of its own shares no noise.
 
-    The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips;
-    0 keeps them. They are fitted to at most ``most`` rewards: those of the latest trips, and as a
-    quarter of them the totals of trips before. Scales and widths of intervals depend on the order in
-    which trips come; what is believed under given scales does not. ``outliers``: a reward more than
-    ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
-    learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"),
-    or not at all ("refuse"); ``flagged`` holds the last of them.
+    The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips. They
+    are fitted to at most ``most`` rewards: those of the latest trips, and as a quarter of them the
+    totals of earlier trips. Scales and widths of intervals depend on the order of the trips; what is
+    believed under fixed scales does not. ``flagged`` holds the latest outliers.
 
     Args:
         kernel: K_G: how alike roads are that are near each other; its ν must be even.
-        sizes: Wh that each road moves: for rolling, drag and height.
-        scales: How wrong energies may be and how much trips differ, before anything is seen; the
-            defaults where left out.
-        refit: After how many trips scales are fitted anew; before that after 4, 8, 16, … trips; 0
-            keeps them.
+        sizes: Wh that each road moves, (n,): for rolling, drag and height.
+        scales: How wrong energies may be and how much trips differ, before anything is seen; by
+            default those of ``RoadScales()``.
+        refit: After how many trips scales are fitted again; before that after 4, 8, 16, … trips; 0
+            never fits them.
         most: How many of the latest rewards scales are fitted to.
-        outliers: What becomes of rewards that are far from what was expected: learned like all
-            others (keep), with more noise (weigh), or not at all (refuse).
-        outlier_limit: From how many standard deviations on a reward is far from what it should be,
-            given the others of its trip.
+        outliers: What becomes of outliers: learned like all other rewards (keep), with noise that
+            grows with the square of how far they are (weigh), or not at all (refuse).
+        outlier_limit: How many standard deviations an outlier is away from what the others of its
+            trip let expect, at least.
     """
 
     kind = "road-gp"
@@ -137,10 +128,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             raise InputError(
                 f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws"
             )
-        self.kernel, self.sizes = (
-            kernel,
-            read_only(as_vector(sizes, "sizes", len(kernel))),
-        )
+        self.kernel = kernel
+        self.sizes = read_only(as_vector(sizes, "sizes", len(kernel)))
         if not (self.sizes >= 0.0).all():
             raise InputError(
                 f"sizes holds {self.sizes.min():g}; a road moves 0 Wh or more"
@@ -148,24 +137,25 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self.scales = RoadScales() if scales is None else scales
         require_type(self.scales, RoadScales, "scales")
         super().__init__(noise_variance=self.scales.noise**2)
-        self.refit, self.most = as_count(refit, "refit", 0), as_count(most, "most", 1)
+        self.refit = as_count(refit, "refit", 0)
+        self.most = as_count(most, "most", 1)
         require_choice(outliers, "outliers", ("keep", "weigh", "refuse"))
         self.outliers: Outliers = outliers
         self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
-        self._engine = RoadEngine(kernel, self.sizes, self.scales)
-        self.flagged: tuple[Flagged, ...] = ()
         self.vehicle_names = VehicleNames()
         """The vehicles that have names; replaced by :meth:`name_vehicles`."""
-        self.fits = self.outlying = 0
-        self._since = 0  # trips since all was computed anew
-        self._untidy = (
-            False  # whether a trip was learned after which nothing was tidied up yet
-        )
-        self._unsaid: str | None = None  # said before the next trip is learned
-        self._of_trips, self._of_roads = (
-            IntervalCalibration(_TRIPS_KEPT),
-            IntervalCalibration(_ROADS_KEPT),
-        )
+        self.flagged: tuple[Outlier, ...] = ()
+        self.outlying = 0  # outliers so far
+        self.fits = 0
+        self._engine = RoadEngine(kernel, self.sizes, self.scales)
+        self._since_rebuild = 0  # trips
+        # Whether the latest trip may call for a fit or a rebuild.
+        self._maintenance_due = False
+        # A warning that is raised before the next trip is learned.
+        self._delayed_warning: str | None = None
+        self._of_trips = IntervalCalibration(_TRIP_SCORES)
+        self._of_roads = IntervalCalibration(_ROAD_SCORES)
+        self._checked_rows = CheckedRows()
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -176,7 +166,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @property
     def same_bits(self) -> bool:
-        """Unless variances of all roads were asked for, which a state does not hold."""
+        """True until variances of all roads are computed, which a state does not contain."""
         return not self._engine.has_variances
 
     @property
@@ -185,29 +175,39 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return self._engine.log.view().number
 
     def name_vehicles(self, names: Iterable[str]) -> None:
-        """Remember the numbers of these names, so that no other name takes them."""
+        """Reserve the numbers of these names, so that no other name takes them.
+
+        Args:
+            names: Names of vehicles.
+        """
         with self._lock:
             self.vehicle_names = self.vehicle_names.having(names)
 
     def trips_of(self, vehicle: int) -> int:
-        """Trips of this vehicle that were learned from."""
-        trips = self._engine.log.view()
-        return len(np.unique(trips.trip[trips.of[trips.keys[:, VEHICLE] == vehicle]]))
+        """Trips of this vehicle that were learned from.
+
+        Args:
+            vehicle: Number of the vehicle.
+        """
+        return len(np.unique(_trips_driven_by(self._engine.log.view(), vehicle)))
 
     def holds_motion(self, vehicle: int | None = None) -> bool | None:
-        """Whether the latest readings of roads held what is stored in motion; ``None``: there are none.
+        """Whether the latest readings of roads included kinetic energy; ``None`` if there are none.
 
-        Of one vehicle, or of the whole fleet. Totals of trips say nothing about it.
+        Totals of trips do not tell.
+
+        Args:
+            vehicle: Number of a vehicle; by default the whole fleet's readings count.
         """
         trips = self._engine.log.view()
-        counts = np.bincount(trips.trip, minlength=trips.number)
-        asked = counts > 1
+        rewards = np.bincount(trips.trip, minlength=trips.number)
+        relevant = rewards > 1
         if vehicle is not None:
-            mine = trips.trip[trips.of[trips.keys[:, VEHICLE] == vehicle]]
-            asked &= np.isin(np.arange(trips.number), mine)
-        if not asked.any():
+            driven = _trips_driven_by(trips, vehicle)
+            relevant &= np.isin(np.arange(trips.number), driven)
+        if not relevant.any():
             return None
-        latest = int(np.flatnonzero(asked)[-1])
+        latest = int(np.flatnonzero(relevant)[-1])
         return latest in trips.trip[trips.borders.last]
 
     @property
@@ -217,7 +217,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @property
     def held(self) -> TrackRecord:
-        """How often the 95 % interval of whole trips held of late."""
+        """How often the 95 % interval of the latest trips contained their energy."""
         return self._of_trips.held
 
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
@@ -225,75 +225,63 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @exclusive
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
-        return self._engine.noise(Trips.of_one(self._as_keys(keys)))
+        return self._engine.noise.covariance(Trips.of_one(self._as_keys(keys)))
 
     @one_blas_thread
     @exclusive
     def total(self, keys: Any) -> tuple[float, float]:
-        """Mean and standard deviation of what these roads cost together on one trip, noise included."""
+        """Mean and standard deviation of what these roads cost together on one trip, noise included.
+
+        Args:
+            keys: Feature rows of the roads, (k, 9).
+        """
         rows = self._as_keys(keys)
-        whole_trip = Trips.of_one(rows, np.zeros(len(rows), dtype=np.intp))
-        expected = self._engine.expect(whole_trip)
-        return float(expected.mean[0]), float(
-            np.sqrt((expected.cov + expected.noise)[0, 0])
-        )
+        one_sum = np.zeros(len(rows), dtype=np.intp)
+        expected = self._engine.expect(Trips.of_one(rows, one_sum))
+        variance = (expected.cov + expected.noise)[0, 0]
+        return float(expected.mean[0]), float(np.sqrt(variance))
 
     @one_blas_thread
     @exclusive
     def log_densities(self, trips: Trips, farthest: float = np.inf) -> Floats:
-        """The log density of each trip's rewards before any of them is learned, one for each trip.
+        """The log density of each trip's rewards before any of them is learned, nats.
 
-        Rewards more than ``farthest`` standard deviations away, given those before them on the trip,
-        count as that far away.
+        Args:
+            trips: The trips.
+            farthest: Rewards more than this many standard deviations away, given those before them on
+                the trip, count as that far away.
         """
         trips = self._as_trips(trips.arrays())
-        found = np.empty(trips.number)
+        densities = np.empty(trips.number)
         for number in range(trips.number):
             trip = trips.between(number, number + 1)
-            expected = self._engine.expect(trip)
-            factor = cholesky(
-                expected.cov + expected.noise, "the covariance of a trip's rewards"
-            )
-            z = solve_lower(factor, trip.rewards - expected.mean)
-            constant = 0.5 * len(z) * np.log(2.0 * np.pi)
-            z = np.clip(z, -farthest, farthest)
-            found[number] = (
-                -0.5 * float(z @ z)
-                - float(np.log(np.diagonal(factor)).sum())
-                - constant
-            )
-        return found
+            densities[number] = self._log_density(trip, farthest)
+        return densities
+
+    def _log_density(self, trip: Trips, farthest: float) -> float:
+        expected = self._engine.expect(trip)
+        covariance = expected.cov + expected.noise
+        factor = cholesky(covariance, "the covariance of a trip's rewards")
+        z = solve_lower(factor, trip.rewards - expected.mean)
+        z = np.clip(z, -farthest, farthest)
+        quadratic = 0.5 * float(z @ z)
+        log_determinant = float(np.log(np.diagonal(factor)).sum())
+        constant = 0.5 * len(z) * np.log(2.0 * np.pi)
+        return float(-quadratic - log_determinant - constant)
 
     # --- hooks -----------------------------------------------------------------------------
 
     def keys(self, offer: Offer) -> Floats:
         require_type(offer, Offer, "offer")
-        return self._as_keys(offer.arms.features)
+        features = offer.arms.features
+        if features in self._checked_rows:
+            return features
+        rows = self._as_keys(features)
+        self._checked_rows.remember(rows)
+        return rows
 
     def _as_keys(self, arms: Any) -> Floats:
-        keys = as_features(arms, "arms", COLUMNS)
-        for column, most, what in (
-            (EDGE, len(self.kernel), "roads"),
-            (VEHICLE, MOST_VEHICLES, "vehicles"),
-        ):
-            values = keys[:, column]
-            bad = ~((values >= 0.0) & (values < most) & (values == np.floor(values)))
-            if bad.any():
-                told = (
-                    f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
-                )
-                raise UnknownArmError(f"{told}; {what} are numbered 0 … {most - 1}")
-        if not ((keys[:, EACH] > 0.0) & (keys[:, STOPS] >= 0.0)).all():
-            raise InputError(
-                "columns 6 and 7 of arms must hold masses above 0 and variances of 0 or more"
-            )
-        large = np.abs(keys[:, :VEHICLE]).max(initial=0.0) > _MOST
-        if large or keys[:, EACH].min(initial=_MOST) < _LEAST:
-            raise InputError(
-                f"arms hold numbers beyond {_MOST:g}, or masses below {_LEAST:g}; energies are in Wh, "
-                "and masses are multiples of Table 2's"
-            )
-        return keys
+        return check_rows(arms, len(self.kernel))
 
     @exclusive
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
@@ -326,8 +314,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        none = pending is None or (is_listed(pending) and not len(pending))
-        return RoadBelief(self, keys, keys[:0] if none else self._as_keys(pending))
+        nothing_pending = pending is None or (is_listed(pending) and not len(pending))
+        awaited = keys[:0] if nothing_pending else self._as_keys(pending)
+        return RoadBelief(self, keys, awaited)
 
     # --- learning --------------------------------------------------------------------------
 
@@ -339,72 +328,79 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         noise_variance: Any = None,
         rng: Rng | None = None,
     ) -> None:
-        """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
-        order = as_positions(sums, "sums")
+        """Learn from rewards that are sums over arms.
+
+        Args:
+            arms: Feature rows, (m, 9).
+            sums: The reward that each arm belongs to, (m,).
+            rewards: What was observed, (r,).
+            noise_variance: Variance of each reward; by default the model's own.
+            rng: Not used.
+        """
+        reward_of_arm = as_positions(sums, "sums")
         keys = self._as_keys(arms)
-        numbers = np.unique(order)
-        if order.shape != (len(keys),) or not np.array_equal(
-            numbers, np.arange(len(numbers))
-        ):
+        numbers = np.unique(reward_of_arm)
+        gapless = np.array_equal(numbers, np.arange(len(numbers)))
+        if reward_of_arm.shape != (len(keys),) or not gapless:
             raise InputError(
                 "sums must give each arm the number of its reward: 0, 1, 2, …"
             )
-        values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
+        count = int(reward_of_arm.max(initial=-1)) + 1
+        values = as_vector(rewards, "rewards", count)
         require_size(values, "rewards")
         stated = as_noise(noise_variance, len(values))
         with self._lock:
             if len(keys):
-                by_sum = np.argsort(order, kind="stable")
-                self._take(Trips.of_one(keys[by_sum], order[by_sum], values, stated))
+                order = np.argsort(reward_of_arm, kind="stable")
+                trip = Trips.of_one(keys[order], reward_of_arm[order], values, stated)
+                self._take(trip)
 
     def observe_trips(self, trips: Trips) -> None:
-        """Learn from many trips at once: what a log holds.
+        """Learn from many trips at once, such as those of a log.
 
-        Each is forecast before it is learned, which shows outliers and how forecasts fare. Of more
+        Each is forecast before it is learned, which shows outliers and how good forecasts are. Of more
         than ``2 · 100``, the last 100 come one after another, and so do the first until 100 trips are
         known; those between are forecast and learned together.
+
+        Args:
+            trips: The trips.
         """
         require_type(trips, Trips, "trips")
         trips = self._as_trips(trips.arrays())
         require_size(trips.rewards, "rewards")
         with self._lock:
-            again = copy(
-                self
-            )  # which takes all of them or fails: then nothing was learned
-            first, last = (
-                trips.number,
-                trips.number,
-            )  # those between are learned together
+            # The copy learns all trips or fails; then nothing was learned.
+            learner = copy(self)
+            together_from = trips.number
+            together_to = trips.number
             if trips.number > 2 * _JUDGED:
-                first, last = max(0, _JUDGED - self.trips), trips.number - _JUDGED
-            for at in range(first):
-                again._take(trips.between(at, at + 1))
-            if first < last:
-                again._take_all(trips.between(first, last))
-            for at in range(last, trips.number):
-                again._take(trips.between(at, at + 1))
-            learned = {
-                name: value for name, value in vars(again).items() if name != "_turns"
-            }
+                together_from = max(0, _JUDGED - self.trips)
+                together_to = trips.number - _JUDGED
+            for number in range(together_from):
+                learner._take(trips.between(number, number + 1))
+            if together_from < together_to:
+                learner._take_all(trips.between(together_from, together_to))
+            for number in range(together_to, trips.number):
+                learner._take(trips.between(number, number + 1))
+            learned = dict(vars(learner))
+            learned.pop("_lock")
             self.__dict__.update(learned)
 
-    def _as_trips(self, given: Mapping[str, Any]) -> Trips:
-        if missing := {*Trips._fields} - {"borders", *given}:
+    def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
+        """Checked trips from their arrays by name."""
+        missing = {*Trips._fields} - {"borders", *arrays}
+        if missing:
             raise StateError(f"this state is damaged: it lacks {min(missing)!r}")
-        keys = self._as_keys(given["keys"])
-        of, trip = (as_positions(given[name], name) for name in ("of", "trip"))
-        rewards, noise = (as_vector(given[name], name) for name in ("rewards", "noise"))
-        borders = Borders.none()
-        if "border_size" in given:  # states from before have none
-            before = as_positions(given["border_before"], "border_before")
-            after = as_positions(given["border_after"], "border_after")
-            size = as_vector(given["border_size"], "border_size")
-            variance = as_vector(given["border_variance"], "border_variance")
-            borders = Borders(before, after, size, variance)
         trips = Trips(
-            keys, of, rewards, trip, noise, np.asarray(given["alone"]), borders
+            keys=self._as_keys(arrays["keys"]),
+            of=as_positions(arrays["of"], "of"),
+            rewards=as_vector(arrays["rewards"], "rewards"),
+            trip=as_positions(arrays["trip"], "trip"),
+            noise=as_vector(arrays["noise"], "noise"),
+            alone=np.asarray(arrays["alone"]),
+            borders=_as_borders(arrays),
         )
-        if trips.alone.dtype != np.bool_ or not trips.sound():
+        if trips.alone.dtype != np.bool_ or not trips.is_consistent():
             raise InputError(
                 "trips must give each arm a reward and each reward a trip, in order, and borders must "
                 "lie between neighbours"
@@ -413,36 +409,38 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
-        learned, flagged = self._judged(trips)
-        before, self._engine = self._engine, self._engine.with_all(learned)
-        self.flagged = (*self.flagged, *flagged)[-_FLAGGED:]
-        self.outlying += len(flagged)
-        self.information_gain += self._engine.information - before.information
+        learned, outliers = self._judge(trips)
+        information_before = self._engine.information
+        self._engine = self._engine.with_all(learned)
+        self._flag(outliers)
+        self.information_gain += self._engine.information - information_before
         self.count += len(trips.rewards)
         self.version += 1
-        self._since = 0
+        self._since_rebuild = 0
         if self.refit:
             self._refit()
 
-    def _judged(self, trips: Trips) -> tuple[Trips, list[Flagged]]:
+    def _judge(self, trips: Trips) -> tuple[Trips, list[Outlier]]:
         """Trips as they are learned, and their outliers, by what is known before the first of them."""
         learned: list[Trips] = []
-        flagged: list[Flagged] = []
-        for at in range(trips.number):
-            trip = trips.between(at, at + 1)
+        outliers: list[Outlier] = []
+        for number in range(trips.number):
+            trip = trips.between(number, number + 1)
             expected = self._engine.expect(trip)
-            far = self._far(trip.rewards - expected.mean, expected.cov + expected.noise)
-            if far.any():
-                flagged += self._flagged(trip, far)
-                trip = self._without_outliers(trip, far)
+            residual = trip.rewards - expected.mean
+            scores = self._outlier_scores(residual, expected.cov + expected.noise)
+            if scores.any():
+                outliers += list_outliers(trip, scores, self.outlier_limit)
+                trip = self._treat_outliers(trip, scores)
             learned.append(trip)
-        return Trips.joined(learned), flagged
+        return Trips.joined(learned), outliers
 
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        own = None if (noise == self.noise_variance).all() else noise
-        return self._learn(Trips.of_one(keys, None, rewards, own))
+        has_model_noise = (noise == self.noise_variance).all()
+        stated = None if has_model_noise else noise
+        return self._learn(Trips.of_one(keys, None, rewards, stated))
 
     @one_blas_thread
     def _take(self, trip: Trips) -> None:
@@ -452,111 +450,88 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._after_observing()
 
     def _learn(self, trip: Trips) -> float:
-        message, self._unsaid = self._unsaid, None
-        if (
-            message is not None
-        ):  # found when a trip had been learned already, and nothing may fail
-            warn(message, PrecisionWarning)
+        """Learn one trip and judge its forecast; returns the information gained, nats."""
+        self._raise_delayed_warning()
         expected = self._engine.expect(trip)
-        away = trip.rewards - expected.mean
+        residual = trip.rewards - expected.mean
         covariance = expected.cov + expected.noise
-        scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
-        far = self._far(away, covariance)
-        outlying = far > self.outlier_limit
-        learned = expected
-        flagged: tuple[Flagged, ...] = ()
-        if outlying.any() and self.trips:
-            flagged = self._flagged(trip, far)
-            trip = self._without_outliers(trip, far)
-            kept = (
-                ~outlying
-                if self.outliers == "refuse"
-                else np.ones(len(far), dtype=np.bool_)
-            )
-            learned = expected.only(kept, self._engine.noise(trip))
-        gained = self._engine.absorb(trip, learned) if len(trip.rewards) else 0.0
+        road_scores = np.abs(residual) / np.sqrt(np.diagonal(covariance))
+        outlier_score = self._outlier_scores(residual, covariance)
+        is_outlier = outlier_score > self.outlier_limit
+        outliers: tuple[Outlier, ...] = ()
+        if is_outlier.any() and self.trips:
+            outliers = list_outliers(trip, outlier_score, self.outlier_limit)
+            trip = self._treat_outliers(trip, outlier_score)
+            learned = np.ones(len(is_outlier), dtype=np.bool_)
+            if self.outliers == "refuse":
+                learned = ~is_outlier
+            expected = expected.only(learned, self._engine.noise.covariance(trip))
+        gained = self._engine.absorb(trip, expected) if len(trip.rewards) else 0.0
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
-        # What counts as a slip of the meter is a miss, but does not say how wide intervals must be.
-        most = np.inf if self.outliers == "keep" else _FARTHEST * self.outlier_limit
-        of_trip = np.array([abs(away.sum()) / np.sqrt(covariance.sum())])
-        self._of_trips.judge(np.minimum(of_trip, most))
-        if len(away) > 1:
-            self._of_roads.judge(np.minimum(scores, most))
-        self.flagged = (*self.flagged, *flagged)[-_FLAGGED:]
-        self.outlying += len(flagged)
+        trip_score = abs(residual.sum()) / np.sqrt(covariance.sum())
+        self._judge_forecast(trip_score, road_scores)
+        self._flag(outliers)
         if len(trip.rewards):
-            self._since += 1
-            self._untidy = True
+            self._since_rebuild += 1
+            self._maintenance_due = True
         return gained
+
+    def _raise_delayed_warning(self) -> None:
+        """Warn of what failed after an earlier trip had been learned, when nothing could fail."""
+        message = self._delayed_warning
+        self._delayed_warning = None
+        if message is not None:
+            warn(message, PrecisionWarning)
+
+    def _judge_forecast(self, trip_score: float, road_scores: Floats) -> None:
+        # A slip of the meter is a miss, but does not tell how wide intervals must be.
+        most = np.inf if self.outliers == "keep" else _FARTHEST * self.outlier_limit
+        self._of_trips.judge(np.minimum(np.array([trip_score]), most))
+        if len(road_scores) > 1:
+            self._of_roads.judge(np.minimum(road_scores, most))
+
+    def _flag(self, outliers: Iterable[Outlier]) -> None:
+        """Count outliers and remember the latest."""
+        new = tuple(outliers)
+        self.flagged = (*self.flagged, *new)[-_FLAGGED:]
+        self.outlying += len(new)
+
+    def _outlier_scores(self, residual: Floats, covariance: Floats) -> Floats:
+        return outlier_scores(residual, covariance, self.outlier_limit)
+
+    def _treat_outliers(self, trip: Trips, scores: Floats) -> Trips:
+        noise = self._engine.noise
+        return treat_outliers(trip, scores, self.outlier_limit, self.outliers, noise)
+
+    # --- maintenance -----------------------------------------------------------------------
 
     def _after_observing(self) -> None:
         # Once the trip is in and counted: an interrupted fit loses nothing of it.
-        if self._untidy:
-            self._untidy = False
-            self._tidy()
+        if self._maintenance_due:
+            self._maintenance_due = False
+            self._maintain()
 
-    def _far(self, away: Floats, covariance: Floats) -> Floats:
-        """How far each reward is from what the others of its trip let expect, in its std.
-
-        Worst first: of an outlier its neighbours are not judged by, or it would make outliers of them.
-        """
-        far, left = np.zeros(len(away)), np.arange(len(away))
-        while len(left):
-            try:
-                inverse = np.linalg.inv(covariance[np.ix_(left, left)])
-            except np.linalg.LinAlgError:
-                raise NotPositiveDefiniteError(
-                    "the covariance of a trip's rewards cannot be inverted; arms differ by too many "
-                    "orders of magnitude"
-                ) from None
-            scores = np.abs(inverse @ away[left]) / np.sqrt(np.diagonal(inverse))
-            worst = int(np.argmax(scores))
-            if not scores[worst] > self.outlier_limit:
-                break
-            far[left[worst]] = scores[worst]
-            left = np.delete(left, worst)
-        return far
-
-    def _flagged(self, trip: Trips, far: Floats) -> tuple[Flagged, ...]:
-        edges = trip.keys[:, EDGE].astype(np.intp)
-        return tuple(
-            Flagged(edges[trip.of == at], float(trip.rewards[at]), float(far[at]))
-            for at in np.flatnonzero(far > self.outlier_limit).tolist()
-        )
-
-    def _without_outliers(self, trip: Trips, far: Floats) -> Trips:
-        limit = self.outlier_limit
-        outlying = far > limit
-        if self.outliers == "refuse":
-            return trip.without(outlying)
-        if self.outliers == "keep":
-            return trip
-        noise = self._engine.own_noise(trip) * (far / limit) ** 2
-        if (
-            trip.borders
-        ):  # a reward that its neighbours' motion cannot explain is one's own slip
-            noise += (
-                np.diagonal(trip.across(self._engine.border_variance(trip)))
-                * (far / limit) ** 2
-            )
-        return trip._replace(noise=np.where(outlying, noise, trip.noise))
-
-    def _tidy(self) -> None:
-        """Fit the scales where it is time, and clear rounding; where that fails, all stays as it is."""
-        trips = self.trips
-        doubled = trips >= 4 and trips & (trips - 1) == 0
+    def _maintain(self) -> None:
+        """Fit the scales when it is time, or clear rounding; if that fails, all stays as it is."""
         try:
-            if self.refit and (
-                doubled if trips < self.refit else trips % self.refit == 0
-            ):
+            if self._is_time_to_fit():
                 self._refit()
-            elif self._since >= _REBUILD:
-                self._engine, self._since = self._engine.rebuild(self.fitted), 0
-        except (
-            NotPositiveDefiniteError,
-            JitterWarning,
-        ) as error:  # a warning may be made an error
-            self._unsaid = f"scales and rounding stay as they are: {error}"[:300]
+            elif self._since_rebuild >= _REBUILD:
+                self._engine = self._engine.rebuild(self.fitted)
+                self._since_rebuild = 0
+        except (NotPositiveDefiniteError, JitterWarning) as error:
+            # Users may turn warnings into errors.
+            message = f"scales and rounding stay as they are: {error}"
+            self._delayed_warning = message[:300]
+
+    def _is_time_to_fit(self) -> bool:
+        if not self.refit:
+            return False
+        trips = self.trips
+        if trips >= self.refit:
+            return trips % self.refit == 0
+        is_power_of_two = trips & (trips - 1) == 0
+        return trips >= _FIRST_FIT and is_power_of_two
 
     @one_blas_thread
     def fit(self) -> None:
@@ -569,53 +544,80 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _refit(self) -> None:
         latest = self._engine.log.view().latest(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
-        self._engine, self._since, self.fits = (
-            self._engine.rebuild(scales),
-            0,
-            self.fits + 1,
-        )
-        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+        self._engine = self._engine.rebuild(scales)
+        self._since_rebuild = 0
+        self.fits = self.fits + 1
+        self._take_noise_of(scales)
+
+    def _take_noise_of(self, scales: RoadScales) -> None:
+        self.noise_variance = scales.noise**2
+        self.noise_std = scales.noise
 
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
-        arrays = {**self._engine.log.view().arrays(), "fitted": self.fitted.as_vector()}
-        arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
-        arrays |= self._engine.arrays()
-        counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
-        named = {"vehicle_names": self.vehicle_names.as_json()}
-        return Memory(
-            arrays, {**counts, **named, "information": self._engine.information}
-        )
+        arrays = {
+            **self._engine.log.view().arrays(),
+            "fitted": self.fitted.as_vector(),
+            **self._of_trips.arrays("trips"),
+            **self._of_roads.arrays("roads"),
+            **self._engine.arrays(),
+        }
+        scalars = {
+            "fits": self.fits,
+            "outlying": self.outlying,
+            "since": self._since_rebuild,
+            "vehicle_names": self.vehicle_names.as_json(),
+            "information": self._engine.information,
+        }
+        return Memory(arrays, scalars)
 
     def _remember(self, state: State) -> None:
         trips = self._as_trips(state.arrays)
         # Older states know vehicles by the numbers of their names alone.
-        self.vehicle_names = VehicleNames.from_json(
-            state.scalars.get("vehicle_names", {})
-        )
-        names = ("fits", "outlying", "since")
-        self.fits, self.outlying, self._since = (
-            as_count(state.scalar(name), name, 0) for name in names
-        )
-        fitted = as_vector(state.array("fitted"), "fitted")
-        if "border_size" in state.arrays and len(fitted) != len(
-            self.scales.as_vector()
-        ):
-            raise StateError(
-                f"this state is damaged: it has {len(fitted)} fitted scales"
-            )
-        scales = RoadScales.of(
-            fitted, like=self.scales
-        )  # states from before motion have fewer
-        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+        names = state.scalars.get("vehicle_names", {})
+        self.vehicle_names = VehicleNames.from_json(names)
+        self.fits = as_count(state.scalar("fits"), "fits", 0)
+        self.outlying = as_count(state.scalar("outlying"), "outlying", 0)
+        self._since_rebuild = as_count(state.scalar("since"), "since", 0)
+        scales = self._remembered_scales(state)
+        self._take_noise_of(scales)
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
-        if contradiction(self, state.spec):  # of another kernel all is computed anew
+        if contradiction(self, state.spec):
+            # Under another kernel all is computed anew.
             self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
         elif len(trips.rewards):
             self._engine.remember(trips, state)
-            self._engine.information = as_number(
-                state.scalar("information"), "information", 0.0
+            information = as_number(state.scalar("information"), "information", 0.0)
+            self._engine.information = information
+        self._of_trips.remember(state, "trips")
+        self._of_roads.remember(state, "roads")
+
+    def _remembered_scales(self, state: State) -> RoadScales:
+        fitted = as_vector(state.array("fitted"), "fitted")
+        has_motion = "border_size" in state.arrays
+        if has_motion and len(fitted) != len(self.scales.as_vector()):
+            raise StateError(
+                f"this state is damaged: it has {len(fitted)} fitted scales"
             )
-        for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
-            coverage.remember(state, name)
+        # States from before motion have fewer scales.
+        return RoadScales.of(fitted, like=self.scales)
+
+
+def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:
+    """The trip of each arm that this vehicle drove, rising, with repetitions."""
+    arms = trips.keys[:, Column.VEHICLE] == vehicle
+    driven: Ints = trips.trip[trips.of[arms]]
+    return driven
+
+
+def _as_borders(arrays: Mapping[str, Any]) -> Borders:
+    """Checked borders; states from before motion have none."""
+    if "border_size" not in arrays:
+        return Borders.none()
+    return Borders(
+        before=as_positions(arrays["border_before"], "border_before"),
+        after=as_positions(arrays["border_after"], "border_after"),
+        size=as_vector(arrays["border_size"], "border_size"),
+        variance=as_vector(arrays["border_variance"], "border_variance"),
+    )

@@ -1,4 +1,4 @@
-"""What each vehicle does otherwise than the fleet, given what is unknown of roads and fleet.
+"""How vehicles differ from the fleet, given what is unknown of roads and fleet.
 
 Vehicles are many, and each is driven on few roads. So their terms w_v are no slots of the engine: they
 are eliminated, which is exact. With Φ the terms of a vehicle's rewards, V the prior variance of w_v and
@@ -21,7 +21,8 @@ each vehicle is a group by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,13 +34,15 @@ from superarm.core.inputs import as_features, as_positions, as_vector
 from superarm.roads.energy.scales import TERMS
 
 _P = len(TERMS)
+_MANY_ROADS = 8  # a group that touches more than 1/8 of the slots uses dense products
+_DAMAGED = 1e-6  # share by which rounding may make an eigenvalue negative
 
 
 class VehicleGroup(NamedTuple):
-    """What the rewards of some vehicles say of their terms.
+    """What the rewards of some vehicles contain about their terms.
 
-    Groups are never changed, only replaced: copies of a posterior share them. :meth:`VehicleGroups.add` makes
-    their arrays read-only.
+    Groups are never changed, only replaced, so copies of a posterior share them.
+    :meth:`VehicleGroups.add` makes their arrays read-only.
     """
 
     vehicles: tuple[int, ...]
@@ -48,7 +51,7 @@ class VehicleGroup(NamedTuple):
     information: Floats  # Φᵀ R⁻¹ Φ, (p, p)
     pull: Floats  # Φᵀ R⁻¹ (y − expected), (p,)
 
-    def _scaled(self, prior: Floats) -> tuple[Floats, Floats]:
+    def scaled_information(self, prior: Floats) -> tuple[Floats, Floats]:
         """√V, (p,), and I + √V Φᵀ R⁻¹ Φ √V, (p, p)."""
         root = np.sqrt(np.tile(prior, len(self.vehicles)))
         inner = root[:, None] * self.information * root
@@ -57,18 +60,18 @@ class VehicleGroup(NamedTuple):
 
     def covariance(self, prior: Floats) -> Floats:
         """S, (p, p); ``prior`` are the variances of one vehicle's terms, (5,)."""
-        root, inner = self._scaled(prior)
-        found: Floats = root[:, None] * np.linalg.inv(inner) * root
-        return np.asarray(0.5 * (found + found.T))
+        root, inner = self.scaled_information(prior)
+        S: Floats = root[:, None] * np.linalg.inv(inner) * root
+        return np.asarray(0.5 * (S + S.T))
 
-    def pulled(self, prior: Floats, normals: Floats, pull: Floats) -> Floats:
+    def draw(self, prior: Floats, normals: Floats, pull: Floats) -> Floats:
         """S (V⁻¹ z − pull), (p,), for the prior draw z = √V · normals; some of V may be 0."""
-        root, inner = self._scaled(prior)
-        found: Floats = root * np.linalg.solve(inner, normals - root * pull)
-        return found
+        root, inner = self.scaled_information(prior)
+        drawn: Floats = root * np.linalg.solve(inner, normals - root * pull)
+        return drawn
 
-    def frozen(self) -> VehicleGroup:
-        """The same group, its arrays read-only from now on."""
+    def freeze(self) -> VehicleGroup:
+        """Make the arrays read-only; returns the group itself."""
         for values in (self.slots, self.cross, self.information, self.pull):
             values.setflags(write=False)
         return self
@@ -79,54 +82,60 @@ class VehicleGroup(NamedTuple):
         return slice(first, first + _P)
 
 
-def joined(groups: Iterable[VehicleGroup]) -> VehicleGroup:
-    """What rewards of several groups say, some of them of the same vehicles: their sum."""
-    parts = list(groups)
-    vehicles = tuple(
-        dict.fromkeys(vehicle for part in parts for vehicle in part.vehicles)
-    )
-    slots = parts[0].slots
-    for part in parts[1:]:
-        slots = np.union1d(slots, part.slots)
+def merge_groups(groups: Sequence[VehicleGroup]) -> VehicleGroup:
+    """One group of several that share vehicles: their sum."""
+    vehicles: dict[int, None] = {}  # each once, in order
+    for group in groups:
+        vehicles |= dict.fromkeys(group.vehicles)
+    slots = groups[0].slots
+    for group in groups[1:]:
+        slots = np.union1d(slots, group.slots)
     p = _P * len(vehicles)
-    whole = VehicleGroup(
-        vehicles, slots, np.zeros((len(slots), p)), np.zeros((p, p)), np.zeros(p)
+    merged = VehicleGroup(
+        vehicles=tuple(vehicles),
+        slots=slots,
+        cross=np.zeros((len(slots), p)),
+        information=np.zeros((p, p)),
+        pull=np.zeros(p),
     )
-    for part in parts:
-        at = np.concatenate(
-            [np.arange(p)[whole.place(vehicle)] for vehicle in part.vehicles]
-        )
-        rows = np.searchsorted(slots, part.slots)
-        whole.cross[np.ix_(rows, at)] += part.cross
-        whole.information[np.ix_(at, at)] += part.information
-        whole.pull[at] += part.pull
-    return whole
+    for group in groups:
+        places = [np.arange(p)[merged.place(vehicle)] for vehicle in group.vehicles]
+        columns = np.concatenate(places)
+        rows = np.searchsorted(slots, group.slots)
+        merged.cross[np.ix_(rows, columns)] += group.cross
+        merged.information[np.ix_(columns, columns)] += group.information
+        merged.pull[columns] += group.pull
+    return merged
 
 
 class VehicleGroups:
-    """The groups of all vehicles that were driven."""
+    """The groups of all vehicles that were driven.
+
+    Args:
+        groups: Groups to begin with.
+    """
 
     def __init__(self, groups: Iterable[VehicleGroup] = ()) -> None:
-        self._of: dict[int, VehicleGroup] = {}
+        self._by_vehicle: dict[int, VehicleGroup] = {}
         for group in groups:
             self.add(group)
 
     def get(self, vehicle: int) -> VehicleGroup | None:
-        return self._of.get(vehicle)
+        """The group of a vehicle; ``None`` if it was not driven yet."""
+        return self._by_vehicle.get(vehicle)
 
     def add(self, group: VehicleGroup) -> None:
-        """Take in what more rewards say."""
-        known = {
-            id(found): found for each in group.vehicles if (found := self._of.get(each))
-        }
-        whole = (joined([*known.values(), group]) if known else group).frozen()
-        for vehicle in whole.vehicles:
-            self._of[vehicle] = whole
+        """Add the information of more rewards."""
+        known = self.of(group.vehicles)
+        merged = merge_groups([*known, group]) if known else group
+        merged.freeze()
+        for vehicle in merged.vehicles:
+            self._by_vehicle[vehicle] = merged
 
     def copy(self) -> VehicleGroups:
-        """Another collection of the same groups, which nobody can change."""
+        """Another collection of the same groups."""
         other = VehicleGroups()
-        other._of = dict(self._of)
+        other._by_vehicle = dict(self._by_vehicle)
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VehicleGroups:
@@ -135,187 +144,255 @@ class VehicleGroups:
 
     def all(self) -> list[VehicleGroup]:
         """Each group once, in the order of their first vehicles' first trips."""
-        return list({id(group): group for group in self._of.values()}.values())
+        return _distinct(self._by_vehicle.values())
 
     def of(self, vehicles: Iterable[int]) -> list[VehicleGroup]:
         """The groups of these vehicles, each once; vehicles that were not driven yet have none."""
-        found = (self._of.get(vehicle) for vehicle in vehicles)
-        return list({id(group): group for group in found if group is not None}.values())
+        driven = [vehicle for vehicle in vehicles if vehicle in self._by_vehicle]
+        return _distinct(self._by_vehicle[vehicle] for vehicle in driven)
 
     # --- all at once ------------------------------------------------------------------------
 
-    def taken_off(
+    def eliminate(
         self, prior: Floats, information: Floats, pull: Floats
     ) -> tuple[Floats, Floats]:
-        """What all rewards say of the slots, (s, s) and (s,), where vehicles' terms are unknown.
+        """The information about slots where vehicles' terms are unknown, (s, s) and (s,).
 
         A R⁻¹ Aᵀ − Σ C S Cᵀ and A R⁻¹ (y − expected) − Σ C S pull, with C = A R⁻¹ Φ.
-        """
-        from scipy.sparse import csr_array
 
-        size, few = len(pull), []
-        information, pull = information.copy(), pull.copy()
+        Args:
+            prior: Variances of one vehicle's terms, (5,).
+            information: A R⁻¹ Aᵀ, (s, s).
+            pull: A R⁻¹ (y − expected), (s,).
+        """
+        size = len(pull)
+        information = information.copy()
+        pull = pull.copy()
+        sparse: list[tuple[Ints, Floats]] = []
         for group in self.all():
             S = group.covariance(prior)
             pull[group.slots] -= group.cross @ (S @ group.pull)
-            half = group.cross @ np.linalg.cholesky(S)
-            if (
-                len(group.slots) > size // 8
-            ):  # dense products are faster for a vehicle of many roads
+            half = group.cross @ np.linalg.cholesky(S)  # C S^½, (k, p)
+            # Dense products are faster for a vehicle of many roads.
+            if len(group.slots) > size // _MANY_ROADS:
                 information[np.ix_(group.slots, group.slots)] -= half @ half.T
             else:
-                few.append((group.slots, half))
-        if few:
-            rows = np.concatenate(
-                [np.repeat(slots, half.shape[1]) for slots, half in few]
-            )
-            widths = [half.shape[1] for _, half in few]
-            firsts = np.cumsum([0, *widths])
-            columns = np.concatenate(
-                [np.tile(np.arange(a, a + half.shape[1]), len(half))
-                 for a, (_, half) in zip(firsts.tolist(), few, strict=False)]
-            )  # fmt: skip
-            values = np.concatenate([half.ravel() for _, half in few])
-            low = csr_array((values, (rows, columns)), shape=(size, int(firsts[-1])))
-            information -= (low @ low.T).toarray()
+                sparse.append((group.slots, half))
+        if sparse:
+            low_rank = _side_by_side(sparse, size)
+            information -= (low_rank @ low_rank.T).toarray()
         return information, pull
 
     def information(self, prior: Floats) -> float:
         """½ ln det(I + V Φᵀ R⁻¹ Φ) over all groups, nats."""
-        found = 0.0
+        total = 0.0
         for group in self.all():
-            _, inner = group._scaled(prior)
-            found += 0.5 * float(np.linalg.slogdet(inner)[1])
-        return found
+            _, inner = group.scaled_information(prior)
+            total += 0.5 * float(np.linalg.slogdet(inner)[1])
+        return total
 
     # --- as arrays --------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
+        """All groups, one after another, by name for a state."""
         groups = self.all()
-        empty = np.empty(0)
+        vehicles = [vehicle for group in groups for vehicle in group.vehicles]
+        vehicle_counts = [len(group.vehicles) for group in groups]
+        slot_counts = [len(group.slots) for group in groups]
         return {
-            "vehicles": np.array(
-                [v for each in groups for v in each.vehicles], dtype=np.intp
-            ),
-            "group_vehicles": np.array(
-                [len(each.vehicles) for each in groups], dtype=np.intp
-            ),
-            "group_slots": np.array(
-                [len(each.slots) for each in groups], dtype=np.intp
-            ),
-            "slots": np.concatenate(
-                [empty.astype(np.intp), *(each.slots for each in groups)]
-            ),
-            "cross": np.concatenate([empty, *(each.cross.ravel() for each in groups)]),
-            "of_vehicles": np.concatenate(
-                [empty, *(each.information.ravel() for each in groups)]
-            ),
-            "pull": np.concatenate([empty, *(each.pull for each in groups)]),
+            "vehicles": np.array(vehicles, dtype=np.intp),
+            "group_vehicles": np.array(vehicle_counts, dtype=np.intp),
+            "group_slots": np.array(slot_counts, dtype=np.intp),
+            "slots": _joined([group.slots for group in groups], np.intp),
+            "cross": _joined([group.cross for group in groups], np.float64),
+            "of_vehicles": _joined([group.information for group in groups], np.float64),
+            "pull": _joined([group.pull for group in groups], np.float64),
         }
 
     @classmethod
     def from_arrays(cls, state: State, size: int, driven: Ints) -> VehicleGroups:
-        """What :meth:`arrays` gave, of these vehicles and so many slots, or :class:`StateError`."""
-        names = ("vehicles", "group_vehicles", "group_slots", "slots")
-        vehicles, many, touched, slots = (
-            as_positions(state.array(name), name) for name in names
-        )
-        if len(many) != len(touched):
+        """The inverse of :meth:`arrays`, or :class:`StateError`.
+
+        Args:
+            state: The saved state.
+            size: How many slots there are.
+            driven: Numbers of the vehicles that its trips name, sorted, (V,).
+        """
+        vehicles = as_positions(state.array("vehicles"), "vehicles")
+        vehicle_counts = as_positions(state.array("group_vehicles"), "group_vehicles")
+        slot_counts = as_positions(state.array("group_slots"), "group_slots")
+        slots = as_positions(state.array("slots"), "slots")
+        if len(vehicle_counts) != len(slot_counts):
             raise StateError(
                 "this state is damaged: its groups of vehicles differ in number"
             )
-        p = _P * many
-        cross = as_vector(state.array("cross"), "cross", int(touched @ p))
+        p = _P * vehicle_counts
+        cross = as_vector(state.array("cross"), "cross", int(slot_counts @ p))
         information = as_vector(state.array("of_vehicles"), "of_vehicles", int(p @ p))
         pull = as_vector(state.array("pull"), "pull", int(p.sum()))
         if (
             not np.array_equal(np.sort(vehicles), driven)
-            or (many < 1).any()
-            or int(many.sum()) != len(vehicles)
-            or int(touched.sum()) != len(slots)
+            or (vehicle_counts < 1).any()
+            or int(vehicle_counts.sum()) != len(vehicles)
+            or int(slot_counts.sum()) != len(slots)
             or slots.max(initial=-1) >= size
         ):
             raise StateError(
                 "this state is damaged: its vehicles are not those of its trips"
             )
-        ends = [
-            np.cumsum([0, *each]).tolist()
-            for each in (many, touched, touched * p, p * p, p)
-        ]
+        parts = zip(
+            p.tolist(),
+            _split(vehicles, vehicle_counts),
+            _split(slots, slot_counts),
+            _split(cross, slot_counts * p),
+            _split(information, p * p),
+            _split(pull, p),
+            strict=True,
+        )
         groups = cls()
-        for at, width in enumerate(p.tolist()):
-            a, b, c, d, e = (slice(*each[at : at + 2]) for each in ends)
+        for width, members, its_slots, its_cross, its_information, its_pull in parts:
             group = VehicleGroup(
-                vehicles=tuple(vehicles[a].tolist()),
-                slots=slots[b].copy(),
-                cross=as_features(cross[c].reshape(-1, width), "cross").copy(),
-                information=information[d].reshape(width, width).copy(),
-                pull=pull[e].copy(),
+                vehicles=tuple(members.tolist()),
+                slots=its_slots.copy(),
+                cross=as_features(its_cross.reshape(-1, width), "cross").copy(),
+                information=its_information.reshape(width, width).copy(),
+                pull=its_pull.copy(),
             )
-            least = np.linalg.eigvalsh(group.information).min()
-            if (np.diff(group.slots) <= 0).any() or least < -1e-6 * np.abs(
-                group.information
-            ).max():
-                raise StateError(
-                    "this state is damaged: what it says of a vehicle is impossible"
-                )
+            _check_group(group)
             groups.add(group)
         return groups
 
 
-def grouped(
+def _distinct(groups: Iterable[VehicleGroup]) -> list[VehicleGroup]:
+    """Each group once, in the order of their first occurrence."""
+    by_identity = {id(group): group for group in groups}
+    return list(by_identity.values())
+
+
+def _side_by_side(blocks: list[tuple[Ints, Floats]], size: int) -> Any:
+    """Blocks at some slots each, (k, p), as one sparse (s, Σ p) matrix."""
+    from scipy.sparse import csr_array
+
+    rows: list[Ints] = []
+    columns: list[Ints] = []
+    width = 0
+    for slots, block in blocks:
+        count, p = block.shape
+        rows.append(np.repeat(slots, p))
+        columns.append(np.tile(np.arange(width, width + p), count))
+        width += p
+    values = np.concatenate([block.ravel() for _, block in blocks])
+    places = (np.concatenate(rows), np.concatenate(columns))
+    return csr_array((values, places), shape=(size, width))
+
+
+def _joined(arrays: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """All arrays, flat, one after another."""
+    empty = np.empty(0, dtype=dtype)
+    return np.concatenate([empty, *(array.ravel() for array in arrays)])
+
+
+def _split(values: NDArray[Any], sizes: Ints) -> list[NDArray[Any]]:
+    """Consecutive parts of these sizes."""
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [values[begin:end] for begin, end in pairwise(ends)]
+
+
+def _check_group(group: VehicleGroup) -> None:
+    """Raise :class:`StateError` where slots do not rise or the information is not positive."""
+    rising = (np.diff(group.slots) > 0).all()
+    least = np.linalg.eigvalsh(group.information).min()
+    if not rising or least < -_DAMAGED * np.abs(group.information).max():
+        raise StateError(
+            "this state is damaged: what it says of a vehicle is impossible"
+        )
+
+
+# --- building groups -----------------------------------------------------------------------
+
+
+class _Membership(NamedTuple):
+    """Which vehicle belongs to which group."""
+
+    groups: int
+    group: Ints  # of each vehicle, (V,)
+    place: Ints  # of each vehicle among those of its group, (V,)
+    sizes: Ints  # vehicles of each group, (groups,)
+    order: Ints  # vehicles, group by group, (V,)
+
+    def group_of(self, columns: Ints) -> Ints:
+        """The group of each of the 5 V columns."""
+        return self.group[columns // _P]
+
+    def column_in_group(self, columns: Ints) -> Ints:
+        """Where each of the 5 V columns is among those of its group."""
+        return _P * self.place[columns // _P] + columns % _P
+
+
+def group_vehicles(
     vehicles: Ints, cross: Any, information: Any, pull: Floats
 ) -> VehicleGroups:
-    """Groups of vehicles, (V,), from what all their rewards say.
+    """Groups of vehicles that depend on each other; each vehicle has five columns.
 
-    ``cross`` (s, 5 V), ``information`` (5 V, 5 V) are sparse, ``pull`` (5 V,): five columns a vehicle.
+    Args:
+        vehicles: Numbers of the vehicles, (V,).
+        cross: A R⁻¹ Φ, sparse (s, 5 V).
+        information: Φᵀ R⁻¹ Φ, sparse (5 V, 5 V).
+        pull: Φᵀ R⁻¹ (y − expected), (5 V,).
     """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    V, entries = len(vehicles), information.tocoo()
+    entries = information.tocoo()
     linked = entries.data != 0.0
-    blocks = (entries.row[linked] // _P, entries.col[linked] // _P)
-    links = csr_array((np.ones(len(blocks[0])), blocks), shape=(V, V))
-    count, group = connected_components(links, directed=False)
-    order = np.argsort(group, kind="stable")  # vehicles, group by group
-    many = np.bincount(group, minlength=count)
-    place = np.empty(V, dtype=np.intp)  # of each vehicle among those of its group
-    place[order] = np.arange(V) - np.repeat(np.cumsum(many) - many, many)
-    widest = _P * int(many.max(initial=0))
+    rows = entries.row[linked]
+    columns = entries.col[linked]
+    members = _membership(rows // _P, columns // _P, len(vehicles))
+    widest = _P * int(members.sizes.max(initial=0))
 
-    def of_group(column: Ints) -> Ints:
-        """Where a column is among those of its group."""
-        return _P * place[column // _P] + column % _P
+    blocks = np.zeros((members.groups, widest, widest))
+    places = (members.column_in_group(rows), members.column_in_group(columns))
+    blocks[members.group_of(rows), *places] = entries.data[linked]
 
-    blocks_of = np.zeros((count, widest, widest))
-    row_group = group[entries.row // _P][linked]
-    row, column = entries.row[linked], entries.col[linked]
-    blocks_of[row_group, of_group(row), of_group(column)] = entries.data[linked]
-    pulls = np.zeros((count, widest))
-    columns = np.arange(_P * V)
-    pulls[group[columns // _P], of_group(columns)] = pull
+    pulls = np.zeros((members.groups, widest))
+    all_columns = np.arange(_P * len(vehicles))
+    pulls[members.group_of(all_columns), members.column_in_group(all_columns)] = pull
+
+    # Pairs of a group and a slot, each once, sorted.
     entries = cross.tocoo()
     size = cross.shape[0]
-    pairs = (
-        group[entries.col // _P].astype(np.int64) * size + entries.row
-    )  # of a group and a slot
-    known, at = np.unique(pairs, return_inverse=True)
-    values = np.zeros((len(known), widest))  # (P, p)
-    values[at, of_group(entries.col)] = entries.data
-    slots = (known % size).astype(np.intp)
-    ends = np.searchsorted(known, np.arange(count + 1, dtype=np.int64) * size).tolist()
-    names = np.split(vehicles[order], np.cumsum(many)[:-1])
+    pairs = members.group_of(entries.col).astype(np.int64) * size + entries.row
+    distinct, pair = np.unique(pairs, return_inverse=True)
+    values = np.zeros((len(distinct), widest))  # (P, p)
+    values[pair, members.column_in_group(entries.col)] = entries.data
+    slots = (distinct % size).astype(np.intp)
+    first_pairs = np.arange(members.groups + 1, dtype=np.int64) * size
+    ends = np.searchsorted(distinct, first_pairs).tolist()
+
+    names = np.split(vehicles[members.order], np.cumsum(members.sizes)[:-1])
     groups = []
-    for number, width in enumerate((_P * many).tolist()):
-        rows = slice(ends[number], ends[number + 1])
+    for number, width in enumerate((_P * members.sizes).tolist()):
+        of_group = slice(ends[number], ends[number + 1])
         groups.append(
             VehicleGroup(
                 vehicles=tuple(names[number].tolist()),
-                slots=slots[rows].copy(),
-                cross=values[rows, :width].copy(),
-                information=blocks_of[number, :width, :width].copy(),
+                slots=slots[of_group].copy(),
+                cross=values[of_group, :width].copy(),
+                information=blocks[number, :width, :width].copy(),
                 pull=pulls[number, :width].copy(),
             )
         )
     return VehicleGroups(groups)
+
+
+def _membership(first: Ints, second: Ints, count: int) -> _Membership:
+    """Groups of vehicles 0 … ``count`` − 1, linked in pairs of first and second."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    links = csr_array((np.ones(len(first)), (first, second)), shape=(count, count))
+    groups, labels = connected_components(links, directed=False)
+    group: Ints = labels.astype(np.intp)
+    order = np.argsort(group, kind="stable")
+    sizes = np.bincount(group, minlength=groups)
+    first_of_group = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    place = np.empty(count, dtype=np.intp)
+    place[order] = np.arange(count) - first_of_group
+    return _Membership(groups, group, place, sizes, order)

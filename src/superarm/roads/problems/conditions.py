@@ -1,4 +1,4 @@
-"""What changes from trip to trip: congestion, temperature and load; and rush hours.
+"""Conditions that change from trip to trip: congestion, temperature and load; and rush hours.
 
 Each is a column of the arms' features that is known before a trip, and changes what the trip
 costs in a way that the traveller does not know. Arms whose features change are no fixed set.
@@ -9,7 +9,7 @@ costs in a way that the traveller does not know. Arms whose features change are 
 ``load``           kg beyond the vehicle's own mass
 =================  ==================================================================
 
-Rush hours are not told beforehand: the fixed arms' energies themselves change with the hour.
+Rush hours are not announced: the energies of the fixed arms themselves change with the hour.
 """
 
 from __future__ import annotations
@@ -30,13 +30,26 @@ CONDITIONS = ("congestion", "temperature", "load")
 TRIPS_PER_DAY = 24
 _SLOWEST = 0.4  # of the speed limit, where congestion is 1
 _STOP_EVERY = 200.0  # metres, where congestion is 1
-_COMFORT, _WATTS_PER_DEGREE = 20.0, 100.0
-_MOST_LOAD = 400.0
+_COMFORT = 20.0  # °C
+_WATTS_PER_DEGREE = 100.0
+_MEAN_TEMPERATURE = 10.0  # °C
+_TEMPERATURE_STD = 8.0
+_MOST_LOAD = 400.0  # kg
+_CONGESTION_SCALE = 0.3  # such that its feature has about unit scale
+_AT_REST = {"congestion": 0.0, "temperature": _COMFORT, "load": 0.0}
+_HOURS_PER_DAY = 24.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Conditions:
-    """The conditions of every round of one seed."""
+    """The conditions of every round of one seed.
+
+    Args:
+        names: Which conditions change; the others are at rest.
+        graph: The roads.
+        vehicle: The vehicle that drives, without load.
+        seed: Which random world.
+    """
 
     names: Sequence[str]
     graph: LineGraph
@@ -53,48 +66,65 @@ class Conditions:
         object.__setattr__(self, "_streams", Streams(self.seed, "conditions"))
 
     def at(self, step: int) -> dict[str, Floats]:
-        """The conditions of a round, (n,) each; those that are not named are at rest."""
+        """The conditions of a round, (n,) each; those that are not named are at rest.
+
+        Args:
+            step: Number of the round, from 1.
+        """
         rng = self._streams.at(step)
         n = len(self.graph)
         wave = 0.5 - 0.5 * np.cos(2.0 * np.pi * step / TRIPS_PER_DAY)
         fast = self.graph.speed / self.graph.speed.max()
+        # All are drawn in this order, named or not.
+        congestion = np.clip(wave * fast + 0.1 * rng.standard_normal(n), 0.0, 1.0)
+        temperature = rng.normal(_MEAN_TEMPERATURE, _TEMPERATURE_STD)
+        load = rng.uniform(0.0, _MOST_LOAD)
         values = {
-            "congestion": np.clip(wave * fast + 0.1 * rng.standard_normal(n), 0.0, 1.0),
-            "temperature": np.full(n, rng.normal(10.0, 8.0)),
-            "load": np.full(n, rng.uniform(0.0, _MOST_LOAD)),
+            "congestion": congestion,
+            "temperature": np.full(n, temperature),
+            "load": np.full(n, load),
         }
-        rest = {"congestion": 0.0, "temperature": _COMFORT, "load": 0.0}
-        return {
-            name: values[name] if name in self.names else np.full(n, rest[name])
-            for name in rest
-        }
+        for name, value in _AT_REST.items():
+            if name not in self.names:
+                values[name] = np.full(n, value)
+        return values
 
     def columns(self, step: int) -> Floats:
-        """The named conditions as features of about unit scale, (n, c)."""
+        """The named conditions as features of about unit scale, (n, c).
+
+        Args:
+            step: Number of the round, from 1.
+        """
         now = self.at(step)
+        degrees = now["temperature"] - _MEAN_TEMPERATURE
         scaled = {
-            "congestion": now["congestion"] / 0.3,
-            "temperature": (now["temperature"] - 10.0) / 8.0,
+            "congestion": now["congestion"] / _CONGESTION_SCALE,
+            "temperature": degrees / _TEMPERATURE_STD,
             "load": now["load"] / _MOST_LOAD,
         }
         return np.stack([scaled[name] for name in self.names], axis=1)
 
     def extra(self, step: int) -> Floats:
-        """Wh that the conditions of a round add to the energy at rest, (n,)."""
-        now, graph = self.at(step), self.graph
-        speed = graph.speed * (1.0 - (1.0 - _SLOWEST) * now["congestion"])
-        warm = _WATTS_PER_DEGREE * np.abs(now["temperature"] - _COMFORT)
-        laden = replace(self.vehicle, mass=self.vehicle.mass + float(now["load"][0]))
+        """Wh that the conditions of a round add to the energy at rest, (n,).
+
+        Args:
+            step: Number of the round, from 1.
+        """
+        now = self.at(step)
+        graph = self.graph
+        congestion = now["congestion"]
+        load = float(now["load"][0])
+        speed = graph.speed * (1.0 - (1.0 - _SLOWEST) * congestion)
+        watts = _WATTS_PER_DEGREE * np.abs(now["temperature"] - _COMFORT)
+        laden = replace(self.vehicle, mass=self.vehicle.mass + load)
         moving = laden.energy(graph.length, speed, graph.rise)
         # Stopping and starting again loses what recuperation does not bring back.
         loss = 1.0 / laden.propulsion_efficiency - laden.recuperation_efficiency
-        stops = now["congestion"] * graph.length / _STOP_EVERY
-        kinetic = 0.5 * laden.mass * np.square(graph.speed) * loss * stops
-        extra: Floats = (
-            moving
-            + (kinetic + warm * graph.length / speed) / 3600.0
-            - self.vehicle.energy(graph.length, graph.speed, graph.rise)
-        )
+        stops = congestion * graph.length / _STOP_EVERY
+        kinetic = 0.5 * laden.mass * np.square(graph.speed) * loss * stops  # J
+        climate = watts * graph.length / speed  # J
+        at_rest = self.vehicle.energy(graph.length, graph.speed, graph.rise)
+        extra: Floats = moving + (kinetic + climate) / 3600.0 - at_rest
         return extra
 
 
@@ -104,29 +134,49 @@ class RushHours:
 
     r(hour) · (fast + u_t): r has a peak at 8 and one at 17 o'clock, fast roads suffer most, and u_t is
     a draw of the roads' own prior that drifts, u_{t+1} = √(1 − ε) u_t + √ε g_{t+1}.
+
+    Args:
+        root: A root of the roads' prior covariance.
+        fast: Speed limits as shares of the largest, times the prior's standard deviation, (n,).
+        epsilon: ε: how fast the pattern drifts, 0 to 1.
+        seed: Which random world.
     """
 
     root: PriorRoot
-    fast: Floats  # speed limits as shares of the largest, times the prior's standard deviation, (n,)
+    fast: Floats
     epsilon: float
     seed: int
-    _moods: list[Floats] = field(init=False, repr=False, default_factory=list)
+    _drifts: list[Floats] = field(init=False, repr=False, default_factory=list)  # u_t
 
     @staticmethod
     def rush(step: int) -> float:
-        """r, at the hour of a trip: the first is at 0 o'clock."""
-        hour = 24.0 * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
-        return float(
-            np.exp(-0.5 * ((hour - 8) / 1.5) ** 2)
-            + np.exp(-0.5 * ((hour - 17) / 2) ** 2)
-        )
+        """r, at the hour of a trip: the first is at 0 o'clock.
+
+        Args:
+            step: Number of the trip, from 1.
+        """
+        hour = _HOURS_PER_DAY * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
+        morning = np.exp(-0.5 * ((hour - 8) / 1.5) ** 2)
+        evening = np.exp(-0.5 * ((hour - 17) / 2) ** 2)
+        return float(morning + evening)
 
     def extra(self, step: int) -> Floats:
-        """Wh, (n,)"""
-        moods, streams = self._moods, Streams(self.seed, "rush-hours")
-        while len(moods) < step:
-            normals = streams.at(len(moods) + 1).standard_normal((1, self.root.normals))
-            drawn = self.root.times(normals)[0]
-            kept = np.sqrt(1.0 - self.epsilon) * moods[-1] if moods else drawn
-            moods.append(kept + np.sqrt(self.epsilon) * drawn if moods else kept)
-        return self.rush(step) * (self.fast + moods[step - 1])
+        """Wh that rush hours add on a trip, (n,).
+
+        Args:
+            step: Number of the trip, from 1.
+        """
+        streams = Streams(self.seed, "rush-hours")
+        while len(self._drifts) < step:
+            rng = streams.at(len(self._drifts) + 1)
+            normals = rng.standard_normal((1, self.root.normals))
+            self._append_drift(self.root.times(normals)[0])
+        return self.rush(step) * (self.fast + self._drifts[step - 1])
+
+    def _append_drift(self, draw: Floats) -> None:
+        """u_{t+1} from u_t and a draw of the prior."""
+        if not self._drifts:
+            self._drifts.append(draw)
+            return
+        remaining = np.sqrt(1.0 - self.epsilon) * self._drifts[-1]
+        self._drifts.append(remaining + np.sqrt(self.epsilon) * draw)

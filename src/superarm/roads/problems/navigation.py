@@ -37,6 +37,7 @@ from superarm.core.streams import Streams, stream
 from superarm.kernels import (
     LARGEST_DRAW,
     Constant,
+    Kernel,
     Periodic,
     PriorRoot,
     Temporal,
@@ -47,7 +48,7 @@ from superarm.movement import Switch
 from superarm.movement.switching import previous_positions
 from superarm.oracles import Trip
 from superarm.rewards import total
-from superarm.roads.energy.vehicle import Recuperation
+from superarm.roads.energy.vehicle import Recuperation, Vehicle
 
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import (
@@ -79,6 +80,13 @@ class _Costs(NamedTuple):
     best: float
 
 
+class _RoundCosts(NamedTuple):
+    """The costs of a round."""
+
+    rectified: _Costs
+    reduced: _Costs | None
+
+
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
@@ -103,10 +111,10 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         on_no_path: With "error", closures always leave a route; with "empty", a round without one
             is skipped.
         conditions: What changes from trip to trip: "congestion", "temperature", "load". Arms are
-            then not a fixed set: choose a posterior that takes features, "variational" or
-            "streaming".
-        rush_hours: How much rush hours change energies, in standard deviations of the prior; 0: no
-            rush hours.
+            then not a fixed set: choose the posterior "variational" or "streaming", which take
+            features.
+        rush_hours: How much rush hours change energies, in standard deviations of the prior; 0
+            for no rush hours.
         day_to_day: Ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day
             has 24 trips.
         switch_cost: Wh for every edge that was not part of the previous route; none where left out.
@@ -135,63 +143,78 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
-    _kept: dict[int, tuple[_Costs, _Costs | None]] = field(
+    # The costs of the latest round; of all rounds where nothing changes.
+    _round_costs: dict[int, _RoundCosts] = field(
         init=False, repr=False, default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        for name in ("closed_roads", "closed_turns"):
-            if as_number(getattr(self, name), name, 0.0, 1.0) == 1.0:
-                raise InputError(f"{name} is 1, but some must stay open")
+        _require_some_open(self.closed_roads, "closed_roads")
+        _require_some_open(self.closed_turns, "closed_turns")
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         vehicle = self._own_vehicle(self.recuperation)
         named = self._named(otherwise="city")
-        names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(
-            named.network, **{name: getattr(self, name) for name in names}
+            named.network,
+            uturns=self.uturns,
+            edges=self.edges,
+            city_seed=self.city_seed,
+            elevation=self.elevation,
+            flat=self.flat,
         )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
-        known = (
-            lengthscale if self.model_lengthscale is None else self.model_lengthscale
+        if self.model_lengthscale is not None:
+            lengthscale = self.model_lengthscale
+        self._set_up(
+            roads,
+            named,
+            vehicle,
+            on_no_path=self.on_no_path,
+            lengthscale=as_positive(lengthscale, "model_lengthscale"),
+            features=self._model_features,
         )
-        known = as_positive(known, "model_lengthscale")
-        believed: dict[str, Any] = {
-            "lengthscale": known,
-            "features": self._model_features,
-        }
-        self._set_up(roads, named, vehicle, on_no_path=self.on_no_path, **believed)
-        require_choice(self.switch_per, "switch_per", ("edge", "metre"))
-        if self.switch_cost is not None:
-            cost = as_number(self.switch_cost, "switch_cost", 0.0)
-            weights = self.graph.length if self.switch_per == "metre" else None
-            store(
-                self,
-                model=replace(self.model, switching=Switch(cost=cost, weights=weights)),
-            )
-        conditions = None
-        if isinstance(self.conditions, str) or not isinstance(
-            self.conditions, Sequence
-        ):
-            raise InputError(
-                f'conditions is {self.conditions!r}; give a list, such as [["load"]] with --set'
-            )
-        if self.conditions:
-            conditions = Conditions(
-                names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
-            )
+        switching = self._switch()
+        if switching is not None:
+            store(self, model=replace(self.model, switching=switching))
+        conditions = self._make_conditions(vehicle)
+        if conditions is not None:
             store(self, model=with_conditions(self.model, len(self.conditions)))
         strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
         as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
-        if strength:  # what a traveller expects who knows of it: half lasts, half comes back every day
-            peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
-            drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
-            store(self, model=replace(self.model, drift=drift))
+        if strength:
+            store(self, model=replace(self.model, drift=self._drift()))
         store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
         store(
             self,
-            interpretations=self._settled(),
+            interpretations=self._interpret(),
             noise_std=float(np.sqrt(self.model.noise_variance)),
         )
+
+    def _switch(self) -> Switch | None:
+        """What new roads cost; ``None`` where they cost nothing."""
+        require_choice(self.switch_per, "switch_per", ("edge", "metre"))
+        if self.switch_cost is None:
+            return None
+        cost = as_number(self.switch_cost, "switch_cost", 0.0)
+        weights = self.graph.length if self.switch_per == "metre" else None
+        return Switch(cost=cost, weights=weights)
+
+    def _make_conditions(self, vehicle: Vehicle) -> Conditions | None:
+        names: object = self.conditions
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise InputError(
+                f'conditions is {names!r}; give a list, such as [["load"]] with --set'
+            )
+        if not names:
+            return None
+        return Conditions(
+            names=names, graph=self.graph, vehicle=vehicle, seed=self.seed
+        )
+
+    def _drift(self) -> Kernel:
+        """What an informed traveller expects of rush hours: half lasts, half returns every day."""
+        peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
+        return Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
 
     @property
     def _true_features(self) -> FeatureKernels:
@@ -201,10 +224,11 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
 
     @property
     def _model_features(self) -> FeatureKernels:
-        """What the model says of k_f and k′_f: the truth, where nothing else is stated."""
+        """The model's k_f and k′_f: by default the truth."""
+        near: Any = self.model_graph_lengthscales
+        alone: Any = self.model_feature_lengthscales
+        share: Any = self.model_graph_share
         true = self._true_features
-        near, alone = self.model_graph_lengthscales, self.model_feature_lengthscales
-        share = self.model_graph_share
         return as_feature_kernels(
             true.near if near is None else near,
             true.alone if alone is None else alone,
@@ -219,14 +243,10 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         graph = self.graph
         spread = float(np.std(self.model.energies))
         # The model's own object, unless its lengthscale is another.
-        variance, scale = (
-            (float(self.prior_scale) * spread) ** 2,
-            float(self.lengthscale),
-        )
         kernel = road_kernel(
             graph,
-            variance,
-            lengthscale=scale,
+            (float(self.prior_scale) * spread) ** 2,
+            lengthscale=float(self.lengthscale),
             normalisation=self.normalisation,
             features=self._true_features,
         )
@@ -235,7 +255,7 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
 
     @property
     def known_costs(self) -> Mapping[str, Floats]:
-        """What a traveller knows of every road, (n,) each: "energy", "travel_time", "length"."""
+        """Known costs of every road by name, (n,) each: "energy", "travel_time", "length"."""
         return {"energy": self.model.energies, **self.model.costs}
 
     @cached_property
@@ -255,78 +275,89 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         )
 
     def _energies(self, step: int) -> Floats:
-        energies, rush = self.energies, self._rush
+        """f in a round, (n,)."""
+        energies = self.energies
         if self._conditions is not None:
             energies = energies + self._conditions.extra(step)
-        return (
-            energies if rush is None else energies + self.rush_hours * rush.extra(step)
-        )
+        if self._rush is not None:
+            energies = energies + self.rush_hours * self._rush.extra(step)
+        return energies
 
-    def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
+    def _costs_of(self, step: int) -> _RoundCosts:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
-        key = step if self._conditions is not None or self.rush_hours else 0
-        known = self._kept.get(key)
+        changes = self._conditions is not None or bool(self.rush_hours)
+        key = step if changes else 0
+        known = self._round_costs.get(key)
         if known is not None:
             return known
-        energies, reduction = self._energies(step), self.model.reduction
+        energies = self._energies(step)
+        reduction = self.model.reduction
         reduced = None if reduction is None else self._costs(energies - reduction)
-        made = self._costs(energies), reduced
-        self._kept.clear()
-        self._kept[key] = made
-        return made
+        costs = _RoundCosts(self._costs(energies), reduced)
+        self._round_costs.clear()
+        self._round_costs[key] = costs
+        return costs
 
-    def _settled(self) -> dict[str, str]:
-        told = {
-            **self._told(),
-            "recuperation": "negative work is multiplied by η⁻"
-            if self.recuperation == "multiply"
-            else "negative work is divided by η⁻, as eq. 8 reads",
+    def _interpret(self) -> dict[str, str]:
+        """What a report explains about the problem."""
+        recuperation = "negative work is divided by η⁻, as eq. 8 reads"
+        if self.recuperation == "multiply":
+            recuperation = "negative work is multiplied by η⁻"
+        texts = {
+            **self._interpret_roads(),
+            "recuperation": recuperation,
             "kernel": f"prior variance half k_G·k_f and half k′_f; graph Matérn ν = 2, κ = 1, "
             f"normalised: {self.normalisation}; lengthscale {self.lengthscale:g}",
             "regret": "rectified with s = ς: E[max(0, N(f, ς²))] along the route",
         }
         features, believed = self._true_features, self._model_features
         if features != EQUAL_KERNELS:
-            told["kernel"] = (
+            texts["kernel"] = (
                 f"{features.description}; graph Matérn ν = 2, κ = 1, normalised: "
                 f"{self.normalisation}; lengthscale {self.lengthscale:g} where none is stated"
             )
         if believed != features:
-            told["model"] = f"other kernels than the truth: {believed.description}"
-        if len(self.graph) > LARGEST_DRAW:  # worth seconds: what is not exact is told
-            told["truth"] = (
+            texts["model"] = f"other kernels than the truth: {believed.description}"
+        if len(self.graph) > LARGEST_DRAW:
+            # Finding the tolerance takes seconds, but inexact draws must be reported.
+            texts["truth"] = (
                 "drawn by sparse solves: variances are those of the kernel, covariances are off by at "
                 f"most {self._root.tolerance:.1%} of the largest variance"
             )
         if self.closed_roads or self.closed_turns:
-            told["closures"] = (
+            closures = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
                 "turns are closed"
-                + (", always leaving a route" if self.on_no_path == "error" else "")
             )
+            if self.on_no_path == "error":
+                closures += ", always leaving a route"
+            texts["closures"] = closures
         if self.rush_hours:
-            told["rush hours"] = (
+            texts["rush hours"] = (
                 f"peaks at 8:00 and 17:00, with {TRIPS_PER_DAY} trips a day; energies change by "
                 f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
                 f"pattern drifts by ε = {self.day_to_day:g} a trip"
             )
         if self.switch_cost is not None:
-            told["switching"] = (
+            texts["switching"] = (
                 f"{self.switch_cost:g} Wh for every {self.switch_per} of a route that was not part of "
                 "the previous one; the first trip pays nothing. Regret counts it for the policy, but "
                 "not for the best route of each round, with which it compares: no sequence of routes "
                 "costs less. Where all rounds are alike, that route never changes, and pays nothing"
             )
         if self.conditions:
-            told["conditions"] = (
+            texts["conditions"] = (
                 f"{', '.join(self.conditions)} change from trip to trip"
             )
-        return told
+        return texts
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        own = {"reduced_regret": Metric("reduced regret", "Wh", better="down")}
-        return {**MEASURES, **own, **({} if self.switch_cost is None else _SWITCHING)}
+        reduced_regret = Metric("reduced regret", "Wh", better="down")
+        measures = {**MEASURES, "reduced_regret": reduced_regret}
+        if self.switch_cost is not None:
+            measures |= _SWITCHING
+        return measures
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -337,12 +368,15 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
             arms = Arms(ids=arms.ids, features=features)
         if not (self.closed_roads or self.closed_turns):
             return Offer(step=step, arms=arms, structure=self.trip)
+        start = self.trip.start
+        goal = self.trip.goal
         rng = self._closures.at(step)
         for _ in range(_TRIES):
             available = rng.random(len(self._arms)) >= self.closed_roads
-            available[[self.trip.start, self.trip.goal]] = True
-            shut = np.flatnonzero(rng.random(len(self.graph.turns)) < self.closed_turns)
-            trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
+            available[[start, goal]] = True
+            is_closed = rng.random(len(self.graph.turns)) < self.closed_turns
+            closed_turns = np.flatnonzero(is_closed)
+            trip = Trip(start=start, goal=goal, closed_turns=closed_turns)
             lengths = np.where(available, self.graph.length, np.inf)
             if self.on_no_path == "empty" or self.cheapest(lengths, trip):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
@@ -358,41 +392,41 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
 
     def scores(self, offer: Offer) -> Floats:
         """Minus the rectified costs, by which regret is measured."""
-        return np.negative(self._costs_of(offer.step)[0].weights)
+        return np.negative(self._costs_of(offer.step).rectified.weights)
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        costs = self._costs_of(offer.step)[0].weights
-        return total(costs[decision.positions]) + self._switched(offer, decision)
+        costs = self._costs_of(offer.step).rectified.weights
+        switching_cost = self._switching_cost(offer, decision)
+        return total(costs[decision.positions]) + switching_cost
 
-    def _switched(self, offer: Offer, decision: Decision) -> float:
-        """What the decision costs because of the route before."""
+    def _switching_cost(self, offer: Offer, decision: Decision) -> float:
+        """What the decision costs because of the previous route."""
         switch = self.model.switching
         return 0.0 if switch is None else total(switch.costs(offer)[decision.positions])
 
     def best(self, offer: Offer) -> Best:
-        """The best route of the round by itself: switching costs are none of its."""
-        return Best(self._best(self._costs_of(offer.step)[0], offer))
+        """The best route of the round by itself, without switching costs."""
+        return Best(self._best(self._costs_of(offer.step).rectified, offer))
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
     ) -> Mapping[str, float]:
         positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
-        measured = {"true_energy": energy}
-        if (reduced := self._costs_of(offer.step)[1]) is not None:
-            regret = total(reduced.weights[positions]) - self._best(reduced, offer)
-            measured["reduced_regret"] = regret
+        metrics = {"true_energy": energy}
+        reduced = self._costs_of(offer.step).reduced
+        if reduced is not None:
+            cost = total(reduced.weights[positions])
+            metrics["reduced_regret"] = cost - self._best(reduced, offer)
         if self.switch_cost is not None:
-            first = offer.previous_action is None
-            before = positions if first else previous_positions(offer)
-            switched = self._switched(offer, decision)
-            measured |= {
-                "route_changes": float(not np.array_equal(positions, before)),
-                "new_edges": float(len(np.setdiff1d(positions, before))),
-                "switching_cost": switched,
-                "total_cost": energy + switched,
-            }
-        return measured
+            is_first = offer.previous_action is None
+            previous = positions if is_first else previous_positions(offer)
+            switching_cost = self._switching_cost(offer, decision)
+            metrics["route_changes"] = float(not np.array_equal(positions, previous))
+            metrics["new_edges"] = float(len(np.setdiff1d(positions, previous)))
+            metrics["switching_cost"] = switching_cost
+            metrics["total_cost"] = energy + switching_cost
+        return metrics
 
     # --- costs and routes ------------------------------------------------------------------
 
@@ -405,6 +439,14 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         assert isinstance(trip, Trip)
         if offer.available is None and trip.closed_turns is None:
             return costs.best
-        is_open = True if offer.available is None else offer.available
-        route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
+        weights = costs.weights
+        if offer.available is not None:
+            weights = np.where(offer.available, weights, np.inf)
+        route = self.cheapest(weights, trip)
         return total(costs.weights[route])
+
+
+def _require_some_open(share: float, name: str) -> None:
+    """Refuse a share of closures that leaves nothing open."""
+    if as_number(share, name, 0.0, 1.0) == 1.0:
+        raise InputError(f"{name} is 1, but some must stay open")

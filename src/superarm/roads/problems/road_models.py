@@ -1,4 +1,4 @@
-"""Which roads a navigation problem is about, and what its traveller is told of them.
+"""Roads of navigation problems, and the model that a traveller has of them.
 
 =================  ====================================================================
 ``E``              energy of each edge by ``Vehicle()`` at constant speed: the prior mean
@@ -33,6 +33,7 @@ from superarm.roads.energy.vehicle import Recuperation, RoadEnergy
 from superarm.roads.models import RoadModel
 from superarm.roads.networks import (
     LineGraph,
+    RoadNetwork,
     generate_city,
     read_network,
     road_map,
@@ -44,22 +45,18 @@ from superarm.roads.networks.road import Uturns
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
-_OF_THE_VEHICLE = (
-    "mass",
-    "auxiliary_power",
-    "rolling_resistance",
-    "air_drag",
-    "air_density",
-)
 _UTURNS = {
     True: "",
     False: ", no U-turns",
     "dead-ends": ", U-turns where there is no other way on",
 }
-_FEATURES = 3  # length, speed limit, incline
-_CACHE_MEGABYTES = (
-    256.0  # of solved kernel columns, shared by all policies on a network
-)
+# Columns of :func:`road_arms`: the edge, then length, speed limit and incline.
+_EDGE_COLUMN = 0
+_FEATURE_COLUMNS = (1, 2, 3)
+_FIRST_CONDITION = 4
+_HEIGHT = 2  # column of ``RoadNetwork.junctions``
+# Of solved kernel columns, shared by all policies on a network.
+_CACHE_MEGABYTES = 256.0
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
     "true_energy": Metric("energy per trip", "Wh", "per round", "down", headline=True),
@@ -75,7 +72,7 @@ class FeatureKernels(NamedTuple):
     """How k_f and k′_f differ: "separate sets of lengthscale and outputscale parameters"."""
 
     near: Lengthscale | None = None
-    """Lengthscales of k_f, in the product with k_G; those of the model where none are given."""
+    """Lengthscales of k_f, in the product with k_G; by default those of the model."""
     alone: Lengthscale | None = None
     """Lengthscales of k′_f."""
     share: float = 0.5
@@ -83,8 +80,9 @@ class FeatureKernels(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What a report says of them."""
-        near, alone = (_in_words(scales) for scales in (self.near, self.alone))
+        """How a report describes them."""
+        near = _in_words(self.near)
+        alone = _in_words(self.alone)
         share = f"{100.0 * self.share:g} % of the prior variance"
         return f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
 
@@ -106,10 +104,10 @@ def as_feature_kernels(
     """Checked lengthscales of k_f and k′_f, each one number or one per feature, and the share.
 
     Args:
-        near: lengthscales of k_f, over length, speed limit and incline; ``None`` for the common one.
-        alone: lengthscales of k′_f, likewise.
-        share: share of the prior variance that k_G·k_f has, above 0 and below 1.
-        prefix: what stands before the names of these parameters in an error.
+        near: Lengthscales of k_f, over length, speed limit and incline; ``None`` for the common one.
+        alone: Lengthscales of k′_f, likewise.
+        share: Share of the prior variance that k_G·k_f has, above 0 and below 1.
+        prefix: Prefix of the parameters' names in an error.
     """
     part = as_number(share, f"{prefix}graph_share", 0.0, 1.0)
     if part in (0.0, 1.0):
@@ -128,7 +126,7 @@ def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
         return None
     if not isinstance(value, list | tuple):
         return as_positive(value, name)
-    if len(value) != _FEATURES:
+    if len(value) != len(_FEATURE_COLUMNS):
         raise InputError(
             f"{name} has {len(value)} entries; give one number, or three: for length, speed limit and "
             "incline"
@@ -142,7 +140,7 @@ class Roads(NamedTuple):
     """A network as one vehicle class sees it, and where it came from."""
 
     graph: LineGraph
-    told: str
+    description: str  # where it came from
 
 
 class NamedTrip(NamedTuple):
@@ -161,7 +159,7 @@ ROUTES: Mapping[str, NamedTrip] = {
     "monaco-a": NamedTrip("monaco", "152903", "-153355#0"),
     "monaco-b": NamedTrip("monaco", "153569#1", "152459#1"),
 }
-"""The routes of the experiments. The pairs printed for Monaco exist on Luxembourg only: C and D."""
+"""The routes of the experiments. The pairs printed for Monaco exist only on Luxembourg: C and D."""
 
 
 def load_roads(
@@ -177,50 +175,73 @@ def load_roads(
 ) -> Roads:
     """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
 
-    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's; ``flat``
-    leaves heights out. Luxembourg and Monaco are read from tables, or with ``junctions`` from their
-    SUMO files, which also say what lies within junctions. Roads are kept for the seeds and policies to
-    come, until their file changes.
+    Luxembourg and Monaco are read from tables, or with ``junctions`` from their SUMO files. Roads are
+    cached for other seeds and policies until their file changes.
+
+    Args:
+        network: A name, or the path of a network file or folder.
+        uturns: Whether U-turns are allowed: true, false, or "dead-ends".
+        edges: About how many edges a generated city has.
+        city_seed: Which of the generated cities.
+        elevation: An SRTM tile or a folder of them; their heights replace the network's.
+        flat: Whether heights are left out.
+        vehicle_class: Whose roads are used.
+        junctions: Whether to read what lies within junctions, too.
     """
-    kinds: tuple[tuple[str, Any, Any, str], ...] = (
-        ("flat", flat, bool, "true or false"),
-        ("network", network, str, "a name, or the path of a network file"),
-        (
-            "elevation",
-            elevation,
-            str | None,
-            "the path of a tile, or of a folder of them",
-        ),
-        (
-            "uturns",
-            uturns,
-            bool if uturns != "dead-ends" else str,
-            "true, false or 'dead-ends'",
-        ),
-    )
-    for name, value, kind, words in kinds:  # they may come from a file
-        if not isinstance(value, kind) or value == "":
-            raise InputError(f"{name} is {value!r}; it must be {words}")
+    _require_kind("flat", flat, bool, "true or false")
+    _require_kind("network", network, str, "a name, or the path of a network file")
+    if elevation is not None:
+        what = "the path of a tile, or of a folder of them"
+        _require_kind("elevation", elevation, str, what)
+    if uturns != "dead-ends":
+        _require_kind("uturns", uturns, bool, "true, false or 'dead-ends'")
     as_count(edges, "edges", least=1)
     as_count(city_seed, "city_seed", least=0)
-    ages = tuple(_age(path) for path in (network, elevation) if path is not None)
-    where = (network, vehicle_class, uturns, edges, city_seed)
-    return _load_roads(*where, elevation, flat, junctions, ages)
+    return _load_roads(
+        network=network,
+        vehicle_class=vehicle_class,
+        uturns=uturns,
+        edges=edges,
+        city_seed=city_seed,
+        elevation=elevation,
+        flat=flat,
+        junctions=junctions,
+        network_stamps=_file_stamps(network),
+        elevation_stamps=() if elevation is None else _file_stamps(elevation),
+    )
 
 
-def _age(path: str) -> tuple[tuple[str, int, int], ...]:
-    """When the files of a network were last written, and how large they are; nothing where none is."""
+def _require_kind(name: str, value: Any, kind: type, words: str) -> None:
+    """Refuse a parameter of another kind, which may come from a file."""
+    if not isinstance(value, kind) or value == "":
+        raise InputError(f"{name} is {value!r}; it must be {words}")
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file is written."""
+
+    name: str
+    modified: int  # ns
+    size: int
+
+
+def _file_stamps(path: str) -> tuple[FileStamp, ...]:
+    """The stamps of the files of a network; none where there are no files."""
     place = Path(path)
+    stamps = []
     try:
-        files = sorted(place.iterdir()) if place.is_dir() else [place]
-        stats = [(file.name, file.stat()) for file in files if file.is_file()]
+        for file in sorted(place.iterdir()) if place.is_dir() else [place]:
+            if file.is_file():
+                stat = file.stat()
+                stamps.append(FileStamp(file.name, stat.st_mtime_ns, stat.st_size))
     except OSError:
-        return ()  # not there, or a name that no file can have: reading it says so
-    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+        return ()  # does not exist, or no file can have this name: reading it raises the error
+    return tuple(stamps)
 
 
 @lru_cache(maxsize=4)
 def _load_roads(
+    *,
     network: str,
     vehicle_class: str,
     uturns: Uturns,
@@ -229,7 +250,8 @@ def _load_roads(
     elevation: str | None,
     flat: bool,
     junctions: bool,
-    ages: tuple[Any, ...],
+    network_stamps: tuple[FileStamp, ...],
+    elevation_stamps: tuple[FileStamp, ...],  # so that new tiles are read again
 ) -> Roads:
     if network == "city":
         if elevation is not None:
@@ -237,18 +259,20 @@ def _load_roads(
                 "a generated city is nowhere on Earth: leave elevation out"
             )
         city = generate_city(edges=edges, seed=city_seed)
-        city = at_one_height(city) if flat else city
-        told = f"a generated city (city seed {city_seed}), synthetic data"
-        return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
+        if flat:
+            city = at_one_height(city)
+        graph = city.line_graph(vehicle_class, uturns=uturns)
+        return Roads(graph, f"a generated city (city seed {city_seed}), synthetic data")
     if network in REAL_NETWORKS:
-        name = REAL_NETWORKS[network]
-        path: Path = (
-            find(name, ending=".net.xml.xz") if junctions else find(name).parent
-        )
-        told = f"the road network of {network.capitalize()}"
+        data_set = REAL_NETWORKS[network]
+        path = find(data_set).parent
+        if junctions:
+            path = find(data_set, ending=".net.xml.xz")
+        description = f"the road network of {network.capitalize()}"
     else:
-        path, told = Path(network), f"the road network in {Path(network).name}"
-        if not ages[0]:
+        path = Path(network)
+        description = f"the road network in {path.name}"
+        if not network_stamps:
             raise InputError(
                 f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
                 "or give the path of a network file"
@@ -259,16 +283,32 @@ def _load_roads(
         raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
         roads = replace(roads, name=network.capitalize())
-    return Roads(roads.line_graph(vehicle_class, uturns=uturns), told)
+    return Roads(roads.line_graph(vehicle_class, uturns=uturns), description)
 
 
 def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
-    """The numbers of the first and last edge; a far pair is chosen where none is named."""
+    """The numbers of the first and last edge; a far pair is chosen where none is named.
+
+    Args:
+        graph: The roads.
+        start: Id of the first edge.
+        goal: Id of the last edge.
+    """
     if (start is None) != (goal is None):
         raise InputError("name both start and goal, or neither")
     if start is None or goal is None:
         start, goal = suggest_trip(graph)
     return Trip(start=graph.number(start), goal=graph.number(goal))
+
+
+def is_level(network: RoadNetwork) -> bool:
+    """Whether all junctions lie at one height.
+
+    Args:
+        network: The roads.
+    """
+    heights = network.junctions[:, _HEIGHT]
+    return float(np.ptp(heights)) == 0.0
 
 
 @lru_cache(maxsize=4)
@@ -278,7 +318,11 @@ def _oracle(graph: LineGraph) -> ShortestPath:
 
 @lru_cache(maxsize=4)
 def road_arms(graph: LineGraph) -> Arms:
-    """The edges as arms: one object for all seeds, by which posteriors know the offer again."""
+    """The edges as arms: one object for all seeds, so that posteriors recognise the offer.
+
+    Args:
+        graph: The roads.
+    """
     numbers = np.arange(len(graph), dtype=np.float64)
     return Arms(ids=graph.ids, features=np.column_stack([numbers, graph.features]))
 
@@ -295,22 +339,22 @@ def road_kernel(
     """s·v·k_G·k_f + (1 − s)·v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features.
 
     Args:
-        graph: the roads.
+        graph: The roads.
         variance: v, the prior variance of an edge, Wh².
-        lengthscale: of k_f and k′_f, where ``features`` states none.
-        normalisation: how k_G is scaled.
-        features: lengthscales of k_f and of k′_f, and the share s.
+        lengthscale: Lengthscale of k_f and k′_f, where ``features`` states none.
+        normalisation: How k_G is scaled.
+        features: Lengthscales of k_f and of k′_f, and the share s.
     """
     near_lengthscale = lengthscale if features.near is None else features.near
     alone_lengthscale = lengthscale if features.alone is None else features.alone
     near_variance = features.share * variance
     alone_variance = (1.0 - features.share) * variance
     near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(near_variance)])
-    alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=(1, 2, 3))
+    alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=_FEATURE_COLUMNS)
     alone = Matern(
         nu=2.5,
         lengthscale=alone_lengthscale,
-        columns=(1, 2, 3),
+        columns=_FEATURE_COLUMNS,
         variance=alone_variance,
     )
     return near * alike + alone
@@ -340,7 +384,19 @@ def road_model(
     on_no_path: Literal["error", "empty"] = "error",
     features: FeatureKernels = EQUAL_KERNELS,
 ) -> RoadModel:
-    """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
+    """What a traveller knows: the energies of eq. 8, how wrong they may be, and the turns.
+
+    Args:
+        graph: The roads.
+        vehicle: The vehicle whose energies are the prior mean.
+        horizon: Number of rounds T.
+        lengthscale: Lengthscale of k_f and k′_f, where ``features`` states none.
+        normalisation: How k_G is scaled.
+        prior_scale: Prior standard deviation, as a multiple of σ_det.
+        noise_scale: Standard deviation of the noise, as a multiple of σ_det.
+        on_no_path: Whether a trip without a route is an error, or an empty decision.
+        features: Lengthscales of k_f and of k′_f, and the share s.
+    """
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
     energies = RoadEnergy(
         vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise
@@ -350,10 +406,12 @@ def road_model(
         raise InputError(
             f"all edges of {graph.network.name} cost the same, so the model has no scale"
         )
-    for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
-        as_number(scale, name, 1e-6, 1e6)  # such that it can be squared
-    prior_std, noise_std = prior_scale * spread, noise_scale * spread
-    reducible = vehicle.recuperation == "multiply"
+    # Within these limits they can be squared.
+    as_number(prior_scale, "prior_scale", 1e-6, 1e6)
+    as_number(noise_scale, "noise_scale", 1e-6, 1e6)
+    prior_std = prior_scale * spread
+    noise_std = noise_scale * spread
+    has_potential = vehicle.recuperation == "multiply"
     return RoadModel(
         kernel=road_kernel(
             graph,
@@ -371,19 +429,24 @@ def road_model(
         arms=road_arms(graph).features,
         direction="minimize",
         most_arms=len(graph),
-        reduction=vehicle.potential(graph.rise) if reducible else None,
+        reduction=vehicle.potential(graph.rise) if has_potential else None,
         costs={"length": graph.length, "travel_time": graph.travel_time},
-        discrete_columns=(0,),
+        discrete_columns=(_EDGE_COLUMN,),
     )
 
 
 def with_conditions(model: RoadModel, count: int) -> RoadModel:
-    """The model where ``count`` further columns change from trip to trip.
+    """The model where further columns change from trip to trip.
 
     They enter through k″ over length, speed, incline and conditions, as wide as the prior itself.
+
+    Args:
+        model: The model without conditions.
+        count: How many conditions there are.
     """
     assert model.arms is not None
-    columns = tuple(range(1, 4 + count))
+    conditions = range(_FIRST_CONDITION, _FIRST_CONDITION + count)
+    columns = (*_FEATURE_COLUMNS, *conditions)
     variance = float(np.mean(model.kernel.diag(model.arms)))
     changing = Matern(nu=2.5, lengthscale=2.0, variance=variance, columns=columns)
     return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
@@ -455,13 +518,10 @@ class RoadProblem(RoadWorld):
     _arms: Arms = field(init=False, repr=False)
 
     def _named(self, otherwise: str) -> NamedTrip:
-        """The trip that the parameters name: a route of the experiments, or its own."""
+        """The trip that the parameters name, on the network ``otherwise`` where they name none."""
         if self.route is None:
-            return NamedTrip(
-                otherwise if self.network is None else self.network,
-                self.start,
-                self.goal,
-            )
+            network = otherwise if self.network is None else self.network
+            return NamedTrip(network, self.start, self.goal)
         require_choice(self.route, "route", tuple(ROUTES))
         if (self.network, self.start, self.goal) != (None, None, None):
             raise InputError(
@@ -470,27 +530,30 @@ class RoadProblem(RoadWorld):
         return ROUTES[self.route]
 
     def _own_vehicle(self, recuperation: Recuperation = "multiply") -> Vehicle:
-        own = {name: getattr(self, name) for name in _OF_THE_VEHICLE}
-        return Vehicle(**own, recuperation=recuperation)
+        """The vehicle that drives."""
+        return Vehicle(
+            mass=self.mass,
+            auxiliary_power=self.auxiliary_power,
+            rolling_resistance=self.rolling_resistance,
+            air_drag=self.air_drag,
+            air_density=self.air_density,
+            recuperation=recuperation,
+        )
 
     def _set_up(
-        self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any
+        self, roads: Roads, named: NamedTrip, own: Vehicle, **model_options: Any
     ) -> None:
-        """Keep what trips of one's ``own`` vehicle need; the traveller is ``told`` the rest."""
+        """Store roads, trip and model; ``own`` drives, and options override the model's own."""
         as_count(self.horizon, "horizon", least=1)
-        names = (
-            "horizon",
-            "lengthscale",
-            "normalisation",
-            "prior_scale",
-            "noise_scale",
-        )
-        options = {
+        options: dict[str, Any] = {
             "vehicle": own,
-            **{name: getattr(self, name) for name in names},
-            **told,
+            "horizon": self.horizon,
+            "lengthscale": self.lengthscale,
+            "normalisation": self.normalisation,
+            "prior_scale": self.prior_scale,
+            "noise_scale": self.noise_scale,
         }
-        model = road_model(roads.graph, **options)
+        model = road_model(roads.graph, **(options | model_options))
         trip = trip_ends(roads.graph, named.start, named.goal)
         store(
             self,
@@ -501,21 +564,24 @@ class RoadProblem(RoadWorld):
             _arms=road_arms(roads.graph),
         )
 
-    def _told(self) -> dict[str, str]:
-        """What a report says of the roads and the trip."""
+    def _interpret_roads(self) -> dict[str, str]:
+        """What a report explains about the roads and the trip."""
         graph = self.graph
-        level = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+        if self.flat:
+            heights = "flat: heights are left out"
+        elif is_level(graph.network):
+            heights = "flat: the network has no heights"
+        else:
+            heights = (
+                "energies use the heights of the junctions, unclipped; the kernel's incline is "
+                "rise / max(length, distance, 1 m)"
+            )
         return {
-            "data": self.roads.told,
+            "data": self.roads.description,
             "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
             "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
             f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
-            "heights": "flat: heights are left out"
-            if self.flat
-            else "flat: the network has no heights"
-            if level
-            else "energies use the heights of the junctions, unclipped; the kernel's incline is "
-            "rise / max(length, distance, 1 m)",
+            "heights": heights,
         }
 
     def road_map(self) -> RoadMap:
@@ -523,7 +589,13 @@ class RoadProblem(RoadWorld):
         return road_map(self.graph, self.trip.start, self.trip.goal)
 
     def cheapest(self, costs: Floats, trip: Trip | None = None) -> list[int]:
-        """The route of least cost; empty where there is none. Roads of infinite cost are closed."""
+        """The route of least cost; empty where there is none.
+
+        Args:
+            costs: Cost of each road, (n,); roads of infinite cost are closed.
+            trip: The trip; by default that of the problem.
+        """
         rng = np.random.default_rng(0)  # the oracle leaves it alone
-        found = _oracle(self.graph).select(np.negative(costs), trip or self.trip, rng)
-        return [int(edge) for edge in found.positions]
+        oracle = _oracle(self.graph)
+        route = oracle.select(np.negative(costs), trip or self.trip, rng)
+        return [int(edge) for edge in route.positions]

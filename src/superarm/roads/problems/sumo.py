@@ -2,7 +2,7 @@
 
 The traveller's prior is that of :mod:`superarm.roads.problems.navigation`. The vehicle that drives may
 be heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and other cars; the
-traveller is told none of this. Neither the truth nor the best route is known: ``means`` is refused, and
+traveller does not know this. Neither the truth nor the best route is known: ``means`` is refused, and
 regret is the energy above that of the prior's own route, driven in the same round's traffic.
 
 A car that brakes wins energy on one edge which it spends again on the next. A trip's energy counts
@@ -33,6 +33,7 @@ from superarm.core.inputs import as_count, as_number, require_choice
 from superarm.core.registry import register
 from superarm.core.streams import Streams
 from superarm.models.worlds import store
+from superarm.roads.energy import Vehicle
 from superarm.roads.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.roads.networks.reading import SUMO_FILES
 from superarm.roads.networks.records import Remade
@@ -47,13 +48,13 @@ from .road_models import (
     load_roads,
 )
 
-_DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
+_MOST_DRIVES = 1024  # in memory: of 20 minutes each they take some 100 MB
 
 
 class Driven(RoadWorld, Remade, HorizonFree):
     """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
 
-    A driver in SUMO is no data: copies drive with one of their own.
+    A driver in SUMO cannot be copied: copies drive with one of their own.
     """
 
     traffic: float
@@ -62,12 +63,12 @@ class Driven(RoadWorld, Remade, HorizonFree):
 
     def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
         """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
-        ends = self.graph.network.junctions[
-            self.graph.network.head[self.graph.edges], :2
-        ]
-        near = np.zeros(len(ends), dtype=bool)
-        for edge in sorted({int(edge) for route in routes for edge in route}):
-            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
+        network = self.graph.network
+        x, y = network.junctions[network.head[self.graph.edges], :2].T  # of all ends
+        driven = {int(edge) for route in routes for edge in route}
+        near = np.zeros(len(x), dtype=bool)
+        for edge in sorted(driven):
+            near |= np.hypot(x - x[edge], y - y[edge]) <= self.traffic_reach
         edges = tuple(self.graph.ids[edge] for edge in np.flatnonzero(near))
         return Traffic(
             vehicles_per_hour=self.traffic, edges=edges, moments=self.moments
@@ -113,7 +114,7 @@ class SumoNavigation(RoadProblem, Driven):
         moments: How many states of the traffic rounds may begin with; each round draws one of them.
         motion: Whether energy leaves out what an edge put into the car's motion, or counts it as
             spent.
-        cache: A file in which drives are kept, for other policies, seeds and runs.
+        cache: A file that caches drives for other policies, seeds and runs.
         step: Seconds of a time step in SUMO.
     """
 
@@ -134,28 +135,27 @@ class SumoNavigation(RoadProblem, Driven):
     def __post_init__(self) -> None:
         as_count(self.moments, "moments", least=1)
         require_choice(self.motion, "motion", ("stored", "spent"))
-        for name in ("traffic", "traffic_reach"):
-            as_number(getattr(self, name), name, 0.0)
+        as_number(self.traffic, "traffic", 0.0)
+        as_number(self.traffic_reach, "traffic_reach", 0.0)
         named = self._named(otherwise="monaco")
-        file = network_file(
-            named.network, heights=self.elevation is None and not self.flat
-        )
-        read = named.network if named.network in REAL_NETWORKS else str(file)
+        file = network_file(named.network, heights=not self._replaces_heights)
+        source = named.network if named.network in REAL_NETWORKS else str(file)
         roads = load_roads(
-            read, uturns=self.uturns, elevation=self.elevation, flat=self.flat
+            source, uturns=self.uturns, elevation=self.elevation, flat=self.flat
         )
         vehicle = self._own_vehicle()
         self._set_up(roads, named, vehicle, vehicle=TABLE_2)
         graph = self.graph
-        reference = self.cheapest(
-            np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0)
-        )
-        routes = [reference, self.cheapest(graph.travel_time)]
-        traffic = self._traffic_near(routes) if self.traffic else None
-        # Empty roads are the same whatever the seed: seeds then share what they have driven.
-        drive = drive_of(
-            file, self.step, traffic, self.seed if traffic else 0, self.cache
-        )
+        reduced = self.model.energies - TABLE_2.potential(graph.rise)
+        reference = self.cheapest(np.maximum(reduced, 0.0))
+        fastest = self.cheapest(graph.travel_time)
+        traffic = None
+        # Empty roads are the same whatever the seed: seeds then share their drives.
+        seed = 0
+        if self.traffic:
+            traffic = self._traffic_near([reference, fastest])
+            seed = self.seed
+        drive = drive_of(file, self.step, traffic, seed, self.cache)
         store(
             self,
             reference=tuple(reference),
@@ -163,28 +163,37 @@ class SumoNavigation(RoadProblem, Driven):
             _moments=Streams(self.seed, "offer"),
         )
         store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
-        store(self, interpretations=self._settled())
+        store(self, interpretations=self._interpret())
 
-    def _settled(self) -> dict[str, str]:
-        own, told = vars(self.vehicle), vars(TABLE_2)
-        unlike = [name for name in own if own[name] != told[name]]
+    @property
+    def _replaces_heights(self) -> bool:
+        """Whether heights are not those of the SUMO network."""
+        return self.elevation is not None or self.flat
+
+    def _interpret(self) -> dict[str, str]:
+        """What a report explains about the problem."""
+        motion = (
+            "energy counts what goes into the car's motion as spent, in feedback, metrics and "
+            "regret alike"
+        )
+        if self.motion == "stored":
+            motion = (
+                "energy leaves out what is stored in the car's motion, in feedback, metrics and "
+                "regret alike"
+            )
+        traffic = "none; signals run fixed programs"
+        if self.traffic != 0.0:
+            traffic = (
+                f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
+                f"prior's and the fastest route; each round begins at one of {self.moments} moments"
+            )
         return {
-            **self._told(),
+            **self._interpret_roads(),
             "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
             "inside a junction is charged to the edge just left",
-            "motion": "energy leaves out what is stored in the car's motion, in feedback, metrics and "
-            "regret alike"
-            if self.motion == "stored"
-            else "energy counts what goes into the car's motion as spent, in feedback, metrics and "
-            "regret alike",
-            "vehicle": "; ".join(
-                f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike
-            )
-            or "the one that the prior assumes",
-            "traffic": "none; signals run fixed programs"
-            if self.traffic == 0.0
-            else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
-            f"prior's and the fastest route; each round begins at one of {self.moments} moments",
+            "motion": motion,
+            "vehicle": _differences(self.vehicle) or "the one that the prior assumes",
+            "traffic": traffic,
             "regret": "energy above that of the prior's most economical route, driven in the same "
             "round; negative where a better one was found",
             "stranded": "a trip that does not arrive is counted, and charged the energy model's value "
@@ -197,68 +206,85 @@ class SumoNavigation(RoadProblem, Driven):
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route = self._route(decision)
         energies, _ = self._energies(offer, route)
-        booked = dict(zip(route, energies.tolist(), strict=True))
-        rewards = np.array([booked[arm] for arm in decision.positions.tolist()])
-        return Feedback(
-            positions=decision.positions, rewards=rewards + noise[decision.positions]
-        )
+        energy_of = dict(zip(route, energies.tolist(), strict=True))
+        positions = decision.positions
+        rewards = np.array([energy_of[arm] for arm in positions.tolist()])
+        return Feedback(positions=positions, rewards=rewards + noise[positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float(self._energies(offer, self._route(decision))[0].sum())
+        energies, _ = self._energies(offer, self._route(decision))
+        return float(energies.sum())
 
     def best(self, offer: Offer) -> Best:
-        return Best(float(self._energies(offer, self.reference)[0].sum()))
+        energies, _ = self._energies(offer, self.reference)
+        return Best(float(energies.sum()))
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
     ) -> Mapping[str, float]:
         energies, drive = self._energies(offer, self._route(decision))
-        energy, stranded = float(energies.sum()), float(not drive.arrived)
-        return {"true_energy": energy, "duration": drive.duration, "stranded": stranded}
+        return {
+            "true_energy": float(energies.sum()),
+            "duration": drive.duration,
+            "stranded": float(not drive.arrived),
+        }
 
     def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
         """What each edge of a route is charged this round, (k,), and the drive itself."""
-        moment = int(
-            self._moments.at(offer.step).integers(self.moments if self.traffic else 1)
-        )
-        drive = self._drive(
-            tuple(self.graph.ids[edge] for edge in route), moment=moment
-        )
-        own_heights = self.elevation is not None or self.flat
-        rise = self.graph.rise[list(route)] if own_heights else None
+        count = self.moments if self.traffic else 1
+        moment = int(self._moments.at(offer.step).integers(count))
+        ids = tuple(self.graph.ids[edge] for edge in route)
+        drive = self._drive(ids, moment=moment)
+        rise = self.graph.rise[list(route)] if self._replaces_heights else None
         energies = drive.energies(self.vehicle, rise)
         if self.motion == "stored":
             energies -= drive.stored(self.vehicle)
-        energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]
+        missing = list(route[drive.completed :])
+        energies[drive.completed :] += self._unfinished[missing]
         return energies, drive
 
     def _route(self, decision: Decision) -> tuple[int, ...]:
-        """The chosen arms as a route: they come in the order of the road, as a rule."""
-        given = tuple(decision.positions.tolist())
-        ends = (self.trip.start, self.trip.goal)
-        joined = bool((self.graph.turns_between(given) >= 0).all())
-        if (
-            given
-            and (given[0], given[-1]) == ends
-            and len(set(given)) == len(given)
-            and joined
-        ):
-            return given
+        """The chosen arms as a route; as a rule they are in driving order."""
+        chosen = tuple(decision.positions.tolist())
+        if self._is_route(chosen):
+            return chosen
         costs = np.full(len(self.graph), np.inf)
-        costs[list(given)] = 1.0
+        costs[list(chosen)] = 1.0
         route = tuple(self.cheapest(costs))
-        if not given or sorted(route) != sorted(given):
+        if not chosen or sorted(route) != sorted(chosen):
+            start = self.graph.ids[self.trip.start]
+            goal = self.graph.ids[self.trip.goal]
             raise InputError(
-                f"the {len(given)} arms chosen are not a route from edge {self.graph.ids[ends[0]]!r} "
-                f"to {self.graph.ids[ends[1]]!r}, in the order of the road"
+                f"the {len(chosen)} arms chosen are not a route from edge {start!r} "
+                f"to {goal!r}, in the order of the road"
             )
         return route
 
+    def _is_route(self, edges: tuple[int, ...]) -> bool:
+        """Whether these edges lead from start to goal in this order, each driven once."""
+        if not edges or len(set(edges)) < len(edges):
+            return False
+        if (edges[0], edges[-1]) != (self.trip.start, self.trip.goal):
+            return False
+        return bool((self.graph.turns_between(edges) >= 0).all())
+
+
+def _differences(vehicle: Vehicle) -> str:
+    """How a vehicle differs from Table 2's, in words."""
+    own = vars(vehicle)
+    assumed = vars(TABLE_2)
+    differing = [name for name in own if own[name] != assumed[name]]
+    return "; ".join(
+        f"{name} {own[name]:g}, not {assumed[name]:g}" for name in differing
+    )
+
 
 def network_file(network: str, *, heights: bool) -> Path:
-    """The SUMO file of a network; one is made of an OpenStreetMap extract, and kept.
+    """The SUMO file of a network; one that is made of an OpenStreetMap extract is cached.
 
-    ``heights``: whether it is to have those that the extract says.
+    Args:
+        network: The name of a network, or the path of a file.
+        heights: Whether a file that is made includes the heights of the extract.
     """
     if network in REAL_NETWORKS:
         return find(REAL_NETWORKS[network], ending=".net.xml.xz")
@@ -283,8 +309,17 @@ def drive_of(
     cache: str | None,
     departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
-    """A driver that remembers: the same route from the same moment is the same drive."""
+    """A driver with a cache: the same route from the same moment is the same drive.
+
+    Args:
+        file: A SUMO network.
+        step: Seconds of a time step.
+        traffic: Other cars; ``None`` for empty roads.
+        seed: Seed of the traffic.
+        cache: A file that caches drives; ``None`` for none.
+        departures: Seconds after the signals' programs began, one for each moment.
+    """
     driver = Driver(
         file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache
     )
-    return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)
+    return lru_cache(maxsize=_MOST_DRIVES)(driver.drive)

@@ -1,7 +1,7 @@
 """The search by landmarks as compiled loops (extra ``[fast]``); the notation is that of ``search``.
 
-A* with a binary heap of (cost so far + π, edge). An edge that becomes cheaper is pushed again, and its
-old entry skipped when it comes up. π is computed for edges that are reached, and for no others.
+A* with a binary heap of (cost so far + π, edge). An edge that becomes cheaper is pushed once more, and
+its old entry skipped when it comes up. π is computed only for edges that are reached.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import compiled
 
-from .search import BestPath, Ends, Numbers, best_marks, partial_way
+from .search import BestPath, Ends, Numbers, best_marks, partial_path
 
-_FLOATS, _INTS, _TABLE, _HEAP = (
-    "f8[::1]",
-    "i4[::1]",
-    "f8[:, ::1]",
-    "f8[::1], i4[::1], i8",
-)
+# Types of arguments, as numba writes them.
+_FLOATS = "f8[::1]"
+_INTS = "i4[::1]"
+_TABLE = "f8[:, ::1]"
+_HEAP = "f8[::1], i4[::1], i8"
+_FIRST_ROOM = 1024  # of the heap
 
 
 class CompiledSearch:
-    """Routes by landmarks; made of a ``Search``'s pointers, ends of turns, w, c and marks."""
+    """Routes by landmarks.
+
+    Args:
+        pointers: Where the turns of each edge begin, (n + 1,).
+        second: The edge that each turn enters, (a,).
+        weights: w, (a,).
+        costs: c, (n,).
+        marks: d(L, v) and −d(v, L), (2·landmarks, n).
+    """
 
     def __init__(
         self,
@@ -32,21 +40,28 @@ class CompiledSearch:
         costs: Floats,
         marks: Floats,
     ) -> None:
-        self._pointers, self._second = pointers, second
-        self._weights, self._costs = np.ascontiguousarray(weights), costs
+        self._pointers = pointers
+        self._second = second
+        self._weights = np.ascontiguousarray(weights)
+        self._costs = costs
         self._nothing_closed = np.zeros(0, dtype=np.bool_)
-        self._marks = np.ascontiguousarray(
-            marks.T
-        )  # (n, 2·landmarks): those of an edge side by side
+        # (n, 2·landmarks): those of an edge side by side.
+        self._marks = np.ascontiguousarray(marks.T)
 
     def find(
         self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
     ) -> BestPath:
-        """The cheapest route of two or more edges that costs no more than ``limit``."""
+        """The cheapest route of two or more edges.
+
+        Args:
+            starts: Where it may begin.
+            goals: Where it may end.
+            closed: Edges that are not used, (n,).
+            limit: The largest cost.
+        """
         marks = self._marks
-        used = np.stack(
-            [best_marks(marks[starts.edges[0]], marks[edge]) for edge in goals.edges]
-        )
+        first_start = marks[starts.edges[0]]
+        used = np.stack([best_marks(first_start, marks[edge]) for edge in goals.edges])
         cost, goal, edges = search(
             self._pointers,
             self._second,
@@ -62,47 +77,52 @@ class CompiledSearch:
         )
         if goal < 0:
             return BestPath(np.inf, None)
-        return BestPath(
-            cost, partial_way(edges.astype(np.intp), starts, float(goals.shares[goal]))
-        )
+        goal_share = float(goals.shares[goal])
+        return BestPath(cost, partial_path(edges.astype(np.intp), starts, goal_share))
 
 
 @compiled(f"void({_HEAP}, f8, i4)")
 def push(keys: Floats, edges: Numbers, size: int, key: float, edge: int) -> None:
     """Add an entry to a heap of ``size`` entries, for which there is room."""
-    at = size
-    while at > 0:
-        above = (at - 1) // 2
-        if keys[above] <= key:
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if keys[parent] <= key:
             break
-        keys[at], edges[at] = keys[above], edges[above]
-        at = above
-    keys[at], edges[at] = key, edge
+        keys[place] = keys[parent]
+        edges[place] = edges[parent]
+        place = parent
+    keys[place] = key
+    edges[place] = edge
 
 
 @compiled(f"void({_HEAP})")
 def pop(keys: Floats, edges: Numbers, size: int) -> None:
     """Take the first entry off a heap of ``size`` entries."""
     last = size - 1
-    key, edge, at = keys[last], edges[last], 0
+    key = keys[last]
+    edge = edges[last]
+    place = 0
     while True:
-        below = 2 * at + 1
-        if below >= last:
+        child = 2 * place + 1
+        if child >= last:
             break
-        if below + 1 < last and keys[below + 1] < keys[below]:
-            below += 1
-        if keys[below] >= key:
+        if child + 1 < last and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
             break
-        keys[at], edges[at] = keys[below], edges[below]
-        at = below
-    keys[at], edges[at] = key, edge
+        keys[place] = keys[child]
+        edges[place] = edges[child]
+        place = child
+    keys[place] = key
+    edges[place] = edge
 
 
 @compiled(f"f8({_TABLE}, i8[:, ::1], {_INTS}, {_FLOATS}, i8)")
 def bound(
     marks: Floats, used: Ints, goals: Numbers, spared: Floats, edge: int
 ) -> float:
-    """π of an edge."""
+    """π of an edge; ``spared`` is (1 − g)·c of each goal."""
     least = np.inf
     for goal in range(len(goals)):
         largest = 0.0
@@ -124,11 +144,14 @@ def place_of(goals: Numbers, edge: int) -> int:
 @compiled(f"{_INTS}({_INTS}, i8, i8)")
 def route_to(before: Numbers, last: int, goal: int) -> Numbers:
     """The edges from a start, before which there is −1, to the last but one, and the goal."""
-    count, edge = 1, last
+    count = 1
+    edge = last
     while edge >= 0:
-        count, edge = count + 1, before[edge]
+        count += 1
+        edge = before[edge]
     route = np.empty(count, dtype=np.int32)
-    route[count - 1], edge = goal, last
+    route[count - 1] = goal
+    edge = last
     for place in range(count - 2, -1, -1):
         route[place] = edge
         edge = before[edge]
@@ -158,34 +181,46 @@ def search(
     be empty: all edges are open.
     """
     n = len(pointers) - 1
-    costs, bounds, before = np.full(n, np.inf), np.empty(n), np.empty(n, dtype=np.int32)
-    keys, edges, size = np.empty(1024), np.empty(1024, dtype=np.int32), 0
-    best, best_goal, best_last = limit, -1, -1
+    costs = np.full(n, np.inf)
+    bounds = np.empty(n)
+    before = np.empty(n, dtype=np.int32)
+    keys = np.empty(_FIRST_ROOM)
+    edges = np.empty(_FIRST_ROOM, dtype=np.int32)
+    size = 0
+    best = limit
+    best_goal = -1
+    best_last = -1
     for number in range(len(starts)):
         edge = starts[number]
-        costs[edge], before[edge] = entering[number], -1
+        costs[edge] = entering[number]
+        before[edge] = -1
         bounds[edge] = bound(marks, used, goals, spared, edge)
         push(keys, edges, size, costs[edge] + bounds[edge], edge)
         size += 1
     while size > 0 and keys[0] <= best:
-        key, edge = keys[0], edges[0]
+        key = keys[0]
+        edge = edges[0]
         pop(keys, edges, size)
         size -= 1
         cost = costs[edge]
         if key > cost + bounds[edge]:
-            continue  # it has become cheaper since, and was handled then
+            continue  # it became cheaper, and was handled then
         for turn in range(pointers[edge], pointers[edge + 1]):
-            after, reached = ends[turn], cost + weights[turn]
+            after = ends[turn]
+            reached = cost + weights[turn]
             if len(closed) > 0 and closed[after]:
                 continue
             goal = place_of(goals, after)
             if goal >= 0 and reached - spared[goal] <= best:
-                best, best_goal, best_last = reached - spared[goal], goal, edge
+                best = reached - spared[goal]
+                best_goal = goal
+                best_last = edge
             if reached >= costs[after]:
                 continue
             if costs[after] == np.inf:
                 bounds[after] = bound(marks, used, goals, spared, after)
-            costs[after], before[after] = reached, edge
+            costs[after] = reached
+            before[after] = edge
             if reached + bounds[after] <= best:
                 if size == len(keys):
                     keys = np.concatenate((keys, np.empty(size)))

@@ -1,4 +1,4 @@
-"""The route that was asked for: its sums, its charge, its line on the map."""
+"""A route: its sums, its charge, its line on the map."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.geography import COMPLEX, Points, pairs
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
+from superarm.roads.problems.road_models import is_level
 
 from .battery import Charge
 from .search import RoutePath
@@ -27,16 +28,24 @@ INTERVAL = (
 )
 """What the interval of an energy means."""
 _ECCENTRICITY = 0.00669438  # of the earth, squared
+_DIGITS = 7  # of a degree: a centimetre
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leg:
-    """A way from start to goal, in sums; junctions are counted, and parts of edges as such."""
+    """The sums of a route, junctions included; parts of edges count in part.
+
+    Args:
+        graph: The roads.
+        way: The route.
+        energy: Expected energy, Wh.
+        spread: Half-width of its 95 % interval, Wh.
+    """
 
     graph: LineGraph
     way: RoutePath
-    energy: float  # expected, Wh
-    spread: float  # half-width of the 95 % interval, Wh
+    energy: float
+    spread: float
 
     @property
     def edges(self) -> Ints:
@@ -77,6 +86,7 @@ class Leg:
         return float(np.maximum(self.rises, 0.0).sum())
 
     def as_json(self) -> dict[str, float]:
+        """The sums, as ``superarm route --json`` prints them."""
         return {
             "energy_wh": self.energy,
             "energy_low_wh": self.energy - self.spread,
@@ -88,13 +98,14 @@ class Leg:
 
 
 class RoutedVehicle(NamedTuple):
-    """For whom a route is, and what is known of it."""
+    """The vehicle that a route is for."""
 
     name: str | None
     vehicle: Vehicle
-    trips: int | None  # of it that were learned; None where vehicles are not told apart
+    trips: int | None  # that were learned; None where vehicles are not distinguished
 
     def as_json(self) -> dict[str, Any]:
+        """The vehicle, as ``superarm route --json`` prints it."""
         return {
             "name": self.name,
             "mass_kg": self.vehicle.mass,
@@ -104,40 +115,56 @@ class RoutedVehicle(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RouteAnswer:
-    """The route that was asked for, and two to compare it with."""
+    """The best route, and two to compare it with.
+
+    Args:
+        graph: The roads.
+        trip: The first and last edge.
+        vehicle: The vehicle that the route is for.
+        places: How start and goal were found; "" where an edge was named by its id.
+        routing: How costs were made non-negative.
+        positions: Metres along the first edge where the route begins, and along the last where it
+            ends.
+        means: Expected energy of what is driven of each edge, with the turn into it, Wh, (k,).
+        best: The best route.
+        compare: Searches the routes to compare it with.
+        observations: How many energies of edges were measured; 0 by the model alone.
+        cut_edges: How many edges of the whole network are believed to cost less than nothing (with
+            potential routing: less than their height potential), and so cost more here than they are
+            believed to.
+        record: The coverage of the policy's forecasts, where it is known.
+        closed: How many edges were closed.
+        depart: The time of departure, if one was set.
+        timed: Whether the time of departure made a difference.
+        charge: The battery along the route, where its charge is known.
+    """
 
     graph: LineGraph
     trip: Trip
     vehicle: RoutedVehicle
     places: tuple[str, str]
-    """How start and goal were found; "" where an edge was named by its id."""
     routing: Routing
     positions: tuple[float, float]
-    """Metres along the first edge where the route begins, and along the last where it ends."""
-    means: Floats  # expected energy of what is driven of each edge, with the turn into it, Wh, (k,)
+    means: Floats
     best: Leg
     compare: Callable[[], Mapping[str, Leg]]
-    observations: int  # how many energies of edges were measured; 0: the model alone
+    observations: int
     cut_edges: int
-    """Edges of the whole network that are believed to cost less than nothing (with potential
-    routing: less than their height potential), and so cost more here than they are believed to."""
     record: TrackRecord | None
-    """Of the policy whose state it is, where that lies in the directory of its run."""
-    closed: int  # edges that were closed
+    closed: int
     depart: str | None
-    timed: bool  # whether the time of departure made a difference
-    charge: Charge | None  # of the battery along the route
+    timed: bool
+    charge: Charge | None
 
     @cached_property
     def others(self) -> Mapping[str, Leg]:
-        """The fastest and the shortest route: searched for when first asked for."""
+        """The fastest and the shortest route, searched on first use."""
         return self.compare()
 
     @property
     def flat(self) -> bool:
-        """All junctions lie at one height: where the file has none, hills were not seen."""
-        heights = self.graph.network.junctions[:, 2]
-        return bool(heights.min() == heights.max())
+        """Whether all junctions lie at one height, as where the network has no heights."""
+        return is_level(self.graph.network)
 
     def ids(self) -> list[str]:
         """The ids of the route's edges, in order."""
@@ -146,23 +173,23 @@ class RouteAnswer:
     def streets(self) -> list[str]:
         """The names of its streets, in order, each once in a row; those without one are left out."""
         names = self.graph.network.street_names
-        along = (
-            []
-            if names is None
-            else [names[edge] for edge in self.graph.edges[self.best.edges]]
-        )
+        if names is None:
+            return []
+        along = [names[edge] for edge in self.graph.edges[self.best.edges]]
         return [name for name, _ in groupby(along) if name]
 
     def as_json(self) -> dict[str, Any]:
-        """One object, and the two routes to compare with."""
+        """The route and the two to compare it with, as ``superarm route --json`` prints them."""
+        from_place, to_place = self.places
+        from_position, to_position = self.positions
         return {
             "network": self.graph.network.name,
             "from": self.graph.ids[self.trip.start],
             "to": self.graph.ids[self.trip.goal],
-            "from_place": self.places[0] or None,
-            "to_place": self.places[1] or None,
-            "from_position_m": self.positions[0],
-            "to_position_m": self.positions[1],
+            "from_place": from_place or None,
+            "to_place": to_place or None,
+            "from_position_m": from_position,
+            "to_position_m": to_position,
             "first_edge_m": float(self.best.metres[0]),
             "last_edge_m": float(self.best.metres[-1]),
             "vehicle": self.vehicle.as_json(),
@@ -190,13 +217,16 @@ class RouteAnswer:
         junction to junction. It begins and ends where the places lie on their edges.
         """
         edges = self.best.edges
-        lengths = self.graph.length[edges[[0, -1]]]
-        begin, end = np.array(self.positions) / lengths
-        line = _line(
-            self.graph.network, self.graph.edges[edges], float(begin), float(end)
-        )
-        drawn = {"type": "LineString", "coordinates": line}
-        feature = {"type": "Feature", "geometry": drawn, "properties": self.as_json()}
+        begin_metres, end_metres = self.positions
+        begin = begin_metres / float(self.graph.length[edges[0]])
+        end = end_metres / float(self.graph.length[edges[-1]])
+        line = _line(self.graph.network, self.graph.edges[edges], begin, end)
+        geometry = {"type": "LineString", "coordinates": line}
+        feature = {
+            "type": "Feature",
+            "geometry": geometry,
+            "properties": self.as_json(),
+        }
         return {"type": "FeatureCollection", "features": [feature]}
 
 
@@ -209,18 +239,16 @@ def _line(
     """
     lon_lat = network.on_earth("as_json (--json) needs no reference")
     last = len(edges) - 1
-    courses = [
-        course_in_degrees(
-            network,
-            lon_lat,
-            edge,
-            begin if at == 0 else 0.0,
-            end if at == last else 1.0,
+    courses = []
+    for number, edge in enumerate(edges):
+        first_share = begin if number == 0 else 0.0
+        last_share = end if number == last else 1.0
+        courses.append(
+            course_in_degrees(network, lon_lat, edge, first_share, last_share)
         )
-        for at, edge in enumerate(edges)
-    ]
-    line = np.round(np.concatenate(courses), 7).tolist()
+    line = np.round(np.concatenate(courses), _DIGITS).tolist()
     moved = [place for before, place in pairwise(line) if place != before]
+    # A line needs two places, also where nothing is driven.
     return [line[0], *(moved or line[1:2])]
 
 
@@ -234,9 +262,17 @@ def course_in_degrees(
     """One edge in degrees, from one share of its course to another, (p, 2).
 
     Its bends lie as in metres, turned and scaled to where its junctions are.
+
+    Args:
+        network: The roads.
+        lon_lat: Longitude and latitude of all junctions, degrees, (j, 2).
+        edge: Number of the edge in the network.
+        first_share: The share of its course where it begins.
+        last_share: The share of its course where it ends.
     """
     junctions = [network.tail[edge], network.head[edge]]
-    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ COMPLEX
+    ends = lon_lat[junctions]
+    begin, end = network.junctions[junctions, :2] @ COMPLEX
     if network.shapes is None or begin == end:
         return pairs(_cut(ends @ COMPLEX, first_share, last_share))
     latitude = np.radians(ends[0, 1])
@@ -244,22 +280,21 @@ def course_in_degrees(
     flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
     shrunk = np.array([np.cos(latitude) * flatter, 1.0])
     first, last = (ends * shrunk) @ COMPLEX
-    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (
-        last - first
-    )
+    along = (network.shapes[edge] @ COMPLEX - begin) / (end - begin)
+    places = first + along * (last - first)
     degrees: Floats = pairs(_cut(places, first_share, last_share)) / shrunk
     return degrees
 
 
 def _cut(course: Points, first_share: float, last_share: float) -> Points:
-    """What lies between two shares of a course, its bends and its two ends."""
+    """The part of a course between two shares: its bends and its two ends."""
     along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(course)))])
     if (first_share, last_share) == (0.0, 1.0) or along[-1] == 0.0:
         return course
     along /= along[-1]
     between = course[(along > first_share) & (along < last_share)]
     ends = np.array([first_share, last_share])
-    first, last = np.interp(ends, along, course.real) + 1j * np.interp(
-        ends, along, course.imag
-    )
+    x = np.interp(ends, along, course.real)
+    y = np.interp(ends, along, course.imag)
+    first, last = x + 1j * y
     return np.concatenate([[first], between, [last]])

@@ -14,7 +14,7 @@ uncertainty too: there the bound is lower than it need be. That it may become fu
 expectation is not counted: where b stays close to C, up to 5 % of trips end below b − h, not 2.5 %.
 
 h takes long to compute. It grows with i, but for hills: what climbing may cost otherwise is won back
-behind the top. So it is asked for at arrival and where b is least, and then where b less a bound of h
+behind the top. So it is computed at arrival and where b is least, and then where b less a bound of h
 is least, until that is where h is known; the bound of a place is the larger h of the two places next
 to it where h is known.
 """
@@ -38,82 +38,105 @@ from superarm.core.inputs import as_number
 from superarm.core.registry import kinds_of, require_kind, suggestion
 from superarm.roads.energy import Vehicle
 
-_KEYS = {"battery_wh": "capacity", "reserve_wh": "reserve"}
+_BATTERY_KEYS = {"battery_wh": "capacity", "reserve_wh": "reserve"}
 VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 """The parameters of a vehicle."""
+_SHOWN = 3  # vehicles that an error lists
 
 
 @dataclass(frozen=True, kw_only=True)
 class Battery:
     """A battery; of an unknown capacity it is never full.
 
+    Args:
+        capacity: Wh; by default unknown.
+        reserve: Wh that must remain at any time.
+
     >>> Battery(capacity=40_000.0).charge("80%")
     32000.0
     """
 
     capacity: float = math.inf
-    """Wh"""
     reserve: float = 0.0
-    """Wh that are to be left at any time."""
 
     def __post_init__(self) -> None:
         if self.capacity != math.inf:
             as_number(self.capacity, "battery_wh", 1.0, 1e9)
         as_number(self.reserve, "reserve_wh", 0.0, self.capacity)
 
-    def charge(self, given: float | str | None) -> float | None:
-        """Wh of a charge in Wh, or in per cent; without one, a battery of known capacity is full."""
-        if given is None:
-            return None if self.capacity == math.inf else self.capacity
-        text = str(given).strip()
-        share = text.endswith("%")
+    def charge(self, level: float | str | None) -> float | None:
+        """The charge in Wh; ``None`` where neither charge nor capacity is known.
+
+        Args:
+            level: Wh, or a share such as "80%"; by default a battery of known capacity is full.
+        """
+        has_capacity = self.capacity != math.inf
+        if level is None:
+            return self.capacity if has_capacity else None
+        text = str(level).strip()
+        is_share = text.endswith("%")
         try:
             number = float(text.removesuffix("%"))
         except ValueError:
             number = math.nan
-        if share and self.capacity == math.inf:
+        if is_share and not has_capacity:
             raise InputError(
                 f"charge is {text}, but the battery's capacity is unknown: set battery_wh in the "
                 "vehicle's file, or give the charge in Wh"
             )
-        charge = 0.01 * number * self.capacity if share else number
+        charge = 0.01 * number * self.capacity if is_share else number
         if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
-            most = (
-                ""
-                if self.capacity == math.inf
-                else f", at most {self.capacity:g} Wh or 100%"
-            )
+            most = f", at most {self.capacity:g} Wh or 100%" if has_capacity else ""
             raise InputError(
-                f"charge must be Wh (24000) or a share (80%){most}, got {given!r}"
+                f"charge must be Wh (24000) or a share (80%){most}, got {level!r}"
             )
         return charge
 
     def follow(
         self, charge: float, energies: Floats, spread: Callable[[int], float]
     ) -> Charge:
-        """b along a route of ``energies``, (k,), and the least b − h; ``spread(i)`` is h of i edges."""
-        spent = np.concatenate([[0.0], np.cumsum(energies)])
-        lost = np.maximum.accumulate(np.maximum(charge - spent - self.capacity, 0.0))
-        level, count = charge - spent - lost, len(energies)
-        known = {0: 0.0, count: spread(count)}
-        if (least := int(level.argmin())) not in known:
-            known[least] = spread(least)
-        while (worst := int((level - _bounds(known)).argmin())) not in known:
-            known[worst] = spread(worst)
-        lowest = float(level[worst]) - known[worst]
-        return Charge(self, level, known[count], worst, lowest, float(lost[-1]))
+        """b along a route, and the least b − h.
+
+        Args:
+            charge: b at the start, Wh.
+            energies: Expected energy of each edge, Wh, (k,).
+            spread: h of the first i edges, Wh.
+        """
+        count = len(energies)
+        spent = np.concatenate([[0.0], np.cumsum(energies)])  # S, (k + 1,)
+        excess = np.maximum(charge - spent - self.capacity, 0.0)
+        lost = np.maximum.accumulate(excess)
+        level = charge - spent - lost  # b, (k + 1,)
+        spreads = {0: 0.0, count: spread(count)}  # h where it is known
+        least = int(level.argmin())
+        if least not in spreads:
+            spreads[least] = spread(least)
+        worst = _lowest_bound(level, spreads)
+        while worst not in spreads:
+            spreads[worst] = spread(worst)
+            worst = _lowest_bound(level, spreads)
+        return Charge(
+            battery=self,
+            level=level,
+            spread=spreads[count],
+            worst=worst,
+            lowest=float(level[worst]) - spreads[worst],
+            lost=float(lost[-1]),
+        )
 
 
-def _bounds(known: dict[int, float]) -> Floats:
-    """h where it is known, from 0 edges to all, and the larger of its two neighbours elsewhere."""
-    places = sorted(known)
-    values, at = np.array([known[place] for place in places]), np.arange(places[-1] + 1)
-    before, after = (
-        np.searchsorted(places, at, side="right") - 1,
-        np.searchsorted(places, at),
-    )
-    bounds: Floats = np.maximum(values[before], values[after])
-    return bounds
+def _lowest_bound(level: Floats, spreads: dict[int, float]) -> int:
+    """Where b less a bound of h is least.
+
+    The bound is h where it is known, and the larger of its two neighbours elsewhere.
+    """
+    known = sorted(spreads)  # from 0 edges to all
+    values = np.array([spreads[place] for place in known])
+    places = np.arange(len(level))
+    before = np.searchsorted(known, places, side="right") - 1
+    after = np.searchsorted(known, places)
+    bounds = np.maximum(values[before], values[after])
+    return int((level - bounds).argmin())
 
 
 class Charge(NamedTuple):
@@ -132,6 +155,11 @@ class Charge(NamedTuple):
         return max(0.0, self.battery.reserve - self.lowest)
 
     def as_json(self, ids: list[str]) -> dict[str, Any]:
+        """The battery along the route, as ``superarm route --json`` prints it.
+
+        Args:
+            ids: Ids of the route's edges.
+        """
         arrival = float(self.level[-1])
         return {
             "capacity_wh": self.battery.capacity,
@@ -147,71 +175,92 @@ class Charge(NamedTuple):
         }
 
 
-class Equipped(NamedTuple):
-    """What a file says of a vehicle; of what it says nothing there is none."""
+class VehicleFile(NamedTuple):
+    """What a file contains about a vehicle; ``None`` where it contains nothing."""
 
     vehicle: Vehicle | None = None
     battery: Battery | None = None
     vehicle_name: str | None = None  # in its fleet's log
 
 
-def read_vehicles(path: str | Path) -> dict[str, Equipped]:
+def read_vehicles(path: str | Path) -> dict[str, VehicleFile]:
     """Vehicles by name from a TOML file with a table for each: ``[van-1]``, ``mass = 2200.0`` …
 
-    A file without tables is about one vehicle, whose name is "".
+    A file without tables describes one vehicle, whose name is "".
+
+    Args:
+        path: The file.
     """
     try:
-        found = tomllib.loads(read_text(path, most=MOST_TOML))
+        contents = tomllib.loads(read_text(path, most=MOST_TOML))
     except FileError:
         raise
     except (ValueError, RecursionError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FileError(f"{path} cannot be read as vehicles: {reason}") from None
-    tables = {name: each for name, each in found.items() if isinstance(each, dict)}
+    tables = {
+        name: value for name, value in contents.items() if isinstance(value, dict)
+    }
     if not tables:
-        return {"": _equipped(found, None, str(path))}
-    if loose := [name for name in found if name not in tables]:
-        raise SpecError(
-            f"{path}: {loose[0]} is outside any table; move it below the [name] of its vehicle"
-        )
+        return {"": _vehicle_of(contents, None, str(path))}
+    for name in contents:
+        if name not in tables:
+            raise SpecError(
+                f"{path}: {name} is outside any table; move it below the [name] of its vehicle"
+            )
     return {
-        name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()
+        name: _vehicle_of(table, name, f"{path}: {name}")
+        for name, table in tables.items()
     }
 
 
-def read_vehicle(path: str | Path) -> Equipped:
-    """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
-    file, _, name = (
-        str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
-    )
-    if not Path(file or path).exists():
-        raise SpecError(f"vehicle file {file or path} does not exist")
-    found = read_vehicles(file or path)
-    if name not in found:
-        known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
-        known += ", …" * (len(found) > 3)
+def read_vehicle(path: str | Path) -> VehicleFile:
+    """One vehicle of a file.
+
+    Args:
+        path: A file that describes one vehicle, or ``FILE#NAME`` of a file with tables.
+    """
+    file = str(path)
+    name = ""
+    if not Path(path).exists() and "#" in file:
+        before, _, after = file.rpartition("#")
+        if before:
+            file = before
+        name = after
+    if not Path(file).exists():
+        raise SpecError(f"vehicle file {file} does not exist")
+    vehicles = read_vehicles(file)
+    if name in vehicles:
+        return vehicles[name]
+    if name:
         raise SpecError(
-            f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}"
-            if name
-            else f"{file or path} describes several vehicles; choose one: {known}"
+            f"{file} has no vehicle {name!r}; {suggestion(name, vehicles, 'it has')}"
         )
-    return found[name]
+    choices = " or ".join(f"{file}#{choice}" for choice in list(vehicles)[:_SHOWN])
+    if len(vehicles) > _SHOWN:
+        choices += ", …"
+    raise SpecError(f"{file} describes several vehicles; choose one: {choices}")
 
 
-def _equipped(table: dict[str, Any], name: str | None, where: str) -> Equipped:
-    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
+def _vehicle_of(table: dict[str, Any], name: str | None, where: str) -> VehicleFile:
+    """The vehicle that a table describes; ``where`` is for errors."""
+    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_BATTERY_KEYS, float)}
     for key, value in table.items():
         if key not in kinds:
             raise SpecError(
                 f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}"
             )
         require_kind(value, kinds[key], f"{where}: {key}")
+    of_vehicle: dict[str, Any] = {}
+    of_battery: dict[str, float] = {}
+    for key, value in table.items():
+        if key in VEHICLE:
+            of_vehicle[key] = value
+        else:
+            of_battery[_BATTERY_KEYS[key]] = float(value)
     try:
-        own = {key: value for key, value in table.items() if key in VEHICLE}
-        battery = {
-            _KEYS[key]: float(value) for key, value in table.items() if key in _KEYS
-        }
-        made = Vehicle(**own) if own else None, Battery(**battery) if battery else None
+        vehicle = Vehicle(**of_vehicle) if of_vehicle else None
+        battery = Battery(**of_battery) if of_battery else None
     except InputError as error:
         raise SpecError(f"{where}: {error}") from None
-    return Equipped(*made, name)
+    return VehicleFile(vehicle, battery, name)

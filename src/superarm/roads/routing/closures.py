@@ -1,8 +1,10 @@
-"""Closed roads as GeoJSON: what a feature closes.
+"""Closed roads as GeoJSON.
 
-- A property ``edge``: an id, a street's name, or a list of these; the geometry is then not looked at.
-- A LineString or MultiLineString: the edges that run along it, in both directions.
-- A Polygon or MultiPolygon: the edges of which some part lies in it.
+A feature closes:
+
+- With a property ``edge`` (an id, a street's name, or a list of these): those; its geometry is ignored.
+- As a LineString or MultiLineString: the edges that run along it, in both directions.
+- As a Polygon or MultiPolygon: the edges of which some part lies in it.
 
 Anything else is refused.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +29,11 @@ _MOST_BYTES = 1 << 25  # 32 MiB: a million corners
 
 
 def read_closures(path: str | Path) -> Any:
-    """The GeoJSON of a file."""
+    """The GeoJSON of a file.
+
+    Args:
+        path: The file.
+    """
     try:
         return json.loads(read_text(path, most=_MOST_BYTES))
     except FileError:
@@ -38,36 +44,48 @@ def read_closures(path: str | Path) -> Any:
 
 
 def closed_by(geojson: Any, places: Places, budget: Budget | None = None) -> Ints:
-    """The numbers of the edges that it closes, sorted; ``budget`` bounds the work for all of it."""
-    found: list[Ints] = [np.empty(0, dtype=np.intp)]
+    """The numbers of the edges that GeoJSON closes, sorted.
+
+    Args:
+        geojson: The parsed GeoJSON.
+        places: The network's edges by place and by name.
+        budget: Bounds the work for all features.
+    """
     budget = budget or Budget()
-    for number, (properties, geometry) in enumerate(_features(geojson), start=1):
+    edges: list[Ints] = [np.empty(0, dtype=np.intp)]
+    for number, feature in enumerate(_features(geojson), start=1):
         try:
-            found += _closed(properties, geometry, places, budget)
+            edges += _closed_by_feature(feature, places, budget)
         except InputError as error:
             raise FileError(f"closures, feature {number}: {error}") from None
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(edges))
 
 
-def _features(geojson: Any) -> Iterator[tuple[Any, Any]]:
+class _Feature(NamedTuple):
+    properties: Any
+    geometry: Any
+
+
+def _features(geojson: Any) -> Iterator[_Feature]:
+    """The features of GeoJSON, nested collections included."""
     waiting = [geojson]  # the next one last
     while waiting:
-        each = waiting.pop()
-        kind = each.get("type") if isinstance(each, dict) else None
-        if kind == "FeatureCollection" and isinstance(each.get("features"), list):
-            waiting += reversed(each["features"])
+        value = waiting.pop()
+        kind = value.get("type") if isinstance(value, dict) else None
+        if kind == "FeatureCollection" and isinstance(value.get("features"), list):
+            waiting += reversed(value["features"])
         elif kind == "Feature":
-            yield each.get("properties") or {}, each.get("geometry")
+            yield _Feature(value.get("properties") or {}, value.get("geometry"))
         elif kind in _KINDS:
-            yield {}, each
+            yield _Feature({}, value)
         else:
             raise FileError(
                 "closures must be GeoJSON: a FeatureCollection, a Feature, or one of "
-                f"{', '.join(_KINDS)}; got {_shortly(each)}"
+                f"{', '.join(_KINDS)}; got {_shorten(value)}"
             )
 
 
-def _shortly(value: Any) -> str:
+def _shorten(value: Any) -> str:
     """The beginning of a value from a file, which may be large or nested beyond what Python shows."""
     try:
         return f"{value!r:.60}"
@@ -75,47 +93,46 @@ def _shortly(value: Any) -> str:
         return f"a {type(value).__name__} that is nested too deeply"
 
 
-def _closed(
-    properties: Any, geometry: Any, places: Places, budget: Budget
+def _closed_by_feature(
+    feature: _Feature, places: Places, budget: Budget
 ) -> Iterator[Ints]:
+    """The edges that a feature closes, part by part."""
+    properties, geometry = feature
     named = properties.get("edge") if isinstance(properties, dict) else None
     if named is not None:
-        yield from (
-            places.street(str(each))
-            for each in (named if isinstance(named, list) else [named])
-        )
+        for name in named if isinstance(named, list) else [named]:
+            yield places.street(str(name))
         return
     kind = geometry.get("type") if isinstance(geometry, dict) else None
     if kind not in _KINDS:
         raise InputError(
             f"its geometry is {kind!r}; give one of {', '.join(_KINDS)}, or a property 'edge'"
         )
-    area = kind.endswith("Polygon")
-    given = geometry.get("coordinates")
-    for part in _several(given) if kind.startswith("Multi") else [given]:
-        if area:
-            yield places.within([_line(ring) for ring in _several(part)], budget)
+    coordinates = geometry.get("coordinates")
+    parts = _as_list(coordinates) if kind.startswith("Multi") else [coordinates]
+    for part in parts:
+        if kind.endswith("Polygon"):
+            rings = [_line(ring) for ring in _as_list(part)]
+            yield places.within(rings, budget)
         else:
             yield places.along(_line(part), budget)
 
 
-def _several(given: Any) -> list[Any]:
-    return (
-        given if isinstance(given, list) and given else [given]
-    )  # which is then refused
+def _as_list(value: Any) -> list[Any]:
+    """A list that is not empty; anything else becomes an item, which is then refused."""
+    return value if isinstance(value, list) and value else [value]
 
 
-def _line(given: Any) -> list[list[float]]:
+def _line(coordinates: Any) -> list[list[float]]:
     """Longitudes and latitudes; a height that follows them is left out."""
     try:
-        line = [[float(place[0]), float(place[1])] for place in given]
+        line = [[float(place[0]), float(place[1])] for place in coordinates]
     except (TypeError, ValueError, OverflowError, IndexError, KeyError):
         line = []
-    if len(line) < 2 or not all(
-        abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line
-    ):
+    on_earth = all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line)
+    if len(line) < 2 or not on_earth:
         raise InputError(
             "its coordinates must be two or more places, each longitude then latitude in degrees, "
-            f"got {_shortly(given)}"
+            f"got {_shorten(coordinates)}"
         )
     return line

@@ -1,4 +1,4 @@
-"""Trips on a road network: by the energy model, or by what a run has learned.
+"""Routes on a road network, by the energy model or by what a run has learned.
 
 =================  ====================================================================
 ``m``              expected energy of each edge, Wh, (n,): by ``Vehicle.energy``, or a posterior mean
@@ -14,7 +14,7 @@
 least Σm + Σt itself, unless some m − Δh is below zero: those are cut off at zero, which makes an
 edge cost more than is believed, and ``cut_edges`` counts them. The energy model has none.
 
-Edges that are named by their ids count whole. A place lies on an edge: of the first edge the part
+Edges that are named by their ids are whole. A place lies on an edge: of the first edge the part
 behind the start counts, and of the last the part before the goal, in proportion to length. A place has
 one height, that of its nearest edge there. So its other ways, whose courses may differ a little, are
 chosen by their costs c alone, none of which is negative: no route passes its goal and comes back to it.
@@ -48,6 +48,7 @@ from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph, RoadNetwork, with_heights
 from superarm.roads.networks.elevation import at_one_height
 from superarm.roads.networks.places import PlaceMatch, Places
+from superarm.roads.networks.road import Uturns
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.problems.road_models import load_roads
@@ -55,28 +56,22 @@ from superarm.roads.problems.road_models import load_roads
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
 from .closures import closed_by
-from .energy_beliefs import (
-    ByModel,
-    EdgeEnergies,
+from .energy_beliefs import EdgeEnergies, EnergySource, ModelEnergies, RouteParts, When
+from .learned_energies import (
+    FleetEnergies,
     LearnedEnergies,
-    OfFleet,
-    Parts,
-    Source,
-    When,
-    own_model,
+    fixed_by_state,
     read_learned,
 )
 from .search import Ends, RoutePath, Search
 
-NETWORKS = (
-    "luxembourg",
-    "monaco",
-    "city",
-)  # names that stand for a network; anything else is a path
+NETWORKS = ("luxembourg", "monaco", "city")
+"""Names that stand for a network; anything else is a path."""
 _ROADS = ("uturns", "edges", "city_seed", "flat")
+_HEIGHT = 2  # column of ``RoadNetwork.junctions``
 _KINDS = {**kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
-_MOST_PLANS = 32  # times of departure for which costs are kept
+_MOST_PLANS = 32  # times of departure for which costs are cached
 
 Place = str | tuple[float, float]
 """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street."""
@@ -87,7 +82,7 @@ class Router:
 
     Args:
         network: A :class:`~superarm.roads.networks.RoadNetwork`, the path of a file, or one of
-        ``NETWORKS``.
+            ``NETWORKS``.
         state: What a policy has learned on this network, such as ``RUN/states/CELL.npz``. It contains
             its own vehicle and model; where energies drift, they are those of its next round. A
             fleet's state works for any ``vehicle``.
@@ -100,8 +95,8 @@ class Router:
             (``mass`` …).
         vehicle_name: The vehicle's name in a fleet's log: forecasts then use its own trips.
         backend: "numpy", "numba", or "auto", which compiles the search where numba is installed.
-        record: How often intervals held that the state's policy forecast, where that is known. A
-            fleet's state has a record of its own.
+        record: The coverage of the intervals that the state's policy forecast, where it is known.
+            A fleet's state has a record of its own.
 
     >>> from superarm.roads.networks import generate_city
     >>> router = Router(generate_city(edges=300, seed=1), vehicle=Vehicle(mass=2100.0))
@@ -126,23 +121,26 @@ class Router:
     ) -> None:
         _check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
-        where = (network, vehicle_class, elevation)
-        source: Source
+        roads = _Roads(network, vehicle_class, elevation, settings)
+        source: EnergySource
         if state is None:
             own = {key: settings[key] for key in VEHICLE if key in settings}
-            self.graph = _load(*where, settings)
-            source = ByModel(self.graph, replace(vehicle or Vehicle(), **own))
+            self.graph = roads.load()
+            source = ModelEnergies(self.graph, replace(vehicle or Vehicle(), **own))
         else:
             learned = read_learned(state, vehicle, vehicle_name, record)
-            self.graph, source = _learned(*where, settings, learned)
-        self.source, self.routing, self.battery = source, routing, battery or Battery()
+            self.graph = _find_roads(roads, learned)
+            source = learned.on(self.graph)
+        self.source = source
+        self.routing = routing
+        self.battery = battery or Battery()
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
         self._backend: Backend = backend
-        if (
-            backend != "auto"
-        ):  # numba is imported when landmarks are made, not for a single route
-            is_compiled(backend)  # which refuses what is unknown or not installed
+        # Numba is imported when landmarks are computed, not for a single route.
+        if backend != "auto":
+            # Refuses a backend that is unknown or not installed.
+            is_compiled(backend)
 
     def prepare(self, *, compared: bool = True) -> None:
         """Compute the landmarks of all searches now; by default this happens after eight routes.
@@ -162,7 +160,11 @@ class Router:
         return Places(self.graph)
 
     def closed_by(self, geojson: Any) -> list[str]:
-        """The ids of the edges that GeoJSON closes; see :mod:`superarm.roads.routing.closures`."""
+        """The ids of the edges that GeoJSON closes; see :mod:`superarm.roads.routing.closures`.
+
+        Args:
+            geojson: The parsed GeoJSON.
+        """
         return [self.graph.ids[edge] for edge in closed_by(geojson, self.places)]
 
     def route(
@@ -177,217 +179,239 @@ class Router:
     ) -> RouteAnswer:
         """The route of least cost c (above) from ``start`` to ``goal``.
 
-        An edge that is named by its id counts whole; coordinates and streets are places on an edge. Of
-        a place or a street whose road has two directions, the better one is taken. ``closed``: ids
-        of edges, or names of streets, that are not used. ``depart``: "HH:MM", or a date and time; it
-        matters where ``source.timed``. ``charge``: what the battery holds at the start, in Wh or as
-        "80%". A route on which it may run empty is refused, unless it is wanted ``anyway``.
+        Args:
+            start: An edge id, coordinates or the name of a street. An edge that is named by its id is
+                driven from end to end; others are places on an edge. Where the road has two
+                directions, the better one is taken.
+            goal: The same.
+            closed: Ids of edges, or names of streets, that are not used.
+            depart: "HH:MM", or a date and time; it matters where ``source.timed``.
+            charge: What the battery holds at the start, in Wh or as "80%".
+            anyway: Whether to return a route on which the battery may run empty.
         """
-        ends = self._end(start, whole=0.0), self._end(goal, whole=1.0)
-        shut = self._shut(closed)
+        ends = _TripEnds(
+            self._end(start, share_of_edges=0.0), self._end(goal, share_of_edges=1.0)
+        )
+        closed_edges = self._closed(closed)
         when = _when(depart)
         plan = self._plan(when)
         try:
-            held = self.battery.charge(charge)
+            initial_charge = self.battery.charge(charge)
         except ValueError as error:
             raise SpecError(str(error)) from error
-        found = self._charged(plan, ends, self._found(plan.search, ends, shut), held)
-        way = found.leg.way
-        if found.charge is not None and (
-            found.charge.lost > 0.0 or found.charge.missing > 0.0
-        ):
-            other = self._charged(
-                plan, ends, self._found(plan.uncredited, ends, shut, way), held
-            )
-            found = min(found, other, key=_worse)
-        if found.charge is not None and found.charge.missing > 0.0 and not anyway:
-            raise InfeasibleError(self._runs_empty(found, found.charge))
-        trip = Trip(start=int(found.leg.edges[0]), goal=int(found.leg.edges[-1]))
+        path = self._search(plan.search, ends, closed_edges)
+        priced = self._price(plan, ends, path, initial_charge)
+        if priced.needs_alternative:
+            path = self._search(plan.uncredited, ends, closed_edges, path)
+            alternative = self._price(plan, ends, path, initial_charge)
+            priced = min(priced, alternative, key=_shortfall)
+        if priced.missing > 0.0 and not anyway:
+            raise InfeasibleError(self._describe_shortfall(priced))
+        best = priced.leg
+        first_edge = int(best.edges[0])
+        last_edge = int(best.edges[-1])
         return RouteAnswer(
             graph=self.graph,
-            trip=trip,
+            trip=Trip(start=first_edge, goal=last_edge),
             vehicle=self._vehicle,
-            places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
+            places=(
+                self._describe_end(ends.start, first_edge),
+                self._describe_end(ends.goal, last_edge),
+            ),
             positions=(
-                ends[0].metres(self.graph, trip.start),
-                ends[1].metres(self.graph, trip.goal),
+                ends.start.metres(self.graph, first_edge),
+                ends.goal.metres(self.graph, last_edge),
             ),
             routing=self.routing,
-            means=found.means,
-            best=found.leg,
-            compare=lambda: self._compared(plan, ends, shut, found.leg.way),
-            observations=plan.known.observations,
+            means=priced.means,
+            best=best,
+            compare=lambda: self._compare(plan, ends, closed_edges, best.way),
+            observations=plan.energies.observations,
             cut_edges=plan.cut_edges,
             record=self.source.record,
-            closed=0 if shut is None else int(np.count_nonzero(shut)),
+            closed=0 if closed_edges is None else int(np.count_nonzero(closed_edges)),
             depart=None if when is None else when.isoformat(timespec="minutes"),
             timed=when is not None and self.source.timed,
-            charge=found.charge,
+            charge=priced.charge,
         )
 
     # --- costs -----------------------------------------------------------------------------
 
     def _plan(self, when: When | None) -> _Plan:
-        """What is believed at this time, and its costs: made once."""
+        """The energies at this time, and their searches; cached."""
         key = when if self.source.timed else None
         if key not in self._plans:
-            known, graph = self.source.known(key), self.graph
-            potential = self.routing == "potential"
-            per_metre = float(self.source.vehicle.potential(1.0)) if potential else 0.0
-            lifted = per_metre * graph.rise  # Δh, (n,)
-            # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
-            # edges look good: potential routing does without.
-            costs = rectified_mean(
-                known.mean - lifted, 0.0 if potential else known.noise_std
-            )
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            self._plans[key] = _Plan(
-                known,
-                Search(graph, costs, known.turn_costs, backend=self._backend),
-                Search(
-                    graph,
-                    np.maximum(known.mean, 0.0),
-                    known.turn_costs,
-                    backend=self._backend,
-                ),
-                int(np.count_nonzero(known.mean < lifted)),
-                per_metre,
-            )
+            self._plans[key] = self._make_plan(key)
         return self._plans[key]
 
-    def _end(self, place: Place, whole: float) -> _End:
-        """A place on the edges that it may mean; ``whole``: its share on edges that count whole."""
-        found, graph = self.places.find(place), self.graph
-        edges = np.array(found.edges, dtype=np.intp)
-        shares = (
-            np.full(len(edges), whole)
-            if found.shares is None
-            else np.array(found.shares)
+    def _make_plan(self, when: When | None) -> _Plan:
+        graph = self.graph
+        energies = self.source.energies(when)
+        per_metre = 0.0
+        noise_std = energies.noise_std
+        if self.routing == "potential":
+            per_metre = float(self.source.vehicle.potential(1.0))
+            # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
+            # edges look good: potential routing does without.
+            noise_std = 0.0
+        potentials = per_metre * graph.rise  # Δh, (n,)
+        costs = rectified_mean(energies.mean - potentials, noise_std)
+        turn_costs = energies.turn_costs
+        uncredited = np.maximum(energies.mean, 0.0)
+        return _Plan(
+            energies=energies,
+            search=Search(graph, costs, turn_costs, backend=self._backend),
+            uncredited=Search(graph, uncredited, turn_costs, backend=self._backend),
+            cut_edges=int(np.count_nonzero(energies.mean < potentials)),
+            per_metre=per_metre,
         )
-        tails = graph.network.tail[graph.edges[edges]]
-        heights = graph.network.junctions[tails, 2] + shares * graph.rise[edges]
-        return _End(found, Ends(edges, shares), heights - heights[0])
 
-    def _shut(self, closed: Iterable[str]) -> Bools | None:
-        """Which edges are closed, (n,)."""
+    def _end(self, place: Place, share_of_edges: float) -> _End:
+        """A place on the edges that it may mean; edges named by id have this share before it."""
+        graph = self.graph
+        match = self.places.find(place)
+        edges = np.array(match.edges, dtype=np.intp)
+        shares = np.full(len(edges), share_of_edges)
+        if match.shares is not None:
+            shares = np.array(match.shares)
+        tails = graph.network.tail[graph.edges[edges]]
+        heights = graph.network.junctions[tails, _HEIGHT] + shares * graph.rise[edges]
+        return _End(match, Ends(edges, shares), heights - heights[0])
+
+    def _closed(self, closed: Iterable[str]) -> Bools | None:
+        """Which edges are closed, (n,); ``None``: none of them."""
         if isinstance(closed, str) or not isinstance(closed, Iterable):
             raise InputError(
                 f"closed is {closed!r:.60}; give a list of edge ids or street names"
             )
-        edges = [self.places.street(str(each)) for each in closed]
+        edges = [self.places.street(str(name)) for name in closed]
         if not edges:
             return None
-        shut: Bools = np.zeros(len(self.graph), dtype=bool)
-        shut[np.concatenate(edges)] = True
-        return shut
+        is_closed: Bools = np.zeros(len(self.graph), dtype=bool)
+        is_closed[np.concatenate(edges)] = True
+        return is_closed
 
-    def _found(
+    def _search(
         self,
         search: Search,
-        ends: tuple[_End, _End],
-        shut: Bools | None,
+        ends: _TripEnds,
+        closed: Bools | None,
         known: RoutePath | None = None,
     ) -> RoutePath:
-        """The cheapest way; ``known``: one between these ends, which may not be the cheapest."""
-        way = search.find(ends[0].ends, ends[1].ends, shut, known)
-        if way is None:
-            one, other = (self.graph.ids[end.found.edges[0]] for end in ends)
-            assert shut is not None
-            gone = [end.found.edges[0] for end in ends if shut[end.ends.edges].all()]
-            why = (
-                f"edge {self.graph.ids[gone[0]]} is"
-                if gone
-                else f"{np.count_nonzero(shut)} edges are"
-            )
-            raise InfeasibleError(
-                f"no open route leads from edge {one} to edge {other}: {why} closed"
-            )
-        return way
+        """The cheapest path; ``known``: one between these ends, which may not be the cheapest."""
+        path = search.find(ends.start.ends, ends.goal.ends, closed, known)
+        if path is not None:
+            return path
+        assert closed is not None
+        ids = self.graph.ids
+        reason = f"{np.count_nonzero(closed)} edges are closed"
+        for end in reversed(ends):
+            if closed[end.ends.edges].all():
+                reason = f"edge {ids[end.match.edges[0]]} is closed"
+        start = ids[ends.start.match.edges[0]]
+        goal = ids[ends.goal.match.edges[0]]
+        raise InfeasibleError(
+            f"no open route leads from edge {start} to edge {goal}: {reason}"
+        )
 
     # --- what a route costs ----------------------------------------------------------------
 
-    def _charged(
-        self, plan: _Plan, ends: tuple[_End, _End], way: RoutePath, held: float | None
-    ) -> _Priced:
+    def _price(
+        self,
+        plan: _Plan,
+        ends: _TripEnds,
+        path: RoutePath,
+        initial_charge: float | None,
+    ) -> _PricedRoute:
         """A route's sums, and the battery along it where its charge is known."""
-        leg, means = self._leg(plan, ends, way)
-        if held is None:
-            return _Priced(leg, means, None)
-        parts = Parts.of(way)
-        charge = self.battery.follow(
-            held, means, lambda count: plan.known.spread(parts.first(count))
-        )
-        return _Priced(leg, means, charge)
+        leg, means = self._leg(plan, ends, path)
+        if initial_charge is None:
+            return _PricedRoute(leg, means, None)
+        parts = RouteParts.of(path)
 
-    def _leg(
-        self, plan: _Plan, ends: tuple[_End, _End], way: RoutePath
-    ) -> tuple[Leg, Floats]:
-        known, turns = plan.known, self.graph.turn_numbers(way.edges)
-        means = way.shares * known.mean[way.edges]
-        means[1:] += known.turn_costs[turns]
+        def spread(count: int) -> float:
+            return plan.energies.spread(parts.first(count))
+
+        charge = self.battery.follow(initial_charge, means, spread)
+        return _PricedRoute(leg, means, charge)
+
+    def _leg(self, plan: _Plan, ends: _TripEnds, path: RoutePath) -> tuple[Leg, Floats]:
+        """A route's sums, and the expected energy of each of its edges, Wh, (k,)."""
+        energies = plan.energies
+        turns = self.graph.turn_numbers(path.edges)
+        means = path.shares * energies.mean[path.edges]
+        means[1:] += energies.turn_costs[turns]
         # From the place's own height to that of this edge there, and back at the goal.
-        before, after = (
-            ends[0].step(int(way.edges[0])),
-            ends[1].step(int(way.edges[-1])),
-        )
+        before = ends.start.step(int(path.edges[0]))
+        after = ends.goal.step(int(path.edges[-1]))
         means[0] += plan.per_metre * before
         means[-1] -= plan.per_metre * after
-        energy, spread = float(means.sum()), known.spread(Parts.of(way))
-        rise = float(way.shares @ self.graph.rise[way.edges]) + before - after
-        if energy < 0.0 <= rise and isinstance(
-            self.source, OfFleet
-        ):  # which learned a log
+        energy = float(means.sum())
+        spread = energies.spread(RouteParts.of(path))
+        rise = float(path.shares @ self.graph.rise[path.edges]) + before - after
+        learned_log = isinstance(self.source, FleetEnergies)
+        if learned_log and energy < 0.0 <= rise:
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
                 "impossible: its log was wrong. Correct the log and learn it into a new state"
             )
-        return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
+        leg = Leg(graph=self.graph, way=path, energy=energy, spread=spread)
+        return leg, means
 
-    def _compared(
-        self, plan: _Plan, ends: tuple[_End, _End], shut: Bools | None, best: RoutePath
+    def _compare(
+        self, plan: _Plan, ends: _TripEnds, closed: Bools | None, best: RoutePath
     ) -> dict[str, Leg]:
-        searches = self._comparisons.items()
-        found = {
-            name: self._found(search, ends, shut, best) for name, search in searches
-        }
-        return {name: self._leg(plan, ends, way)[0] for name, way in found.items()}
+        """The routes to compare the best one with."""
+        legs = {}
+        for name, search in self._comparisons.items():
+            path = self._search(search, ends, closed, best)
+            legs[name], _ = self._leg(plan, ends, path)
+        return legs
 
     @cached_property
     def _comparisons(self) -> dict[str, Search]:
-        graph, backend = self.graph, self._backend
-        return {
-            "fastest": Search(
-                graph, graph.travel_time, graph.turn_seconds, backend=backend
-            ),
-            "shortest": Search(graph, graph.length, graph.turn_length, backend=backend),
-        }
+        graph = self.graph
+        backend = self._backend
+        fastest = Search(graph, graph.travel_time, graph.turn_seconds, backend=backend)
+        shortest = Search(graph, graph.length, graph.turn_length, backend=backend)
+        return {"fastest": fastest, "shortest": shortest}
 
     # --- in words --------------------------------------------------------------------------
 
-    def _told(self, end: _End, edge: int) -> str:
+    def _describe_end(self, end: _End, edge: int) -> str:
         """What an end is, which edge was taken for it, and where on that edge it lies."""
-        if not end.found.place:
+        match = end.match
+        if not match.place:
             return ""
-        how = f", {end.found.how}" if end.found.how else ""
-        along, length = end.metres(self.graph, edge), float(self.graph.length[edge])
-        where = f"at {along:.0f} of its {length:.0f} m"
-        return f"{end.found.place}: edge {self.graph.ids[edge]}{how}, {where}"
+        how = f", {match.how}" if match.how else ""
+        metres = end.metres(self.graph, edge)
+        length = float(self.graph.length[edge])
+        where = f"at {metres:.0f} of its {length:.0f} m"
+        return f"{match.place}: edge {self.graph.ids[edge]}{how}, {where}"
 
-    def _runs_empty(self, found: _Priced, charge: Charge) -> str:
-        edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
-        driven = RoutePath(edges[: charge.worst], found.leg.shares[: charge.worst])
-        metres = replace(found.leg, way=driven).length
-        missing, held = charge.missing, float(charge.level[0])
-        last = ids[edges[max(charge.worst - 1, 0)]]
-        more = held + missing <= battery.capacity and charge.lost == 0.0
-        advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
+    def _describe_shortfall(self, priced: _PricedRoute) -> str:
+        """Where the battery may run empty, and what to do."""
+        charge = priced.charge
+        assert charge is not None
+        leg = priced.leg
+        ids = self.graph.ids
+        stretch = RoutePath(leg.edges[: charge.worst], leg.shares[: charge.worst])
+        kilometres = replace(leg, way=stretch).length / 1000.0
+        first = ids[leg.edges[0]]
+        goal = ids[leg.edges[-1]]
+        worst = ids[leg.edges[max(charge.worst - 1, 0)]]
+        needed = float(charge.level[0]) + charge.missing
+        advice = "charge on the way"
+        if needed <= self.battery.capacity and charge.lost == 0.0:
+            advice = f"start with {needed:.0f} Wh"
         return (
-            f"the battery may run empty from edge {ids[edges[0]]} to edge {ids[edges[-1]]}: after "
-            f"edge {last}, {metres / 1000.0:.2f} km from the start, its expected charge is "
+            f"the battery may run empty from edge {first} to edge {goal}: after "
+            f"edge {worst}, {kilometres:.2f} km from the start, its expected charge is "
             f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
-            f"{missing:.0f} Wh below the reserve of {battery.reserve:.0f} Wh; {advice}, or print the "
-            "route anyway (--anyway)"
+            f"{charge.missing:.0f} Wh below the reserve of {self.battery.reserve:.0f} Wh; {advice}, or "
+            "print the route anyway (--anyway)"
         )
 
 
@@ -402,7 +426,18 @@ def find_route(
     anyway: bool = False,
     **router: Any,
 ) -> RouteAnswer:
-    """One route: ``Router(network, **router).route(start, goal, …)``; for several, make it once.
+    """One route: ``Router(network, **router).route(start, goal, …)``; for several, reuse a router.
+
+    Args:
+        network: A :class:`~superarm.roads.networks.RoadNetwork`, the path of a file, or one of
+            ``NETWORKS``.
+        start: An edge id, coordinates or the name of a street.
+        goal: The same.
+        closed: Ids of edges, or names of streets, that are not used.
+        depart: "HH:MM", or a date and time.
+        charge: What the battery holds at the start, in Wh or as "80%".
+        anyway: Whether to return a route on which the battery may run empty.
+        router: Other arguments of :class:`Router`.
 
     >>> from superarm.roads.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
@@ -413,19 +448,15 @@ def find_route(
     >>> answer.as_json()["cut_edges"]
     0
     """
-    asked: dict[str, Any] = {
-        "closed": closed,
-        "depart": depart,
-        "charge": charge,
-        "anyway": anyway,
-    }
-    return Router(network, **router).route(start, goal, **asked)
+    return Router(network, **router).route(
+        start, goal, closed=closed, depart=depart, charge=charge, anyway=anyway
+    )
 
 
 class _End(NamedTuple):
     """A start or goal: how it was found, and where it lies on each edge that it may mean."""
 
-    found: PlaceMatch
+    match: PlaceMatch
     ends: Ends
     steps: Floats  # how much higher it lies on each edge than on the first of them, metres, (e,)
 
@@ -438,25 +469,47 @@ class _End(NamedTuple):
         return self.share(edge) * float(graph.length[edge])
 
     def step(self, edge: int) -> float:
+        """How much higher it lies on one of its edges than on the first, metres."""
         return float(self.steps[self.ends.edges == edge][0])
 
 
+class _TripEnds(NamedTuple):
+    start: _End
+    goal: _End
+
+
 class _Plan(NamedTuple):
-    known: EdgeEnergies
+    """The energies at one time of departure, and the searches by them."""
+
+    energies: EdgeEnergies
     search: Search
-    uncredited: Search  # that counts on nothing that is won back
+    uncredited: Search  # counts on nothing that is won back
     cut_edges: int
     per_metre: float  # Wh of potential in a metre of height; 0 with rectified routing
 
 
-class _Priced(NamedTuple):
+class _PricedRoute(NamedTuple):
+    """A route, the energy of each of its edges, and the battery along it."""
+
     leg: Leg
     means: Floats
     charge: Charge | None
 
+    @property
+    def missing(self) -> float:
+        """Wh by which the reserve may be touched."""
+        return 0.0 if self.charge is None else self.charge.missing
 
-def _worse(route: _Priced) -> tuple[float, float]:
-    """How much is missing; then, how little is left at arrival."""
+    @property
+    def needs_alternative(self) -> bool:
+        """Whether a route that counts on nothing won back may be better."""
+        if self.charge is None:
+            return False
+        return self.charge.lost > 0.0 or self.charge.missing > 0.0
+
+
+def _shortfall(route: _PricedRoute) -> tuple[float, float]:
+    """What makes a route worse: how much is missing; then, how little remains at arrival."""
     assert route.charge is not None
     return route.charge.missing, -float(route.charge.level[-1])
 
@@ -474,30 +527,82 @@ def _when(depart: str | When | None) -> When | None:
     ) from None
 
 
-# --- what was asked for --------------------------------------------------------------------
+# --- roads -----------------------------------------------------------------------------------
 
 
-def _load(
-    network: str | Path | RoadNetwork,
-    vehicle_class: str,
-    elevation: str | Path | None,
-    settings: Mapping[str, Any],
-) -> LineGraph:
-    options = {
-        "uturns": "dead-ends",
-        **{key: settings[key] for key in _ROADS if key in settings},
-    }
-    if not isinstance(network, RoadNetwork):
-        name = (
-            network if isinstance(network, str) else str(network.absolute())
-        )  # a path is no name
-        options["elevation"] = None if elevation is None else str(elevation)
-        return load_roads(
-            name, vehicle_class=vehicle_class, junctions=True, **options
-        ).graph
-    roads = network if elevation is None else with_heights(network, elevation)
-    roads = at_one_height(roads) if options.get("flat", False) else roads
-    return roads.line_graph(vehicle_class, uturns=options["uturns"])
+class _Roads(NamedTuple):
+    """The roads that the parameters of a router name."""
+
+    network: str | Path | RoadNetwork
+    vehicle_class: str
+    elevation: str | Path | None
+    settings: Mapping[str, Any]
+
+    def load(self, default_uturns: Uturns = "dead-ends") -> LineGraph:
+        """The line graph; ``default_uturns`` where settings have none."""
+        settings: dict[str, Any] = {"uturns": default_uturns}
+        settings |= {key: self.settings[key] for key in _ROADS if key in self.settings}
+        if isinstance(self.network, RoadNetwork):
+            return self._of_network(self.network, settings)
+        # A path is not a name: "city" may be a folder.
+        name = self.network
+        if isinstance(name, Path):
+            name = str(name.absolute())
+        elevation = None if self.elevation is None else str(self.elevation)
+        roads = load_roads(
+            name,
+            vehicle_class=self.vehicle_class,
+            junctions=True,
+            elevation=elevation,
+            **settings,
+        )
+        return roads.graph
+
+    def _of_network(
+        self, network: RoadNetwork, settings: Mapping[str, Any]
+    ) -> LineGraph:
+        if self.elevation is not None:
+            network = with_heights(network, self.elevation)
+        if settings.get("flat", False):
+            network = at_one_height(network)
+        return network.line_graph(self.vehicle_class, uturns=settings["uturns"])
+
+
+def _find_roads(roads: _Roads, learned: LearnedEnergies) -> LineGraph:
+    """The roads on which energies were learned, among those that the network may mean."""
+    _refuse_vehicle_settings(roads.settings, learned)
+    candidates: list[Uturns] = list(learned.uturns)
+    if "uturns" in roads.settings:
+        candidates = [roads.settings["uturns"]]
+    first = candidates[0]
+    graph = roads.load(default_uturns=first)
+    mismatches: list[str] = []
+    for uturns in candidates:
+        if uturns != first:
+            graph = graph.network.line_graph(roads.vehicle_class, uturns=uturns)
+        mismatch = learned.mismatch(graph)
+        if mismatch is None:
+            return graph
+        mismatches.append(mismatch)
+    raise StateError(
+        f"{learned.label} was learned on another road network: {mismatches[0]}; pass the network and "
+        "elevation that it was learned on"
+    )
+
+
+def _refuse_vehicle_settings(
+    settings: Mapping[str, Any], learned: LearnedEnergies
+) -> None:
+    """Refuse parameters of the vehicle, which a state fixes."""
+    for key in settings:
+        if key in _ROADS:
+            continue
+        if isinstance(learned, FleetEnergies):
+            raise StateError(
+                f"{learned.label} is a fleet's, so {key} cannot be set; write it into the vehicle's "
+                "file (--vehicle FILE)"
+            )
+        raise StateError(fixed_by_state(learned.label, key))
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -510,34 +615,3 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
         require_kind(value, _KINDS[key], key)
-
-
-def _learned(
-    network: str | Path | RoadNetwork,
-    vehicle_class: str,
-    elevation: str | Path | None,
-    settings: Mapping[str, Any],
-    source: LearnedEnergies,
-) -> tuple[LineGraph, Source]:
-    """The roads on which it was learned, among those that the network may mean."""
-    if own := [key for key in settings if key not in _ROADS]:
-        if isinstance(source, OfFleet):
-            told = f"{source.label} is a fleet's, so {own[0]} cannot be set"
-            raise StateError(
-                f"{told}; write it into the vehicle's file (--vehicle FILE)"
-            )
-        raise StateError(own_model(source.label, own[0]))
-    found: list[str] = []
-    first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
-    graph = _load(network, vehicle_class, elevation, {**settings, "uturns": first})
-    for uturns in (first, *rest):
-        if uturns != first:
-            graph = graph.network.line_graph(vehicle_class, uturns=uturns)
-        mismatch = source.mismatch(graph)
-        if mismatch is None:
-            return graph, source.on(graph)
-        found.append(mismatch)
-    raise StateError(
-        f"{source.label} was learned on another road network: {found[0]}; pass the network and "
-        "elevation that it was learned on"
-    )

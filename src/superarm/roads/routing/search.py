@@ -1,4 +1,4 @@
-"""The cheapest route, again and again, where costs stay the same.
+"""Searches for many cheapest routes by the same costs.
 
 =================  ====================================================================
 ``c``              cost of each edge, (n,)
@@ -17,8 +17,8 @@ the same edge is both first and last of a loop.
 d(v, L) − d(goal, L). π is the largest of these and 0, less (1 − g)·c; with several goals the smallest π
 of them. Costs w − π(u) + π(v) are not negative and have the same cheapest routes; with them a search
 goes towards the goal [goldberg2005computing, section 5]. Closed edges make no d smaller, so that the
-bounds still hold. Landmarks take as long as a dozen searches of the whole graph: they are made once
-some routes were asked for, or by :meth:`Search.prepare`.
+bounds still hold. Landmarks take as long as a dozen searches of the whole graph: they are computed
+after a few routes, or by :meth:`Search.prepare`.
 
 *Two forms.* scipy's search of the graph within a radius, which grows until the goal is found; and,
 where numba is installed (extra ``[fast]``) and there are landmarks, a compiled search that stops at the
@@ -37,17 +37,14 @@ from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
 from superarm.roads.networks import LineGraph
 
-_LANDMARKS, _USED = (
-    6,
-    3,
-)  # and how many bounds are used for a goal: the best of the first start
-_FIRST, _WIDER, _TRIES = (
-    0.05,
-    2.5,
-    4,
-)  # how far a search goes, in shares of π; then so much farther
-_UNGUIDED = 8  # routes that are found before landmarks are made
-_SLACK = 1e-9  # of a known cost, by which the same cost may be larger when summed in another order
+_LANDMARKS = 6
+_USED = 3  # bounds that are used for a goal: the best of the first start
+_FIRST_RADIUS = 0.05  # of the first search, as a share of π
+_WIDER = 2.5  # factor by which the radius grows
+_TRIES = 4  # searches within a radius before one without
+_UNGUIDED = 8  # routes that are searched before landmarks are computed
+# Share by which a known cost may be larger when it is summed in another order.
+_SLACK = 1e-9
 
 Numbers = NDArray[np.int32]
 """Edges and turns as scipy and compiled loops take them."""
@@ -60,11 +57,15 @@ class Ends(NamedTuple):
     shares: Floats  # 0 to 1, (e,)
 
     def open(self, closed: Bools | None) -> Ends:
-        """Those that are not closed."""
+        """The ends that are not closed.
+
+        Args:
+            closed: Which edges are closed, (n,); ``None`` for none.
+        """
         if closed is None:
             return self
-        kept = ~closed[self.edges]
-        return Ends(self.edges[kept], self.shares[kept])
+        is_open = ~closed[self.edges]
+        return Ends(self.edges[is_open], self.shares[is_open])
 
 
 class RoutePath(NamedTuple):
@@ -75,19 +76,26 @@ class RoutePath(NamedTuple):
 
 
 class BestPath(NamedTuple):
-    """The cheapest route that was found; none costs infinitely much."""
+    """The cheapest route of a search; without one the cost is infinite."""
 
     cost: float
-    way: RoutePath | None
+    path: RoutePath | None
+
+
+class Distances(NamedTuple):
+    """What a search has reached."""
+
+    costs: Floats  # up to the end of every edge, infinite beyond the limit, (n,)
+    previous: Numbers  # the edge before each, (n,)
 
 
 class Search:
     """Routes of least Σ ``costs`` of edges and ``turn_costs`` of turns, none of them negative.
 
     Args:
-        graph: the roads.
-        costs: of each edge, (n,).
-        turn_costs: of each turn, (a,).
+        graph: The roads.
+        costs: Cost of each edge, (n,).
+        turn_costs: Cost of each turn, (a,).
         backend: "numpy" never compiles, "numba" must, "auto" compiles where numba is installed.
     """
 
@@ -99,29 +107,35 @@ class Search:
         *,
         backend: Backend = "auto",
     ) -> None:
-        self._n, self._costs, self._backend = len(graph), costs, backend
-        self._graph, self._turn_costs = graph, turn_costs
-        self._first, self._second = graph.turns.T
+        self._n = len(graph)
+        self._graph = graph
+        self._costs = costs
+        self._turn_costs = turn_costs
+        self._backend = backend
+        self._first, self._second = graph.turns.T  # edges before and behind each turn
         self._weights: Floats = costs[self._second] + turn_costs  # w, (a,)
+        # The turns of each edge as rows of a sparse matrix.
+        pointers = np.searchsorted(self._first, np.arange(self._n + 1))
+        self._pointers: Numbers = pointers.astype(np.int32)
         self._ends: Numbers = self._second.astype(np.int32)
-        self._pointers: Numbers = np.searchsorted(
-            self._first, np.arange(self._n + 1)
-        ).astype(np.int32)
-        self._asked = 0
+        self._unguided_routes = 0
         self._guided = False
 
     def prepare(self) -> None:
-        """Make the landmarks now, so that no route has to wait for them."""
+        """Compute the landmarks now, so that no route has to wait for them."""
         self._guided = True
         if self._compiled is None:
             _ = self._marks
 
-    def cost(self, way: RoutePath) -> float:
-        """What a route costs here."""
-        turns = self._graph.turn_numbers(way.edges)
-        return float(
-            way.shares @ self._costs[way.edges] + self._turn_costs[turns].sum()
-        )
+    def cost(self, path: RoutePath) -> float:
+        """The cost of a route.
+
+        Args:
+            path: The route.
+        """
+        turns = self._graph.turn_numbers(path.edges)
+        of_edges = path.shares @ self._costs[path.edges]
+        return float(of_edges + self._turn_costs[turns].sum())
 
     def find(
         self,
@@ -130,92 +144,91 @@ class Search:
         closed: Bools | None = None,
         known: RoutePath | None = None,
     ) -> RoutePath | None:
-        """The cheapest route from one of ``starts`` to one of ``goals``; ``None``: there is no way.
+        """The cheapest route from one of ``starts`` to one of ``goals``; ``None`` if there is none.
 
-        ``closed`` edges are not used, (n,). ``known``: a route between these ends on open edges; no
-        farther is searched than it costs.
+        Args:
+            starts: Where it may begin.
+            goals: Where it may end.
+            closed: Edges that are not used, (n,).
+            known: A route between these ends on open edges, whose cost limits the search.
         """
-        starts, goals = starts.open(closed), goals.open(closed)
+        starts = starts.open(closed)
+        goals = goals.open(closed)
         if not len(starts.edges) or not len(goals.edges):
             return None
-        best = self._on_one_edge(starts, goals)
+        on_one_edge = self._on_one_edge(starts, goals)
         limit = np.inf if known is None else (1.0 + _SLACK) * self.cost(known)
-        limit = min(limit, best.cost)
+        limit = min(limit, on_one_edge.cost)
         if not self._guided:
-            self._asked += 1
-            if self._asked > _UNGUIDED:
+            self._unguided_routes += 1
+            if self._unguided_routes > _UNGUIDED:
                 self.prepare()
         if not self._guided:
-            found = self._around(starts, goals, closed, limit)
+            longer = self._search_around(starts, goals, closed, limit)
         elif self._compiled is None:
-            found = self._towards(starts, goals, closed, limit)
+            longer = self._search_towards(starts, goals, closed, limit)
         else:
-            found = self._compiled.find(starts, goals, closed, limit)
-        return min(best, found, key=lambda each: each.cost).way
+            longer = self._compiled.find(starts, goals, closed, limit)
+        return on_one_edge.path if on_one_edge.cost <= longer.cost else longer.path
 
     def _on_one_edge(self, starts: Ends, goals: Ends) -> BestPath:
         """The cheapest route that stays on its first edge, where a goal lies ahead."""
         best = BestPath(np.inf, None)
-        for edge, start in zip(*starts, strict=True):
-            for same in np.flatnonzero(goals.edges == edge):
-                share = float(goals.shares[same] - start)
+        for edge, start in zip(starts.edges, starts.shares, strict=True):
+            for goal in goals.shares[goals.edges == edge]:
+                share = float(goal - start)
                 cost = share * float(self._costs[edge])
                 if share >= 0.0 and cost < best.cost:
-                    best = BestPath(
-                        cost,
-                        RoutePath(np.array([edge], dtype=np.intp), np.array([share])),
-                    )
+                    edges = np.array([edge], dtype=np.intp)
+                    best = BestPath(cost, RoutePath(edges, np.array([share])))
         return best
 
     # --- with scipy ------------------------------------------------------------------------
 
-    def _around(
+    def _search_around(
         self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
     ) -> BestPath:
         """Search in all directions."""
         entering = (1.0 - starts.shares) * self._costs[starts.edges]
-        weights = self._opened(closed)
-        costs, previous = self._searched(weights, starts.edges, entering, limit)
-        return self._ended(costs, previous, starts, goals)
+        weights = self._open_weights(closed)
+        reached = self._distances(weights, starts.edges, entering, limit)
+        return self._cheapest_end(reached, starts, goals)
 
-    def _towards(
+    def _search_towards(
         self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
     ) -> BestPath:
         """Search by costs reduced by π, farther and farther until the goal is reached."""
-        ahead = self._bounds(starts, goals)
-        weights = self._opened(closed) + ahead[self._second] - ahead[self._first]
+        ahead = self._bounds(starts, goals)  # π
+        weights = self._open_weights(closed) + ahead[self._second] - ahead[self._first]
         np.maximum(weights, 0.0, out=weights)  # rounding apart, they are not negative
-        entering = (1.0 - starts.shares) * self._costs[starts.edges] + ahead[
-            starts.edges
-        ]
+        first_costs = (1.0 - starts.shares) * self._costs[starts.edges]
+        entering = first_costs + ahead[starts.edges]
         least = float(entering.min())
-        radius = _FIRST * max(least, 0.0) + float(self._weights.mean())
-        for tried in range(_TRIES + 1):
-            farthest = limit - least
-            last = tried == _TRIES or radius >= farthest
-            radius = farthest if last else radius
-            costs, previous = self._searched(
-                weights, starts.edges, entering - least, radius
-            )
-            found = self._ended(costs - ahead + least, previous, starts, goals)
+        farthest = limit - least
+        radius = _FIRST_RADIUS * max(least, 0.0) + float(self._weights.mean())
+        for attempt in range(_TRIES + 1):
+            is_last = attempt == _TRIES or radius >= farthest
+            if is_last:
+                radius = farthest
+            reached = self._distances(weights, starts.edges, entering - least, radius)
+            unreduced = reached._replace(costs=reached.costs - ahead + least)
+            best = self._cheapest_end(unreduced, starts, goals)
             # Whatever was not reached costs more than the radius, the rest of the way included.
-            if last or found.cost <= radius + least:
-                return found
+            if is_last or best.cost <= radius + least:
+                return best
             radius *= _WIDER
         raise AssertionError("the last search has no radius")
 
-    def _opened(self, closed: Bools | None) -> Floats:
+    def _open_weights(self, closed: Bools | None) -> Floats:
         """w, infinite into closed edges, (a,)."""
-        return (
-            self._weights
-            if closed is None
-            else np.where(closed[self._second], np.inf, self._weights)
-        )
+        if closed is None:
+            return self._weights
+        return np.where(closed[self._second], np.inf, self._weights)
 
-    def _searched(
+    def _distances(
         self, weights: Floats, starts: Ints, entering: Floats, limit: float
-    ) -> tuple[Floats, Numbers]:
-        """Costs up to the end of every edge within the limit, (n,), and the edges before them, (n,)."""
+    ) -> Distances:
+        """Costs up to the end of every edge within the limit."""
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
 
@@ -227,34 +240,38 @@ class Search:
         matrix = csr_matrix((data, indices, pointers), shape=(n + 1, n + 1), copy=False)
         # The limit may be 0, or a little less by rounding: the starts themselves are always reached.
         limit = max(limit, float(entering.min()))
-        found = dijkstra(
+        costs, previous = dijkstra(
             matrix, indices=np.array([n]), return_predecessors=True, limit=limit
         )
-        return found[0][0, :n], found[1][0, :n]
+        return Distances(costs[0, :n], previous[0, :n])
 
-    def _ended(
-        self, costs: Floats, previous: Numbers, starts: Ends, goals: Ends
-    ) -> BestPath:
+    def _cheapest_end(self, reached: Distances, starts: Ends, goals: Ends) -> BestPath:
         """The cheapest last turn, and the route that leads to it."""
-        best, last, goal = np.inf, -1, -1
+        best_cost = np.inf
+        best_last = -1  # the last edge but one
+        best_goal = -1
         for number, edge in enumerate(goals.edges):
             turns = self._turns_into(int(edge))
-            spared = (1.0 - goals.shares[number]) * self._costs[edge]
-            total = costs[self._first[turns]] + self._weights[turns] - spared
-            if len(total) and total.min() < best:
-                nearest = int(total.argmin())
-                best, last, goal = (
-                    float(total[nearest]),
-                    int(self._first[turns[nearest]]),
-                    number,
-                )
-        if last < 0:
+            if not len(turns):
+                continue
+            not_driven = (1.0 - goals.shares[number]) * self._costs[edge]
+            up_to_turn = reached.costs[self._first[turns]]
+            total = up_to_turn + self._weights[turns] - not_driven
+            cheapest = int(total.argmin())
+            if total[cheapest] < best_cost:
+                best_cost = float(total[cheapest])
+                best_last = int(self._first[turns[cheapest]])
+                best_goal = number
+        if best_goal < 0:
             return BestPath(np.inf, None)
-        route = [int(goals.edges[goal]), last]
-        while (before := int(previous[route[-1]])) != self._n:
-            route.append(before)
-        edges = np.array(route[::-1], dtype=np.intp)
-        return BestPath(best, partial_way(edges, starts, float(goals.shares[goal])))
+        backwards = [int(goals.edges[best_goal])]
+        edge = best_last
+        while edge != self._n:  # the node from which all starts are entered
+            backwards.append(edge)
+            edge = int(reached.previous[edge])
+        edges = np.array(backwards[::-1], dtype=np.intp)
+        goal_share = float(goals.shares[best_goal])
+        return BestPath(best_cost, partial_path(edges, starts, goal_share))
 
     def _turns_into(self, edge: int) -> Ints:
         order, pointers = self._by_end
@@ -270,60 +287,80 @@ class Search:
 
     def _bounds(self, starts: Ends, goals: Ends) -> Floats:
         """π, (n,)."""
-        marks, least = self._marks, np.full(self._n, np.inf)
-        for edge, share in zip(*goals, strict=True):
-            best = best_marks(marks[:, starts.edges[0]], marks[:, edge])
-            bounds = np.maximum(
-                (marks[best, edge, None] - marks[best]).max(axis=0), 0.0
-            )
-            np.minimum(least, bounds - (1.0 - share) * self._costs[edge], out=least)
+        marks = self._marks
+        least = np.full(self._n, np.inf)
+        first_start = marks[:, starts.edges[0]]
+        for edge, share in zip(goals.edges, goals.shares, strict=True):
+            best = best_marks(first_start, marks[:, edge])
+            differences = marks[best, edge, None] - marks[best]
+            bounds = np.maximum(differences.max(axis=0), 0.0)
+            not_driven = (1.0 - share) * self._costs[edge]
+            np.minimum(least, bounds - not_driven, out=least)
         return least
 
     @cached_property
     def _marks(self) -> Floats:
-        return self._made_marks()
+        return self._compute_marks()
 
-    def _made_marks(self) -> Floats:
+    def _compute_marks(self) -> Floats:
         """d(L, v) and −d(v, L), (2·landmarks, n)."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import dijkstra
 
-        ends, shape = (self._first, self._second), (self._n, self._n)
-        onward = csr_array((self._weights, ends), shape=shape)
-        back = csr_array((self._weights, ends[::-1]), shape=shape)
+        shape = (self._n, self._n)
+        forward = csr_array((self._weights, (self._first, self._second)), shape=shape)
+        backward = csr_array((self._weights, (self._second, self._first)), shape=shape)
 
-        def costs(graph: Any, mark: int) -> Floats:
-            return np.asarray(dijkstra(graph, indices=np.array([mark]))[0])
+        def costs(graph: Any, landmark: int) -> Floats:
+            return np.asarray(dijkstra(graph, indices=np.array([landmark]))[0])
 
-        mark, apart = int(costs(onward, 0).argmax()), np.full(self._n, np.inf)
+        landmark = int(costs(forward, 0).argmax())
+        distance = np.full(self._n, np.inf)  # to the nearest landmark and back
         marks: list[Floats] = []
-        for _ in range(_LANDMARKS):  # each as far as can be from those before it
-            there, here = costs(onward, mark), costs(back, mark)
-            marks += [there, -here]
-            apart = np.minimum(apart, there + here)
-            mark = int(apart.argmax())
+        for _ in range(_LANDMARKS):
+            from_landmark = costs(forward, landmark)
+            to_landmark = costs(backward, landmark)
+            marks.append(from_landmark)
+            marks.append(-to_landmark)
+            distance = np.minimum(distance, from_landmark + to_landmark)
+            landmark = int(distance.argmax())  # as far as possible from those before
         return np.array(marks)
 
     @cached_property
     def _compiled(self) -> Any:
-        """The compiled search with its landmarks; ``None`` where it is not wanted."""
+        """The compiled search with its landmarks; ``None`` where the backend does not compile."""
         if not is_compiled(self._backend):
             return None
         from ._compiled import CompiledSearch
 
-        parts = (self._pointers, self._ends, self._weights, self._costs)
         return CompiledSearch(
-            *parts, self._made_marks()
-        )  # which it keeps in another order
+            self._pointers,
+            self._ends,
+            self._weights,
+            self._costs,
+            # Not ``_marks``: the compiled search stores them in another order.
+            self._compute_marks(),
+        )
 
 
 def best_marks(start: Floats, goal: Floats) -> Ints:
-    """Which landmarks bound the cost between two edges best, by their marks there."""
+    """Which landmarks bound the cost between two edges best.
+
+    Args:
+        start: Marks of the first edge.
+        goal: Marks of the second.
+    """
     return np.argsort(start - goal, kind="stable")[:_USED]
 
 
-def partial_way(edges: Ints, starts: Ends, goal_share: float) -> RoutePath:
-    """A route of two or more edges, from its start on the first to its goal on the last."""
+def partial_path(edges: Ints, starts: Ends, goal_share: float) -> RoutePath:
+    """A route of two or more edges, from its start on the first to its goal on the last.
+
+    Args:
+        edges: Its edges, (k,).
+        starts: Where it may begin.
+        goal_share: How much of the last edge is driven.
+    """
     shares = np.ones(len(edges))
     shares[0] = 1.0 - float(starts.shares[starts.edges == edges[0]][0])
     shares[-1] = goal_share

@@ -1,0 +1,237 @@
+"""What a logged trip teaches: its energies less what is known of turns and heights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.errors import InputError
+from superarm.core.inputs import as_number
+from superarm.roads.energy import Vehicle
+from superarm.roads.networks import LineGraph
+from superarm.roads.posterior import RoadGP, Trips
+from superarm.roads.problems.fleet import road_rows
+from superarm.roads.rows import Column
+
+from .checks import Energies
+from .reading import MeteredTrip
+from .records import LoggedTrip
+from .tables import MOST_WH
+
+_JUMP = 500.0  # metres between consecutive edges, above which a trip is learned as two
+_GAP = 0.05  # share of a section that may be missing between its edges
+_LEAST_GAP = 50.0  # metres that may be missing from any section
+
+
+class ExaminedTrip(NamedTuple):
+    """A trip as it is learned, and what is expected of it."""
+
+    trip: LoggedTrip
+    metered: MeteredTrip
+    energies: Energies
+    known: Floats  # Wh of each energy that are stored in height, and that turns add
+    jumps: list[int]  # arms before which it jumps: there it is learned as another trip
+    jump: str  # the first of them, in words
+
+
+class _Route(NamedTuple):
+    """The edges of a trip, and the section that each belongs to."""
+
+    edges: Ints  # (k,)
+    section: Ints  # (k,), rising
+    sections: int
+
+    def summed(self, values: Floats) -> Floats:
+        """Σ of what the edges of each section cost, (k,) or (k − 1,) becomes (r,)."""
+        total = np.zeros(self.sections)
+        np.add.at(total, self.section[: len(values)], values)
+        return total
+
+
+def examine_trip(
+    graph: LineGraph,
+    posterior: RoadGP,
+    trip: LoggedTrip,
+    vehicle: Vehicle,
+    number: int,
+    known_vehicle: bool,
+) -> ExaminedTrip:
+    """Prepare a trip for learning, or raise :class:`InputError`.
+
+    Args:
+        graph: The roads.
+        posterior: What forecasts the trip once it has learned.
+        trip: The trip as it was metered.
+        vehicle: The vehicle as it is described.
+        number: The number of the vehicle.
+        known_vehicle: Whether the vehicle is described, or was learned.
+    """
+    _check_trip(trip)
+    route = _route_of(graph, trip)
+    gaps = gaps_between(graph, route.edges)
+    _check_direction(graph, route.edges)
+    _check_gaps(graph, route, gaps)
+    # −1 where edges between are missing.
+    turns = graph.turns_between(route.edges.tolist())
+    turn_costs = np.where(turns < 0, 0.0, vehicle.turn_energy(graph, turns))
+    known = np.zeros(route.sections)
+    np.add.at(known, route.section, vehicle.potential(graph.rise[route.edges]))
+    np.add.at(known, route.section[:-1], turn_costs)
+    metered = np.array([section.energy for section in trip.sections])
+    keys = road_rows(graph, vehicle, number, route.edges)
+    expected = route.summed(keys[:, Column.EXPECTED])
+    forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())
+    energies = Energies(
+        metered=metered,
+        model=expected + known,
+        reverse=_reverse_energies(graph, vehicle, route, turn_costs),
+        forecast=forecast + float(known.sum()),
+        stored=known,
+        known_vehicle=known_vehicle,
+    )
+    net = Trips.of_one(keys, route.section, metered - known)
+    # One energy is not split: a hole in its section is small beside it, or it was refused above.
+    between_sections = route.section[1:] != route.section[:-1]
+    jumps = np.flatnonzero((gaps > _JUMP) & between_sections)
+    return ExaminedTrip(
+        trip=trip,
+        metered=MeteredTrip(vehicle, net, _speeds_of(trip)),
+        energies=energies,
+        known=known,
+        jumps=(jumps + 1).tolist(),
+        jump=_describe_jumps(graph, trip, route.edges, gaps, jumps),
+    )
+
+
+def _check_trip(trip: LoggedTrip) -> None:
+    has_edges = trip.sections and all(section.edges for section in trip.sections)
+    if trip.unread or not has_edges:
+        raise InputError(trip.unread or "it has no edges")
+    for section in trip.sections:
+        as_number(section.energy, "energy_wh", -MOST_WH, MOST_WH)
+
+
+def _route_of(graph: LineGraph, trip: LoggedTrip) -> _Route:
+    edges = [graph.number(edge) for section in trip.sections for edge in section.edges]
+    counts = [len(section.edges) for section in trip.sections]
+    section = np.repeat(np.arange(len(counts)), counts)
+    return _Route(np.array(edges), section, len(counts))
+
+
+def _speeds_of(trip: LoggedTrip) -> Floats:
+    """Speeds where each section begins and ends, m/s, NaN where the log has none, (r, 2)."""
+    speeds = [(section.start_speed, section.end_speed) for section in trip.sections]
+    return np.array(speeds, dtype=np.float64)
+
+
+def _reverse_energies(
+    graph: LineGraph, vehicle: Vehicle, route: _Route, turn_costs: Floats
+) -> Floats:
+    """Wh that the model expects of each section in the other direction, (r,)."""
+    edges = route.edges
+    backwards = vehicle.energy(
+        graph.length[edges], graph.speed[edges], -graph.rise[edges]
+    )
+    reverse = route.summed(backwards)
+    np.add.at(reverse, route.section[:-1], turn_costs)
+    return reverse
+
+
+def _describe_jumps(
+    graph: LineGraph, trip: LoggedTrip, edges: Ints, gaps: Floats, jumps: Ints
+) -> str:
+    """A warning about the first jump of a trip; "" if there is none."""
+    if len(jumps):
+        first = int(jumps[0])
+        before = graph.ids[edges[first]]
+        after = graph.ids[edges[first + 1]]
+        return (
+            f"trip {trip.label!r} jumps {gaps[first] / 1000.0:.1f} km from edge {before} to edge "
+            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share this name, "
+            "rename one"
+        )
+    if trip.jump:
+        return f"trip {trip.label!r} was matched in parts: {trip.jump}"
+    return ""
+
+
+# --- gaps ------------------------------------------------------------------------------------
+
+
+def gaps_between(graph: LineGraph, route: Ints) -> Floats:
+    """Metres from the end of each edge to the beginning of the next, (k − 1,), in a straight line.
+
+    Args:
+        graph: The roads.
+        route: Numbers of the edges, (k,).
+    """
+    network = graph.network
+    edges = graph.edges[route]
+    ends = network.junctions[network.head[edges], :2]
+    starts = network.junctions[network.tail[edges], :2]
+    dx, dy = (starts[1:] - ends[:-1]).T
+    return np.asarray(np.hypot(dx, dy))
+
+
+def _check_direction(graph: LineGraph, route: Ints) -> None:
+    """Refuse edges that run backwards."""
+    edges = graph.edges[route]
+    tail = graph.network.tail[edges]
+    head = graph.network.head[edges]
+    is_forward = head[:-1] == tail[1:]
+    is_backward = tail[:-1] == head[1:]
+    forward = np.count_nonzero(is_forward)
+    backward = np.count_nonzero(is_backward)
+    uturns = np.count_nonzero(is_forward & is_backward)
+    if backward - uturns >= 2 and backward > 2 * forward:
+        raise InputError(
+            "its edges run backwards: each ends where the previous one begins. Sort its rows in "
+            "driving order, or use the edge ids of the direction driven"
+        )
+
+
+def _check_gaps(graph: LineGraph, route: _Route, gaps: Floats) -> None:
+    """Refuse one energy of edges that are far apart."""
+    section = route.section
+    is_within = section[:-1] == section[1:]
+    missing = np.bincount(section[1:][is_within], gaps[is_within], route.sections)
+    lengths = np.bincount(section, graph.length[route.edges])
+    too_long = missing > np.maximum(_GAP * lengths, _LEAST_GAP)
+    if too_long.any():
+        metres = missing[too_long][0]
+        raise InputError(
+            f"one of its energies covers edges with a gap of {metres:,.0f} m, and so includes edges "
+            "that are missing. List all edges that were driven"
+        )
+
+
+# --- parts -----------------------------------------------------------------------------------
+
+
+def split_trip(trip: Trips, arms: list[int]) -> list[Trips]:
+    """A trip as several that share no noise.
+
+    Args:
+        trip: One trip.
+        arms: The first arm of each part but the first, rising.
+    """
+    parts = []
+    begins = [0, *arms]
+    ends = [*arms, len(trip.of)]
+    for begin, end in zip(begins, ends, strict=True):
+        first = int(trip.of[begin])
+        of = trip.of[begin:end] - first
+        count = int(of[-1]) + 1
+        rewards = slice(first, first + count)
+        numbers = np.full(len(trip.rewards), -1)
+        numbers[rewards] = np.arange(count)
+        part = Trips.of_one(
+            trip.keys[begin:end],
+            of,
+            trip.rewards[rewards],
+            borders=trip.borders.of_rewards(numbers),
+        )
+        parts.append(part)
+    return parts

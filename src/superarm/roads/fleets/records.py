@@ -1,0 +1,39 @@
+"""Trips as they were metered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TripSection(NamedTuple):
+    """Consecutive edges, and what they cost together."""
+
+    edges: tuple[str, ...]
+    energy: float  # Wh
+    start_speed: float | None = None  # m/s where they begin, if the log has it
+    end_speed: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedTrip:
+    """A trip as it was metered.
+
+    Args:
+        name: A name, unique among all trips of the vehicle.
+        vehicle: The vehicle's name; "" for the unnamed vehicle.
+        sections: What was metered, in driving order.
+        unread: Why nothing can be learned from it; "" if something can.
+        jump: Where its trace was split, in words; "" if it was not.
+    """
+
+    name: str
+    vehicle: str = ""
+    sections: tuple[TripSection, ...]
+    unread: str = ""
+    jump: str = ""
+
+    @property
+    def label(self) -> str:
+        """The names of vehicle and trip."""
+        return f"{self.vehicle} {self.name}" if self.vehicle else self.name

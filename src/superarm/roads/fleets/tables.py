@@ -1,0 +1,298 @@
+"""Tables of trips as they were metered.
+
+A log is a table with one row for each edge or for each trip:
+
+=============  =======================================================================
+``trip``       a name, unique among all trips of the vehicle in all logs; each trip is learned once
+``vehicle``    its name, if there are several; unnamed trips belong to one vehicle
+``edge``       the edge's id, in driving order; or
+``edges``      the ids of all edges of the trip, separated by spaces
+``energy_wh``  energy drawn from the battery on the edge, or on the whole trip; or ``energy_kwh``
+=============  =======================================================================
+
+and, where the log has them,
+
+===================  =================================================================
+``start_speed_m_s``  the vehicle's speed where the row's first edge begins; empty if unknown
+``end_speed_m_s``    its speed where the row's last edge ends
+===================  =================================================================
+
+or one row for each point of a GPS trace (extra ``gps``), in the order of time:
+
+=============  =======================================================================
+``time_s``     seconds
+``lat``        latitude in degrees; ``lon`` longitude
+``counter_wh`` energy drawn from the battery so far: a counter, of which only changes matter
+=============  =======================================================================
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import lzma
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from superarm.core.compressed import open_packed
+from superarm.core.errors import FileError, InputError
+from superarm.roads.networks import LineGraph
+
+from .records import LoggedTrip, TripSection
+
+_LARGEST = 1e10
+MOST_WH = 1e7
+"""The largest energy of an edge or a trip: 10 MWh."""
+_MOST_BYTES = 1 << 28  # of one table: 256 MiB, some five million rows
+_MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
+_TRACE_COLUMNS = ("time_s", "lat", "lon", "counter_wh")
+_FASTEST = 100.0  # m/s
+Part = TypeVar("Part")
+
+
+class _Row(NamedTuple):
+    """One line of a table."""
+
+    path: Path
+    line: int
+    entries: Mapping[str, str]  # by column
+
+    def error(self, message: str) -> FileError:
+        """An error that names the line."""
+        return FileError(f"{self.path}, line {self.line}: {message}")
+
+    def text(self, column: str) -> str:
+        """An entry; "" where there is none."""
+        return self.entries.get(column) or ""
+
+    def number(self, column: str, most: float = _LARGEST) -> float:
+        """A number from −``most`` to ``most``."""
+        text = self.text(column)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or abs(number) > most:
+            raise self.error(
+                f"{column} must be a number from {-most:,.0f} to {most:,.0f}, got {text!r:.60}"
+            )
+        return number
+
+    def speed(self, column: str) -> float | None:
+        """A speed, m/s; ``None`` where the entry is empty."""
+        return self.number(column, _FASTEST) if self.text(column) else None
+
+
+class _TripName(NamedTuple):
+    """How rows name their trip."""
+
+    trip: str
+    vehicle: str
+
+
+class _Point(NamedTuple):
+    """A point of a GPS trace."""
+
+    time: float  # s
+    lat: float  # degrees
+    lon: float
+    counter: float  # Wh
+
+
+def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
+    """Read a table of trips and match GPS traces to the roads.
+
+    The docstring of :mod:`superarm.roads.fleets.tables` describes the columns.
+
+    Args:
+        path: A ``.csv`` file, plain or packed.
+        graph: The roads.
+    """
+    path = Path(path)
+    lines = _read_lines(path)
+    columns = lines[0].entries
+    rows = _rows(path, lines)
+    if {"trip", *_TRACE_COLUMNS} <= set(columns):
+        points = [(_name(row), _point(row)) for row in rows]
+        traces = _by_trip(path, points)
+        return [_match_trip(name, graph, trace) for name, trace in traces]
+    _check_columns(path, columns)
+    column = "edge" if "edge" in columns else "edges"
+    sections = [(_name(row), _section(row, column)) for row in rows]
+    return [
+        LoggedTrip(name=name.trip, vehicle=name.vehicle, sections=tuple(parts))
+        for name, parts in _by_trip(path, sections)
+    ]
+
+
+# --- the file --------------------------------------------------------------------------------
+
+
+class _Line(NamedTuple):
+    number: int
+    entries: list[str]
+
+
+def _read_text(path: Path) -> str:
+    """The unpacked text of a table."""
+    try:
+        with open_packed(path) as file:
+            packed_size = path.stat().st_size  # unpacked it may be more
+            data = file.read(_MOST_BYTES + 1) if packed_size <= _MOST_BYTES else b""
+        if max(packed_size, len(data)) > _MOST_BYTES:
+            raise FileError(
+                f"{path} is larger than {_MOST_BYTES:,} bytes, the limit for one table; split it "
+                "between trips, and pass each part with --trips"
+            )
+        return data.decode("utf-8-sig")
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
+        reason: object = error
+        if isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        raise FileError(
+            f"{path} cannot be read as a table of trips: {reason}"
+        ) from None
+
+
+def _read_lines(path: Path) -> list[_Line]:
+    """The lines of a table that are not empty, the names of its columns first."""
+    text = _read_text(path)
+    limit_before = csv.field_size_limit(_MOST_LETTERS)
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        lines = [_Line(reader.line_num, entries) for entries in reader if entries]
+    except csv.Error as error:
+        raise FileError(f"{path}, line {reader.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(limit_before)
+    if not lines:
+        return [_Line(1, [])]
+    for name, count in Counter(lines[0].entries).items():
+        if count > 1:
+            raise FileError(
+                f"{path}: the first line names the column {name!r:.60} twice; remove one"
+            )
+    return lines
+
+
+def _check_columns(path: Path, columns: list[str]) -> None:
+    has_one_energy = ("energy_wh" in columns) != ("energy_kwh" in columns)
+    has_one_place = ("edge" in columns) != ("edges" in columns)
+    if not ("trip" in columns and has_one_energy and has_one_place):
+        raise FileError(
+            f"{path}: the first line must name the columns trip, energy_wh (or energy_kwh) and either "
+            "edge (one row for each edge) or edges (one row for each trip), or else trip, time_s, lat, "
+            f"lon and counter_wh; got {', '.join(sorted(columns)) or 'none':.200}"
+        )
+
+
+def _rows(path: Path, lines: list[_Line]) -> Iterator[_Row]:
+    columns = lines[0].entries
+    for number, entries in lines[1:]:
+        row = _Row(path, number, dict(zip(columns, entries, strict=False)))
+        if len(entries) > len(columns):
+            raise row.error(
+                f"{len(entries)} entries for {len(columns)} columns; write decimals with a point"
+            )
+        yield row
+
+
+def _by_trip(
+    path: Path, parts: list[tuple[_TripName, Part]]
+) -> list[tuple[_TripName, list[Part]]]:
+    """The parts of each trip, which must follow one another."""
+    if not parts:
+        raise FileError(f"{path}: the table has no rows")
+    groups = []
+    for name, group in groupby(parts, key=lambda named: named[0]):
+        groups.append((name, [part for _, part in group]))
+    occurrences = Counter(name for name, _ in groups)
+    for name, count in occurrences.items():
+        if count > 1:
+            raise FileError(
+                f"{path}: the rows of trip {name.trip!r} are not contiguous; sort the table by trip"
+            )
+        if not name.trip:
+            raise FileError(
+                f"{path}: a row does not name its trip; give each trip a name"
+            )
+    return groups
+
+
+# --- rows ------------------------------------------------------------------------------------
+
+
+def _name(row: _Row) -> _TripName:
+    return _TripName(row.text("trip"), row.text("vehicle"))
+
+
+def _point(row: _Row) -> _Point:
+    return _Point(
+        time=row.number("time_s"),
+        lat=row.number("lat"),
+        lon=row.number("lon"),
+        counter=row.number("counter_wh"),
+    )
+
+
+def _section(row: _Row, column: str) -> TripSection:
+    """What a row meters; ``column`` is "edge" or "edges"."""
+    text = row.text(column)
+    edges = tuple(text.split()) if column == "edges" else (text.strip(),)
+    if not edges or not all(edges):
+        raise row.error(f"{column} must not be empty")
+    start_speed = row.speed("start_speed_m_s")
+    end_speed = row.speed("end_speed_m_s")
+    if (start_speed or 0.0) < 0.0 or (end_speed or 0.0) < 0.0:
+        raise row.error("speeds must not be negative")
+    if "energy_kwh" in row.entries:
+        energy = 1000.0 * row.number("energy_kwh", MOST_WH / 1000.0)
+    else:
+        energy = row.number("energy_wh", MOST_WH)
+    return TripSection(edges, energy, start_speed, end_speed)
+
+
+# --- traces ----------------------------------------------------------------------------------
+
+
+def _match_trip(name: _TripName, graph: LineGraph, points: list[_Point]) -> LoggedTrip:
+    """A trace as sections, with energies from its counter."""
+    from superarm.roads.gps import energies_along, match_trace, pieces_of
+
+    times, lats, lons, counter = np.array(points).T
+    places = np.column_stack([lons, lats])
+    sections: list[TripSection] = []
+    failure = ""  # of the first piece that cannot be matched
+    try:
+        pieces = pieces_of(graph, places, times)
+        for piece in pieces:
+            try:
+                matched = match_trace(graph, places[piece], times[piece])
+            except InputError as error:
+                failure = failure or str(error)
+                continue
+            for section in energies_along(matched, times[piece], counter[piece]):
+                edges = tuple(graph.ids[edge] for edge in section.edges)
+                sections.append(TripSection(edges, section.energy))
+    except InputError as error:
+        sections = []
+        failure = str(error)
+    if not sections:
+        unread = failure or "its points and counter readings do not cover a whole edge"
+        return LoggedTrip(
+            name=name.trip, vehicle=name.vehicle, sections=(), unread=unread
+        )
+    jump = ""
+    if len(pieces) > 1:
+        last_time = times[pieces[1].start - 1]
+        jump = f"its clock or position jumps {len(pieces) - 1} times, first after time_s {last_time:g}"
+    return LoggedTrip(
+        name=name.trip, vehicle=name.vehicle, sections=tuple(sections), jump=jump
+    )

@@ -1,0 +1,269 @@
+"""Slots and their prior covariance K.
+
+=============  =======================================================================
+``S``          the slots, s of them: 5 terms w of the fleet, then f of every visited road
+``K``          prior covariance: near²·k_G + D over roads, a diagonal over w
+``D``          own² + (share · size)² of each road, its size in Wh: a diagonal
+``A``          (s, M): column j holds the weights of the slots in the sum that reward j is
+=============  =======================================================================
+"""
+
+from __future__ import annotations
+
+from copy import copy as shallow_copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.linalg import cholesky
+from superarm.kernels import GraphMatern
+from superarm.roads.energy.scales import TERMS, RoadScales
+from superarm.roads.rows import Column, edges_of, terms_of
+
+from .log import Trips
+
+_P = len(TERMS)
+
+
+class PriorOfRewards(NamedTuple):
+    """Prior covariances of rewards, without what vehicles do otherwise than the fleet."""
+
+    with_slots: Floats  # K A, (s, M)
+    cov: Floats  # Aᵀ K A, (M, M)
+
+
+class CountedRoads(NamedTuple):
+    """Visited roads that rewards are sums of."""
+
+    counts: Floats  # how much each reward counts each road, (u, M)
+    near: Floats  # k_G between them, (u, u)
+    sizes: Floats  # Wh, (u,)
+
+
+class Slots:
+    """The slots of the fleet's terms and of visited roads, and their prior.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        scales: Standard deviations of the model.
+    """
+
+    def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
+        self._slot = np.full(len(kernel), -1, dtype=np.intp)  # by road; −1: none
+        self._near = np.empty((0, 0))  # k_G between visited roads, with room to grow
+        self._set_scales(scales)
+
+    def _set_scales(self, scales: RoadScales) -> None:
+        self.near_variance = scales.near**2
+        self.own_variance = scales.own**2 + np.square(scales.share * self.sizes)  # D
+        self.fleet_variance = np.square(scales.fleet)  # of the first slots, (5,)
+
+    def with_scales(self, scales: RoadScales) -> Slots:
+        """The same slots under other scales; both share their arrays."""
+        other = shallow_copy(self)
+        other._set_scales(scales)
+        return other
+
+    def copy(self) -> Slots:
+        """Slots that can grow by themselves."""
+        other = shallow_copy(self)
+        other._slot = self._slot.copy()
+        other._near = self._near.copy()
+        return other
+
+    def __len__(self) -> int:
+        return _P + len(self.visited)
+
+    # --- visiting roads ----------------------------------------------------------------------
+
+    def unvisited(self, keys: Floats) -> Ints:
+        """Roads of these rows that have no slot yet, sorted."""
+        edges = np.unique(edges_of(keys))
+        return edges[self._slot[edges] < 0]
+
+    def add(self, edges: Ints) -> None:
+        """Give slots to roads that have none."""
+        before = len(self.visited)
+        total = before + len(edges)
+        self._slot[edges] = np.arange(_P + before, _P + total)
+        self.visited = np.concatenate([self.visited, edges])
+        self._near = with_zeros(self._near, before, total)
+        features = _features(self.visited)
+        # Of two roads the kernel is solved for the later: the two solves differ in rounding.
+        for place in range(before, total):
+            up_to = place + 1
+            row = self.kernel(features[[place]], features[:up_to])[0]
+            self._near[place, :up_to] = row
+            self._near[:up_to, place] = row
+
+    def roll_back(self, visited: Ints) -> None:
+        """Take slots away from all roads but these, which were visited first."""
+        self.visited = visited
+        self._slot[self._slot >= len(self)] = -1
+
+    # --- sums of slots -----------------------------------------------------------------------
+
+    def sums(self, trips: Trips) -> Any:
+        """A without vehicles' terms, sparse (s, M); all roads have slots."""
+        from scipy.sparse import csr_array
+
+        # Each arm is one road, weighted by the mass ratio, …
+        road_slots = self._slot[edges_of(trips.keys)]
+        mass_ratios = trips.keys[:, Column.MASS_RATIO]
+        # … and five terms of the fleet.
+        terms = terms_of(trips.keys)
+        fleet_slots = np.broadcast_to(np.arange(_P), terms.shape)
+        rewards_of_terms = np.repeat(trips.of, _P)
+
+        rows = np.concatenate([road_slots, fleet_slots.ravel()])
+        columns = np.concatenate([trips.of, rewards_of_terms])
+        values = np.concatenate([mass_ratios, terms.ravel()])
+        shape = (len(self), len(trips.rewards))
+        return csr_array((values, (rows, columns)), shape=shape)
+
+    # --- K -----------------------------------------------------------------------------------
+
+    @property
+    def _visited_near(self) -> Floats:
+        """k_G between visited roads, (v, v)."""
+        count = len(self.visited)
+        return self._near[:count, :count]
+
+    def near_lower(self) -> Floats:
+        """The lower triangle of k_G between visited roads, row by row."""
+        return self._near[np.tril_indices(len(self.visited))]
+
+    def restore(self, edges: Ints, near: Floats) -> None:
+        """Give slots to these roads, with k_G between them, (v, v)."""
+        self.visited = edges.copy()
+        self._slot[edges] = _P + np.arange(len(edges))
+        self._near = near
+
+    def prior_times(self, values: Floats) -> Floats:
+        """K over the slots times values, (s, k)."""
+        product = np.empty_like(values)
+        product[:_P] = self.fleet_variance[:, None] * values[:_P]
+        road_values = values[_P:]
+        product[_P:] = self.near_variance * (self._visited_near @ road_values)
+        product[_P:] += self.own_variance[self.visited, None] * road_values
+        return product
+
+    def prior_root(self) -> Floats:
+        """L with L Lᵀ = K over the slots: lower triangular, (s, s)."""
+        near = self.near_variance * self._visited_near
+        near[np.diag_indices_from(near)] += self.own_variance[self.visited]
+        root = np.zeros((len(self), len(self)))
+        root[:_P, :_P] = np.diag(np.sqrt(self.fleet_variance))
+        root[_P:, _P:] = cholesky(near, "the prior covariance of visited roads")
+        return root
+
+    def prior_of(self, trips: Trips) -> PriorOfRewards:
+        """Prior covariances of rewards, whose roads may be new."""
+        edges, counts = _count_roads(trips)
+        near_visited, near_rewards = self._near_of(edges, counts)
+        own_cov = self.own_variance[edges, None] * counts
+        slots = self._slot[edges]
+        has_slot = slots >= 0
+        terms = trips.summed(terms_of(trips.keys))  # (M, 5)
+
+        K_A = np.zeros((len(self), len(trips.rewards)))
+        K_A[_P:] = self.near_variance * near_visited
+        K_A[slots[has_slot]] += own_cov[has_slot]
+        K_A[:_P] = self.fleet_variance[:, None] * terms.T
+
+        cov = self.near_variance * near_rewards + counts.T @ own_cov
+        cov += (terms * self.fleet_variance) @ terms.T
+        return PriorOfRewards(K_A, cov)
+
+    def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
+        """k_G of sums of roads with visited roads, (v, M), and with each other, (M, M)."""
+        is_visited = self._slot[edges] >= 0
+        is_new = ~is_visited
+        if np.count_nonzero(is_new) > counts.shape[1]:
+            # Fewer sums than new roads: one solve for each sum.
+            spread = np.zeros((len(self.kernel), counts.shape[1]))
+            spread[edges] = counts
+            spread = self.kernel.times(spread)
+            return spread[self.visited], counts.T @ spread[edges]
+
+        features = _features(edges)
+        visited_features = _features(self.visited)
+        places = self._slot[edges[is_visited]] - _P  # among visited roads
+        rows = np.empty((len(edges), len(self.visited)))  # (u, v)
+        rows[is_visited] = self._near[places, : len(self.visited)]
+        corner = np.empty((len(edges), len(edges)))  # (u, u)
+        corner[:, is_visited] = rows[:, places] if is_visited.any() else 0.0
+        if is_new.any():
+            new_features = features[is_new]
+            rows[is_new] = (
+                self.kernel(new_features, visited_features)
+                if len(self.visited)
+                else 0.0
+            )
+            corner[is_new] = self.kernel(new_features, features)
+            corner[:, is_new] = corner[is_new].T
+        return rows.T @ counts, counts.T @ corner @ counts
+
+    def counted_roads(self, trips: Trips) -> CountedRoads:
+        """The roads of these trips, all of them visited."""
+        edges, counts = _count_roads(trips)
+        places = self._slot[edges] - _P
+        near = self._near[np.ix_(places, places)]
+        return CountedRoads(counts, near, self.sizes[edges])
+
+    # --- all roads ---------------------------------------------------------------------------
+
+    def spread(self, values: Floats) -> Floats:
+        """K_·S times values at the slots, for all roads: (s,) or (s, k) become (n,) or (n, k)."""
+        scattered = np.zeros((len(self.kernel), *values.shape[1:]))
+        scattered[self.visited] = values[_P:]
+        # One expression: with named parts, numpy lays the sum out otherwise in memory, and later sums
+        # over it round differently.
+        return (
+            self.near_variance * self.kernel.times(scattered)
+            + (self.own_variance * scattered.T).T
+        )
+
+    def at_slots(self, spread: Floats, values: Floats) -> Floats:
+        """K_SS times values, (s,), given :meth:`spread` of them, (n,)."""
+        return np.concatenate([self.fleet_variance * values[:_P], spread[self.visited]])
+
+    def prior_variances(self) -> Floats:
+        """The prior variance of f of every road, (n,)."""
+        features = np.arange(len(self.kernel), dtype=np.float64)[:, None]
+        return self.near_variance * self.kernel.diag(features) + self.own_variance
+
+
+def _count_roads(trips: Trips) -> tuple[Ints, Floats]:
+    """The roads of these trips, (u,), and how much each reward counts each of them, (u, M)."""
+    edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+    counts = np.zeros((len(edges), len(trips.rewards)))
+    np.add.at(counts, (place, trips.of), trips.keys[:, Column.MASS_RATIO])
+    return edges, counts
+
+
+def _features(edges: Ints) -> Floats:
+    """Roads as the kernel takes them, (u, 1)."""
+    return edges[:, None].astype(np.float64)
+
+
+def with_zeros(matrix: Floats, used: int, size: int) -> Floats:
+    """A square array with room for ``size``, zeros beyond what is used."""
+    if len(matrix) >= size:
+        return matrix
+    length = max(size, len(matrix) * 3 // 2)
+    bigger = np.zeros((length, length))
+    bigger[:used, :used] = matrix[:used, :used]
+    return bigger
+
+
+def from_lower(lower: Floats, size: int) -> Floats:
+    """The symmetric matrix with this lower triangle, row by row."""
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = lower
+    return matrix + np.tril(matrix, -1).T
