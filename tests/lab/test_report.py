@@ -28,7 +28,9 @@ from superarm.lab.results.curves import (
     ticks,
 )
 from superarm.lab.results.pictures import Chart, Series
-from superarm.lab.simulation.trace import Run, Trace, write_spec, write_trace
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 
 CLAIMS = [
     {"text": "a beats b", "verdict": "holds", "evidence": "1 < 2"},
@@ -445,7 +447,7 @@ def test_report_needs_no_matplotlib(tmp_path: Path) -> None:
     make_run(tmp_path)
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from superarm.lab.report import write_report; from superarm.lab.simulation.trace import Run\n"
+        "from superarm.lab.report import write_report; from superarm.lab.simulation.run import Run\n"
         f"write_report(Run.load({str(tmp_path)!r}), [], {str(tmp_path / 'r.html')!r})\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ from superarm.lab.experiments.claims import not_judged, policies_of
 from superarm.lab.results.curves import plus_minus, seconds_by_seed, significant
 from superarm.lab.results.verdicts import within_noise
 from superarm.lab.simulation import Run, Trace, write_trace
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 
 Totals = dict[str, list[float]]
 

@@ -21,7 +21,7 @@ from superarm.lab.report import write_report
 from superarm.lab.simulation import Run
 from superarm.lab.simulation.executors import available_cores
 from superarm.lab.simulation.files import FOLDERS_OF_CELLS, is_temporary, read_json
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 
 from .learning import describe_city, learn, make_world
 from .picture import animated_svg

@@ -15,7 +15,7 @@ from superarm.lab.results.charts import run_charts
 from superarm.lab.results.curves import Band, synthetic_data
 from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.lab.results.pictures import Picture
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .figures import draw_picture, look
 

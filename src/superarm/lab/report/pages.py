@@ -16,7 +16,7 @@ from superarm.lab.results.curves import (
     significant,
 )
 from superarm.lab.results.pictures import Chart, Map, Picture
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .svg import SMALL, colour_of, svg_chart, svg_maps
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from superarm.lab.results.curves import plus_minus, setting_text
 from superarm.lab.results.maps import visit_pictures
 from superarm.lab.results.roads import main_policies, trip_energies, trip_settings
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .pages import figure, policy_table, section
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from superarm.core.registry import names, parameters_of
 from superarm.lab.results.curves import setting_text
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .pages import fact_table, option_table, readable_value, section
 

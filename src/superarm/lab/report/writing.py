@@ -34,7 +34,7 @@ from superarm.lab.results.curves import (
     synthetic_data,
 )
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .calibration import calibration_parts
 from .pages import (

@@ -43,7 +43,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .curves import PolicyStyle, count_text, feedback_at_once, policy_styles
 from .pictures import Chart, Picture, Series

@@ -10,7 +10,8 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.errors import StateError
-from superarm.lab.simulation.trace import Run, TreeMasses, TruthRecord
+from superarm.lab.simulation.illustrations import TreeMasses, TruthRecord
+from superarm.lab.simulation.run import Run
 from superarm.movement import Tree
 from superarm.rules import BayesianGPUCB
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats
 from superarm.core.errors import StateError
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .verdicts import Sharing
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .curves import count_text, shade, significant, ticks
 from .pictures import Layer, Map, Picture, Window

@@ -16,7 +16,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.core.registry import require_kind
 from superarm.core.road_map import RoadMap
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 
 from .curves import Average, average, count_text, given_to, per_round
