@@ -39,7 +39,7 @@ from superarm.lab.results.curves import (
 from superarm.lab.results.verdicts import LEAST_SEEDS
 from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.executors import available_cores
-from superarm.lab.simulation.trace import read_spec
+from superarm.lab.simulation.run_spec import read_spec
 
 from .common import progress_bar, say, shown
 from .places import Place

@@ -13,7 +13,7 @@ from superarm.lab.results.curves import (
     given_to,
     setting_prefix,
 )
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 from superarm.lab.theory import variance_sum_bound
 
 from .claims import Verdict, Word

@@ -83,7 +83,7 @@ from superarm.lab.results.verdicts import (
     needed_errors,
     unlike_share,
 )
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 _SECONDS = "seconds"
 _GAPS = 10  # rounds at which a gap is looked at

@@ -54,16 +54,14 @@ from superarm.lab.simulation.files import (
     run_lock,
     set_aside,
 )
-from superarm.lab.simulation.trace import (
-    MOST_CELLS,
+from superarm.lab.simulation.illustrations import (
     TreeMasses,
     TruthRecord,
-    read_spec,
-    write_cells,
     write_masses,
     write_shown,
-    write_spec,
 )
+from superarm.lab.simulation.run import write_cells
+from superarm.lab.simulation.run_spec import MOST_CELLS, read_spec, write_spec
 from superarm.models.worlds import HasRoadMap, SharedData, World
 from superarm.movement import frt_tree
 from superarm.policies.movement import TreeWalker

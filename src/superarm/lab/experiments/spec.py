@@ -29,7 +29,7 @@ from superarm.core.registry import (
     suggestion,
 )
 from superarm.lab.simulation.lateness import Lateness
-from superarm.lab.simulation.trace import check_chart
+from superarm.lab.simulation.run_spec import check_chart
 from superarm.models.worlds import World
 from superarm.policies.wrapping import checked_wrappers, wrapped
 
@@ -70,7 +70,7 @@ class Experiment:
     derived: Sequence[Mapping[str, Any]] = ()
     """Rows that are made from others; see :mod:`superarm.lab.experiments.summaries`."""
     chart: Mapping[str, Any] = field(default_factory=dict)
-    """What it wants of its charts: a :class:`~superarm.lab.simulation.trace.Drawing`."""
+    """What it wants of its charts: a :class:`~superarm.lab.simulation.run_spec.Drawing`."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
