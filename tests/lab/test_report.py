@@ -14,20 +14,14 @@ import pytest
 
 from superarm.lab import report as reports
 from superarm.lab.report.svg import svg_chart
+from superarm.lab.results.axes import spread_labels, ticks
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import (
-    growth_exponent,
-    plus_minus,
-    policy_styles,
-    readable_seconds,
-    significant,
-    spread_labels,
-    sweeps,
-    thinned,
-    ticks,
-)
+from superarm.lab.results.curves import growth_exponent, thinned
+from superarm.lab.results.formats import plus_minus, readable_seconds, significant
 from superarm.lab.results.pictures import Chart, Series
+from superarm.lab.results.settings import sweeps
+from superarm.lab.results.styles import policy_styles
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace

@@ -15,7 +15,7 @@ import pytest
 from superarm.core.road_map import RoadMap
 from superarm.lab.results import calibration, maps
 from superarm.lab.results import roads as road_results
-from superarm.lab.results.curves import policy_styles
+from superarm.lab.results.styles import policy_styles
 from superarm.lab.simulation.audit import LEVELS, QUANTILES
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec

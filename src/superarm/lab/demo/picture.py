@@ -11,7 +11,7 @@ import numpy as np
 from superarm.core import Ints
 from superarm.core.road_map import RoadMap
 from superarm.lab.report.svg import Plane
-from superarm.lab.results.curves import spread_labels
+from superarm.lab.results.axes import spread_labels
 from superarm.lab.results.maps import window_around
 
 from .learning import City, Frame

@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.lab.results.curves import average, count_text, per_round, plus_minus
+from superarm.lab.results.averages import average
+from superarm.lab.results.formats import count_text, plus_minus
+from superarm.lab.results.totals import per_round
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.lab.simulation import Run
 

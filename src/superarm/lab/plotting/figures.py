@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from superarm.core import Ints
 from superarm.core.errors import require_extra
-from superarm.lab.results.curves import PolicyStyle, spread_labels
+from superarm.lab.results.axes import spread_labels
 from superarm.lab.results.maps import in_window, length_text, middle, round_length
 from superarm.lab.results.pictures import Chart, Map, Picture, Series
+from superarm.lab.results.styles import PolicyStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

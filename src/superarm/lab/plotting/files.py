@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from superarm.core.files import distinct_file_names
 from superarm.core.states import atomic_write
+from superarm.lab.results.averages import Band
 from superarm.lab.results.bounds import RegretBounds
 from superarm.lab.results.calibration import calibration_picture
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import Band, synthetic_data
 from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.lab.results.pictures import Picture
+from superarm.lab.results.settings import synthetic_data
 from superarm.lab.simulation.run import Run
 
 from .figures import draw_picture, look

@@ -7,7 +7,7 @@ from html import escape
 
 from superarm.core import LEVELS
 from superarm.lab.results import calibration as results
-from superarm.lab.results.curves import feedback_at_once
+from superarm.lab.results.settings import feedback_at_once
 from superarm.lab.simulation.run import Run
 
 from .pages import figure, policy_table

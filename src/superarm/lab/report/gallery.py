@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from superarm.core.states import atomic_write
-from superarm.lab.results.curves import count_text, readable_duration
+from superarm.lab.results.formats import count_text, readable_duration
 from superarm.lab.results.pictures import Picture
 
 from .pages import (

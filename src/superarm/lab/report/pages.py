@@ -8,14 +8,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from superarm.lab.results.curves import (
-    PALETTE,
-    PolicyStyle,
-    count_text,
-    policy_styles,
-    significant,
-)
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.results.pictures import Chart, Map, Picture
+from superarm.lab.results.styles import PALETTE, PolicyStyle, policy_styles
 from superarm.lab.simulation.run import Run
 
 from .svg import SMALL, colour_of, svg_chart, svg_maps

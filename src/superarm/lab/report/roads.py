@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from superarm.lab.results.curves import plus_minus, setting_text
+from superarm.lab.results.formats import plus_minus, setting_text
 from superarm.lab.results.maps import visit_pictures
 from superarm.lab.results.roads import main_policies, trip_energies, trip_settings
 from superarm.lab.simulation.run import Run

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from superarm.core.registry import names, parameters_of
-from superarm.lab.results.curves import setting_text
+from superarm.lab.results.formats import setting_text
 from superarm.lab.simulation.run import Run
 
 from .pages import fact_table, option_table, readable_value, section

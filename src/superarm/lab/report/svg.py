@@ -15,9 +15,10 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
-from superarm.lab.results.curves import PolicyStyle, spread_labels
+from superarm.lab.results.axes import spread_labels
 from superarm.lab.results.maps import in_window, length_text, middle, round_length
 from superarm.lab.results.pictures import Chart, Map, Series, Window
+from superarm.lab.results.styles import PolicyStyle
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420

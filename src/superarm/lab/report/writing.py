@@ -14,25 +14,25 @@ from superarm.core import Floats
 from superarm.core.capabilities import Metric
 from superarm.core.errors import StateError
 from superarm.core.states import atomic_write
+from superarm.lab.results.averages import Average, Band, average
 from superarm.lab.results.bounds import RateTable, RegretBounds
 from superarm.lab.results.charts import regret_chart, run_charts
-from superarm.lab.results.curves import (
-    Average,
-    Band,
-    average,
+from superarm.lab.results.curves import growth_exponent
+from superarm.lab.results.formats import (
     count_text,
-    given_to,
-    growth_exponent,
-    outcomes,
     plus_minus,
     power_text,
     readable_seconds,
     setting_text,
-    sharing_of,
     significant,
+)
+from superarm.lab.results.settings import (
+    parameters_of,
+    sharing_of,
     sweeps,
     synthetic_data,
 )
+from superarm.lab.results.totals import outcomes
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.lab.simulation.run import Run
 
@@ -226,7 +226,8 @@ def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
         "offline",
     )  # who know the truth
     parts = {
-        policy: given_to(run, policy, 0).get("policy", policy) for policy in ranking
+        policy: parameters_of(run, policy, 0).get("policy", policy)
+        for policy in ranking
     }
     return {
         policy: each for policy, each in ranking.items() if parts[policy] not in known

@@ -45,8 +45,10 @@ import numpy as np
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
 from superarm.lab.simulation.run import Run
 
-from .curves import PolicyStyle, count_text, feedback_at_once, policy_styles
+from .formats import count_text
 from .pictures import Chart, Picture, Series
+from .settings import feedback_at_once
+from .styles import PolicyStyle, policy_styles
 
 _FALSE_ALARMS = (
     0.05  # at most so many runs with a right model have a share that is called wrong

@@ -15,29 +15,10 @@ from superarm.lab.simulation.run import Run
 from superarm.movement import Tree
 from superarm.rules import BayesianGPUCB
 
+from .averages import Band, band_text, mean_band
 from .bounds import Bound, RegretBounds
-from .curves import (
-    Band,
-    PolicyStyle,
-    Sweep,
-    band_text,
-    growth_exponent,
-    growth_of,
-    matches,
-    mean_band,
-    outcomes,
-    per_round,
-    policy_styles,
-    power_text,
-    readable_seconds,
-    regret_curve,
-    seconds_curve,
-    setting_text,
-    shade,
-    significant,
-    sweeps,
-    thinned,
-)
+from .curves import growth_exponent, growth_of, regret_curve, seconds_curve, thinned
+from .formats import power_text, readable_seconds, setting_text, significant
 from .maps import networks_picture
 from .pictures import Chart, Picture, Series
 from .roads import (
@@ -48,6 +29,9 @@ from .roads import (
     trip_name,
     trip_settings,
 )
+from .settings import Sweep, matches, sweeps
+from .styles import PolicyStyle, policy_styles, shade
+from .totals import outcomes, per_round
 
 _MANY_SETTINGS = 4
 _POINTS = 200

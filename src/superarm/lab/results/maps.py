@@ -11,9 +11,11 @@ from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
 from superarm.lab.simulation.run import Run
 
-from .curves import count_text, shade, significant, ticks
+from .axes import ticks
+from .formats import count_text, significant
 from .pictures import Layer, Map, Picture, Window
 from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
+from .styles import shade
 
 _CLASSES = (
     1,

@@ -12,7 +12,9 @@ from superarm.core import Floats, Ints
 from superarm.core.inputs import LARGEST
 from superarm.core.road_map import RoadMap
 
-from .curves import PolicyStyle, readable_seconds, significant, ticks
+from .axes import ticks
+from .formats import readable_seconds, significant
+from .styles import PolicyStyle
 
 _FLOOR = 300.0  # how far below the lowest end a log axis of totals begins: first rounds may be tiny
 

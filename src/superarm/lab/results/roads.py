@@ -19,7 +19,10 @@ from superarm.core.road_map import RoadMap
 from superarm.lab.simulation.run import Run
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 
-from .curves import Average, average, count_text, given_to, per_round
+from .averages import Average, average
+from .formats import count_text
+from .settings import parameters_of
+from .totals import per_round
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
@@ -42,7 +45,7 @@ def trip_key(roads: RoadMap) -> tuple[bytes, int, int]:
 
 def trip_name(run: Run, setting_index: int) -> str:
     """``Luxembourg A`` where the problem names a route, else the run's own name."""
-    route = given_to(run, "problem", setting_index).get("route")
+    route = parameters_of(run, "problem", setting_index).get("route")
     if not isinstance(route, str) or not route:
         return run.experiment
     place, _, letter = route.rpartition("-")
@@ -120,7 +123,7 @@ def schedule_of(
     run: Run, policy: str, setting_index: int, arms: int
 ) -> Schedule | None:
     """The very schedule that a route policy has on ``arms`` edges; ``None`` for other policies."""
-    options = given_to(run, policy, setting_index)
+    options = parameters_of(run, policy, setting_index)
     kind, names = _OPTIONS.get(str(options.get("policy", policy)), (None, ()))
     given = {name: options.get(name, 1.0) for name in names}
     for name, value in given.items():
