@@ -25,7 +25,7 @@ from superarm.core.registry import (
 )
 from superarm.lab.experiments import experiment_ids, load_experiment
 from superarm.lab.experiments.spec import GIVEN
-from superarm.lab.results.curves import count_text
+from superarm.lab.results.formats import count_text
 from superarm.lab.results.papers import spelled_out
 
 from .common import print_json, say

@@ -55,25 +55,17 @@ from numpy.typing import NDArray
 from superarm.core import Floats
 from superarm.core.errors import SpecError
 from superarm.core.registry import require_kind
-from superarm.lab.results.curves import (
-    Curve,
-    average,
+from superarm.lab.results.averages import average, noise_limit
+from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, thinned
+from superarm.lab.results.formats import (
     count_text,
-    growth_of,
-    matches,
-    noise_limit,
-    outcomes,
-    per_round,
     plus_minus,
-    seconds_by_seed,
     setting_prefix,
     setting_text,
-    sharing_of,
     significant,
-    sweeps,
-    synthetic_data,
-    thinned,
 )
+from superarm.lab.results.settings import matches, sharing_of, sweeps, synthetic_data
+from superarm.lab.results.totals import outcomes, per_round
 from superarm.lab.results.verdicts import (
     LEAST_SEEDS,
     ROUNDING,

@@ -41,7 +41,8 @@ from superarm.core.states import atomic_write
 from superarm.core.streams import stream
 from superarm.core.threads import pin_blas_threads
 from superarm.lab.problems.sources import settle_source
-from superarm.lab.results.curves import setting_text, thinned
+from superarm.lab.results.curves import thinned
+from superarm.lab.results.formats import setting_text
 from superarm.lab.simulation import Run, cell_name, simulate, spread, write_trace
 from superarm.lab.simulation.files import (
     EARLIER,

@@ -20,16 +20,9 @@ from superarm.core.errors import InputError
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.lab.experiments.claims import Margin, Verdict, Word
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import (
-    Curve,
-    count_text,
-    growth_of,
-    mean_text,
-    sharing_of,
-    significant,
-    sweeps,
-    thinned,
-)
+from superarm.lab.results.curves import Curve, growth_of, thinned
+from superarm.lab.results.formats import count_text, mean_text, significant
+from superarm.lab.results.settings import sharing_of, sweeps
 from superarm.lab.theory import (
     DriftAlgorithm,
     Mismatch,
