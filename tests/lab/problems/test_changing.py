@@ -504,7 +504,7 @@ def test_ratings_of_25m_are_read_by_year(
     lines = [f"3,9,4.5,{LATE}", f"3,7,0.5,{EARLY}", f"1,9,5.0,{LATE + 9}", "8,7,3.0,0"]
     _write_25m(only_here, HEADER + "\n".join(lines) + "\n")
     for block in (1, 2, 500_000):
-        monkeypatch.setattr(datasets, "_BLOCK", block)
+        monkeypatch.setattr(datasets.movielens_25m, "_BLOCK", block)
         film, viewer, stars, genres = datasets.load_movielens_25m(2016)
         assert film.tolist() == [1, 1]
         assert viewer.tolist() == [1, 0]  # numbered by userId

@@ -302,7 +302,7 @@ def _calibration(audits: _Audits, words: Words, at_once: bool) -> Calibration:
 
 
 def _shares(
-    inside: Floats, sizes: Floats | Ints, groups: Ints, *, of_seeds: bool
+    inside: Floats, sizes: Floats | Ints, groups: Ints, *, of_seeds: bool = False
 ) -> tuple[IntervalCoverage, ...]:
     """Coverage at every level.
 
