@@ -48,7 +48,8 @@ def expected_outcome(contexts: Floats) -> Floats:
     """
     distance, easiness, battery = contexts.T
     nearness = np.exp(distance**2 / (-2.0 * DISTANCE_SCALE**2))
-    return nearness * np.sqrt(easiness * battery)
+    outcomes: Floats = nearness * np.sqrt(easiness * battery)
+    return outcomes
 
 
 @register("problem", "crowdsourcing")

@@ -103,7 +103,8 @@ def _complete_days(lidar: LidarWinds, day: Ints, days: int) -> Floats:
     hour = lidar.hours.astype(np.int64) % HOURS
     np.add.at(counts, (day, hour), 1)
     complete = (counts == 1).all(axis=1)
-    return lidar.speeds[complete[day]].reshape(-1, HOURS, len(LIDAR_HEIGHTS))
+    speeds: Floats = lidar.speeds[complete[day]]
+    return speeds.reshape(-1, HOURS, len(LIDAR_HEIGHTS))
 
 
 def _relative_profiles(shapes: WindShapes) -> Floats:
@@ -125,7 +126,8 @@ def _draw_shapes(shapes: WindShapes, at_200: Floats) -> Ints:
     nearest = np.abs(at_200[..., None] - middles).argmin(axis=2)  # (days, 24)
     chances = np.cumsum(shares, axis=0) / shares.sum(axis=0)  # (8, bins)
     drawn = stream(0, "wind-shapes", 0).random((len(at_200), 1))
-    return (drawn > chances[:, nearest]).sum(axis=0)
+    shape: Ints = (drawn > chances[:, nearest]).sum(axis=0)
+    return shape
 
 
 @cache
