@@ -113,8 +113,8 @@ class DriftingFunction(ChangingArms):
             rng = self._streams.at(len(truths) + 1)
             truth = self._draw(rng.standard_normal(len(self._arms)))
             if truths:
-                kept = np.sqrt(1.0 - self.epsilon) * truths[-1]
-                truth = kept + np.sqrt(self.epsilon) * truth
+                previous = np.sqrt(1.0 - self.epsilon) * truths[-1]
+                truth = previous + np.sqrt(self.epsilon) * truth
             truths.append(read_only(truth))
         return truths[offer.step - 1]
 
