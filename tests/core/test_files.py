@@ -24,7 +24,8 @@ from superarm.core.files import (
 from superarm.lab import plotting
 from superarm.lab.plotting import files as plotting_files
 from superarm.lab.results.pictures import Picture
-from superarm.lab.simulation.trace import cell_name, write_spec
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import cell_name
 
 HOSTILE = [
     *(

@@ -155,7 +155,7 @@ def test_every_frame_but_the_last_shows_another_route(
 ) -> None:
     """Nothing stands still while trips repeat."""
     _, frames = learned
-    chosen = picture._telling_frames(frames)
+    chosen = picture._select_frames(frames)
     assert (chosen[0], chosen[-1]) == (frames[0], frames[-1])
     steps = [frame.step for frame in chosen]
     assert steps == sorted(set(steps))
@@ -355,7 +355,7 @@ def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
     tried: set[int] = set()
     for step, frame in enumerate(frames, start=1):
         assert frame.step == step
-        assert set(frame.fresh.tolist()) == set(frame.route.tolist()) - tried
+        assert set(frame.new_edges.tolist()) == set(frame.route.tolist()) - tried
         tried |= set(frame.route.tolist())
         assert frame.tried == len(tried)
         assert frame.regret >= -1e-9

@@ -13,8 +13,10 @@ from superarm.core.errors import MissingExtraError
 from superarm.lab import plotting
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import PALETTE
-from superarm.lab.simulation.trace import Run, Trace, write_spec, write_trace
+from superarm.lab.results.styles import PALETTE
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 

@@ -14,21 +14,17 @@ import pytest
 
 from superarm.lab import report as reports
 from superarm.lab.report.svg import svg_chart
+from superarm.lab.results.axes import spread_labels, ticks
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import (
-    growth_exponent,
-    plus_minus,
-    policy_styles,
-    readable_seconds,
-    significant,
-    spread_labels,
-    sweeps,
-    thinned,
-    ticks,
-)
+from superarm.lab.results.curves import growth_exponent, thinned
+from superarm.lab.results.formats import plus_minus, readable_seconds, significant
 from superarm.lab.results.pictures import Chart, Series
-from superarm.lab.simulation.trace import Run, Trace, write_spec, write_trace
+from superarm.lab.results.settings import sweeps
+from superarm.lab.results.styles import policy_styles
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 
 CLAIMS = [
     {"text": "a beats b", "verdict": "holds", "evidence": "1 < 2"},
@@ -445,7 +441,7 @@ def test_report_needs_no_matplotlib(tmp_path: Path) -> None:
     make_run(tmp_path)
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from superarm.lab.report import write_report; from superarm.lab.simulation.trace import Run\n"
+        "from superarm.lab.report import write_report; from superarm.lab.simulation.run import Run\n"
         f"write_report(Run.load({str(tmp_path)!r}), [], {str(tmp_path / 'r.html')!r})\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ from typing import Any
 from superarm.core.errors import FileError, InputError, SpecError, StateError
 from superarm.core.files import require_regular
 from superarm.core.states import file_lock, load
-from superarm.lab.results.curves import count_text
+from superarm.lab.results.formats import count_text
 from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
 from superarm.roads.energy.scales import Outliers

@@ -27,7 +27,7 @@ from superarm.core.registry import (
 )
 from superarm.lab.experiments import Experiment, experiment_ids, load_experiment
 from superarm.lab.experiments.parts import SUPPLIED_PARAMETERS
-from superarm.lab.results.curves import count_text
+from superarm.lab.results.formats import count_text
 from superarm.lab.results.papers import spelled_out
 
 from .common import print_json, say

@@ -19,8 +19,9 @@ from superarm.core.states import atomic_write
 from superarm.lab.experiments import Experiment
 from superarm.lab.experiments.plans import Plan
 from superarm.lab.report import Report, write_index
+from superarm.lab.results.averages import Band
 from superarm.lab.results.charts import group_pictures
-from superarm.lab.results.curves import Band, count_text, readable_duration
+from superarm.lab.results.formats import count_text, readable_duration
 from superarm.lab.results.pictures import Picture
 from superarm.lab.simulation import Run
 from superarm.lab.simulation.executors import process_pool

@@ -12,8 +12,8 @@ import numpy as np
 from superarm.core import QUANTILES
 from superarm.core.errors import SpecError, UnknownArmError
 from superarm.lab.experiments import parse_overrides
-from superarm.lab.results.curves import count_text
-from superarm.lab.simulation.trace import trip_scores
+from superarm.lab.results.formats import count_text
+from superarm.lab.simulation.run import trip_scores
 from superarm.roads.energy import Vehicle
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.routing import (

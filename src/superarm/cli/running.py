@@ -27,20 +27,20 @@ from superarm.lab.experiments.summaries import row_name
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.report import Report, write_report
 from superarm.lab.report.pages import VERDICTS, claim_count, silent_text
+from superarm.lab.results.averages import Band
 from superarm.lab.results.calibration import forecast_warnings
-from superarm.lab.results.curves import (
-    Band,
+from superarm.lab.results.formats import (
     count_text,
     plus_minus,
     readable_seconds,
     setting_text,
     significant,
-    synthetic_data,
 )
+from superarm.lab.results.settings import synthetic_data
 from superarm.lab.results.verdicts import LEAST_SEEDS
 from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.executors import available_cores
-from superarm.lab.simulation.trace import read_spec
+from superarm.lab.simulation.run_spec import read_spec
 
 from .common import progress_bar, say, shown
 from .places import Place

@@ -70,13 +70,13 @@ def made_longer(
 def gone_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
     """Policies that went on, and after how many rounds."""
     found: dict[str, set[int]] = {}
-    go_on = running._Recorder._go_on
+    go_on = running._Recorder._resume
 
     def noted(self: Any, earlier: Trace, problem: Any) -> None:
         found.setdefault(self.name, set()).add(earlier.rounds)
         go_on(self, earlier, problem)
 
-    monkeypatch.setattr(running._Recorder, "_go_on", noted)
+    monkeypatch.setattr(running._Recorder, "_resume", noted)
     return found
 
 

@@ -16,10 +16,11 @@ from superarm.core.errors import SpecError
 from superarm.lab.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.lab.experiments.audits import judge_variances
 from superarm.lab.experiments.claims import not_judged, policies_of
-from superarm.lab.results.curves import plus_minus, seconds_by_seed, significant
+from superarm.lab.results.curves import seconds_by_seed
+from superarm.lab.results.formats import plus_minus, significant
 from superarm.lab.results.verdicts import within_noise
 from superarm.lab.simulation import Run, Trace, write_trace
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 
 Totals = dict[str, list[float]]
 

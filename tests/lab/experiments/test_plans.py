@@ -36,7 +36,7 @@ from superarm.lab.experiments import (
 )
 from superarm.lab.experiments.playing import play
 from superarm.lab.report.settings import settings_section
-from superarm.lab.results.curves import synthetic_data
+from superarm.lab.results.settings import synthetic_data
 from superarm.lab.simulation import Lateness, Run, spread
 from superarm.lab.simulation.executors import process_pool
 from superarm.models import Model

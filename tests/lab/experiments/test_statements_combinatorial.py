@@ -26,7 +26,7 @@ from superarm.lab.experiments.theorems import high_probability, regret_bounds
 from superarm.lab.problems import Codependency, Movies
 from superarm.lab.problems.movies import best_coverage
 from superarm.lab.report import write_report
-from superarm.lab.results.curves import significant
+from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
 from superarm.lab.theory import regret_bound_oclok_ucb
 from superarm.rewards import Sum

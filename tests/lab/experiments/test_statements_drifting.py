@@ -25,7 +25,7 @@ from superarm.lab.experiments.statements.drift_posteriors import mismatch_used
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.statements.recovery import sudden_changes
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import plus_minus, significant
+from superarm.lab.results.formats import plus_minus, significant
 from superarm.lab.simulation import Run
 from superarm.lab.theory import (
     ArmSetGrowth,

@@ -18,7 +18,7 @@ from superarm.lab.experiments.claims import Verdict
 from superarm.lab.experiments.statements import RecordedRun, judge_statements
 from superarm.lab.experiments.statements import kernelized as module
 from superarm.lab.problems.finite import FiniteProblem
-from superarm.lab.results.curves import significant
+from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
 from superarm.rules import information
 

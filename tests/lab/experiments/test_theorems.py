@@ -16,7 +16,7 @@ from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.results.bounds import Bound, RegretBounds
-from superarm.lab.results.curves import significant
+from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
 from superarm.lab.theory import (
     ArmSetGrowth,

@@ -20,7 +20,7 @@ from superarm.kernels import FeatureMap, Kernel, Matern, SquaredExponential
 from superarm.lab.problems import Channels, Codependency, Movies
 from superarm.lab.problems import movies as movies_module
 from superarm.lab.problems.changing import arrivals, draws_of, most_arrivals
-from superarm.lab.problems.movies import _of_ratings, best_coverage, chance_to_watch
+from superarm.lab.problems.movies import _catalogue_of, best_coverage, chance_to_watch
 from superarm.lab.problems.sources import settle_source
 from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.rewards import Coverage
@@ -239,7 +239,7 @@ def test_contexts_by_hand() -> None:
     ratings = Ratings(
         np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres
     )
-    found = _of_ratings(ratings, 1, 0.5, "by hand", "ever")
+    found = _catalogue_of(ratings, 1, 0.5, "by hand", "ever")
     taste = np.array([5.0, 2.0, 7.0]) / 7.0
     np.testing.assert_array_equal(found.films, [0, 1, 3])
     np.testing.assert_array_equal(found.viewer, [0, 0, 1])
@@ -248,19 +248,19 @@ def test_contexts_by_hand() -> None:
         [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10],
     )
     assert (
-        len(_of_ratings(ratings, 2, 0.5, "by hand", "ever").viewer) == 2
+        len(_catalogue_of(ratings, 2, 0.5, "by hand", "ever").viewer) == 2
     )  # the second viewer gave one rating
     with pytest.raises(InputError, match="lower least_ratings"):
-        _of_ratings(ratings, 3, 0.5, "by hand", "ever")
+        _catalogue_of(ratings, 3, 0.5, "by hand", "ever")
     # With three stars or more, the first viewer's second rating joins nothing, but counts as taste.
-    loved = _of_ratings(ratings, 1, 3.0, "by hand", "ever")
+    loved = _catalogue_of(ratings, 1, 3.0, "by hand", "ever")
     np.testing.assert_array_equal(loved.films, [0, 1, 2])
     np.testing.assert_array_equal(loved.viewer, [0, 1])
     np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
     with pytest.raises(
         InputError, match="no rating has 5 stars or more; lower least_stars"
     ):
-        _of_ratings(ratings._replace(stars=np.ones(3)), 1, 5.0, "by hand", "ever")
+        _catalogue_of(ratings._replace(stars=np.ones(3)), 1, 5.0, "by hand", "ever")
 
 
 def test_chances_by_hand() -> None:
@@ -504,7 +504,7 @@ def test_ratings_of_25m_are_read_by_year(
     lines = [f"3,9,4.5,{LATE}", f"3,7,0.5,{EARLY}", f"1,9,5.0,{LATE + 9}", "8,7,3.0,0"]
     _write_25m(only_here, HEADER + "\n".join(lines) + "\n")
     for block in (1, 2, 500_000):
-        monkeypatch.setattr(datasets, "_BLOCK", block)
+        monkeypatch.setattr(datasets.movielens_25m, "_BLOCK", block)
         film, viewer, stars, genres = datasets.load_movielens_25m(2016)
         assert film.tolist() == [1, 1]
         assert viewer.tolist() == [1, 0]  # numbered by userId
@@ -839,7 +839,7 @@ def test_contexts_end_at_1() -> None:
     genres = np.arange(20) < np.array([[8], [12]])
     ratings = Ratings(np.array([0, 1]), np.array([0, 1]), np.array([5.0, 5.0]), genres)
     np.testing.assert_allclose(
-        _of_ratings(ratings, 1, 0.5, "by hand", "ever").context, [0.8, 1.0]
+        _catalogue_of(ratings, 1, 0.5, "by hand", "ever").context, [0.8, 1.0]
     )
 
 

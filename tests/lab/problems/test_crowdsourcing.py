@@ -81,7 +81,7 @@ def test_distances_are_those_of_the_task_to_the_places(
 
 
 def test_the_synthetic_city_fills_the_unit_square() -> None:
-    city = module._synthetic_city().at
+    city = module._synthetic_city().positions
     assert city.shape == (8000, 2)
     assert city.min(axis=0).tolist() == [0.0, 0.0]
     assert city.max(axis=0).tolist() == [1.0, 1.0]

@@ -16,9 +16,9 @@ from superarm.core.errors import InputError, MissingDataError, StateError
 from superarm.core.streams import stream
 from superarm.lab.datasets import LIDAR_HEIGHTS, LidarWinds, WindShapes
 from superarm.lab.experiments import Experiment, Plan, execute, load_experiment
-from superarm.lab.problems import Wind
+from superarm.lab.problems import Wind, wind_days
 from superarm.lab.problems import wind as module
-from superarm.lab.problems.wind import WindDays, power
+from superarm.lab.problems.wind_days import WindDays, power
 from superarm.lab.simulation import Run, simulate
 from superarm.models import World
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
@@ -40,8 +40,8 @@ def made(**options: Any) -> Wind:
 
 def days_of(world: Wind) -> WindDays:
     if world.source == "synthetic":
-        return module._made_days(world.profile)
-    return module._real_days(world.profile, data_files.find("wind-profiles"))
+        return module.synthetic_days(world.profile)
+    return module.real_days(world.profile, data_files.find("wind-profiles"))
 
 
 def drawn_days(world: Wind) -> list[int]:
@@ -227,7 +227,7 @@ def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
     data = one.model.arms, 2.0 * loss.mean(axis=0).ravel()
     options = {"noise_variance": one.model.noise_variance / 32, "mean": one.model.mean}
     best = log_marginal_likelihood(one.model.kernel, *data, **options)
-    fit = module._fitted(wind, tuple(drawn_days(one)), (3.0, 12.0, 25.0))
+    fit = module.fit_losses(wind, tuple(drawn_days(one)), (3.0, 12.0, 25.0))
     kernel = 4.0 * fit.space * fit.time
     np.testing.assert_array_equal(kernel(data[0][:30]), one.model.kernel(data[0][:30]))
     for factor in (0.98, 1.02):
@@ -347,12 +347,14 @@ def real_days(
     monkeypatch: pytest.MonkeyPatch, profile: str, shares: Any, lidar: Any = None
 ) -> WindDays:
     monkeypatch.setattr(
-        module, "load_lidar_winds", lambda: fake_lidar() if lidar is None else lidar
+        wind_days, "load_lidar_winds", lambda: fake_lidar() if lidar is None else lidar
     )
     monkeypatch.setattr(
-        module, "load_wind_shapes", lambda: fake_shapes(np.asarray(shares)[..., None])
+        wind_days,
+        "load_wind_shapes",
+        lambda: fake_shapes(np.asarray(shares)[..., None]),
     )
-    days: WindDays = module._real_days.__wrapped__(profile, Path("anywhere"))
+    days: WindDays = module.real_days.__wrapped__(profile, Path("anywhere"))
     return days
 
 
@@ -442,7 +444,7 @@ def test_real_winds() -> None:
 
 
 def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
-    days = module._made_days("era5")
+    days = module.synthetic_days("era5")
     assert days.speeds.shape == (72, 24, 25)
     assert (days.speeds > 0.0).all()
     profile = days.speeds.mean(axis=0)

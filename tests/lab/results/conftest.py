@@ -12,13 +12,10 @@ import pytest
 from superarm.core.road_map import RoadMap
 from superarm.lab.results.roads import METHODS
 from superarm.lab.simulation.audit import QUANTILES
-from superarm.lab.simulation.trace import (
-    Run,
-    Trace,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.lab.simulation.illustrations import write_shown
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 from superarm.roads.problems.road_models import MEASURES
 
 EDGES = 30

@@ -17,10 +17,10 @@ from superarm.lab import report as reports
 from superarm.lab.problems import DriftingFunction
 from superarm.lab.results import calibration
 from superarm.lab.results.calibration import _shares, _within
-from superarm.lab.results.curves import policy_styles
+from superarm.lab.results.styles import policy_styles
 from superarm.lab.simulation import Run, Trace, simulate, write_trace
 from superarm.lab.simulation.audit import LEVELS, QUANTILES, audit_shapes
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 from superarm.policies import tv_gp_ucb
 
 POLICIES = ["tv-gp-ucb", "static"]

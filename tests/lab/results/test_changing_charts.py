@@ -10,7 +10,7 @@ import pytest
 
 from superarm.lab.results.charts import run_charts
 from superarm.lab.simulation import Run, Trace, write_trace
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 
 RATIO = {"name": "reward_ratio", "metric": "reward", "versus": "best"}
 

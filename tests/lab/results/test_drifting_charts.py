@@ -17,16 +17,12 @@ from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.report.pages import figure
 from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import shade
 from superarm.lab.results.pictures import Chart, Series
-from superarm.lab.simulation.trace import (
-    Run,
-    Trace,
-    TruthRecord,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.lab.results.styles import shade
+from superarm.lab.simulation.illustrations import TruthRecord, write_shown
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 
 MEAN = {"name": "average_regret", "metric": "regret", "per_round": True}
 

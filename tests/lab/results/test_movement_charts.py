@@ -13,15 +13,10 @@ from superarm.core.errors import SpecError, StateError
 from superarm.lab import report as reports
 from superarm.lab.experiments import Experiment, Plan, execute, load_experiment
 from superarm.lab.results.charts import run_charts
-from superarm.lab.simulation.trace import (
-    Run,
-    Trace,
-    TreeMasses,
-    write_masses,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.lab.simulation.illustrations import TreeMasses, write_masses, write_shown
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 from superarm.movement import PointMetric, TreeDescent, frt_tree
 
 CURVES = [

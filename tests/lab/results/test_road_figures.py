@@ -18,7 +18,7 @@ from superarm.lab.results import roads as road_results
 from superarm.lab.results.charts import group_pictures, regret_chart, run_charts
 from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.lab.results.pictures import Chart, Map, Picture
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 MakeRun = Callable[..., Run]
 MakeMap = Callable[..., RoadMap]

@@ -13,9 +13,9 @@ from superarm.core.road_map import RoadMap
 from superarm.lab import report as reports
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
-from superarm.lab.results.curves import plus_minus
+from superarm.lab.results.formats import plus_minus
 from superarm.lab.results.pictures import Chart, Series
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 MakeRun = Callable[..., Run]
 MakeMap = Callable[..., RoadMap]

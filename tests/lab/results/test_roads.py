@@ -15,9 +15,11 @@ import pytest
 from superarm.core.road_map import RoadMap
 from superarm.lab.results import calibration, maps
 from superarm.lab.results import roads as road_results
-from superarm.lab.results.curves import policy_styles
+from superarm.lab.results.styles import policy_styles
 from superarm.lab.simulation.audit import LEVELS, QUANTILES
-from superarm.lab.simulation.trace import Run, Trace, write_spec, write_trace
+from superarm.lab.simulation.run import Run
+from superarm.lab.simulation.run_spec import write_spec
+from superarm.lab.simulation.trace import Trace, write_trace
 
 MakeRun = Callable[..., Run]
 MakeMap = Callable[..., RoadMap]

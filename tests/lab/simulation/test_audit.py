@@ -9,7 +9,7 @@ from superarm.core import Arms, Decision, Feedback, Forecast, Offer
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import SquaredExponential
 from superarm.lab.simulation import simulate
-from superarm.lab.simulation.audit import LEVELS, QUANTILES, Audit, _judged
+from superarm.lab.simulation.audit import LEVELS, QUANTILES, Audit, _normal_score
 from superarm.lab.theory import variance_sum_bound
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -74,15 +74,21 @@ def test_noise_of_its_own_counts_in_place_of_the_models() -> None:
 
 def test_scores_of_other_widths_are_as_far_out_as_a_normals() -> None:
     """At each width a normal's at that level; between them linear, beyond them in proportion."""
-    assert _judged(-1.3, QUANTILES) == -1.3
+    assert _normal_score(-1.3, QUANTILES) == -1.3
     widths = np.array([1.0, 2.0, 4.0])
     for sign in (1.0, -1.0):
         for width, quantile in zip(widths, QUANTILES, strict=True):
-            assert _judged(sign * width, widths) == pytest.approx(sign * quantile)
-        assert _judged(sign * 3.0, widths) == pytest.approx(sign * QUANTILES[1:].mean())
-        assert _judged(sign * 0.5, widths) == pytest.approx(sign * 0.5 * QUANTILES[0])
-        assert _judged(sign * 6.0, widths) == pytest.approx(sign * 1.5 * QUANTILES[2])
-    assert _judged(0.0, widths) == 0.0
+            assert _normal_score(sign * width, widths) == pytest.approx(sign * quantile)
+        assert _normal_score(sign * 3.0, widths) == pytest.approx(
+            sign * QUANTILES[1:].mean()
+        )
+        assert _normal_score(sign * 0.5, widths) == pytest.approx(
+            sign * 0.5 * QUANTILES[0]
+        )
+        assert _normal_score(sign * 6.0, widths) == pytest.approx(
+            sign * 1.5 * QUANTILES[2]
+        )
+    assert _normal_score(0.0, widths) == 0.0
 
 
 @pytest.mark.parametrize("summed", [False, True])

@@ -16,7 +16,7 @@ import pytest
 
 from superarm.core.errors import InputError
 from superarm.lab.simulation import spread
-from superarm.lab.simulation.executors import _interrupts_held
+from superarm.lab.simulation.executors import _defer_interrupts
 
 WORK = """
 from superarm import registry
@@ -113,7 +113,7 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     steps = []
 
     def interrupted() -> None:
-        with _interrupts_held():
+        with _defer_interrupts():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGINT)
             assert ours.recv(1) == bytes([signal.SIGINT])  # it has been delivered
@@ -136,7 +136,7 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
 
 def test_without_an_interrupt_nothing_changes() -> None:
     handler = signal.getsignal(signal.SIGINT)
-    with _interrupts_held():
+    with _defer_interrupts():
         pass
     assert signal.getsignal(signal.SIGINT) is handler
     with ThreadPoolExecutor(1) as pool:

@@ -219,9 +219,9 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     )
     assert list(mail.exchange(offer, decision, said, None)) == []
     assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
-    left = State(kind="left", schema=1, scalars=mail.left() or {})
+    left = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
     longer = Mail(4, in_order=True)
-    longer.go_on(restored(left), lambda step: Offer(step=step, arms=ARMS))
+    longer.resume(restored(left), lambda step: Offer(step=step, arms=ARMS))
     assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
     ((same, chosen, feedback),) = longer._arrived(4)
     assert (same.step, same.previous_action, chosen.positions.tolist()) == (
@@ -244,7 +244,7 @@ def test_much_that_is_due_after_the_last_round_is_not_kept(
         said = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
         for _ in mail.exchange(offer, decision, said, np.arange(1, 6)):
             raise AssertionError("nothing is due yet")
-        assert (mail.left() is not None) is kept
+        assert (mail.resume_scalars() is not None) is kept
         assert len(mail._queue) == 2
 
 

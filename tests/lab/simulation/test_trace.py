@@ -17,15 +17,9 @@ from superarm.core.capabilities import Metric
 from superarm.core.errors import InputError, MissingExtraError, ShapeError, StateError
 from superarm.core.states import atomic_write
 from superarm.lab.simulation.files import json_bytes, read_arrays
-from superarm.lab.simulation.trace import (
-    SCHEMA,
-    Run,
-    Trace,
-    cell_name,
-    write_cells,
-    write_spec,
-    write_trace,
-)
+from superarm.lab.simulation.run import Run, write_cells
+from superarm.lab.simulation.run_spec import SCHEMA, write_spec
+from superarm.lab.simulation.trace import Trace, cell_name, write_trace
 
 ROUNDS = 12
 

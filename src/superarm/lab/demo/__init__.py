@@ -1,7 +1,7 @@
-"""``superarm demo``: watch a car learn its way through a city, then see how others fared.
+"""``superarm demo``: watch a car learn its way through a city, then compare it with others.
 
-Works on the core install and offline. It draws in the terminal while it learns, and writes a
-run that ``superarm report`` understands, with an animated picture.
+Works on the core install and offline. It draws in the terminal while it learns, and writes
+a run that ``superarm report`` understands, with an animated picture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from superarm.lab.report import write_report
 from superarm.lab.simulation import Run
 from superarm.lab.simulation.executors import available_cores
 from superarm.lab.simulation.files import FOLDERS_OF_CELLS, is_temporary, read_json
-from superarm.lab.simulation.trace import write_spec
+from superarm.lab.simulation.run_spec import write_spec
 
 from .learning import describe_city, learn, make_world
 from .picture import animated_svg
@@ -31,7 +31,8 @@ from .terminal import display
 __all__ = ["ROUNDS", "run_demo"]
 
 EXPERIMENT = "demo/city"
-ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
+ROUNDS = 50
+"""Trips by default: the experiment's own length."""
 _FILES = (
     "run.json",
     "cells.jsonl",
@@ -53,9 +54,19 @@ def run_demo(
     silent: bool = False,
     delay: float = 0.05,
 ) -> dict[str, Any]:
-    """Learn, draw, compare, report; ``quiet`` prints the result alone, ``silent`` nothing."""
+    """Learn, draw, compare and report; returns what ``--json`` prints.
+
+    Args:
+        out: The folder of the run; an earlier demo in it is replaced.
+        rounds: The number of trips.
+        seed: The first seed, which the animation shows.
+        quiet: Print the result alone.
+        silent: Print nothing.
+        delay: Seconds to wait after each frame in the terminal.
+    """
     _require_room(out)
-    console, results = Console(quiet=quiet or silent), Console(quiet=silent)
+    console = Console(quiet=quiet or silent)
+    results = Console(quiet=silent)
     experiment = load_experiment(EXPERIMENT)
     problem = make_world(experiment, rounds=rounds, seed=seed)
     city = describe_city(problem)
@@ -71,9 +82,8 @@ def run_demo(
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
     picture = animated_svg(city, frames, seed, experiment.seeds)
     write_spec(out, plan.describe())
-    atomic_write(
-        out / "learning.svg", picture.encode()
-    )  # first: by it the next demo knows this one
+    # Early, since the next demo recognises this one by it.
+    atomic_write(out / "learning.svg", picture.encode())
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
     others = f"{len(experiment.policies) - 1} other policies"
     words = f"Now comparing it with {others} over {experiment.seeds} seeds …"
@@ -87,22 +97,20 @@ def run_demo(
         "those tried in orange, today's trip in blue; then the energy of each trip and its forecast, "
         "next to routes chosen without learning.",
     )
-    page, size = out / "report.html", (experiment.rounds, experiment.seeds)
-    command = ("superarm", "run", EXPERIMENT)
+    page = out / "report.html"
     write_report(
         run,
         summary["claims"],
         page,
         notes,
         picture=picture,
-        command=command,
-        full_size=size,
+        command=("superarm", "run", EXPERIMENT),
+        full_size=(experiment.rounds, experiment.seeds),
     )
     print_outcome(results, outcome)
     where = f"\nThe report, with the animation: {page}"
-    results.print(
-        where, markup=False, soft_wrap=True
-    )  # a path that is broken cannot be followed
+    # A terminal cannot follow a path that is broken over lines.
+    results.print(where, markup=False, soft_wrap=True)
     return {**summary, "trips": outcome.as_json(), "conclusion": outcome.conclusion()}
 
 
@@ -110,7 +118,7 @@ def run_demo(
 def _progress(
     console: Console, words: str
 ) -> Iterator[Callable[[int, int], None] | None]:
-    """A line; in a terminal, with how far it has come."""
+    """Print a line; in a terminal, with the share that is done."""
     if not console.is_terminal or console.is_dumb_terminal:
         console.print(f"\n{words}", highlight=False)
         yield None
@@ -126,7 +134,7 @@ def _progress(
 
 
 def _require_room(out: Path) -> None:
-    """An earlier demo will make way; anything else is left alone."""
+    """Refuse a folder with anything but an earlier demo."""
     if out.exists() and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
     entries = {path.name for path in out.iterdir()} if out.exists() else set()
@@ -137,7 +145,7 @@ def _require_room(out: Path) -> None:
         experiment = read_json(out / "run.json")["experiment"]
     except (StateError, KeyError, TypeError):
         experiment = None
-    # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
+    # Runs of the same experiment may have cost hours. Only demos have the picture.
     if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:
         raise ConflictError(
             f"{out} holds something other than an earlier demo; choose another --out"
@@ -145,9 +153,11 @@ def _require_room(out: Path) -> None:
 
 
 def _make_room(out: Path) -> None:
-    """Late, so that whoever interrupts a demo keeps the one before."""
+    """Remove an earlier demo; late, so that an interrupted demo leaves it intact."""
     _require_room(out)
-    for path in list(out.iterdir()) if out.exists() else ():
+    if not out.exists():
+        return
+    for path in list(out.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -15,54 +15,77 @@ from superarm.lab.simulation import simulate
 from superarm.models.worlds import RouteWorld
 
 LEARNER = "gp-ts"
-_HALF_WIDTH = float(
-    QUANTILES[-1]
-)  # of the central 95 % interval, in standard deviations
+# Of the central 95 % interval, in standard deviations.
+_HALF_WIDTH = float(QUANTILES[-1])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Frame:
-    """One trip: where it went, what was expected of it, and what it cost."""
+    """One trip: its route, its forecast and its energy.
+
+    Args:
+        step: The number of the trip, from 1.
+        route: Numbers of its edges, (k,).
+        new_edges: Those of them that no earlier trip used.
+        tried: The number of edges used so far.
+        energy: Energy of the trip in Wh, noise included.
+        forecast: Its forecast in Wh.
+        spread: Half-width of the forecast's 95 % interval in Wh.
+        regret: The expected energy above that of the best route, in Wh.
+    """
 
     step: int
-    route: Ints  # numbers of the edges, (k,)
-    fresh: Ints  # those of them that no earlier trip used
-    tried: int  # how many edges have been used so far
-    energy: float  # Wh that the trip took, noise included
-    forecast: float  # Wh that was expected of it beforehand
-    spread: float  # half-width of the 95 % interval of that forecast, Wh
+    route: Ints
+    new_edges: Ints
+    tried: int
+    energy: float
+    forecast: float
+    spread: float
     regret: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class City:
-    """What stays the same from trip to trip."""
+    """What stays the same from trip to trip.
+
+    Args:
+        roads: The map.
+        known: Expected energy of some routes that need no learning, in Wh, by name.
+    """
 
     roads: RoadMap
-    known: Mapping[
-        str, float
-    ]  # expected energy of some routes that need no learning, Wh by name
+    known: Mapping[str, float]
 
 
 def make_world(experiment: Experiment, *, rounds: int, seed: int) -> RouteWorld:
-    """The demo's city with a truth of this seed."""
+    """Build the demo's city.
+
+    Args:
+        experiment: The experiment that describes it.
+        rounds: The number of trips.
+        seed: The seed of the roads' energies.
+    """
     problem = experiment.build_problem(seed=seed, horizon=rounds)
     assert isinstance(problem, RouteWorld)
     return problem
 
 
 def describe_city(problem: RouteWorld) -> City:
-    """The map, and what routes cost that need no learning."""
+    """Return the map, and the energy of routes that need no learning.
+
+    Args:
+        problem: The demo's problem.
+    """
     costs = {
         "fastest": problem.known_costs["travel_time"],
         "shortest": problem.known_costs["length"],
         "prior": rectified_mean(problem.known_costs["energy"], problem.noise_std),
         "best": rectified_mean(problem.energies, problem.noise_std),
     }
-    routes = {name: problem.cheapest(cost) for name, cost in costs.items()}
-    known = {
-        name: float(problem.energies[route].sum()) for name, route in routes.items()
-    }
+    known = {}
+    for name, cost in costs.items():
+        route = problem.cheapest(cost)
+        known[name] = float(problem.energies[route].sum())
     return City(roads=problem.road_map(), known=known)
 
 
@@ -74,7 +97,15 @@ def learn(
     seed: int,
     show: Callable[[Frame], None] = lambda frame: None,
 ) -> list[Frame]:
-    """Let the learner travel; ``show`` is called after every trip."""
+    """Let the learner travel, and return its trips.
+
+    Args:
+        experiment: The experiment that describes the learner.
+        problem: The demo's problem.
+        rounds: The number of trips.
+        seed: The seed of noise and learner.
+        show: Called after every trip.
+    """
     frames: list[Frame] = []
     tried: set[int] = set()
 
@@ -86,13 +117,14 @@ def learn(
         forecast: Forecast | None,
     ) -> None:
         assert forecast is not None  # the runner audits every learner on roads
-        fresh = [edge for edge in decision.positions.tolist() if edge not in tried]
-        tried.update(fresh)
+        route = decision.positions.tolist()
+        new_edges = [edge for edge in route if edge not in tried]
+        tried.update(new_edges)
         mean, std = forecast.total()
         frame = Frame(
             step=offer.step,
             route=decision.positions,
-            fresh=np.array(fresh, dtype=np.intp),
+            new_edges=np.array(new_edges, dtype=np.intp),
             tried=len(tried),
             energy=float(feedback.rewards.sum()),
             forecast=mean,

@@ -1,4 +1,4 @@
-"""What the demo found: a table and a sentence that a stranger understands."""
+"""The result of the demo: a table and a sentence that a stranger understands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.lab.results.curves import average, count_text, per_round, plus_minus
+from superarm.lab.results.formats import count_text, mean_text
+from superarm.lab.results.totals import per_round
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.lab.simulation import Run
 
@@ -26,7 +27,7 @@ WHAT = {
 
 
 class Row(NamedTuple):
-    """How one policy fared, seed by seed."""
+    """The numbers of one policy, seed by seed."""
 
     policy: str
     energy: Floats  # Wh per trip on average over the last trips, (seeds,)
@@ -37,12 +38,17 @@ class Outcome(NamedTuple):
     """All policies, the cheapest at the end first."""
 
     rows: tuple[Row, ...]
-    latest: int  # how many of the last trips ``energy`` is about
+    latest: int  # the number of last trips over which ``energy`` is the mean
     rounds: int
     first_seed: int
 
     @classmethod
     def of(cls, run: Run) -> Outcome:
+        """The outcome of a run.
+
+        Args:
+            run: A run of the demo's experiment.
+        """
         latest = max(1, min(_LATEST, run.rounds // 2))
         rows = []
         for policy in run.policies:
@@ -52,16 +58,26 @@ class Outcome(NamedTuple):
         return cls(tuple(rows), latest, run.rounds, run.seeds[0])
 
     def row(self, policy: str) -> Row:
+        """The numbers of a policy.
+
+        Args:
+            policy: Its name.
+        """
         return next(row for row in self.rows if row.policy == policy)
 
     def saved(self, policy: str) -> float | None:
-        """Percent of the fastest route's energy that a policy saves; None where there is none."""
-        base = float(self.row("fastest").energy.mean())
-        return (
-            100.0 * (1.0 - float(self.row(policy).energy.mean()) / base)
-            if base > 0.0
-            else None
-        )
+        """Percent of the fastest route's energy that a policy saves.
+
+        ``None`` where that energy is not positive.
+
+        Args:
+            policy: The policy's name.
+        """
+        fastest = float(self.row("fastest").energy.mean())
+        if not fastest > 0.0:
+            return None
+        energy = float(self.row(policy).energy.mean())
+        return 100.0 * (1.0 - energy / fastest)
 
     def as_json(self) -> list[dict[str, Any]]:
         """One flat row per policy."""
@@ -76,7 +92,7 @@ class Outcome(NamedTuple):
         ]
 
     def seeds_text(self) -> str:
-        """What differs between seeds, which of them is shown where, and what it needs by itself."""
+        """Say what differs between seeds, and which of them the animation shows."""
         energy = self.row(LEARNER).energy
         fastest = self.row("fastest").energy
         return (
@@ -89,44 +105,51 @@ class Outcome(NamedTuple):
     def conclusion(self) -> str:
         """One sentence that follows from the numbers, whoever wins."""
         learner = self.row(LEARNER)
-        others = {"fastest": "the fastest route", "prior": "the energy model's route"}
-        others["bi-ts"] = "learning road by road"
-        parts = [
-            _compared(learner, self.row(name), words) for name, words in others.items()
-        ]
+        fastest = _compare(learner, self.row("fastest"), "the fastest route")
+        prior = _compare(learner, self.row("prior"), "the energy model's route")
+        separate = _compare(learner, self.row("bi-ts"), "learning road by road")
         return (
             f"In its last {self.latest} trips, on average over {len(learner.energy)} seeds, {LEARNER} "
-            f"needed {learner.energy.mean():.0f} Wh per trip: {parts[0]}, {parts[1]} and {parts[2]}; "
-            f"over all {self.rounds} trips {self._regret()}."
+            f"needed {learner.energy.mean():.0f} Wh per trip: {fastest}, {prior} and {separate}; "
+            f"over all {self.rounds} trips {self._compare_regret()}."
         )
 
-    def _regret(self) -> str:
-        learner, *others = sorted(self.rows, key=lambda row: row.policy != LEARNER)
+    def _compare_regret(self) -> str:
+        learner = self.row(LEARNER)
+        others = [row for row in self.rows if row.policy != LEARNER]
         rival = min(others, key=lambda row: float(row.regret.mean()))
-        difference = float((learner.regret - rival.regret).mean())
-        if len(learner.regret) < LEAST_SEEDS:
-            return f"{count_text(len(learner.regret), 'seed')} cannot rank it by regret"
-        if within_noise(learner.regret - rival.regret):
+        differences = learner.regret - rival.regret
+        difference = float(differences.mean())
+        if len(differences) < LEAST_SEEDS:
+            return f"{count_text(len(differences), 'seed')} cannot rank it by regret"
+        if within_noise(differences):
             return f"its regret is within noise of that of {rival.policy}"
         if difference > 0.0:
             return f"{rival.policy} has lower regret"
         return f"its regret is the lowest, {-difference:.0f} Wh below that of {rival.policy}"
 
 
-def _compared(learner: Row, other: Row, words: str) -> str:
-    """How much less or more the learner took, seed by seed."""
-    difference = float((learner.energy - other.energy).mean())
-    if len(learner.energy) < LEAST_SEEDS:
-        sign = f"{difference:+.0f}".replace("-", "−")
-        return f"{sign} Wh against {words} ({count_text(len(learner.energy), 'seed')}: too few to tell)"
-    if within_noise(learner.energy - other.energy):
-        told = f"{difference:+.0f}".replace("-", "−")
-        return f"about as much as {words} ({told} Wh, within noise)"
-    return f"{abs(difference):.0f} Wh {'less' if difference < 0.0 else 'more'} than {words}"
+def _compare(learner: Row, other: Row, words: str) -> str:
+    """Say how much less or more the learner took, seed by seed."""
+    differences = learner.energy - other.energy
+    difference = float(differences.mean())
+    signed = f"{difference:+.0f}".replace("-", "−")
+    if len(differences) < LEAST_SEEDS:
+        seeds = count_text(len(differences), "seed")
+        return f"{signed} Wh against {words} ({seeds}: too few to tell)"
+    if within_noise(differences):
+        return f"about as much as {words} ({signed} Wh, within noise)"
+    side = "less" if difference < 0.0 else "more"
+    return f"{abs(difference):.0f} Wh {side} than {words}"
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """The table and the sentence."""
+    """Print the table and the sentence.
+
+    Args:
+        console: The console.
+        outcome: The outcome.
+    """
     table = Table(
         title=f"{outcome.rounds} trips, {len(outcome.rows[0].energy)} seeds",
         caption="Saved: against the fastest route. Regret: energy of all trips above the best "
@@ -139,14 +162,16 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     for title in (f"Wh per trip,\nlast {outcome.latest}", "saved", "regret, Wh"):
         table.add_column(title, justify="right")
     for row in outcome.rows:
+        cells = [row.policy]
+        if explained:
+            cells.append(WHAT.get(row.policy, ""))
         saved = outcome.saved(row.policy)
-        table.add_row(
-            row.policy,
-            *([WHAT.get(row.policy, "")] if explained else []),
-            plus_minus(*average(row.energy)),
-            "" if saved is None or row.policy == "fastest" else f"{saved:.0f} %",
-            plus_minus(*average(row.regret)),
-            style="bold" if row.policy == LEARNER else None,
-        )
+        is_reference = saved is None or row.policy == "fastest"
+        cells += [
+            mean_text(row.energy),
+            "" if is_reference else f"{saved:.0f} %",
+            mean_text(row.regret),
+        ]
+        table.add_row(*cells, style="bold" if row.policy == LEARNER else None)
     console.print(table)
     console.print(f"{outcome.seeds_text()}\n{outcome.conclusion()}", highlight=False)

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from superarm.lab.results.curves import (
-    count_text,
-    feedback_at_once,
-    given_to,
-    setting_prefix,
-)
-from superarm.lab.simulation.trace import Run
+from superarm.lab.results.formats import count_text, setting_prefix
+from superarm.lab.results.settings import feedback_at_once, parameters_of
+from superarm.lab.simulation.run import Run
 from superarm.lab.theory import variance_sum_bound
 
 from .claims import Verdict, Word
@@ -67,7 +63,7 @@ def _shares_of_cells(
         return {}
     shares = {}
     for policy in audited:
-        options = given_to(run, policy, index)
+        options = parameters_of(run, policy, index)
         if "wrapped" in options or options.get("posterior") in _SPARSE:
             continue
         for seed in run.seeds:

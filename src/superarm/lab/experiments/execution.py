@@ -22,7 +22,8 @@ from superarm.lab.simulation.files import (
     run_lock,
     set_aside,
 )
-from superarm.lab.simulation.trace import read_spec, write_cells, write_spec
+from superarm.lab.simulation.run import write_cells
+from superarm.lab.simulation.run_spec import read_spec, write_spec
 
 from .agreement import agree
 from .plans import Plan, Task

@@ -18,7 +18,7 @@ from superarm.core.threads import pin_blas_threads
 from superarm.lab.problems.sources import settle_source
 from superarm.lab.simulation import cell_name
 from superarm.lab.simulation.files import FOLDERS_OF_ANY, FOLDERS_OF_AUDITED
-from superarm.lab.simulation.trace import MOST_CELLS
+from superarm.lab.simulation.run_spec import MOST_CELLS
 
 from .facts import Facts, errors_about, rehearse
 from .overrides import expand_settings

@@ -11,9 +11,10 @@ import numpy as np
 from superarm.core import Policy
 from superarm.core.plugins import import_parts
 from superarm.core.streams import stream
-from superarm.lab.results.curves import setting_text, thinned
+from superarm.lab.results.curves import thinned
+from superarm.lab.results.formats import setting_text
 from superarm.lab.simulation import Trace, simulate, write_trace
-from superarm.lab.simulation.trace import (
+from superarm.lab.simulation.illustrations import (
     TreeMasses,
     TruthRecord,
     write_masses,

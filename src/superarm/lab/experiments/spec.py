@@ -14,7 +14,7 @@ from superarm.core.errors import SpecError
 from superarm.core.inputs import as_plain
 from superarm.core.registry import build, names, require_kind, suggestion
 from superarm.lab.simulation.lateness import Lateness
-from superarm.lab.simulation.trace import check_chart
+from superarm.lab.simulation.run_spec import check_chart
 from superarm.models.worlds import World
 
 from .claims import check_claim

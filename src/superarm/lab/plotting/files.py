@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from superarm.core.files import distinct_file_names
 from superarm.core.states import atomic_write
+from superarm.lab.results.averages import Band
 from superarm.lab.results.bounds import RegretBounds
 from superarm.lab.results.calibration import calibration_picture
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import Band, synthetic_data
 from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.lab.results.pictures import Picture
-from superarm.lab.simulation.trace import Run
+from superarm.lab.results.settings import synthetic_data
+from superarm.lab.simulation.run import Run
 
 from .figures import draw_picture, look
 
@@ -24,19 +25,26 @@ if TYPE_CHECKING:
 
 
 def save_figure(figure: Figure, path_without_suffix: Path | str) -> tuple[Path, Path]:
-    """Write PNG (150 dpi) and SVG beside each other; equal figures give equal bytes."""
+    """Write a PNG (150 dpi) and an SVG; equal figures give equal bytes.
+
+    Args:
+        figure: The figure.
+        path_without_suffix: The path of both files, without their suffix.
+    """
     base = Path(path_without_suffix)
-    paths = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
+    png = base.with_name(base.name + ".png")
+    svg = base.with_name(base.name + ".svg")
     with look():
-        for path, metadata in zip(
-            paths, ({"Software": None}, {"Date": None}), strict=True
-        ):
-            buffer, kind = io.BytesIO(), path.suffix[1:]
-            figure.savefig(
-                buffer, format=kind, dpi=150, facecolor="white", metadata=metadata
-            )
-            atomic_write(path, buffer.getvalue())
-    return paths
+        # Without what changes from one day or version to another.
+        atomic_write(png, _encode(figure, "png", {"Software": None}))
+        atomic_write(svg, _encode(figure, "svg", {"Date": None}))
+    return png, svg
+
+
+def _encode(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=metadata)
+    return buffer.getvalue()
 
 
 def save_run_figures(
@@ -45,13 +53,25 @@ def save_run_figures(
     bounds: RegretBounds | None = None,
     band: Band | None = None,
 ) -> list[Path]:
-    """Every picture of a run, as PNG and SVG."""
-    pictures = [
-        picture for group in run_charts(run, bounds, band).values() for picture in group
-    ]
-    pictures += visit_pictures(run, run.policies) + doubt_pictures(run)
-    pictures += filter(None, (networks_picture([run]), calibration_picture(run)))
-    origin = [run.experiment, *(["synthetic data"] if synthetic_data(run) else [])]
+    """Write every picture of a run as PNG and SVG, and return the paths.
+
+    Args:
+        run: The run.
+        directory: The folder of the files.
+        bounds: Bounds from theory to draw over the regret.
+        band: The kind of band; by default that of the experiment.
+    """
+    pictures: list[Picture] = []
+    for charts in run_charts(run, bounds, band).values():
+        pictures += charts
+    pictures += visit_pictures(run, run.policies)
+    pictures += doubt_pictures(run)
+    for picture in (networks_picture([run]), calibration_picture(run)):
+        if picture is not None:
+            pictures.append(picture)
+    origin = [run.experiment]
+    if synthetic_data(run):
+        origin.append("synthetic data")
     return save_pictures(pictures, run.title, directory, origin)
 
 
@@ -61,16 +81,21 @@ def save_pictures(
     directory: Path | str,
     origin: Sequence[str] = (),
 ) -> list[Path]:
-    """Pictures as PNG and SVG, one figure alive at a time.
+    """Write pictures as PNG and SVG, one figure in memory at a time.
 
-    Pictures may be named by whoever wrote ``run.json``: their files stay in ``directory`` all the
+    Names of pictures may come from ``run.json``: their files stay in ``directory`` all the
     same, and no two share one.
+
+    Args:
+        pictures: The pictures.
+        title: The title of all of them.
+        directory: The folder of the files.
+        origin: Words before each caption: whose results these are.
     """
     pictures = list(pictures)
     names = distinct_file_names(picture.name for picture in pictures)
     paths: list[Path] = []
     for picture, name in zip(pictures, names, strict=True):
-        paths += save_figure(
-            draw_picture(picture, title, origin), Path(directory) / name
-        )
+        figure = draw_picture(picture, title, origin)
+        paths += save_figure(figure, Path(directory) / name)
     return paths

@@ -1,7 +1,7 @@
-"""What problems share if their arms change every round and their truth is a function of contexts.
+"""Problems whose arms change every round and whose truth is a function of contexts.
 
-A round's arms come from the stream (seed, "offer", step), so that the rounds of a short run are the
-first rounds of a long one.
+A round's arms come from the stream (seed, "offer", step), so that the rounds of a short run
+are the first rounds of a long one.
 """
 
 from __future__ import annotations
@@ -32,19 +32,29 @@ from superarm.models import Model
 from superarm.models.worlds import GaussianNoise
 
 _MOST_FEATURES = 2000
-_NEGLIGIBLE = (
-    1e-14  # of the largest eigenvalue of a covariance: below it there is only rounding
-)
-_LEFT_ALONE = np.random.default_rng(0)
+# Below this share of a covariance's largest eigenvalue there is only rounding.
+_NEGLIGIBLE = 1e-14
+_TOLERANCE = 1e-13  # of a kernel's features
+_UNUSED_RNG = np.random.default_rng(0)
 
 
 def most_arrivals(mean: int) -> int:
-    """M: five standard deviations of a Poisson number above its mean, 150 for 100."""
+    """M: five standard deviations of a Poisson number above its mean, 150 for 100.
+
+    Args:
+        mean: The mean of the Poisson number.
+    """
     return ceil(mean + 5.0 * sqrt(mean))
 
 
 def arrivals(rng: Rng, mean: int, more_than: int) -> int:
-    """A Poisson number, drawn again until it is above ``more_than`` and at most M."""
+    """Draw a Poisson number, again until it is above ``more_than`` and at most M.
+
+    Args:
+        rng: The generator.
+        mean: The mean of the Poisson number.
+        more_than: A number below the smallest result.
+    """
     while True:
         count = int(rng.poisson(mean))
         if more_than < count <= most_arrivals(mean):
@@ -52,31 +62,37 @@ def arrivals(rng: Rng, mean: int, more_than: int) -> int:
 
 
 def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
-    """From n standard normals to a draw of the Gaussian process at n points in the unit cube, (n,).
+    """Return a function from n standard normals to a draw of a Gaussian process, (n,).
 
-    A smooth kernel has few features Φ that matter, (n, r). Its covariance is A = ΦΦᵀ = Q S² Qᵀ, and its
-    symmetric root A^½ = Q S Qᵀ is unique and continuous in A: signs, order and number of the features,
-    which depend on how the processor rounds, cancel. Any other kernel needs the Cholesky factor of the
-    n × n covariance, which is unique as well and takes seconds for thousands of points.
+    A smooth kernel has few features Φ that matter, (n, r). Its covariance is A = ΦΦᵀ = Q S² Qᵀ,
+    and its symmetric root A^½ = Q S Qᵀ is unique and continuous in A: signs, order and number
+    of the features, which depend on how the processor rounds, cancel. Any other kernel needs
+    the Cholesky factor of the n × n covariance, which is unique as well and takes seconds for
+    thousands of points.
+
+    Args:
+        kernel: The kernel of the process.
+        points: Points in the unit cube, (n, d).
     """
-    columns, most = points.shape[1], min(_MOST_FEATURES, len(points))
-    features = kernel.features(
-        np.zeros(columns), np.ones(columns), 1e-13, max_rank=most
-    )
+    n, dimension = points.shape
+    lower = np.zeros(dimension)
+    upper = np.ones(dimension)
+    most = min(_MOST_FEATURES, n)
+    features = kernel.features(lower, upper, _TOLERANCE, max_rank=most)
     if features is None:
         root = DenseRoot(kernel, points)
         return lambda normals: root.times(normals[None])[0]
     Phi = features(points)
     values, vectors = np.linalg.eigh(Phi.T @ Phi)  # S², and V with Φ V = Q S
-    matters = values > _NEGLIGIBLE * values.max()
-    S = np.sqrt(values[matters])
-    Q = Phi @ (vectors[:, matters] / S)
+    significant = values > _NEGLIGIBLE * values.max()
+    S = np.sqrt(values[significant])
+    Q = Phi @ (vectors[:, significant] / S)
     return lambda normals: Q @ (S * (Q.T @ normals))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChangingArms(GaussianNoise, HasMetrics):
-    """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
+    """Rewards with Gaussian noise; the model's reward is the value of a super arm.
 
     Regret is measured on expected outcomes, against the model's own oracle under the truth.
 
@@ -91,8 +107,8 @@ class ChangingArms(GaussianNoise, HasMetrics):
     model: Model = field(init=False, repr=False)
     interpretations: Mapping[str, str] = field(init=False, repr=False)
 
-    def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
-        """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
+    def _unit_model(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
+        """The learner's model of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
         return Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=self.noise_std**2,
@@ -105,17 +121,17 @@ class ChangingArms(GaussianNoise, HasMetrics):
         )
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return self._worth(
-            offer, self.means(offer)[decision.positions], decision.positions
-        )
+        positions = decision.positions
+        return self._worth(offer, self.means(offer)[positions], positions)
 
     def best(self, offer: Offer) -> Best:
         means = self.means(offer)
-        oracle, rng = self.model.oracle, _LEFT_ALONE
+        oracle = self.model.oracle
+        rng = _UNUSED_RNG
         if not oracle.deterministic:  # then it gets a stream of its own in every round
             rng = Streams(self.seed, "benchmark").at(offer.step)
-        _, chosen, guarantee = oracle.select(means, offer.structure, rng)
-        return Best(self._worth(offer, means[chosen], chosen), guarantee)
+        _, positions, guarantee = oracle.select(means, offer.structure, rng)
+        return Best(self._worth(offer, means[positions], positions), guarantee)
 
     @property
     def measures(self) -> Mapping[str, Metric]:

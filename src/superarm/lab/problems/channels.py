@@ -29,7 +29,7 @@ class Channels(ChangingArms):
     """Each of a few channels serves one of the users who arrive; the reward is the sum.
 
     Args:
-        channels: How many channels there are, each for at most one user.
+        channels: Number of channels, each for at most one user.
         users: Mean of the Poisson number of users in a round.
         barred: Share of channels that a user's device cannot use.
         noise_std: Standard deviation of the noise.
@@ -42,39 +42,38 @@ class Channels(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        store(self, horizon=as_count(self.horizon, "horizon"))
-        store(self, channels=as_count(self.channels, "channels", 1, 1000))
-        store(self, users=as_count(self.users, "users", self.channels + 1, 10**4))
-        store(self, barred=as_number(self.barred, "barred", 0.0, 0.95))
-        store(
-            self,
-            noise_std=as_noise_std(self.noise_std),
-            _streams=Streams(self.seed, "offer"),
-        )
-        most_arms = self.channels * most_arrivals(self.users)
-        store(self, model=self._told(Matching(pairs=self.channels), most_arms))
+        horizon = as_count(self.horizon, "horizon")
+        channels = as_count(self.channels, "channels", 1, 1000)
+        users = as_count(self.users, "users", channels + 1, 10**4)
+        barred = as_number(self.barred, "barred", 0.0, 0.95)
+        noise_std = as_noise_std(self.noise_std)
+        store(self, horizon=horizon, channels=channels, users=users)
+        store(self, barred=barred, noise_std=noise_std)
+        oracle = Matching(pairs=channels)
+        model = self._unit_model(oracle, most_arms=channels * most_arrivals(users))
         interpretations = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
             "users": f"a Poisson number, drawn again until it is above {self.channels}",
             "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
-        store(self, interpretations=interpretations)
+        streams = Streams(self.seed, "offer")
+        store(self, model=model, interpretations=interpretations, _streams=streams)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
         users = arrivals(rng, self.users, self.channels)
-        shape = users, self.channels
-        distance, busy = np.sqrt(rng.random((users, 1))), rng.random((1, self.channels))
-        context = np.broadcast_arrays(distance, busy, rng.random(shape))
-        open_pairs = rng.random(shape) >= self.barred
-        open_pairs[0, 0] = True  # there is always something to choose
-        user, channel = np.nonzero(open_pairs)
-        features = np.stack([each[user, channel] for each in context], axis=1)
-        ids = [
-            (step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)
-        ]
-        arms = Arms(ids=ids, features=features)
+        shape = (users, self.channels)
+        distance = np.sqrt(rng.random((users, 1)))
+        busy = rng.random((1, self.channels))
+        suits = rng.random(shape)
+        is_open = rng.random(shape) >= self.barred
+        is_open[0, 0] = True  # there is always something to choose
+        user, channel = np.nonzero(is_open)
+        columns = [distance[user, 0], busy[0, channel], suits[user, channel]]
+        pairs = zip(user.tolist(), channel.tolist(), strict=True)
+        ids = [(step, *pair) for pair in pairs]
+        arms = Arms(ids=ids, features=np.stack(columns, axis=1))
         return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
 
     def means(self, offer: Offer) -> Floats:

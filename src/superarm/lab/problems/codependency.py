@@ -1,4 +1,4 @@
-"""Arms that tell more or less about each other: Simulation II.
+"""Arms that are more or less correlated: Simulation II.
 
 Of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes* (2022). Six
 thousand contexts in [0, 1]³ get one joint draw of a Gaussian process; each round offers about a hundred
@@ -37,8 +37,8 @@ class Codependency(ChangingArms):
 
     Args:
         arrivals: Mean of the Poisson number of arms in a round.
-        k: How many are chosen.
-        pool: Contexts that arms are drawn from.
+        k: Number of arms chosen.
+        pool: Number of contexts that arms are drawn from.
         lengthscale: Lengthscale of the truth; the learner assumes 1.
         squared: Whether the distance in the truth's kernel is squared; as printed, it is not.
         noise_std: Standard deviation of the noise.
@@ -68,16 +68,14 @@ class Codependency(ChangingArms):
                 "larger, or arrivals smaller"
             )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
-        contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
+        contexts, truth = _draw_truth(self.seed, self.pool, lengthscale, self.squared)
         store(self, noise_std=as_noise_std(self.noise_std), lengthscale=lengthscale)
-        told = (
-            "exp(−‖x − x′‖²/(2l²))"
-            if self.squared
-            else "exp(−‖x − x′‖/(2l²)), as printed"
-        )
+        kernel = "exp(−‖x − x′‖²/(2l²))"
+        if not self.squared:
+            kernel = "exp(−‖x − x′‖/(2l²)), as printed"
         interpretations = {
             "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for "
-            f"every seed; kernel {told}",
+            f"every seed; kernel {kernel}",
             "arms": f"a Poisson number of contexts, all different within a round; drawn again until it "
             f"is above k = {self.k} and at most M = {most}",
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
@@ -85,11 +83,11 @@ class Codependency(ChangingArms):
         }
         store(
             self,
-            model=self._told(TopK(k=self.k), most),
+            model=self._unit_model(TopK(k=self.k), most),
             interpretations=interpretations,
-        )
-        store(
-            self, contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer")
+            contexts=contexts,
+            truth=truth,
+            _streams=Streams(self.seed, "offer"),
         )
 
     @property
@@ -99,12 +97,10 @@ class Codependency(ChangingArms):
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
-        numbers = rng.choice(
-            self.pool, size=arrivals(rng, self.arrivals, self.k), replace=False
-        )
-        return Offer(
-            step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers])
-        )
+        count = arrivals(rng, self.arrivals, self.k)
+        numbers = rng.choice(self.pool, size=count, replace=False)
+        arms = Arms(ids=numbers.tolist(), features=self.contexts[numbers])
+        return Offer(step=step, arms=arms)
 
     def means(self, offer: Offer) -> Floats:
         means: Floats = self.truth[np.array(offer.arms.ids)]
@@ -112,15 +108,15 @@ class Codependency(ChangingArms):
 
 
 @lru_cache(maxsize=32)
-def _drawn(
+def _draw_truth(
     seed: int, pool: int, lengthscale: float, squared: bool
 ) -> tuple[Floats, Floats]:
-    """Contexts and their means, (pool, 3) and (pool,). Runs of other lengths share them."""
+    """Draw contexts and their means, (pool, 3) and (pool,); runs of any length share them."""
     rng = stream(seed, "truth", 0)
     contexts = rng.random((pool, 3))
     kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
     if not squared:
         kernel = Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-    return read_only(contexts), read_only(
-        draws_of(kernel, contexts)(rng.standard_normal(pool))
-    )
+    draw = draws_of(kernel, contexts)
+    truth = draw(rng.standard_normal(pool))
+    return read_only(contexts), read_only(truth)

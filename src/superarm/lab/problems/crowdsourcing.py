@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer, Rng
+from superarm.core import Arms, Floats, Offer, Rng
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_noise_std, require_choice
 from superarm.core.registry import register
@@ -26,10 +26,11 @@ from superarm.rewards import LogSum
 from .changing import ChangingArms, most_arrivals
 from .sources import from_source
 
-REACH_SQUARED = (
-    0.5  # square of how far a worker may be from the task, in a city of side 1
-)
+REACH_SQUARED = 0.5
+"""The square of how far a worker may be from the task, in a city of side 1."""
 DISTANCE_SCALE = 0.4
+_CENTRES = 12  # of the synthetic city
+_PLACES = 8000  # of the synthetic city
 
 _COUNTING = {
     "in reach": "the number of workers in reach of the task is Poisson; they are drawn from the "
@@ -40,9 +41,15 @@ _COUNTING = {
 
 
 def expected_outcome(contexts: Floats) -> Floats:
-    """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
-    near = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2))
-    return near * np.sqrt(contexts[:, 1] * contexts[:, 2])
+    """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n,).
+
+    Args:
+        contexts: Distance, easiness and battery, (n, 3).
+    """
+    distance, easiness, battery = contexts.T
+    nearness = np.exp(distance**2 / (-2.0 * DISTANCE_SCALE**2))
+    outcomes: Floats = nearness * np.sqrt(easiness * battery)
+    return outcomes
 
 
 @register("problem", "crowdsourcing")
@@ -52,7 +59,7 @@ class Crowdsourcing(ChangingArms):
 
     Args:
         workers: Mean of the Poisson number of workers.
-        k: How many workers a task needs.
+        k: Number of workers that a task needs.
         noise_std: Standard deviation of the noise.
         counting: Which workers the Poisson number counts: those "in reach" or those "in the city".
         source: Real data, synthetic data of the same shape, or auto: real where available.
@@ -83,7 +90,7 @@ class Crowdsourcing(ChangingArms):
             )
         places = from_source(self.source, _tokyo, _synthetic_city)
         most_arms = most_arrivals(self.workers)
-        store(self, model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
+        model = self._unit_model(TopK(k=self.k), most_arms, reward=LogSum())
         interpretations = {
             "data": places.origin,
             "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
@@ -92,26 +99,29 @@ class Crowdsourcing(ChangingArms):
             "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
-        store(self, interpretations=interpretations, _places=places.at)
+        store(
+            self,
+            model=model,
+            interpretations=interpretations,
+            _places=places.positions,
+        )
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
-        squares, chosen = self._arrivals(rng)
-        contexts = np.empty((len(chosen), 3))
+        squares = self._arrivals(rng)
+        count = len(squares)
+        contexts = np.empty((count, 3))
         # A square just under ½ may round to a distance just over 1.
-        contexts[:, 0] = np.minimum(np.sqrt(squares[chosen] / REACH_SQUARED), 1.0)
-        contexts[:, 1] = rng.random()
-        contexts[:, 2] = rng.random(len(chosen))
-        first = step * most_arrivals(
-            self.workers
-        )  # ids are never used again in another round
-        return Offer(
-            step=step,
-            arms=Arms(ids=range(first, first + len(chosen)), features=contexts),
-        )
+        contexts[:, 0] = np.minimum(np.sqrt(squares / REACH_SQUARED), 1.0)
+        contexts[:, 1] = rng.random()  # the task's easiness
+        contexts[:, 2] = rng.random(count)  # the workers' batteries
+        # Ids are never used again in another round.
+        first = step * most_arrivals(self.workers)
+        arms = Arms(ids=range(first, first + count), features=contexts)
+        return Offer(step=step, arms=arms)
 
-    def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
-        """Squared distances of all places to a new task, and the places of the workers."""
+    def _arrivals(self, rng: Rng) -> Floats:
+        """Squared distances of the workers to a new task."""
         while True:
             offsets = self._places - rng.random(2)
             squares: Floats = np.einsum("ij,ij->i", offsets, offsets)
@@ -120,44 +130,47 @@ class Crowdsourcing(ChangingArms):
                 near = np.flatnonzero(squares < REACH_SQUARED)
                 if len(near) == 0:
                     continue
-                chosen = near[rng.integers(len(near), size=count)]
+                workers = near[rng.integers(len(near), size=count)]
             else:
-                chosen = rng.integers(len(squares), size=count, dtype=np.intp)
-                chosen = chosen[squares[chosen] < REACH_SQUARED]
-            if self.k < len(chosen) <= most_arrivals(self.workers):
-                return squares, chosen
+                workers = rng.integers(len(squares), size=count, dtype=np.intp)
+                workers = workers[squares[workers] < REACH_SQUARED]
+            if self.k < len(workers) <= most_arrivals(self.workers):
+                return squares[workers]
 
     def means(self, offer: Offer) -> Floats:
         return expected_outcome(offer.arms.features)
 
 
 class _Places(NamedTuple):
-    at: Floats  # where workers may be, (n, 2), in the unit square
+    """Where workers may be."""
+
+    positions: Floats  # (n, 2), in the unit square
     origin: str
 
 
 def _tokyo() -> _Places:
-    places = _to_unit_square(load_tokyo_checkins())
-    told = (
-        f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
-    )
-    return _Places(places, told)
+    positions = _to_unit_square(load_tokyo_checkins())
+    origin = f"{len(positions)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    return _Places(positions, origin)
 
 
 @cache
 def _synthetic_city() -> _Places:
     """Twelve centres of different weight near the middle: the same city for every seed."""
     rng = stream(0, "made-city", 0)
-    centres = rng.normal(0.5, 0.18, size=(12, 2))
-    spreads = rng.uniform(0.03, 0.12, size=12)
-    homes = rng.choice(12, size=8000, p=rng.dirichlet(np.ones(12)))
-    places = centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2))
-    return _Places(
-        _to_unit_square(places), "8000 places around twelve centres, synthetic data"
-    )
+    centres = rng.normal(0.5, 0.18, size=(_CENTRES, 2))
+    spreads = rng.uniform(0.03, 0.12, size=_CENTRES)
+    weights = rng.dirichlet(np.ones(_CENTRES))
+    centre = rng.choice(_CENTRES, size=_PLACES, p=weights)  # of each place
+    offsets = spreads[centre, None] * rng.standard_normal((_PLACES, 2))
+    positions = _to_unit_square(centres[centre] + offsets)
+    origin = f"{_PLACES} places around twelve centres, synthetic data"
+    return _Places(positions, origin)
 
 
-def _to_unit_square(places: Floats) -> Floats:
-    low, high = places.min(axis=0), places.max(axis=0)
-    scaled: Floats = (places - low) / np.where(high > low, high - low, 1.0)
+def _to_unit_square(positions: Floats) -> Floats:
+    low = positions.min(axis=0)
+    high = positions.max(axis=0)
+    size = np.where(high > low, high - low, 1.0)
+    scaled: Floats = (positions - low) / size
     return scaled

@@ -1,8 +1,8 @@
 """Functions that drift: *Time-Varying Gaussian Process Bandit Optimization* (2016), section 5.1.
 
-f₁ is a draw of a Gaussian process on a grid, and every step keeps √(1 − ε) of it and adds √ε of a fresh
-draw. The draws of step t come from the stream (seed, "truth", t), so that short runs are the first
-rounds of long ones.
+f₁ is a draw of a Gaussian process on a grid, and every step keeps √(1 − ε) of it and adds
+√ε of a new draw. The draws of step t come from the stream (seed, "truth", t), so that short
+runs are the first rounds of long ones.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class DriftingFunction(ChangingArms):
 
     Args:
         side: Points of the grid along each side of [0, 1]ᵈ.
-        dimension: D, 1 or 2.
+        dimension: The dimension d, 1 or 2.
         kernel: The kernel.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         nu: Smoothness of Matérn's kernel.
-        epsilon: By how much the function changes in a step: 0 or more, and below 1.
-        assumed_epsilon: The ε that learners are told; the true one where left out.
-        k: How many are chosen.
+        epsilon: How much the function changes in a step, ε: 0 or more, and below 1.
+        assumed_epsilon: The ε that learners assume; by default the true one.
+        k: Number of arms chosen.
         noise_std: Standard deviation of the noise.
     """
 
@@ -60,7 +60,7 @@ class DriftingFunction(ChangingArms):
     k: int = 1
     noise_std: float = 0.1
     _arms: Arms = field(init=False, repr=False)
-    _drawn: Callable[[Floats], Floats] = field(init=False, repr=False)
+    _draw: Callable[[Floats], Floats] = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
     _truths: list[Floats] = field(init=False, repr=False)
 
@@ -73,10 +73,8 @@ class DriftingFunction(ChangingArms):
         side = as_count(self.side, "side", 1, 126)
         dimension = as_count(self.dimension, "dimension", 1, 2)
         arms = Arms.numbered(_grid(side, dimension))
-        noise_std, epsilon = (
-            as_noise_std(self.noise_std),
-            as_number(self.epsilon, "epsilon", 0.0, 1.0),
-        )
+        noise_std = as_noise_std(self.noise_std)
+        epsilon = as_number(self.epsilon, "epsilon", 0.0, 1.0)
         assumed = epsilon if self.assumed_epsilon is None else self.assumed_epsilon
         assumed = as_number(assumed, "assumed_epsilon", 0.0, 1.0)
         model = Model(
@@ -89,23 +87,20 @@ class DriftingFunction(ChangingArms):
             drift=Temporal(epsilon=assumed),
             most_arms=len(arms),
         )
-        told = "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
-        told += f"ε = {epsilon:g}"
-        interpretations = {
-            "truth": told
-            + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))
-        }
+        truth = (
+            "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
+            f"ε = {epsilon:g}"
+        )
+        if assumed != epsilon:
+            truth += f"; learners assume ε = {assumed:g}"
         store(
             self,
             model=model,
-            interpretations=interpretations,
+            interpretations={"truth": truth},
             noise_std=noise_std,
             _arms=arms,
             _truths=[],
-        )
-        store(
-            self,
-            _drawn=_draws(kernel, side, dimension),
+            _draw=_draws_on_grid(kernel, side, dimension),
             _streams=Streams(self.seed, "truth"),
         )
 
@@ -113,15 +108,14 @@ class DriftingFunction(ChangingArms):
         return Offer(step=step, arms=self._arms)
 
     def means(self, offer: Offer) -> Floats:
-        truths, keep = self._truths, np.sqrt(1.0 - self.epsilon)
+        truths = self._truths  # by step, as far as they were needed
         while len(truths) < offer.step:
-            drawn = self._drawn(
-                self._streams.at(len(truths) + 1).standard_normal(len(self._arms))
-            )
-            fresh = (
-                keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn
-            )
-            truths.append(read_only(fresh))
+            rng = self._streams.at(len(truths) + 1)
+            truth = self._draw(rng.standard_normal(len(self._arms)))
+            if truths:
+                previous = np.sqrt(1.0 - self.epsilon) * truths[-1]
+                truth = previous + np.sqrt(self.epsilon) * truth
+            truths.append(read_only(truth))
         return truths[offer.step - 1]
 
 
@@ -131,6 +125,8 @@ def _grid(side: int, dimension: int) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _draws(kernel: Kernel, side: int, dimension: int) -> Callable[[Floats], Floats]:
-    """Runs of other seeds share it."""
+def _draws_on_grid(
+    kernel: Kernel, side: int, dimension: int
+) -> Callable[[Floats], Floats]:
+    """Draws on the grid, which runs of all seeds share."""
     return draws_of(kernel, _grid(side, dimension))

@@ -48,22 +48,33 @@ from superarm.rewards import Sum
 class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
-    The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about
-    a microsecond each, because runs have 30,000 of them per policy and seed.
+    The value of a super arm is what its arms' expected rewards are worth. A round takes about
+    a microsecond, because runs have 30,000 of them per policy and seed.
+
+    Args:
+        arms: The arms.
+        truth: Expected reward of every arm, (n,).
+        noise_std: Standard deviation of the noise.
+        model: The learner's model.
+        structure: The structure of every round's offer, for the oracle.
+        optimum: The value of the best feasible super arm, where it is known and the oracle is
+            not exact.
+        interpretations: How unclear points of the paper are read.
+        shared_data: The share of its data that a seed has in common with another one; 0 where
+            seeds draw their own.
+        independent_seeds: How many independent seeds all of them are worth at most; ∞ where
+            seeds draw their own data.
     """
 
     arms: Arms
-    truth: Floats  # expected reward of every arm, (n,)
+    truth: Floats
     noise_std: float
     model: Model
-    structure: object = None  # what the oracle is told in every round
+    structure: object = None
     optimum: float | None = None
-    """The value of the best feasible super arm, where it is known and the oracle is not exact."""
     interpretations: Mapping[str, str] = field(default_factory=dict)
     shared_data: float = 0.0
-    """How much of its data a seed has in common with another one; 0 where seeds draw their own."""
     independent_seeds: float = inf
-    """How many independent seeds all of them are worth at most; ∞ where seeds draw their own data."""
     _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -74,13 +85,19 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
                 f"shared_data must be at least 0 and below 1, got {self.shared_data!r}"
             )
         object.__setattr__(self, "truth", truth)
-        # The benchmark is the oracle's choice under the truth, the best feasible super arm for
-        # an exact oracle. It is the same in every round, so it is worked out once.
+        object.__setattr__(self, "_best", self._find_best(truth))
+
+    def _find_best(self, truth: Floats) -> Best:
+        """The oracle's choice under the truth, which is the same in every round.
+
+        For an exact oracle it is the best feasible super arm.
+        """
         sign = 1.0 if self.model.direction == "maximize" else -1.0
-        rng, told = np.random.default_rng(0), self.structure
-        chosen = self.model.oracle.select(sign * truth, told, rng)
-        worth = self.model.reward.worth(truth[chosen.positions], chosen.positions, told)
-        object.__setattr__(self, "_best", Best(worth, chosen.guarantee, self.optimum))
+        rng = np.random.default_rng(0)
+        selection = self.model.oracle.select(sign * truth, self.structure, rng)
+        positions = selection.positions
+        worth = self.model.reward.worth(truth[positions], positions, self.structure)
+        return Best(worth, selection.guarantee, self.optimum)
 
     @property
     def direction(self) -> Direction:
@@ -93,24 +110,33 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
         return self.truth
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        positions, reward = decision.positions, self.model.reward
-        if (
-            len(positions) == 1 and type(reward) is Sum
-        ):  # the usual case, nine times as fast
+        positions = decision.positions
+        reward = self.model.reward
+        # The usual case, nine times as fast.
+        if len(positions) == 1 and type(reward) is Sum:
             return self.truth.item(positions[0])
         return reward.worth(self.truth[positions], positions, offer.structure)
 
     def table(self, noise: Floats) -> Floats | None:
         """Rewards of all arms in many rounds, (T, n).
 
-        ``None`` for a subclass: what it changes (offers, rewards, metrics) a table may not show.
-        One whose rounds still differ by noise alone declares it by overriding this method.
+        ``None`` for a subclass: a table may not show its changes of offers, rewards and
+        metrics. A subclass whose rounds still differ by noise alone overrides this method.
+
+        Args:
+            noise: (T, n).
         """
         plain = type(self) is FiniteProblem and type(self.model.reward) is Sum
-        return self.truth + noise if plain and self.optimum is None else None
+        if not plain or self.optimum is not None:
+            return None
+        return self.truth + noise
 
     def values(self, positions: Ints) -> Floats:
-        """Values of single arms, (T,)."""
+        """Values of single arms, (T,).
+
+        Args:
+            positions: (T,).
+        """
         return self.truth[positions]
 
     def best(self, offer: Offer) -> Best:
@@ -123,31 +149,44 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
 
 
 def gaussian_draw(K: Floats, rng: Rng) -> Floats:
-    """One draw of N(0, K), (n,), also where K is numerically singular and has no Cholesky factor.
+    """Draw from N(0, K), (n,), also where K is numerically singular.
 
-    Unlike U √Λ, the symmetric root U √max(Λ, 0) Uᵀ is unique and continuous in K: signs and order of
-    eigenvectors cancel. So the same seed gives the same function under another LAPACK, up to about
-    the root of the machine's precision.
+    Unlike U √Λ, the symmetric root U √max(Λ, 0) Uᵀ is unique and continuous in K: signs and
+    order of eigenvectors cancel. So the same seed gives the same function under another
+    LAPACK, up to about the root of the machine's precision.
+
+    Args:
+        K: The covariance, (n, n).
+        rng: The generator.
     """
     eigenvalues, U = np.linalg.eigh(K)
-    draw: Floats = U @ (
-        np.sqrt(np.maximum(eigenvalues, 0.0)) * (U.T @ rng.standard_normal(len(K)))
-    )
+    roots = np.sqrt(np.maximum(eigenvalues, 0.0))
+    normals = rng.standard_normal(len(K))
+    draw: Floats = U @ (roots * (U.T @ normals))
     return draw
 
 
 def representer(K: Floats, ridge: float, values: Floats) -> Floats:
-    """α = (K + ridge·I)⁻¹ values: weights of the smooth K α near ``values``, (n,) or columns (n, m)."""
-    return np.asarray(
-        np.linalg.solve(K + ridge * np.eye(len(K)), values), dtype=np.float64
-    )
+    """α = (K + ridge·I)⁻¹ values: weights of the smooth K α near ``values``.
+
+    Args:
+        K: The kernel matrix, (n, n).
+        ridge: What is added to its diagonal.
+        values: (n,), or columns (n, m).
+    """
+    regularised = K + ridge * np.eye(len(K))
+    return np.asarray(np.linalg.solve(regularised, values), dtype=np.float64)
 
 
 def hilbert_norm(K: Floats, alpha: Floats) -> Floats:
-    """√(αᵀKα), the norm of K α in the kernel's Hilbert space; one number per column of α."""
-    norms: Floats = np.sqrt(
-        np.maximum(np.einsum("i...,i...->...", alpha, K @ alpha), 0.0)
-    )
+    """√(αᵀKα), the norm of K α in the kernel's Hilbert space.
+
+    Args:
+        K: The kernel matrix, (n, n).
+        alpha: (n,), or columns (n, m), each of which has a norm.
+    """
+    squares = np.einsum("i...,i...->...", alpha, K @ alpha)
+    norms: Floats = np.sqrt(np.maximum(squares, 0.0))
     return norms
 
 
@@ -166,7 +205,22 @@ def kernelized_problem(
     shared_data: float = 0.0,
     independent_seeds: float = inf,
 ) -> FiniteProblem:
-    """One arm a round, and a learner that is told B, R, γ and λ: "noise" is R², "theory" 1 + 2/T."""
+    """A problem of one arm a round, whose learner knows B, R, γ and λ.
+
+    Args:
+        arms: The arms.
+        truth: Expected reward of every arm, (n,).
+        kernel: The learner's kernel.
+        norm_bound: B.
+        noise_variance: R².
+        gain: The spec of the information gain γ.
+        regularisation: "noise", λ = R², or "theory", λ = 1 + 2/T.
+        horizon: Number of rounds T.
+        interpretations: How unclear points of the paper are read.
+        mean: The learner's prior mean.
+        shared_data: The share of its data that a seed has in common with another one.
+        independent_seeds: How many independent seeds all of them are worth at most.
+    """
     as_count(horizon, "horizon")
     require_choice(regularisation, "regularisation", ("noise", "theory"))
     theory = regularisation == "theory"

@@ -27,7 +27,7 @@ def landscape(
     lengthscale: float = 0.15,
     noise_std: float = 0.1,
 ) -> FiniteProblem:
-    """Hills and hollows on a ``side`` × ``side`` grid of [0, 1]²; ``k`` places are tried in a round.
+    """Hills and hollows on a ``side`` × ``side`` grid of [0, 1]²; a round tries ``k`` places.
 
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right, although the heights were not drawn from it.
@@ -36,8 +36,8 @@ def landscape(
         seed: Which random world.
         horizon: Number of rounds T.
         side: The grid has side × side places.
-        k: How many places are tried in a round.
-        hills: How many bumps make up the landscape.
+        k: Number of places tried in a round.
+        hills: Number of bumps that make up the landscape.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         noise_std: Standard deviation of the noise.
     """
@@ -76,9 +76,13 @@ def landscape(
 def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
     centres = rng.uniform(0.05, 0.95, (hills, 2))
     widths = rng.uniform(0.08, 0.22, hills)
-    signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0) * rng.uniform(0.5, 1.0, hills)
-    squares = ((points[:, None, :] - centres) ** 2).sum(axis=2)
-    heights = (signs * np.exp(-0.5 * squares / widths**2)).sum(axis=1)
+    signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0)  # some are hollows
+    sizes = signs * rng.uniform(0.5, 1.0, hills)
+    squares = ((points[:, None, :] - centres) ** 2).sum(axis=2)  # (n, hills)
+    bumps = sizes * np.exp(-0.5 * squares / widths**2)
+    heights = bumps.sum(axis=1)
     spread = heights.std()
-    scaled: Floats = (heights - heights.mean()) / (spread if spread > 0.0 else 1.0)
+    if spread == 0.0:
+        spread = 1.0
+    scaled: Floats = (heights - heights.mean()) / spread
     return scaled

@@ -1,19 +1,19 @@
-"""Worlds in which changing one's mind costs.
+"""Problems in which moving to another action costs.
 
-*Movement Penalized Bayesian Optimization with Application to Wind Energy Systems* (2022): every round
-shows a context, one action is chosen, and its cost is f(action, context) plus the distance from the
-action before. Regret is eq. 3 with α = 1 and β = 0, against the cheapest way through each episode;
-other α and β are measured as ``approximate_regret``, beside it.
+*Movement Penalized Bayesian Optimization with Application to Wind Energy Systems* (2022):
+every round shows a context, one action is chosen, and its cost is f(action, context) plus
+the distance from the previous action. Regret is eq. 3 with α = 1 and β = 0, against the
+cheapest way through each episode; other α and β are measured as ``approximate_regret``.
 
-``rho``: ρ, how much f weighs against moving.
+``rho``: ρ, the weight of f against moving.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,35 +39,34 @@ from superarm.oracles import TopK
 
 from .changing import ChangingArms
 
-_VISIBLE = (
-    1e-12  # of the largest variance: what is below adds less than a millionth to a draw
-)
+# Variances below this share of the largest one add less than a millionth to a draw.
+_VISIBLE = 1e-12
+_LEAST_RANGE = 1e-6  # of costs: below it they are mostly rounding
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MovementProblem(ChangingArms, MovementWorld):
-    """One action a round, which costs something, and so does going there from the one before.
+    """One action a round, which costs something, as does moving to it from the previous one.
 
-    Positions mean the same action in every round. The first of every ``span`` rounds has a start of its
-    own, and the offline optimum is that of such a span.
+    Positions mean the same action in every round. The first of every ``span`` rounds has a
+    start of its own, and the offline optimum is that of such a span.
 
     Args:
-        alpha: Α of the approximate regret (eq. 3); "theorem-1" is 1 + ln² n, the order of Theorem
-            1.
-        beta: Β of the approximate regret (eq. 3), for every span.
+        alpha: The factor α of the approximate regret (eq. 3); "theorem-1" is 1 + ln² n, the
+            order of Theorem 1.
+        beta: The constant β of the approximate regret (eq. 3), for every span.
     """
 
     direction: ClassVar[Direction] = "minimize"
     unit: ClassVar[str] = ""
     alpha: float | Literal["theorem-1"] = 1.0
     beta: float = 0.0
-    _ways: dict[int, OfflinePath] = field(
-        init=False, repr=False, default_factory=dict
-    )  # found so far
+    # Cheapest ways by the number of their span, as far as they were needed.
+    _ways: dict[int, OfflinePath] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def metric(self) -> ActionMetric:
-        """What moving costs, as learners are told."""
+        """The cost of moving, which learners know."""
         assert self.model.metric is not None
         return self.model.metric
 
@@ -93,26 +92,38 @@ class MovementProblem(ChangingArms, MovementWorld):
     def offer(self, step: int) -> Offer: ...
 
     def way(self, step: int) -> tuple[OfflinePath, int]:
-        """The cheapest way through the span of this round, and the round's place in it."""
-        number, place = divmod(step - 1, self.span)
+        """The cheapest way through the span of a round, and the round's position in it.
+
+        Args:
+            step: The round.
+        """
+        number, position = divmod(step - 1, self.span)
         if step > self.horizon:
             raise InputError(
                 f"step is {step}, but what is best is planned for {self.horizon} rounds"
             )
         if number not in self._ways:
-            first = number * self.span + 1
-            last = min(first + self.span, self.horizon + 1)
-            offers = [self.offer(each) for each in range(first, last)]
-            costs = np.stack([self.means(offer) for offer in offers])
-            start = start_of(offers[0])
-            assert start is not None
-            self._ways[number] = offline_optimum(costs, self.metric, start)
-        return self._ways[number], place
+            self._ways[number] = self._cheapest_way(number)
+        return self._ways[number], position
+
+    def _cheapest_way(self, number: int) -> OfflinePath:
+        """The offline optimum of a span."""
+        first = number * self.span + 1
+        stop = min(first + self.span, self.horizon + 1)
+        offers = [self.offer(step) for step in range(first, stop)]
+        costs = np.stack([self.means(offer) for offer in offers])
+        start = start_of(offers[0])
+        assert start is not None
+        return offline_optimum(costs, self.metric, start)
 
     def best(self, offer: Offer) -> Best:
-        """What the offline optimum pays in this round."""
-        way, place = self.way(offer.step)
-        return Best(float(way.service[place] + way.movement[place]))
+        """The cost of the offline optimum in a round.
+
+        Args:
+            offer: The round's offer.
+        """
+        way, position = self.way(offer.step)
+        return Best(float(way.service[position] + way.movement[position]))
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return sum(self._paid(offer, decision))
@@ -123,51 +134,59 @@ class MovementProblem(ChangingArms, MovementWorld):
             raise InputError(
                 f"{len(decision.positions)} arms were chosen; take one action in a round"
             )
-        action, before = int(decision.positions[0]), start_of(offer)
-        moved = 0.0 if before is None else float(self.metric.distances[before, action])
-        return Costs(float(self.means(offer)[action]), moved)
+        action = int(decision.positions[0])
+        service = float(self.means(offer)[action])
+        previous = start_of(offer)
+        if previous is None:
+            return Costs(service, 0.0)
+        return Costs(service, float(self.metric.distances[previous, action]))
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        down = Metric("total cost", self.unit, better="down", headline=True)
-        named = ("service_cost", "movement_cost", "expected_total_cost")
-        others = {
-            name: down._replace(label=name.replace("_", " "), headline=False)
-            for name in named
+        total = Metric("total cost", self.unit, better="down", headline=True)
+        part = total._replace(headline=False)
+        measures = {
+            "total_cost": total,
+            "service_cost": part._replace(label="service cost"),
+            "movement_cost": part._replace(label="movement cost"),
+            "expected_total_cost": part._replace(label="expected total cost"),
         }
         if self._is_approximate:
             label = f"regret with α = {self.competitive_ratio:.3g}, β = {self.beta:g}"
-            others["approximate_regret"] = down._replace(label=label, headline=False)
-        return {"total_cost": down, **others, "regret": REGRET._replace(unit=self.unit)}
+            measures["approximate_regret"] = part._replace(label=label)
+        measures["regret"] = REGRET._replace(unit=self.unit)
+        return measures
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
     ) -> Mapping[str, float]:
-        """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18)."""
+        """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18).
+
+        Args:
+            offer: The round's offer.
+            decision: The round's decision.
+            feedback: The round's feedback, which does not matter.
+        """
         paid = self._paid(offer, decision)
-        measured = {
+        expected = expected_costs(decision, self.means(offer)) or paid
+        metrics = {
             "total_cost": sum(paid),
             "service_cost": paid.service,
             "movement_cost": paid.movement,
-            "expected_total_cost": sum(
-                expected_costs(decision, self.means(offer)) or paid
-            ),
+            "expected_total_cost": sum(expected),
         }
         if self._is_approximate:
-            _, place = self.way(offer.step)
+            _, position = self.way(offer.step)
             allowed = self.competitive_ratio * self.best(offer).value
-            allowed += (
-                self.beta if place == 0 else 0.0
-            )  # eq. 3 has it once in an episode
-            measured["approximate_regret"] = sum(paid) - allowed
-        return measured
+            if position == 0:  # eq. 3 has β once in an episode
+                allowed += self.beta
+            metrics["approximate_regret"] = sum(paid) - allowed
+        return metrics
 
     def _check_regret(self) -> None:
         """Refuse an α or β that is no number, before anything runs."""
         as_number(self.beta, "beta", 0.0, LARGEST)
-        _ = (
-            self.competitive_ratio
-        )  # which checks α; an assert would not under python -O
+        _ = self.competitive_ratio  # checks α; an assert would not under python -O
 
 
 @register("problem", "movement-field")
@@ -178,12 +197,12 @@ class MovementField(MovementProblem):
     Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
 
     Args:
-        rho: Ρ: the weight of service, relative to moving.
+        rho: The weight ρ of service, relative to moving.
         side: Points of the grid along each side of the unit square.
-        contexts: How many contexts there are, in (0, 1); each round draws one of them.
+        contexts: Number of contexts in (0, 1); each round draws one of them.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         noise_std: Standard deviation of the noise before costs are scaled.
-        episode: How many rounds an episode has; its start is drawn.
+        episode: Number of rounds of an episode, whose start is drawn.
         scaled: Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0.
     """
 
@@ -201,10 +220,8 @@ class MovementField(MovementProblem):
     _starts: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rho, side = (
-            as_number(self.rho, "rho", 1e-40, 1e40),
-            as_count(self.side, "side", 2, 100),
-        )
+        rho = as_number(self.rho, "rho", 1e-40, 1e40)
+        side = as_count(self.side, "side", 2, 100)
         count = as_count(self.contexts, "contexts", 1, 1000)
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         as_count(self.episode, "episode")
@@ -213,24 +230,15 @@ class MovementField(MovementProblem):
         contexts = np.sort(stream(self.seed, "contexts", 0).random(count))
         axis = np.linspace(0.0, 1.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
-        normals = drawn
-        variances = np.ones((1, 1, 1))  # of each direction of the product
-        for place, points in enumerate(
-            (contexts, axis, axis)
-        ):  # the kernel is a product of three
-            root = _root(kernel, points)
-            drawn = np.moveaxis(np.tensordot(root, drawn, axes=(1, place)), 0, place)
-            others = [number for number in range(3) if number != place]
-            variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
-        if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
+        normals = stream(self.seed, "truth", 0).standard_normal((count, side, side))
+        draw = _draw_product(kernel, (contexts, axis, axis), normals)
+        drawn = draw.values
+        cost_range = float(np.ptp(drawn))
+        if cost_range < _LEAST_RANGE:
             raise InputError(
                 f"lengthscale is {lengthscale:g}, so long that costs do not differ"
             )
-        scale = rho / (1.0 + rho) / (range_ if self.scaled else 1.0)
-        # ‖f − mean‖: the kernel has the same scale. Directions that nobody could see are left out.
-        visible = variances > _VISIBLE * variances.max()
-        norm = float(np.sqrt(np.sum(normals[visible] ** 2)))
+        scale = rho / (1.0 + rho) / (cost_range if self.scaled else 1.0)
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
@@ -239,16 +247,19 @@ class MovementField(MovementProblem):
             horizon=as_count(self.horizon, "horizon"),
             mean=-float(drawn.min()) * scale,
             direction="minimize",
-            norm_bound=norm,
+            norm_bound=draw.norm,
             noise_bound=noise_std * scale,
             gain={"name": "squared-exponential", "dimension": 3},
             most_arms=len(grid),
             metric=metric,
         )
-        shape = (
-            "shifted to a minimum of 0"
-            + " and scaled to the range [0, 1]" * self.scaled
-        )
+        shape = "shifted to a minimum of 0"
+        if self.scaled:
+            shape += " and scaled to the range [0, 1]"
+        arms = []
+        for context in contexts:
+            column = np.full(len(grid), context)
+            arms.append(Arms.numbered(np.column_stack([grid, column])))
         store(
             self,
             model=model,
@@ -263,10 +274,7 @@ class MovementField(MovementProblem):
                 "regret": "against the cheapest way through each episode, found with all costs known: "
                 "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
             },
-            _arms=[
-                Arms.numbered(np.column_stack([grid, np.full(len(grid), context)]))
-                for context in contexts
-            ],
+            _arms=arms,
             _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
             _draws=Streams(self.seed, "offer"),
             _starts=Streams(self.seed, "start"),
@@ -278,11 +286,9 @@ class MovementField(MovementProblem):
         return self.episode
 
     def offer(self, step: int) -> Offer:
-        arms, (number, place) = (
-            self._arms[self._context(step)],
-            divmod(step - 1, self.episode),
-        )
-        if place:
+        arms = self._arms[self._context(step)]
+        number, position = divmod(step - 1, self.episode)
+        if position > 0:
             return Offer(step=step, arms=arms)
         start = np.array([self._starts.at(number).integers(len(self.metric))])
         return Offer(step=step, arms=arms, previous_action=start, begins=True)
@@ -296,6 +302,31 @@ class MovementField(MovementProblem):
 
     def means(self, offer: Offer) -> Floats:
         return np.asarray(self._costs[self._context(offer.step)])
+
+
+class _Draw(NamedTuple):
+    """A draw of a Gaussian process."""
+
+    values: Floats  # (contexts, side, side)
+    norm: float  # in the kernel's Hilbert space
+
+
+def _draw_product(
+    kernel: SquaredExponential, axes: Sequence[Floats], normals: Floats
+) -> _Draw:
+    """Turn standard normals into a draw on a grid: the kernel is a product over its axes."""
+    values = normals
+    variances = np.ones((1, 1, 1))  # of each direction of the product
+    for position, points in enumerate(axes):
+        root = _root(kernel, points)
+        product = np.tensordot(root, values, axes=(1, position))
+        values = np.moveaxis(product, 0, position)
+        others = [axis for axis in range(3) if axis != position]
+        variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
+    # Directions that nobody could see are left out of the norm.
+    visible = variances > _VISIBLE * variances.max()
+    norm = float(np.sqrt(np.sum(normals[visible] ** 2)))
+    return _Draw(values, norm)
 
 
 def _root(kernel: SquaredExponential, points: Floats) -> Floats:

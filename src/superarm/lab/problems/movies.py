@@ -43,15 +43,26 @@ from .changing import ChangingArms, arrivals, most_arrivals
 from .sources import edition_of, from_source
 
 _MOST_GENRES = 10.0  # what contexts are divided by: the most genres that a film has
-_MOST_ROUNDS, _MOST_DRAWS = 10**5, 1000
+_MOST_ROUNDS = 10**5
+_MOST_DRAWS = 1000  # of a round
 _LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
 _LEAST_RATINGS = {"small": 20, "25m": 200}
 _FIRST_YEAR = 2016  # of the 25M edition: the paper's "after 2015"
 _BLOCK = 2**20  # ratings whose contexts are computed at a time
+_FEWEST_STARS = 0.5
+# The size of the synthetic catalogue.
+_SYNTHETIC_FILMS = 9000
+_SYNTHETIC_VIEWERS = 600
+_SYNTHETIC_GENRES = 20
+_SYNTHETIC_RATINGS = 100_000
 
 
 def chance_to_watch(contexts: Floats) -> Floats:
-    """f(x) = 2/(1 + e^{−4x}) − 1, (n, 1) → (n,)."""
+    """f(x) = 2/(1 + e^{−4x}) − 1, (n,).
+
+    Args:
+        contexts: (n, 1).
+    """
     return 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
 
 
@@ -67,7 +78,16 @@ class _Catalogue(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The number of films."""
         return len(self.films) - 1
+
+
+class _Pairs(NamedTuple):
+    """Films and viewers of a round's arms."""
+
+    film: Ints  # (n,)
+    viewer: Ints  # (n,)
+    context: Floats  # (n,)
 
 
 @register("problem", "movies")
@@ -78,7 +98,7 @@ class Movies(ChangingArms):
     Args:
         films: Mean of the Poisson number of films in a round.
         viewers: Mean of the Poisson number of viewers in a round.
-        k: How many films are shown.
+        k: Number of films shown.
         oracle: Greedy coverage, or TIM+ with ε = 0.1 and ℓ = 1.
         least_ratings: Ratings that a viewer must have given; 200 in the 25M edition, as in the
             paper, else 20.
@@ -103,20 +123,7 @@ class Movies(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        store(self, horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
-        store(self, films=as_count(self.films, "films", self.k + 1, 10**5))
-        store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
-        store(self, least_stars=as_number(self.least_stars, "least_stars", 0.5, 5.0))
-        if self.least_ratings is not None:
-            store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
-        if self.first_year is not None:
-            store(self, first_year=as_count(self.first_year, "first_year", 1995, 2100))
-        if self.horizon > _MOST_ROUNDS:
-            raise InputError(
-                f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
-                "drawn beforehand to tell the learner the most pairs in any of them"
-            )
-        require_choice(self.oracle, "oracle", ("greedy", "tim"))
+        self._check_parameters()
         catalogue = from_source(
             self.source, self._real_catalogue, self._synthetic_catalogue
         )
@@ -125,13 +132,12 @@ class Movies(ChangingArms):
                 f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
                 "in a round; lower films, least_ratings or least_stars"
             )
-        oracle: Oracle = (
-            TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
-        )
+        oracle: Oracle = GreedyCoverage(k=self.k)
+        if self.oracle == "tim":
+            oracle = TIM(k=self.k)
         store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
-        most_arms = max(
-            len(self._pairs(step)[0]) for step in range(1, self.horizon + 1)
-        )
+        steps = range(1, self.horizon + 1)
+        most_arms = max(len(self._pairs(step).film) for step in steps)
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=0.01,
@@ -154,13 +160,33 @@ class Movies(ChangingArms):
         }
         store(self, model=model, interpretations=interpretations)
 
+    def _check_parameters(self) -> None:
+        k = as_count(self.k, "k")
+        store(self, horizon=as_count(self.horizon, "horizon"), k=k)
+        store(self, films=as_count(self.films, "films", k + 1, 10**5))
+        store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
+        least_stars = as_number(self.least_stars, "least_stars", _FEWEST_STARS, 5.0)
+        store(self, least_stars=least_stars)
+        if self.least_ratings is not None:
+            store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
+        if self.first_year is not None:
+            store(self, first_year=as_count(self.first_year, "first_year", 1995, 2100))
+        if self.horizon > _MOST_ROUNDS:
+            raise InputError(
+                f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
+                "drawn beforehand to tell the learner the most pairs in any of them"
+            )
+        require_choice(self.oracle, "oracle", ("greedy", "tim"))
+
+    def _least_ratings(self, edition: str) -> int:
+        """Ratings that a viewer must have given in an edition."""
+        if self.least_ratings is None:
+            return _LEAST_RATINGS[edition]
+        return self.least_ratings
+
     def _real_catalogue(self) -> _Catalogue:
         edition = edition_of(self.edition)
-        least = (
-            _LEAST_RATINGS[edition]
-            if self.least_ratings is None
-            else self.least_ratings
-        )
+        least = self._least_ratings(edition)
         if edition == "25m":
             first_year = _FIRST_YEAR if self.first_year is None else self.first_year
             return _catalogue_25m(least, self.least_stars, first_year)
@@ -171,36 +197,40 @@ class Movies(ChangingArms):
         return _small_catalogue(least, self.least_stars)
 
     def _synthetic_catalogue(self) -> _Catalogue:
-        """Like the small edition, whatever edition is asked for."""
-        least = (
-            _LEAST_RATINGS["small"]
-            if self.least_ratings is None
-            else self.least_ratings
-        )
+        """Like the small edition, for any edition."""
+        least = self._least_ratings("small")
         return _synthetic_catalogue(least, self.least_stars)
 
-    def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
-        """Film, viewer and context of every arm."""
-        rng, catalogue = self._streams.at(step), self._catalogue
+    def _pairs(self, step: int) -> _Pairs:
+        """Film, viewer and context of every arm, drawn until enough films have viewers."""
+        rng = self._streams.at(step)
         for _ in range(_MOST_DRAWS):
-            films = rng.choice(
-                catalogue.size, size=arrivals(rng, self.films, self.k), replace=False
-            )
-            starts, counts = catalogue.films[films], np.diff(catalogue.films)[films]
-            ends = np.cumsum(counts)
-            ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
-            film, viewer = np.repeat(films, counts), catalogue.viewer[ratings]
-            known = np.unique(viewer)
-            wanted = int(rng.poisson(self.viewers))
-            if wanted < len(known):
-                kept = np.isin(viewer, rng.choice(known, size=wanted, replace=False))
-                film, viewer, ratings = film[kept], viewer[kept], ratings[kept]
-            if len(np.unique(film)) > self.k:
-                return film, viewer, catalogue.context[ratings]
+            pairs = self._draw_pairs(rng)
+            if len(np.unique(pairs.film)) > self.k:
+                return pairs
         raise InputError(
             f"round {step} was drawn {_MOST_DRAWS:,} times, and never did more than k = {self.k} films "
             "have a viewer; raise viewers, or lower k"
         )
+
+    def _draw_pairs(self, rng: Rng) -> _Pairs:
+        catalogue = self._catalogue
+        count = arrivals(rng, self.films, self.k)
+        films = rng.choice(catalogue.size, size=count, replace=False)
+        starts = catalogue.films[films]
+        counts = np.diff(catalogue.films)[films]
+        # Positions of the films' ratings in the catalogue, film by film.
+        ends = np.cumsum(counts)
+        ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
+        film = np.repeat(films, counts)
+        viewer = catalogue.viewer[ratings]
+        context = catalogue.context[ratings]
+        candidates = np.unique(viewer)
+        viewers = int(rng.poisson(self.viewers))
+        if viewers >= len(candidates):
+            return _Pairs(film, viewer, context)
+        present = np.isin(viewer, rng.choice(candidates, size=viewers, replace=False))
+        return _Pairs(film[present], viewer[present], context[present])
 
     def offer(self, step: int) -> Offer:
         film, viewer, context = self._pairs(step)
@@ -221,73 +251,84 @@ class Movies(ChangingArms):
         return Feedback(positions=positions, rewards=watched.astype(np.float64))
 
     def best(self, offer: Offer) -> Best:
-        return (
-            super()
-            .best(offer)
-            ._replace(optimum=best_coverage(self.means(offer), offer, self.k))
-        )
+        best = super().best(offer)
+        optimum = best_coverage(self.means(offer), offer, self.k)
+        return best._replace(optimum=optimum)
 
 
 def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
-    """The most viewers that any ``k`` films reach on average, by trying all; ``None`` for many films.
+    """The most viewers that any ``k`` films reach on average, by trying all.
 
-    With Q (films, viewers) the chance that a film does not reach a viewer, films a, b and c reach
-    Σ (1 − Q_a Q_b Q_c) of them: for one a a product of two matrices.
+    ``None`` if ``k`` is too large for that. With Q (films, viewers) the chance that a film does
+    not reach a viewer, films a, b and c reach Σ (1 − Q_a Q_b Q_c) of them: for one a, a product
+    of two matrices.
+
+    Args:
+        means: The chance of each arm that the viewer watches the film, (n,).
+        offer: The offer, whose structure joins films and viewers.
+        k: Number of films shown.
     """
     pairs = offer.structure
     if k > _LARGEST_SEARCH or not isinstance(pairs, Pairs):
         return None
-    (films, film), (viewers, viewer) = renumbered(pairs.left), renumbered(pairs.right)
-    missed = np.ones((len(films), len(viewers)))
-    missed[film, viewer] = 1.0 - means
+    films, film = renumbered(pairs.left)
+    viewers, viewer = renumbered(pairs.right)
+    Q = np.ones((len(films), len(viewers)))
+    Q[film, viewer] = 1.0 - means
     if k == 1:
-        return float(len(viewers) - missed.sum(axis=1).min())
-    if k == 2:
-        together = missed @ missed.T
-        return float(
-            len(viewers)
-            - min(together[a, b] for a, b in combinations(range(len(films)), 2))
-        )
-    least = np.inf
-    for first in range(len(films) - 2):
-        together = (missed[first] * missed[first + 1 :]) @ missed[first + 1 :].T
-        np.fill_diagonal(together, np.inf)
-        least = min(least, float(together.min()))
-    return float(len(viewers) - least)
+        missed = Q.sum(axis=1).min()
+    elif k == 2:
+        QQ = Q @ Q.T
+        missed = min(QQ[a, b] for a, b in combinations(range(len(films)), 2))
+    else:
+        missed = np.inf
+        for a in range(len(films) - 2):
+            later = Q[a + 1 :]
+            QQQ = (Q[a] * later) @ later.T
+            np.fill_diagonal(QQQ, np.inf)
+            missed = min(missed, float(QQQ.min()))
+    return float(len(viewers) - missed)
 
 
 @lru_cache(maxsize=4)
 def _small_catalogue(least: int, least_stars: float) -> _Catalogue:
     origin = "MovieLens, ml-latest-small"
-    return _of_ratings(load_movielens(), least, least_stars, origin, "from all years")
+    return _catalogue_of(load_movielens(), least, least_stars, origin, "from all years")
 
 
 @lru_cache(maxsize=1)  # hundreds of MB
 def _catalogue_25m(least: int, least_stars: float, first_year: int) -> _Catalogue:
     ratings = load_movielens_25m(first_year)
-    return _of_ratings(
-        ratings, least, least_stars, "MovieLens 25M", f"from {first_year} on"
-    )
+    years = f"from {first_year} on"
+    return _catalogue_of(ratings, least, least_stars, "MovieLens 25M", years)
 
 
 @lru_cache(maxsize=4)
 def _synthetic_catalogue(least: int, least_stars: float) -> _Catalogue:
     ratings = _synthetic_ratings()
-    found = _of_ratings(
-        ratings, least, least_stars, "a made-up catalogue", "from all years"
-    )
-    return found._replace(ending=", synthetic data")
+    origin = "a made-up catalogue"
+    catalogue = _catalogue_of(ratings, least, least_stars, origin, "from all years")
+    return catalogue._replace(ending=", synthetic data")
 
 
-def _of_ratings(
+def _catalogue_of(
     ratings: Ratings, least: int, least_stars: float, origin: str, years: str
 ) -> _Catalogue:
-    """Films by viewers with at least ``least`` ratings, joined where one gave ``least_stars`` or more.
+    """Films joined with viewers who rated them.
 
-    Tastes are of all their ratings, also of those with fewer stars.
+    Args:
+        ratings: All ratings.
+        least: The least number of ratings of a viewer.
+        least_stars: The fewest stars with which a rating joins film and viewer. A viewer's
+            taste depends on all ratings, also on those with fewer stars.
+        origin: Where the ratings come from, in words.
+        years: The years of the ratings, in words.
     """
-    kept = np.bincount(ratings.viewer)[ratings.viewer] >= least
-    film, viewer, stars = ratings.film[kept], ratings.viewer[kept], ratings.stars[kept]
+    counts = np.bincount(ratings.viewer)
+    diligent = counts[ratings.viewer] >= least
+    film = ratings.film[diligent]
+    viewer = ratings.viewer[diligent]
+    stars = ratings.stars[diligent]
     if not len(film):
         raise InputError(f"no viewer has given {least} ratings; lower least_ratings")
     taste = _tastes(film, viewer, stars, ratings.genres)
@@ -296,26 +337,36 @@ def _of_ratings(
         raise InputError(
             f"no rating has {least_stars:g} stars or more; lower least_stars"
         )
-    film, viewer = film[joined], viewer[joined]
-    context = np.empty(len(film))
-    for start in range(0, len(film), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        genres = ratings.genres[film[block]]
-        context[block] = (
-            np.einsum("ij,ij->i", taste[viewer[block]], genres) / _MOST_GENRES
-        )
-    context = np.minimum(context, 1.0)
+    film = film[joined]
+    viewer = viewer[joined]
+    context = _contexts(film, viewer, taste, ratings.genres)
     order = np.lexsort((viewer, film))
     _, starts = np.unique(film[order], return_index=True)
     selection = f"{years} by viewers with at least {least}"
-    if least_stars > 0.5:
+    if least_stars > _FEWEST_STARS:
         selection += f", of {least_stars:g} stars or more"
-    films = np.append(starts, len(film))
-    return _Catalogue(films, viewer[order], context[order], origin, selection)
+    return _Catalogue(
+        films=np.append(starts, len(film)),
+        viewer=viewer[order],
+        context=context[order],
+        origin=origin,
+        selection=selection,
+    )
+
+
+def _contexts(film: Ints, viewer: Ints, taste: Floats, genres: Bools) -> Floats:
+    """⟨u, g⟩/10 of every rating, at most 1."""
+    contexts = np.empty(len(film))
+    for start in range(0, len(film), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        u = taste[viewer[block]]
+        g = genres[film[block]]
+        contexts[block] = np.einsum("ij,ij->i", u, g) / _MOST_GENRES
+    return np.minimum(contexts, 1.0)
 
 
 def _tastes(film: Ints, viewer: Ints, stars: Floats, genres: Bools) -> Floats:
-    """u of every viewer, (viewers, genres): the mean of the genres they rated, weighted by stars."""
+    """u of every viewer, (viewers, genres): the mean genres they rated, weighted by stars."""
     weights = np.bincount(viewer, stars)
     columns = [np.bincount(viewer, stars * marked[film]) for marked in genres.T]
     return np.stack(columns, axis=1) / np.maximum(weights, 1e-300)[:, None]
@@ -323,19 +374,31 @@ def _tastes(film: Ints, viewer: Ints, stars: Floats, genres: Bools) -> Floats:
 
 def _synthetic_ratings() -> Ratings:
     """As many films, viewers, ratings and genres as the small MovieLens set, with like tails."""
-    rng, films, viewers, genres = stream(0, "synthetic-films", 0), 9000, 600, 20
-    popular = 1.0 / (np.arange(films) + 20.0)
-    popular /= popular.sum()
-    eager = rng.lognormal(0.0, 1.1, viewers)
-    counts = np.maximum(20, np.round(100_000 * eager / eager.sum())).astype(int)
+    rng = stream(0, "synthetic-films", 0)
+    films = _SYNTHETIC_FILMS
+    popularity = 1.0 / (np.arange(films) + 20.0)
+    popularity /= popularity.sum()
+    eagerness = rng.lognormal(0.0, 1.1, _SYNTHETIC_VIEWERS)
+    expected = _SYNTHETIC_RATINGS * eagerness / eagerness.sum()
+    counts = np.maximum(20, np.round(expected)).astype(int)  # ratings of each viewer
     counts = np.minimum(counts, films // 3)
-    film = np.concatenate(
-        [rng.choice(films, size=count, replace=False, p=popular) for count in counts]
-    )
-    viewer = np.repeat(np.arange(viewers), counts)
-    common = rng.dirichlet(np.full(genres, 0.6))
-    table = np.zeros((films, genres), dtype=np.bool_)
-    for each, count in enumerate(1 + np.minimum(rng.poisson(1.3, films), 9)):
-        table[each, rng.choice(genres, size=count, replace=False, p=common)] = True
-    stars = np.clip(np.round(2.0 * rng.normal(3.5, 1.0, len(film))) / 2.0, 0.5, 5.0)
-    return Ratings(film, viewer, stars, table)
+    rated = [
+        rng.choice(films, size=count, replace=False, p=popularity) for count in counts
+    ]
+    film = np.concatenate(rated)
+    viewer = np.repeat(np.arange(_SYNTHETIC_VIEWERS), counts)
+    genres = _synthetic_genres(rng)
+    stars = np.round(2.0 * rng.normal(3.5, 1.0, len(film))) / 2.0  # in halves
+    return Ratings(film, viewer, np.clip(stars, _FEWEST_STARS, 5.0), genres)
+
+
+def _synthetic_genres(rng: Rng) -> Bools:
+    """One to ten genres for every film, (films, genres)."""
+    genres = _SYNTHETIC_GENRES
+    frequencies = rng.dirichlet(np.full(genres, 0.6))
+    table = np.zeros((_SYNTHETIC_FILMS, genres), dtype=np.bool_)
+    counts = 1 + np.minimum(rng.poisson(1.3, _SYNTHETIC_FILMS), 9)
+    for film, count in enumerate(counts):
+        chosen = rng.choice(genres, size=count, replace=False, p=frequencies)
+        table[film, chosen] = True
+    return table

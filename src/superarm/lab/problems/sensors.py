@@ -34,28 +34,42 @@ from .sources import from_source
 # another extract fit its rows (to 0.05 °C, four days running) if the file starts 47 to 52 minutes
 # after that extract's day does. Taking that as midnight, the heating, which rises at the same row
 # on days 1–4, starts just after 6 am. Day 5 warms late and slowly, like a day off; it is a test day.
-_ROWS_A_DAY, _ROWS_AN_HOUR, _ROWS_A_MINUTE = 2880, 120, 2
+_ROWS_A_DAY = 2880
+_ROWS_AN_HOUR = 120
+_ROWS_A_MINUTE = 2
 _START_MINUTE = 50
-_LEARNING_DAYS, _TEST_DAYS = range(0, 3), range(3, 5)
+_LEARNING_DAYS = range(0, 3)
+_TEST_DAYS = range(3, 5)
 _MORNINGS = len(_LEARNING_DAYS)
 GLITCH_BELOW = 5.0
+"""Temperatures below it are glitches, in °C."""
+_MEMORY = 0.98  # correlation of a synthetic row with the one before
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SensorRows:
-    """Readings to learn the model from, and readings to test on."""
+    """Readings to learn the model from, and readings to test on.
+
+    Args:
+        ids: The sensors' ids.
+        learn: Learning rows, (m, n).
+        test: Test rows, (q, n).
+        origin: Where they come from, in words.
+        folds: Number of parts, each of consecutive rows, into which the learning rows fall for
+            cross-validation.
+    """
 
     ids: Sequence[Hashable]
-    learn: Floats  # (m, n)
-    test: Floats  # (q, n)
+    learn: Floats
+    test: Floats
     origin: str
     folds: int = 5
-    """Into how many parts, each of rows in a row, the learning rows fall for cross-validation."""
 
     def held_out(self, seed: int) -> SensorRows:
         """The learning rows alone: one of their parts to test on, the others to learn from.
 
-        Seeds take the parts in turn.
+        Args:
+            seed: The seed; seeds take the parts in turn.
         """
         parts = np.array_split(self.learn, self.folds)
         test = parts.pop(seed % self.folds)
@@ -171,8 +185,12 @@ def light_sensors(
 def row_of_seed(seed: int, rows: int) -> int:
     """The row that a seed is tested on: every row once in ``rows`` seeds, early ones far apart.
 
-    Steps of about 1/1.618 of the whole, coprime to it, visit all rows and cover them evenly at any
-    moment (the three-distance theorem).
+    Steps of about 1/1.618 of all rows, coprime to their number, visit all of them and cover
+    them evenly at any moment (the three-distance theorem).
+
+    Args:
+        seed: The seed.
+        rows: Number of rows.
 
     >>> [row_of_seed(seed, 240) for seed in range(5)]
     [0, 149, 58, 207, 116]
@@ -184,10 +202,13 @@ def row_of_seed(seed: int, rows: int) -> int:
 
 
 def effective_rows(readings: Floats) -> float:
-    """How many independent rows have a mean as uncertain as that of these, (m, n), in their order.
+    """How many independent rows have a mean as uncertain as that of some rows in time order.
 
-    m / (1 + 2 Σ_k r_k) with r_k the correlation of a row with the k-th after it, over all sensors, up
-    to the first r_k that is not above zero. At least 2: fewer rows have no spread.
+    m / (1 + 2 Σ_k r_k) with r_k the correlation of a row with the k-th after it, over all
+    sensors, up to the first r_k that is not above zero. At least 2: fewer rows have no spread.
+
+    Args:
+        readings: (m, n).
 
     >>> effective_rows(np.array([[1.0], [-1.0]] * 8))
     16.0
@@ -195,28 +216,30 @@ def effective_rows(readings: Floats) -> float:
     count = len(readings)
     centred = readings - readings.mean(axis=0)
     total = float(np.sum(centred**2))
-    time = 1.0
-    for lag in range(1, count):
-        correlation = (
-            float(np.sum(centred[:-lag] * centred[lag:])) / total
-            if total > 0.0
-            else 0.0
-        )
-        if correlation <= 0.0:
-            break
-        time += 2.0 * correlation
-    return max(2.0, count / time)
+    correlation_time = 1.0  # 1 + 2 Σ_k r_k
+    if total > 0.0:
+        for lag in range(1, count):
+            correlation = float(np.sum(centred[:-lag] * centred[lag:])) / total
+            if correlation <= 0.0:
+                break
+            correlation_time += 2.0 * correlation
+    return max(2.0, count / correlation_time)
 
 
 def repair_glitches(readings: Floats, below: float) -> Floats:
-    """Readings under ``below`` replaced on the line between the sensor's neighbouring good ones."""
+    """Interpolate low readings between the sensor's neighbouring good ones.
+
+    Args:
+        readings: A column for each sensor, (m, n).
+        below: Readings below it are glitches.
+    """
     repaired = np.array(readings)
     rows = np.arange(len(repaired))
-    for column in np.flatnonzero((repaired < below).any(axis=0)):
-        good = repaired[:, column] >= below
-        repaired[~good, column] = np.interp(
-            rows[~good], rows[good], repaired[good, column]
-        )
+    for sensor in np.flatnonzero((repaired < below).any(axis=0)):
+        series = repaired[:, sensor]
+        good = series >= below
+        glitches = ~good
+        series[glitches] = np.interp(rows[glitches], rows[good], series[good])
     return repaired
 
 
@@ -239,9 +262,11 @@ def _sensor_problem(
     require_choice(norm, "norm", ("mean", "largest", "printed"))
     require_choice(units, "units", ("raw", "unit"))
     require_choice(tested_on, "rows", ("test", "held-out"))
-    alike = 1.0 / effective_rows(rows.test if tested_on == "test" else rows.learn)
-    turn = seed
-    if tested_on == "held-out":
+    if tested_on == "test":
+        shared = 1.0 / effective_rows(rows.test)
+        turn = seed
+    else:
+        shared = 1.0 / effective_rows(rows.learn)
         turn = seed // rows.folds
         rows = rows.held_out(seed)
     if units == "unit":
@@ -249,27 +274,23 @@ def _sensor_problem(
         rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
     fraction = as_positive(noise_fraction, "noise_fraction")
     covariance = np.cov(rows.learn, rowvar=False)
-    mean = (
-        rows.learn.mean(axis=0)
-        if prior_mean == "learned"
-        else np.zeros(len(covariance))
-    )
-    noise_variance = fraction * float(np.trace(covariance)) / len(covariance)
+    n = len(covariance)
+    mean = rows.learn.mean(axis=0) if prior_mean == "learned" else np.zeros(n)
+    noise_variance = fraction * float(np.trace(covariance)) / n
 
     def norms_of(readings: Floats) -> Floats:
-        rest = (readings - mean).T
+        weights = (readings - mean).T
         if norm != "printed":
-            rest = representer(covariance, noise_variance, rest)
-        return hilbert_norm(covariance, rest)
+            weights = representer(covariance, noise_variance, weights)
+        return hilbert_norm(covariance, weights)
 
     norms = norms_of(rows.learn)
+    relative_norm = norms_of(rows.test).max() / norms.mean()
     pick = "largest" if norm == "largest" else "mean"
     length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
     return kernelized_problem(
         # The kernel is a table: an arm's only feature is its row number in it.
-        arms=Arms(
-            ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None]
-        ),
+        arms=Arms(ids=rows.ids, features=np.arange(n, dtype=np.float64)[:, None]),
         truth=rows.test[row_of_seed(turn, len(rows.test))],
         kernel=Empirical(covariance=covariance, column=0),
         norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
@@ -278,8 +299,8 @@ def _sensor_problem(
         regularisation=regularisation,
         horizon=horizon,
         mean=mean,
-        shared_data=alike,
-        independent_seeds=1.0 / alike,
+        shared_data=shared,
+        independent_seeds=1.0 / shared,
         interpretations={
             "units": "readings as they come"
             if units == "raw"
@@ -294,7 +315,7 @@ def _sensor_problem(
             "rkhs norm": (
                 f"B = {pick} over learning rows f, less the prior mean, of {length}; "
                 "the paper only says that parameters are learned. Test rows reach "
-                f"{norms_of(rows.test).max() / norms.mean():.1f} times the learning rows' mean norm"
+                f"{relative_norm:.1f} times the learning rows' mean norm"
             ),
             "noise": f"Gaussian, variance R² = {fraction:g} of the sensors' average variance",
             "information gain": (
@@ -304,8 +325,8 @@ def _sensor_problem(
             ),
             "seeds": (
                 "rows that follow each other are alike: in the readings there are about "
-                f"{1.0 / alike:.1f} independent rows, so that all seeds together count as no more, and "
-                f"any two are taken to have {100.0 * alike:.0f} % of their data in common"
+                f"{1.0 / shared:.1f} independent rows, so that all seeds together count as no more, and "
+                f"any two are taken to have {100.0 * shared:.0f} % of their data in common"
             ),
         },
     )
@@ -313,22 +334,26 @@ def _sensor_problem(
 
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
-    eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
+    eight_am = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
 
     def mornings(days: range) -> Floats:
-        starts = [day * _ROWS_A_DAY + eight for day in days]
-        return np.concatenate(
-            [readings[start : start + _ROWS_AN_HOUR] for start in starts]
-        )
+        hours = []
+        for day in days:
+            start = day * _ROWS_A_DAY + eight_am
+            hours.append(readings[start : start + _ROWS_AN_HOUR])
+        return np.concatenate(hours)
 
     origin = (
         "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
         f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
         f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
-    learn, test = mornings(_LEARNING_DAYS), mornings(_TEST_DAYS)
     return SensorRows(
-        ids=INTEL_MOTES, learn=learn, test=test, origin=origin, folds=_MORNINGS
+        ids=INTEL_MOTES,
+        learn=mornings(_LEARNING_DAYS),
+        test=mornings(_TEST_DAYS),
+        origin=origin,
+        folds=_MORNINGS,
     )
 
 
@@ -351,21 +376,30 @@ def made_room(
     spread: float,
     folds: int = 5,
 ) -> SensorRows:
-    """Sensors in a room, alike when near, drifting smoothly from row to row.
+    """Synthetic sensors in a room, alike when near, drifting smoothly from row to row.
 
     The same for every seed, as real data would be: seeds differ in the row they are tested on.
-    A lasting pattern over the room holds 0.36 of the variance, a slowly moving one the rest.
+    A lasting pattern over the room has 0.36 of the variance, a slowly moving one the rest.
+
+    Args:
+        kind: What sensors measure.
+        sensors: Number of sensors.
+        learn: Number of learning rows.
+        test: Number of test rows.
+        level: Mean of the readings.
+        spread: Their standard deviation.
+        folds: Number of parts for cross-validation.
     """
-    rng, memory = stream(0, f"made-{kind}", 0), 0.98
+    rng = stream(0, f"made-{kind}", 0)
     K = SquaredExponential(lengthscale=0.3)(rng.random((sensors, 2)))
-    lasting, moving = gaussian_draw(K, rng), gaussian_draw(K, rng)
+    lasting = gaussian_draw(K, rng)
+    moving = gaussian_draw(K, rng)
     readings = np.empty((learn + test, sensors))
     for row in readings:
         row[:] = level + spread * (0.6 * lasting + 0.8 * moving)
-        moving = memory * moving + sqrt(1.0 - memory**2) * gaussian_draw(K, rng)
-    readings += (
-        0.05 * spread * rng.standard_normal(readings.shape)
-    )  # each sensor's own jitter
+        moving = _MEMORY * moving + sqrt(1.0 - _MEMORY**2) * gaussian_draw(K, rng)
+    jitter = 0.05 * spread * rng.standard_normal(readings.shape)  # each sensor's own
+    readings += jitter
     origin = f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data"
     return SensorRows(
         ids=range(sensors),

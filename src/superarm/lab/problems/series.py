@@ -1,7 +1,8 @@
 """Which sensor reads highest now? *Time-Varying Gaussian Process Bandit Optimization* (2016), 5.2.
 
-Arms are sensors, and every round has a row of readings, observed as they are. What a learner is told
-comes from earlier days: mean and covariance of the sensors, and how fast readings drift.
+Arms are sensors, and every round has a row of readings, observed as they are. The learner's
+model comes from earlier days: mean and covariance of the sensors, and how fast readings
+drift.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,29 +31,42 @@ from .changing import ChangingArms
 from .sensors import GLITCH_BELOW, SensorRows, made_room, repair_glitches, row_of_seed
 from .sources import from_source
 
-_STEPS_A_MORNING, _SENSORS = 60, 50  # of the traffic
+# Of the traffic.
+_STEPS_A_MORNING = 60
+_SENSORS = 50
+_MORNINGS = 7
+_LEARNING_MORNINGS = 5
+# Of the temperatures.
+_STEPS_A_DAY = 144
+_LEARNING_DAYS = 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SensorSeries(ChangingArms, AdditiveProblem, HorizonFree):
     """Sensors whose readings come row by row from a table: round t yields row t, without noise.
 
-    In round 1 only the sensors of ``start`` are available; seeds differ in them alone.
+    Args:
+        arms: The sensors.
+        readings: (T, n).
+        start: The sensors that are available in round 1, (n,); seeds differ in them alone.
+        model: The learner's model.
+        interpretations: How unclear points of the paper are read.
+        unit: The unit of the readings.
+        noise_std: 0: readings are observed as they are.
     """
 
     distinct: ClassVar[str] = "distinct_sensors"
     arms: Arms
-    readings: Floats  # (T, n)
-    start: Bools  # (n,)
+    readings: Floats
+    start: Bools
     model: Model
     interpretations: Mapping[str, str]
     unit: str
     noise_std: float = 0.0
 
     def offer(self, step: int) -> Offer:
-        return Offer(
-            step=step, arms=self.arms, available=self.start if step == 1 else None
-        )
+        available = self.start if step == 1 else None
+        return Offer(step=step, arms=self.arms, available=available)
 
     def means(self, offer: Offer) -> Floats:
         if offer.step > len(self.readings):
@@ -62,15 +76,14 @@ class SensorSeries(ChangingArms, AdditiveProblem, HorizonFree):
         return np.asarray(self.readings[offer.step - 1])
 
     def truth(self, offer: Offer) -> None:
-        """What sensors would read without noise nobody knows."""
+        """``None``: what sensors would read without noise is unknown."""
 
     @property
     def measures(self) -> Mapping[str, Metric]:
+        reading = Metric("reading of the chosen sensor", self.unit, "per round", "up")
         return {
             "regret": REGRET._replace(unit=self.unit),
-            "reward": Metric(
-                "reading of the chosen sensor", self.unit, "per round", "up"
-            ),
+            "reward": reading,
             self.distinct: Metric("distinct sensors"),
         }
 
@@ -90,10 +103,10 @@ def temperature_series(
         seed: Which random world.
         horizon: Number of rounds T.
         source: Real data, synthetic data of the same shape, or auto: real where available.
-        k: How many are chosen.
+        k: Number of sensors chosen.
         noise_fraction: The model's noise variance, as a share of the sensors' average variance.
     """
-    made = partial(
+    synthetic = partial(
         made_room,
         "temperature",
         sensors=52,
@@ -102,10 +115,17 @@ def temperature_series(
         level=22.0,
         spread=2.0,
     )
-    rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
-    model, noise, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
-    drift += " the 3 days as one series; the paper found 0.03 on its own data"
-    return _series(rows, rows.test, model, {"noise": noise, "drift": drift}, "°C", seed)
+    rows = from_source(
+        source, lambda: _intel_days(find("intel-temperature")), synthetic
+    )
+    learned = _learn_model(
+        rows, _LEARNING_DAYS, 1, noise_fraction, horizon=horizon, k=k
+    )
+    interpretations = {
+        "noise": learned.noise,
+        "drift": f"{learned.drift} the 3 days as one series; the paper found 0.03 on its own data",
+    }
+    return _series(rows, rows.test, learned.model, interpretations, "°C", seed)
 
 
 @register("problem", "traffic-series")
@@ -120,17 +140,15 @@ def traffic_series(
 ) -> SensorSeries:
     """The fastest traffic at 50 motorway sensors in Los Angeles, on one morning from 6 to 11.
 
-    ``day`` is 6 or 7; learners are told what days 1 to 5 show.
-
     Args:
         seed: Which random world.
         horizon: Number of rounds T.
         source: Real data, synthetic data of the same shape, or auto: real where available.
         day: Which day's morning is played, 6 or 7; days 1 to 5 are learned from.
-        k: How many are chosen.
+        k: Number of sensors chosen.
         noise_fraction: The model's noise variance, as a share of the sensors' average variance.
     """
-    made = partial(
+    synthetic = partial(
         made_room,
         "speed",
         sensors=_SENSORS,
@@ -139,30 +157,52 @@ def traffic_series(
         level=55.0,
         spread=8.0,
     )
-    rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
+    rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), synthetic)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
-    model, noise, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
-    drift += " 5 mornings, taken as independent; the paper found 0.04 on its own data"
-    told = {"noise": noise, "day": f"the morning of day {day} of 7", "drift": drift}
-    return _series(
-        rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed
-    )
+    days = _LEARNING_MORNINGS
+    learned = _learn_model(rows, days, days, noise_fraction, horizon=horizon, k=k)
+    interpretations = {
+        "noise": learned.noise,
+        "day": f"the morning of day {day} of 7",
+        "drift": f"{learned.drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
+    }
+    morning = rows.test[first : first + _STEPS_A_MORNING]
+    return _series(rows, morning, learned.model, interpretations, "mph", seed)
 
 
-@lru_cache(
-    maxsize=8
-)  # one model for all seeds, so that what policies learn from its past is shared
-def _learned(
+class _LearnedModel(NamedTuple):
+    """A model of earlier days."""
+
+    model: Model
+    noise: str  # its noise, in words
+    drift: str  # its drift, in words
+
+
+# One model for all seeds, so that policies share what they learn from its past.
+@lru_cache(maxsize=8)
+def _learn_model(
     rows: SensorRows,
     days: int,
     blocks: int,
     noise_fraction: float,
+    *,
     horizon: int,
     k: int,
-) -> tuple[Model, str, str]:
-    """What the learning days tell: a model, and words about its noise and its drift."""
-    fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
-    mean, covariance = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
+) -> _LearnedModel:
+    """Learn a model from the learning rows.
+
+    Args:
+        rows: Learning rows and test rows.
+        days: Number of days of the learning rows.
+        blocks: Number of series that they are, independent of each other.
+        noise_fraction: The noise variance, as a share of the sensors' average variance.
+        horizon: Number of rounds T.
+        k: Number of sensors chosen.
+    """
+    fraction = as_positive(noise_fraction, "noise_fraction")
+    n = rows.learn.shape[1]
+    mean = rows.learn.mean(axis=0)
+    covariance = np.cov(rows.learn, rowvar=False)
     noise_variance = fraction * float(np.trace(covariance)) / n
     readings = (rows.learn - mean).reshape(blocks, -1, n)
     fit = fit_drift(covariance, readings, noise_variance=noise_variance)
@@ -179,16 +219,19 @@ def _learned(
         past=read_only(rows.learn.reshape(days, -1, n)),
     )
     low, high = fit.interval
-    noise = f"σ² = {noise_variance:.3g} in the model alone: {noise_fraction:g} times"
+    noise = (
+        f"σ² = {noise_variance:.3g} in the model alone: {noise_fraction:g} times the "
+        "sensors' average variance"
+    )
     drift = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
-    return model, f"{noise} the sensors' average variance", drift
+    return _LearnedModel(model, noise, drift)
 
 
 def _series(
     rows: SensorRows,
     readings: Floats,
     model: Model,
-    told: Mapping[str, str],
+    interpretations: Mapping[str, str],
     unit: str,
     seed: int,
 ) -> SensorSeries:
@@ -199,14 +242,20 @@ def _series(
         )
     assert isinstance(model.oracle, TopK)
     assert model.arms is not None
-    n, k = len(model.arms), model.oracle.k
+    n = len(model.arms)
+    k = model.oracle.k
     first = row_of_seed(as_count(seed, "seed", least=0), n)
+    available = np.arange(first, first + k) % n
+    if k == 1:
+        start = "only one sensor is available, a different one"
+    else:
+        start = f"only {k} sensors are available, different ones"
     return SensorSeries(
         seed=seed,
         horizon=model.horizon,
         arms=Arms(ids=rows.ids, features=model.arms),
         readings=readings,
-        start=np.isin(np.arange(n), np.arange(first, first + k) % n),
+        start=np.isin(np.arange(n), available),
         model=model,
         unit=unit,
         interpretations={
@@ -214,12 +263,8 @@ def _series(
             "truth": "each round has one row of readings, observed without added noise",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
             "prior mean": "each sensor's mean over the learning rows",
-            **told,
-            "start": (
-                f"in round 1 only {'one sensor is' if k == 1 else f'{k} sensors are'} available, "
-                f"{'a different one' if k == 1 else 'different ones'} for each seed; regret is against "
-                "all sensors, also in round 1"
-            ),
+            **interpretations,
+            "start": f"in round 1 {start} for each seed; regret is against all sensors, also in round 1",
         },
     )
 
@@ -228,13 +273,17 @@ def _series(
 def _intel_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)[::20]
+    learning_rows = _LEARNING_DAYS * _STEPS_A_DAY
     origin = (
         "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
         "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
         f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
     return SensorRows(
-        ids=INTEL_MOTES, learn=readings[:432], test=readings[432:], origin=origin
+        ids=INTEL_MOTES,
+        learn=readings[:learning_rows],
+        test=readings[learning_rows:],
+        origin=origin,
     )
 
 
@@ -242,12 +291,11 @@ def _intel_days(path: Path) -> SensorRows:
 def _traffic_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
     ids, speeds = load_metr_la()
-    chosen = np.sort(
-        stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False)
-    )
-    mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(
-        7 * _STEPS_A_MORNING, -1
-    )
+    rng = stream(0, "traffic-sensors", 0)
+    chosen = np.sort(rng.choice(len(ids), _SENSORS, replace=False))
+    by_hour = speeds.reshape(_MORNINGS, 24, 12, -1)  # day, hour, 5 minutes, sensor
+    mornings = by_hour[:, 6:11, :, chosen]
+    table = mornings.reshape(_MORNINGS * _STEPS_A_MORNING, -1)
     origin = (
         f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
         "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
@@ -255,6 +303,6 @@ def _traffic_days(path: Path) -> SensorRows:
         "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
         "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
     )
-    learn, test = np.split(mornings, [5 * _STEPS_A_MORNING])
+    learn, test = np.split(table, [_LEARNING_MORNINGS * _STEPS_A_MORNING])
     names = [ids[sensor] for sensor in chosen]
     return SensorRows(ids=names, learn=learn, test=test, origin=origin)

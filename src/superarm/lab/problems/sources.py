@@ -1,4 +1,4 @@
-"""Real data where they are available, otherwise synthetic ones: what ``source`` means."""
+"""The parameter ``source``: real data where they are available, otherwise synthetic ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ Data = TypeVar("Data")
 def from_source(
     source: str, real: Callable[[], Data], synthetic: Callable[[], Data]
 ) -> Data:
-    """ "real" data or an error where they are missing, "synthetic" ones, or "auto": either."""
+    """Load data as ``source`` says.
+
+    Args:
+        source: "real", with an error where data are missing; "synthetic"; or "auto", real
+            data if there are any.
+        real: Loads real data.
+        synthetic: Generates synthetic data.
+    """
     require_choice(source, "source", ("auto", "real", "synthetic"))
     if source != "synthetic":
         try:
@@ -38,35 +45,40 @@ def from_source(
 
 
 def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The problem's spec with ``source`` "auto" replaced by "real" or "synthetic".
+    """Replace ``source`` "auto" in a problem's spec by "real" or "synthetic".
 
-    An ``edition`` "auto" of real data is replaced by the one that is found. Other specs come back as
-    they are.
+    An ``edition`` "auto" of real data is replaced by the one that is available. Other specs
+    are returned unchanged.
+
+    Args:
+        spec: The problem's spec.
     """
     name = spec["name"]
     if name not in _DATA:
         return spec
-    default = parameters_of("problem", name)
+    defaults = parameters_of("problem", name)
+    has_editions = "edition" in defaults
     data = _DATA[name]
-    if "edition" in default:
-        edition = edition_of(spec.get("edition", default["edition"]))
+    if has_editions:
+        edition = edition_of(spec.get("edition", defaults["edition"]))
         data = _EDITIONS[edition]
-    interpretations = dict(spec)
-    source = spec.get("source", default["source"])
+    settled = dict(spec)
+    source = spec.get("source", defaults["source"])
     if source == "auto":
         source = "real" if _is_found(data) else "synthetic"
-        interpretations["source"] = source
-    if (
-        "edition" in default
-        and source == "real"
-        and spec.get("edition", "auto") == "auto"
-    ):
-        interpretations["edition"] = edition
-    return interpretations
+        settled["source"] = source
+    if has_editions and source == "real" and spec.get("edition", "auto") == "auto":
+        settled["edition"] = edition
+    return settled
 
 
 def edition_of(edition: str) -> str:
-    """ "25m" or "small"; "auto" is the 25M edition where it is found, else the small one."""
+    """Return "25m" or "small".
+
+    Args:
+        edition: One of them, or "auto": the 25M edition if it is available, else the small
+            one.
+    """
     require_choice(edition, "edition", ("auto", *_EDITIONS))
     if edition != "auto":
         return edition

@@ -26,69 +26,81 @@ from .finite import (
 
 
 class Benchmark(NamedTuple):
-    """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
+    """A well-known test function, to be *maximised*, on a scaled domain.
 
-    formula: str  # what exactly is maximised, in words
-    function: Callable[
-        [Floats], Floats
-    ]  # values at points of the original domain, (n, d) → (n,)
-    box: tuple[
-        tuple[float, float], ...
-    ]  # the least and the greatest value of each coordinate
+    Args:
+        formula: What exactly is maximised, in words.
+        function: Values at points of the original domain, (n, d) → (n,).
+        box: The least and the greatest value of each coordinate.
+    """
+
+    formula: str
+    function: Callable[[Floats], Floats]
+    box: tuple[tuple[float, float], ...]
 
     def __call__(self, points: Floats) -> Floats:
-        """Values at points of the unit cube, (n, d) → (n,)."""
+        """Values at points of the unit cube, (n,).
+
+        Args:
+            points: (n, d).
+        """
         lower, upper = np.array(self.box).T
         return self.function(lower + (upper - lower) * points)
 
 
-def _rosenbrock(x: Floats) -> Floats:
-    return 10.0 - 100.0 * (x[:, 1] - x[:, 0] ** 2) ** 2 - (1.0 - x[:, 0]) ** 2
+def _rosenbrock(points: Floats) -> Floats:
+    x, y = points.T
+    values: Floats = 10.0 - 100.0 * (y - x**2) ** 2 - (1.0 - x) ** 2
+    return values
 
 
-def _branin(x: Floats) -> Floats:
-    curve = (
-        x[:, 1] - 5.1 / (4.0 * np.pi**2) * x[:, 0] ** 2 + 5.0 / np.pi * x[:, 0] - 6.0
-    )
-    return -(curve**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x[:, 0]) + 10.0)
+def _branin(points: Floats) -> Floats:
+    x, y = points.T
+    curve = y - 5.1 / (4.0 * np.pi**2) * x**2 + 5.0 / np.pi * x - 6.0
+    wave = 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x)
+    values: Floats = -(curve**2 + wave + 10.0)
+    return values
 
 
-_HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
-_HARTMANN_3 = (
-    np.array(
-        [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0], [3.0, 10.0, 30.0], [0.1, 10.0, 35.0]]
-    ),
-    1e-4
-    * np.array(
-        [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]]
-    ),
+_HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])  # α
+_HARTMANN_3_A = np.array(
+    [
+        [3.0, 10.0, 30.0],
+        [0.1, 10.0, 35.0],
+        [3.0, 10.0, 30.0],
+        [0.1, 10.0, 35.0],
+    ]
 )
-_HARTMANN_6 = (
-    np.array(
-        [
-            [10.0, 3.0, 17.0, 3.5, 1.7, 8.0],
-            [0.05, 10.0, 17.0, 0.1, 8.0, 14.0],
-            [3.0, 3.5, 1.7, 10.0, 17.0, 8.0],
-            [17.0, 8.0, 0.05, 10.0, 0.1, 14.0],
-        ]
-    ),
-    1e-4
-    * np.array(
-        [
-            [1312, 1696, 5569, 124, 8283, 5886],
-            [2329, 4135, 8307, 3736, 1004, 9991],
-            [2348, 1451, 3522, 2883, 3047, 6650],
-            [4047, 8828, 8732, 5743, 1091, 381],
-        ]
-    ),
+_HARTMANN_3_P = 1e-4 * np.array(
+    [
+        [3689, 1170, 2673],
+        [4699, 4387, 7470],
+        [1091, 8732, 5547],
+        [381, 5743, 8828],
+    ]
+)
+_HARTMANN_6_A = np.array(
+    [
+        [10.0, 3.0, 17.0, 3.5, 1.7, 8.0],
+        [0.05, 10.0, 17.0, 0.1, 8.0, 14.0],
+        [3.0, 3.5, 1.7, 10.0, 17.0, 8.0],
+        [17.0, 8.0, 0.05, 10.0, 0.1, 14.0],
+    ]
+)
+_HARTMANN_6_P = 1e-4 * np.array(
+    [
+        [1312, 1696, 5569, 124, 8283, 5886],
+        [2329, 4135, 8307, 3736, 1004, 9991],
+        [2348, 1451, 3522, 2883, 3047, 6650],
+        [4047, 8828, 8732, 5743, 1091, 381],
+    ]
 )
 
 
-def _hartmann(x: Floats, A: Floats, P: Floats) -> Floats:
-    values: Floats = (
-        np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2))
-        @ _HARTMANN_WEIGHTS
-    )
+def _hartmann(points: Floats, A: Floats, P: Floats) -> Floats:
+    squares = (points[:, None, :] - P) ** 2  # (n, 4, d)
+    exponents = np.einsum("ij,nij->ni", A, squares)
+    values: Floats = np.exp(-exponents) @ _HARTMANN_WEIGHTS
     return values
 
 
@@ -105,12 +117,12 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "hartmann3": Benchmark(
         formula="Hartmann in 3 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]³",
-        function=lambda x: _hartmann(x, *_HARTMANN_3),
+        function=lambda points: _hartmann(points, _HARTMANN_3_A, _HARTMANN_3_P),
         box=((0.0, 1.0),) * 3,
     ),
     "hartmann6": Benchmark(
         formula="Hartmann in 6 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]⁶",
-        function=lambda x: _hartmann(x, *_HARTMANN_6),
+        function=lambda points: _hartmann(points, _HARTMANN_6_A, _HARTMANN_6_P),
         box=((0.0, 1.0),) * 6,
     ),
 }
@@ -137,7 +149,7 @@ def rkhs_function(
     Args:
         seed: Which random world.
         horizon: Number of rounds T.
-        arms: How many points, uniform on [0, 1]^dimension.
+        arms: Number of points, uniform on [0, 1]^dimension.
         dimension: Number of features.
         kernel: Squared-exponential or matern.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
@@ -150,9 +162,13 @@ def rkhs_function(
     fraction = as_positive(noise_fraction, "noise_fraction")
     drawn = gaussian_draw(domain.K, domain.rng)
     alpha = representer(domain.K, fraction * float(np.ptp(drawn)), drawn)
-    told = f"posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, λ₀ = {fraction:g}·range(y)"
+    description = (
+        "posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, "
+        f"λ₀ = {fraction:g}·range(y)"
+    )
+    truth = domain.K @ alpha
     return _problem(
-        domain, domain.K @ alpha, told, fraction, regularisation, horizon, alpha
+        domain, truth, description, fraction, regularisation, horizon, alpha
     )
 
 
@@ -177,7 +193,7 @@ def gp_function(
     Args:
         seed: Which random world.
         horizon: Number of rounds T.
-        arms: How many points, uniform on [0, 1]^dimension.
+        arms: Number of points, uniform on [0, 1]^dimension.
         dimension: Number of features.
         kernel: Squared-exponential or matern.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
@@ -208,15 +224,14 @@ def benchmark_function(
 ) -> FiniteProblem:
     """A well-known test function (On Kernelized Multi-armed Bandits (2017), Figure 3).
 
-    Arms are uniform points of its domain, scaled to the unit cube, where the learner's kernel lives;
-    the function does not depend on the kernel. ``arms`` is 100 per dimension unless given;
-    ``function`` is one of ``BENCHMARKS``.
+    Arms are uniform points of its domain, scaled to the unit cube, on which the learner's
+    kernel is defined.
 
     Args:
         seed: Which random world.
         horizon: Number of rounds T.
-        function: Rosenbrock, hartmann3, ….
-        arms: How many points; 100 per dimension where left out.
+        function: Rosenbrock, branin, hartmann3 or hartmann6.
+        arms: Number of points; by default 100 per dimension.
         kernel: The learner's kernel, squared-exponential or matern; the function does not depend on
             it.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
@@ -226,21 +241,28 @@ def benchmark_function(
             2/T.
     """
     require_choice(function, "function", tuple(BENCHMARKS))
-    benchmark, dimension = BENCHMARKS[function], len(BENCHMARKS[function].box)
+    benchmark = BENCHMARKS[function]
+    dimension = len(benchmark.box)
     count = 100 * dimension if arms is None else arms
     domain = _Domain.draw(seed, count, dimension, kernel, lengthscale, nu)
-    truth, told = benchmark(domain.points), benchmark.formula
-    return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
+    return _problem(
+        domain,
+        benchmark(domain.points),
+        benchmark.formula,
+        noise_fraction,
+        regularisation,
+        horizon,
+    )
 
 
 class _Domain(NamedTuple):
-    """Where a function lives."""
+    """The points on which a function is defined, and the learner's kernel."""
 
     points: Floats  # uniform, (n, d)
     kernel: Covariance
     K: Floats
     gain: Mapping[str, Any]  # the growth rate of γ for this kernel, with constant 1
-    rng: Rng  # the stream of the truth, for what comes next
+    rng: Rng  # the stream of the truth, after the points
 
     @classmethod
     def draw(
@@ -255,11 +277,10 @@ class _Domain(NamedTuple):
         as_count(arms, "arms", 2, 16_000)  # their covariances are dense: 2 GB
         as_count(dimension, "dimension", 1, 1000)
         require_choice(kernel, "kernel", ("squared-exponential", "matern"))
-        more = {"nu": nu} if kernel == "matern" else {}
-        covariance: Covariance = build(
-            "kernel", {"name": kernel, "lengthscale": lengthscale, **more}
-        )
-        gain = {"name": kernel, **more, "dimension": dimension}
+        smoothness = {"nu": nu} if kernel == "matern" else {}
+        spec = {"name": kernel, "lengthscale": lengthscale, **smoothness}
+        covariance: Covariance = build("kernel", spec)
+        gain = {"name": kernel, **smoothness, "dimension": dimension}
         rng = stream(seed, "truth", 0)
         points = rng.random((arms, dimension))
         return cls(points, covariance, covariance(points), gain, rng)
@@ -275,9 +296,8 @@ def _problem(
     alpha: Floats | None = None,
 ) -> FiniteProblem:
     """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
-    noise_variance = as_positive(noise_fraction, "noise_fraction") * float(
-        np.ptp(truth)
-    )
+    fraction = as_positive(noise_fraction, "noise_fraction")
+    noise_variance = fraction * float(np.ptp(truth))
     norm = "exact for f = Kα"
     if alpha is None:
         norm = "with α = (K + R²I)⁻¹f"

@@ -1,24 +1,29 @@
-"""What a page says about forecasts: whether they were true."""
+"""The part of a page about forecasts: whether they were true."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from superarm.core import LEVELS
 from superarm.lab.results import calibration as results
-from superarm.lab.results.curves import feedback_at_once
-from superarm.lab.simulation.trace import Run
+from superarm.lab.results.settings import feedback_at_once
+from superarm.lab.simulation.run import Run
 
 from .pages import figure, policy_table
 
 
 def calibration_parts(run: Run) -> Iterable[str]:
-    """A sentence, a chart and a table; nothing where no forecasts were recorded."""
+    """Write sentences, a chart and tables; nothing where no forecasts were recorded.
+
+    Args:
+        run: The run.
+    """
     picture = results.calibration_picture(run)
     if picture is None:
         return
-    found, words = results.calibrations(run), results.words_of(run)
+    found = results.calibrations(run)
+    words = results.words_of(run)
     count = len(results.judged_shares(found))
     limit = results.chance_limit(count)
     arm, choice, reward, first = words
@@ -28,10 +33,8 @@ def calibration_parts(run: Run) -> Iterable[str]:
         for kind, levels in calibration.items()
         if levels
     }
-    several, noisy = (
-        f"{arm}s" in judged,
-        not judged.isdisjoint(words.true),
-    )  # no truth: no noise added
+    several = words.arms in judged
+    noisy = not judged.isdisjoint(words.true)  # without a truth, no noise was added
     apart = (
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
         "roads are correlated, which makes their forecasts of trips too narrow."
@@ -58,47 +61,35 @@ def calibration_parts(run: Run) -> Iterable[str]:
         if at_once
         else f". {late}"
     )
-    fresh = f"{arm}s that were met for the first time" if several else first
+    new = f"{arm}s that were met for the first time" if several else first
     noise = (
         " All policies share the same noise, so chance affects them alike. Most of what is measured is "
-        f"noise of known size; {fresh} and the truth behind the noise show what a policy has learned. "
+        f"noise of known size; {new} and the truth behind the noise show what a policy has learned. "
         f"The truth changes little from one {choice} to the next: its standard errors account for the "
         "correlation within a seed, and a single seed has none."
     )
+    if not several:
+        correlated = ""
+    if len(run.settings) == 1:
+        compared = ""
+    if not noisy:
+        noise = ""
     yield (
         f"<p>{escape(results.calibration_verdict(found))}</p>"
         f"<p>Before each {choice}, every learner forecast the {reward} of {each}. The chart and the "
         f"tables show how often the measured {reward} fell inside the central 50, 90 and 95 % "
         f"intervals. If a model is right, the next {choice} falls inside with exactly that "
         f"probability, whatever came before{unlikely}"
-        f"{correlated * several}{compared * (len(run.settings) > 1)}{apart}{noise * noisy}</p>"
+        f"{correlated}{compared}{apart}{noise}</p>"
     )
     yield figure(picture)
-    for caption, every in (
+    for caption, subjects in (
         ("What was measured", words.measured),
         ("The truth behind it", words.true),
     ):
-        kinds = [
-            kind
-            for kind in every
-            if any(calibration[kind] for calibration in found.values())
-        ]
-        titles = [
-            f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS
-        ]
-        shares = [
-            (
-                policy,
-                [
-                    cell
-                    for kind in kinds
-                    for cell in _percents(calibration[kind], limit)
-                ],
-            )
-            for policy, calibration in found.items()
-        ]
-        if kinds:
-            yield policy_table(run, titles, shares, caption)
+        shown = [subject for subject in subjects if subject in judged]
+        if shown:
+            yield _share_table(run, found, shown, caption, limit)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent. Bold: farther from its level '
         f"than chance explains, {limit:.2g} standard errors (by the binomial distribution and "
@@ -106,11 +97,34 @@ def calibration_parts(run: Run) -> Iterable[str]:
     )
 
 
+def _share_table(
+    run: Run,
+    calibrations: Mapping[str, results.Calibration],
+    subjects: Sequence[str],
+    caption: str,
+    limit: float,
+) -> str:
+    """Shares of every policy, by subject and level."""
+    titles = []
+    for subject in subjects:
+        titles += [f"{subject} in {100 * level:.0f} %" for level in LEVELS]
+    rows = []
+    for policy, calibration in calibrations.items():
+        cells: list[str] = []
+        for subject in subjects:
+            cells += _percents(calibration[subject], limit)
+        rows.append((policy, cells))
+    return policy_table(run, titles, rows, caption)
+
+
 def _percents(levels: Sequence[results.IntervalCoverage], limit: float) -> list[str]:
+    """The shares of one policy and subject; those beyond ``limit`` are bold."""
+    if not levels:
+        return ["–"] * len(LEVELS)
     cells = []
-    for each in levels:
-        text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (
-            each.seeds != 1
-        )
-        cells.append(f"<b>{text}</b>" if abs(each.away) > limit else text)
-    return cells or ["–"] * len(LEVELS)
+    for coverage in levels:
+        text = f"{100 * coverage.observed:.1f}"
+        if coverage.seeds != 1:
+            text += f" ± {100 * coverage.stderr:.1f}"
+        cells.append(f"<b>{text}</b>" if abs(coverage.away) > limit else text)
+    return cells

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from superarm.core.states import atomic_write
-from superarm.lab.results.curves import count_text, readable_duration
+from superarm.lab.results.formats import count_text, readable_duration
 from superarm.lab.results.pictures import Picture
 
 from .pages import (
@@ -58,12 +58,12 @@ def write_index(
     """Write a page over reports: cards and verdicts, paper by paper.
 
     Args:
-        reports: what was written about each run.
-        path: of the page.
-        title: of the page.
-        pictures: over several runs, shown first.
-        seconds: how long each experiment took, where that is known.
-        missing: experiments that have not run yet, by id.
+        reports: The reports, one for each run.
+        path: The page.
+        title: The page's title.
+        pictures: Pictures over several runs, shown first.
+        seconds: How long each experiment took, by id, where that is known.
+        missing: Ids of experiments that have not run yet.
     """
     path = Path(path)
     times = seconds or {}

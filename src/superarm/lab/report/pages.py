@@ -1,4 +1,4 @@
-"""How a report looks: its style sheet, its sections and tables."""
+"""The look of a report: its style sheet, its sections, tables and figures."""
 
 from __future__ import annotations
 
@@ -8,33 +8,31 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from superarm.lab.results.curves import (
-    PALETTE,
-    PolicyStyle,
-    count_text,
-    policy_styles,
-    significant,
-)
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.results.pictures import Chart, Map, Picture
-from superarm.lab.simulation.trace import Run
+from superarm.lab.results.styles import PALETTE, PolicyStyle, policy_styles
+from superarm.lab.simulation.run import Run
 
 from .svg import SMALL, colour_of, svg_chart, svg_maps
 
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
 VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
-_COLOURS = "".join(
-    f"--c{i}:{colour};" for i, colour in enumerate(PALETTE)
-)  # on dark screens: page.css
-STYLE = f":root{{{_COLOURS}}}\n" + files(__package__).joinpath("page.css").read_text(
-    encoding="utf-8"
-)
+# page.css has other colours for dark screens.
+_COLOURS = "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
+_SHEET = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+STYLE = f":root{{{_COLOURS}}}\n{_SHEET}"
 # Nothing may be loaded and no script may run, whatever slips into a page.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(title: str, body: str) -> str:
-    """A whole document around a body, which must be HTML already."""
+    """Write a whole document.
+
+    Args:
+        title: Its title, as text.
+        body: Its body, as HTML.
+    """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -45,16 +43,23 @@ def page(title: str, body: str) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A headed section of ready-made parts; nothing without any."""
-    return (
-        f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
-        if any(parts)
-        else ""
-    )
+    """Write a headed section; nothing without any parts.
+
+    Args:
+        title: The heading, as text.
+        *parts: Its parts, as HTML.
+    """
+    if not any(parts):
+        return ""
+    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
 def banner(warning: str) -> str:
-    """What must be seen first; nothing without a warning."""
+    """Write a warning that must be seen first; nothing without one.
+
+    Args:
+        warning: The warning, as text.
+    """
     return f'<p class="banner">{escape(warning)}</p>' if warning else ""
 
 
@@ -66,28 +71,33 @@ def table(
     numbers: int = 0,
     style: str = "",
 ) -> str:
-    """Rows of a heading and cells, all ready-made HTML; so many columns after the first are numbers.
+    """Write a table.
 
-    ``titles`` are text, the first that of the headings; without any there is no head.
+    Args:
+        titles: Titles of the columns, as text; without any there is no head.
+        rows: A heading and cells of each row, as HTML.
+        caption: Words above it, as text.
+        numbers: How many columns after the first are numbers.
+        style: A class of the style sheet.
     """
 
-    def kind(place: int) -> str:
-        return ' class="number"' if place < numbers else ""
+    def kind(column: int) -> str:  # counted from the first cell
+        return ' class="number"' if 0 <= column < numbers else ""
 
-    head = "".join(
-        f'<th scope="col"{kind(place - 1) if place else ""}>{escape(title)}</th>'
-        for place, title in enumerate(titles)
-    )
-    body = "".join(
-        f'<tr><th scope="row">{name}</th>'
-        + "".join(f"<td{kind(place)}>{cell}</td>" for place, cell in enumerate(cells))
-        + "</tr>"
-        for name, cells in rows
-    )
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
-    head = f"<thead><tr>{head}</tr></thead>" if head else ""
+    head = ""
+    for column, title in enumerate(titles, start=-1):
+        head += f'<th scope="col"{kind(column)}>{escape(title)}</th>'
+    if head:
+        head = f"<thead><tr>{head}</tr></thead>"
+    body = ""
+    for name, cells in rows:
+        body += f'<tr><th scope="row">{name}</th>'
+        for column, cell in enumerate(cells):
+            body += f"<td{kind(column)}>{cell}</td>"
+        body += "</tr>"
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
     look = f' class="{style}"' if style else ""
-    return f'<div class="scroll"><table{look}>{told}{head}<tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table{look}>{above}{head}<tbody>{body}</tbody></table></div>'
 
 
 def policy_table(
@@ -98,43 +108,60 @@ def policy_table(
     numbers: int | None = None,
     style: str = "",
 ) -> str:
-    """Numbers of policies (all columns, or so many), each with a stroke as its line in charts."""
-    styles, count = (
-        policy_styles(run.policies),
-        len(titles) if numbers is None else numbers,
-    )
-    named = (
-        (f"{swatch(styles[policy])}{escape(policy)}", cells) for policy, cells in rows
-    )
+    """Write a table of policies, each with a stroke as its line in charts.
+
+    Args:
+        run: The run.
+        titles: Titles of the columns after that of the policies, as text.
+        rows: A policy's name, and its cells as HTML.
+        caption: Words above it, as text.
+        numbers: How many columns after the first are numbers; by default all.
+        style: A class of the style sheet.
+    """
+    styles = policy_styles(run.policies)
+    named = []
+    for policy, cells in rows:
+        named.append((f"{swatch(styles[policy])}{escape(policy)}", cells))
     return table(
-        ["policy", *titles], named, caption=caption, numbers=count, style=style
+        ["policy", *titles],
+        named,
+        caption=caption,
+        numbers=len(titles) if numbers is None else numbers,
+        style=style,
     )
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Names and values, those that are None left out; nothing without any."""
-    rows = [
-        (escape(str(k)), [escape(readable_value(v))])
-        for k, v in facts.items()
-        if v is not None
-    ]
+    """Write a table of names and values; nothing without any.
+
+    Args:
+        caption: Words above it, as text.
+        facts: Values by name; those that are ``None`` are left out.
+    """
+    rows = []
+    for name, value in facts.items():
+        if value is not None:
+            rows.append((escape(str(name)), [escape(readable_value(value))]))
     return table([], rows, caption=caption, style="facts") if rows else ""
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Rows by name against every key that one of them has."""
-    keys = list(dict.fromkeys(key for given in rows.values() for key in given))
-    cells = (
-        (
-            escape(row),
-            [
-                escape(readable_value(given[key])) if key in given else "–"
-                for key in keys
-            ],
-        )
-        for row, given in rows.items()
-    )
-    return table([name, *map(str, keys)], cells, caption=caption)
+    """Write a table of rows against every key that one of them has.
+
+    Args:
+        caption: Words above it, as text.
+        name: The title of the first column.
+        rows: Values by key, by the name of the row.
+    """
+    keys = list(dict.fromkeys(key for options in rows.values() for key in options))
+    table_rows = []
+    for row, options in rows.items():
+        cells = []
+        for key in keys:
+            text = readable_value(options[key]) if key in options else "–"
+            cells.append(escape(text))
+        table_rows.append((escape(row), cells))
+    return table([name, *map(str, keys)], table_rows, caption=caption)
 
 
 def claims_table(
@@ -143,59 +170,89 @@ def claims_table(
     not_judged: Sequence[Claim] = (),
     noun: str = "claim",
 ) -> str:
-    """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
+    """Write a table of claims and their verdicts.
+
+    Args:
+        claims: The judged claims.
+        origins: The experiment of each claim, as HTML.
+        not_judged: Claims that the run cannot judge.
+        noun: What a claim is called.
+    """
     body = ""
-    for place, claim in enumerate(claims):
+    for number, claim in enumerate(claims):
         verdict = f"{VERDICTS[claim['verdict']]} {claim['verdict']}"
-        origin = f"<td>{origins[place]}</td>" if origins else ""
+        origin = f"<td>{origins[number]}</td>" if origins else ""
         body += (
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
             f"<td>{escape(readable_value(claim.get('evidence', '')))}</td></tr>"
         )
-    titles = ("experiment",) * bool(origins) + (noun, "verdict", "evidence")
+    titles = [noun, "verdict", "evidence"]
+    if origins:
+        titles.insert(0, "experiment")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    silent = (
-        f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""
-    )
-    return (table if claims else "") + silent
+    html = ""
+    if claims:
+        html += f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    if not_judged:
+        html += f'<p class="meta">{escape(silent_text(not_judged))}</p>'
+    return html
 
 
 def verdict_counts(claims: Sequence[Claim]) -> dict[str, int]:
-    """How many claims hold, do not hold and are undecided."""
-    found = [str(claim["verdict"]) for claim in claims]
-    return {word: found.count(word) for word in VERDICTS}
+    """Count the claims that hold, do not hold and are undecided.
+
+    Args:
+        claims: The judged claims.
+    """
+    verdicts = [str(claim["verdict"]) for claim in claims]
+    return {word: verdicts.count(word) for word in VERDICTS}
 
 
 def claim_count(claims: Sequence[Claim], separator: str, noun: str = "claim") -> str:
-    """How many claims hold, do not, and are undecided, after a separator; empty without claims."""
-    found = [str(claim["verdict"]) for claim in claims]
-    if len(found) == 1:
-        word = found[0].replace("undecided", "is undecided")
+    """Say how many claims hold, do not, and are undecided; nothing without claims.
+
+    Args:
+        claims: The judged claims.
+        separator: What stands before the words.
+        noun: What a claim is called.
+    """
+    if not claims:
+        return ""
+    if len(claims) == 1:
+        word = str(claims[0]["verdict"]).replace("undecided", "is undecided")
         return f"{separator}{'the' if separator else 'The'} {noun} {word}"
     plural = {"holds": "hold", "does not hold": "do not hold"}
-    counts = verdict_counts(claims)
-    parts = (
-        f"{n} {word if n == 1 else plural.get(word, word)}"
-        for word, n in counts.items()
-        if n
-    )
-    first, *rest = noun.split(" ", 1)  # "3 statements of theory"
-    named = " ".join([count_text(len(claims), first), *rest])
-    return f"{separator}{named}: {', '.join(parts)}" if found else ""
+    parts = []
+    for word, count in verdict_counts(claims).items():
+        if count == 1:
+            parts.append(f"1 {word}")
+        elif count > 1:
+            parts.append(f"{count} {plural.get(word, word)}")
+    first, *others = noun.split(" ", 1)  # "3 statements of theory"
+    counted = " ".join([count_text(len(claims), first), *others])
+    return f"{separator}{counted}: {', '.join(parts)}"
 
 
 def silent_text(not_judged: Sequence[Claim]) -> str:
-    """How many claims a run could not judge, and what it lacks for them."""
-    needs = ", ".join(
-        dict.fromkeys(str(need) for each in not_judged for need in each["needs"])
-    )
+    """Say how many claims a run cannot judge, and what it lacks for them.
+
+    Args:
+        not_judged: The claims, each with what it needs.
+    """
+    needs: list[str] = []
+    for claim in not_judged:
+        needs += [str(need) for need in claim["needs"]]
+    distinct = ", ".join(dict.fromkeys(needs))
     who = "they need" if len(not_judged) > 1 else "it needs"
-    return f"{count_text(len(not_judged), 'claim')} not judged: {who} {needs}."
+    return f"{count_text(len(not_judged), 'claim')} not judged: {who} {distinct}."
 
 
 def figure(picture: Picture) -> str:
-    """A picture with its heading, the labels of its chart as a list, its key and its caption."""
+    """Write a picture with its heading, key, caption, and its chart's labels as a list.
+
+    Args:
+        picture: The picture.
+    """
     title = f"<h3>{escape(picture.heading)}</h3>" if picture.heading else ""
     maps = [panel for panel in picture.panels if isinstance(panel, Map)]
     charts = [panel for panel in picture.panels if isinstance(panel, Chart)]
@@ -216,40 +273,47 @@ def figure(picture: Picture) -> str:
 
 def _legend(chart: Chart) -> str:
     """The labels of a chart, for screens that are too narrow to show its right end."""
-    named = [each for each in chart.series if each.label]
-    items = "".join(
-        f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in named
-    )
+    items = ""
+    for series in chart.series:
+        if series.label:
+            items += f"<li>{swatch(series.style)}{escape(series.label)}</li>"
     return f'<ul class="legend">{items}</ul>'
 
 
 def swatch(style: PolicyStyle) -> str:
-    """A short stroke that looks as the policy's line does."""
+    """Draw a short stroke in the look of a policy's line.
+
+    Args:
+        style: The look.
+    """
     colour = colour_of(style)
     dashes = (
         colour,
         f"linear-gradient(90deg,{colour} 40%,transparent 40% 60%,{colour} 60%)",
         f"repeating-linear-gradient(90deg,{colour} 0 2px,transparent 2px 4px)",
     )
-    thin = ";height:2px" * style.thin
+    thin = ";height:2px" if style.thin else ""
     return f'<span class="swatch" style="background:{dashes[style.dash]}{thin}"></span>'
 
 
 def readable_value(value: Any) -> str:
-    """Text as it is, numbers to six digits, a spec as ``name (key = value)``, the rest as JSON.
+    """Format a value: numbers to six digits, a spec as ``name (key = value)``, others as JSON.
+
+    Args:
+        value: The value; text stays as it is.
 
     >>> readable_value({"name": "matern", "nu": 2.5})
     'matern (nu = 2.5)'
     """
+    if isinstance(value, str):
+        return value
     if isinstance(value, float):
         return significant(value, 6)
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        rest = ", ".join(
-            f"{k} = {readable_value(v)}" for k, v in value.items() if k != "name"
-        )
-        return f"{value['name']} ({rest})" if rest else str(value["name"])
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
+        options = []
+        for key, option in value.items():
+            if key != "name":
+                options.append(f"{key} = {readable_value(option)}")
+        name = str(value["name"])
+        return f"{name} ({', '.join(options)})" if options else name
+    return json.dumps(value, ensure_ascii=False, default=str)

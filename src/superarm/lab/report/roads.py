@@ -1,13 +1,13 @@
-"""What a page says about a run on roads: energy per trip, and maps."""
+"""The part of a page about roads: energy per trip, and maps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from superarm.lab.results.curves import plus_minus, setting_text
+from superarm.lab.results.formats import plus_minus, setting_text
 from superarm.lab.results.maps import visit_pictures
 from superarm.lab.results.roads import main_policies, trip_energies, trip_settings
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .pages import figure, policy_table, section
 
@@ -19,7 +19,11 @@ _OF_ONE_TRIP = (
 
 
 def road_sections(run: Run) -> list[str]:
-    """What only runs on roads have: energy per trip, and maps."""
+    """Write the sections that only runs on roads have: energy per trip, and maps.
+
+    Args:
+        run: The run.
+    """
     maps = map(figure, visit_pictures(run, main_policies(run)))
     return [
         section("Energy per trip", *_energy_parts(run)),
@@ -31,15 +35,16 @@ def _energy_parts(run: Run) -> Iterable[str]:
     """Energy per trip, over all rounds and in the first and last tenth, for every trip."""
     tables = []
     for index in trip_settings(run):
-        if found := trip_energies(run, index):
-            rows = [
-                (name, [plus_minus(*each) for each in row.values()])
-                for name, row in found.items()
-            ]
-            titles = [*next(iter(found.values()))]
-            tables.append(
-                policy_table(run, titles, rows, setting_text(run.settings[index]))
-            )
+        energies = trip_energies(run, index)
+        if not energies:
+            continue
+        rows = []
+        for policy, averages in energies.items():
+            cells = [plus_minus(*average) for average in averages.values()]
+            rows.append((policy, cells))
+        titles = [*next(iter(energies.values()))]
+        caption = setting_text(run.settings[index])
+        tables.append(policy_table(run, titles, rows, caption))
     if tables:
         roads = run.road_map(trip_settings(run)[0])
         yield (

@@ -6,7 +6,7 @@ They take their ink from ``currentColor`` and their colours from the page's cust
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,9 +15,10 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
-from superarm.lab.results.curves import PolicyStyle, spread_labels
+from superarm.lab.results.axes import spread_labels
 from superarm.lab.results.maps import in_window, length_text, middle, round_length
-from superarm.lab.results.pictures import Chart, Map, Series, Window
+from superarm.lab.results.pictures import Chart, Map, Series, Shape, Window
+from superarm.lab.results.styles import PolicyStyle
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420
@@ -33,89 +34,122 @@ class PlotArea(NamedTuple):
     bare: bool = False
 
 
-LARGE, SMALL, THUMBNAIL = (
-    PlotArea(640, 360),
-    PlotArea(440, 290),
-    PlotArea(320, 170, bare=True),
-)
+LARGE = PlotArea(640, 360)
+SMALL = PlotArea(440, 290)
+THUMBNAIL = PlotArea(320, 170, bare=True)
 
 
 def svg_chart(chart: Chart, frame: PlotArea = LARGE) -> str:
-    """Curves with bands, ticks and labels at the line ends."""
+    """Draw curves with bands, ticks and labels at the line ends.
+
+    Args:
+        chart: The chart.
+        frame: Its size.
+    """
     width, height, bare = frame
-    lengths = [len(each.label) for each in chart.series]
-    # Where there are dashes, leaders are long enough to show them.
-    stub = 24.0 if any(each.style.dash for each in chart.series) else 8.0
-    labels = 28.0 + stub + _LETTER * max(lengths, default=0)
-    right = width - (8.0 if bare else min(0.45 * width, labels))
-    numbers = max(map(len, chart.y_ticks().values()), default=0)
-    beside = max(58.0, 14.0 + _LETTER * numbers)
-    margins = (beside, 48.0 if chart.title else 32.0, height - 46.0)
-    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else margins
-    x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
-    y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
+    # Where there are dashes, strokes beside labels are long enough to show them.
+    stub = 24.0 if any(series.style.dash for series in chart.series) else 8.0
+    x_axis, y_axis = _layout(chart, frame, stub)
+    left = x_axis.start
+    right = x_axis.stop
+    bottom = y_axis.start
+    top = y_axis.stop
     # On a narrow screen the labels are cut off: a list below says the same.
-    crop = "" if frame is not LARGE else f' style="--crop:{width / (right + 22):.3f}"'
+    crop = f' style="--crop:{width / (right + 22):.3f}"' if frame is LARGE else ""
     parts = [svg_open(width, height, chart.description, crop)]
     if not bare:
         parts += _axes(chart, x_axis, y_axis, height)
     parts.append(_rule(f"M{left:g} {bottom:g}H{right:g}", 0.4))
-    ends: list[tuple[Series, float]] = []
-    for each, shape in zip(chart.series, chart.shapes(), strict=True):
-        x, y, low, high = (
-            axis.place(part)
-            for axis, part in zip((x_axis, *[y_axis] * 3), shape, strict=True)
+    labelled: list[Series] = []
+    ends: list[float] = []  # heights of the labelled curves' ends
+    for series, shape in zip(chart.series, chart.shapes(), strict=True):
+        placed = Shape(
+            x=x_axis.place(shape.x),
+            y=y_axis.place(shape.y),
+            low=y_axis.place(shape.low),
+            high=y_axis.place(shape.high),
         )
-        colour = colour_of(each.style)
-        if (
-            each.half is not None and not each.style.thin
-        ):  # bands of baselines would lie over all
-            band = _path(
-                np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
-            )
-            parts.append(f'<path d="{band}Z" style="fill:{colour}" opacity=".17"/>')
-        parts.append(
-            f'<path d="{_path(x, y)}" fill="none" style="stroke:{colour}" '
-            f'stroke-width="{1.1 if each.style.thin else 2}" stroke-linejoin="round" '
-            f'stroke-dasharray="{DASHES[each.style.dash]}"/>'
-        )
-        if dotted := range(len(x)) if chart.markers else each.marked:
-            size = 3.2 if chart.markers else 4.5
-            dots = (
-                f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="{size}"/>'
-                for at in dotted
-            )
-            parts.append(f'<g style="fill:{colour}">{"".join(dots)}</g>')
-        for at, note in each.notes:
-            parts.append(_text(float(x[at]), float(y[at]) - 8, note, "middle"))
-        if each.label:
-            ends.append((each, float(y[-1]) if len(y) else bottom))
+        parts += _curve(series, placed, markers=chart.markers)
+        if series.label:
+            labelled.append(series)
+            ends.append(float(placed.y[-1]) if len(placed.y) else bottom)
     if not bare:
-        places = spread_labels([end for _, end in ends], 17.0, top, bottom)
-        for (each, end), place in zip(ends, places, strict=True):
-            parts.append(_end_label(each, right, end, place, stub))
+        heights = spread_labels(ends, 17.0, top, bottom)
+        for series, end, y in zip(labelled, ends, heights, strict=True):
+            parts.append(_end_label(series, right, end, y, stub))
     return "".join(parts) + "</svg>"
 
 
+def _layout(chart: Chart, frame: PlotArea, stub: float) -> tuple[_Axis, _Axis]:
+    """Both axes, with room for what stands beside them."""
+    width, height, bare = frame
+    if bare:
+        left, right = 8.0, width - 8.0
+        top, bottom = 8.0, height - 8.0
+    else:
+        longest_label = max((len(series.label) for series in chart.series), default=0)
+        longest_tick = max((len(tick) for tick in chart.y_ticks().values()), default=0)
+        labels = 28.0 + stub + _LETTER * longest_label
+        left = max(58.0, 14.0 + _LETTER * longest_tick)
+        right = width - min(0.45 * width, labels)
+        top = 48.0 if chart.title else 32.0
+        bottom = height - 46.0
+    x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
+    y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
+    return x_axis, y_axis
+
+
+def _curve(series: Series, placed: Shape, *, markers: bool) -> Iterable[str]:
+    """A curve with its band, dots and notes; ``placed`` is its shape in the drawing."""
+    style = series.style
+    colour = colour_of(style)
+    x = placed.x
+    y = placed.y
+    # Bands of baselines would lie over all.
+    if series.half is not None and not style.thin:
+        around = np.concatenate([x, x[::-1]])
+        band = _path(around, np.concatenate([placed.high, placed.low[::-1]]))
+        yield f'<path d="{band}Z" style="fill:{colour}" opacity=".17"/>'
+    yield (
+        f'<path d="{_path(x, y)}" fill="none" style="stroke:{colour}" '
+        f'stroke-width="{1.1 if style.thin else 2}" stroke-linejoin="round" '
+        f'stroke-dasharray="{DASHES[style.dash]}"/>'
+    )
+    points = range(len(x)) if markers else series.marked
+    if points:
+        size = 3.2 if markers else 4.5
+        dots = [
+            f'<circle cx="{x[point]:.1f}" cy="{y[point]:.1f}" r="{size}"/>'
+            for point in points
+        ]
+        yield f'<g style="fill:{colour}">{"".join(dots)}</g>'
+    for point, note in series.notes:
+        yield _text(float(x[point]), float(y[point]) - 8, note, "middle")
+
+
 def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[str]:
-    left, right, bottom, top = x_axis.start, x_axis.stop, y_axis.start, y_axis.stop
+    left = x_axis.start
+    right = x_axis.stop
+    bottom = y_axis.start
+    top = y_axis.stop
     if chart.title:
         yield f'<text x="4" y="15" font-weight="600">{escape(chart.title)}</text>'
-    for value, told in chart.y_ticks().items():
+    for value, label in chart.y_ticks().items():
         y = float(y_axis.place(value))
         yield _rule(f"M{left:g} {y:.1f}H{right:g}", 0.14)
-        yield _text(left - 8, y + 4, told, "end")
-    for value, told in chart.x_ticks().items():
+        yield _text(left - 8, y + 4, label, "end")
+    for value, label in chart.x_ticks().items():
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}v5", 0.4)
-        yield _text(x, bottom + 20, told, "middle")
-    for told, value in chart.marks.items():
+        yield _text(x, bottom + 20, label, "middle")
+    for label, value in chart.marks.items():
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}V{top:g}", 0.55)
-        late = x > (left + right) / 2.0  # else it would run into the labels
-        yield _text(
-            x - 4 if late else x + 4, top + 10, told, "end" if late else "start"
-        )
+        # On the right half it would run into the labels of curves.
+        if x > (left + right) / 2.0:
+            yield _text(x - 4, top + 10, label, "end")
+        else:
+            yield _text(x + 4, top + 10, label, "start")
     yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
     yield _text(4, top - 16, chart.y_label, "start")
 
@@ -133,6 +167,8 @@ def _end_label(
 
 
 class _Axis(NamedTuple):
+    """From values, low to high, to places in a drawing, start to stop."""
+
     low: float
     high: float
     log: bool
@@ -140,9 +176,11 @@ class _Axis(NamedTuple):
     stop: float
 
     def place(self, value: Any) -> Any:
-        scaled = (value - self.low) / (self.high - self.low)
+        """The place of a value, or of many."""
         if self.log:
             scaled = np.log(value / self.low) / np.log(self.high / self.low)
+        else:
+            scaled = (value - self.low) / (self.high - self.low)
         return self.start + scaled * (self.stop - self.start)
 
 
@@ -150,53 +188,79 @@ class _Axis(NamedTuple):
 
 
 class Plane:
-    """From metres to places in a drawing, y downwards, and roads to paths in parts of a unit."""
+    """From metres to places in a drawing, y downwards, and roads to paths.
+
+    Args:
+        window: The part of the map that is drawn.
+        width: The width of the drawing.
+        units: Parts of a unit in which paths are written.
+    """
 
     def __init__(self, window: Window, width: float, units: int) -> None:
-        self._window, self._units = window, units
+        self._window = window
+        self._units = units
         self.scale = width / window.width
-        self.width, self.height = width, window.height * self.scale
+        self.width = width
+        self.height = window.height * self.scale
 
     def place(self, points: Floats) -> Floats:
-        left, bottom, _, height = self._window
-        return (
-            np.stack([points[:, 0] - left, bottom + height - points[:, 1]], axis=1)
-            * self.scale
-        )
+        """Places in the drawing, (n, 2).
+
+        Args:
+            points: In metres, (n, 2).
+        """
+        x = points[:, 0] - self._window.left
+        y = self._window.bottom + self._window.height - points[:, 1]
+        return np.stack([x, y], axis=1) * self.scale
 
     def path(self, courses: Iterable[Floats]) -> str:
-        """Courses as one path, without what is too short to be seen or drawn already."""
+        """Write courses as one path, without any too short to be seen or drawn already.
+
+        Args:
+            courses: Points of each course in metres, (q, 2).
+        """
         drawn: set[frozenset[tuple[int, int]]] = set()
         parts = []
         for course in courses:
             points = np.rint(self._units * self.place(course)).astype(int)
-            moved = np.concatenate(
-                [[True], np.any(np.diff(points, axis=0) != 0, axis=1)]
-            )
+            steps = np.diff(points, axis=0)
+            moved = np.concatenate([[True], np.any(steps != 0, axis=1)])
             corners = [(int(x), int(y)) for x, y in points[moved]]
             if len(corners) > 1 and frozenset(corners) not in drawn:
                 drawn.add(frozenset(corners))
-                steps = " ".join(
-                    f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners)
-                )
-                parts.append(f"M{corners[0][0]} {corners[0][1]}l{steps}")
+                parts.append(_polyline(corners))
         return "".join(parts).replace(" -", "-") or "M0 0"
 
 
+def _polyline(corners: Sequence[tuple[int, int]]) -> str:
+    """A line through corners, each relative to the one before."""
+    steps = [f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners)]
+    first_x, first_y = corners[0]
+    return f"M{first_x} {first_y}l{' '.join(steps)}"
+
+
 def svg_maps(maps: Iterable[Map], base: str) -> list[str]:
-    """Maps of the same roads; the grey ones of the first are used again by the others."""
-    drawn: dict[tuple[RoadMap, Window], str] = {}
+    """Draw maps; those of the same roads and window share the grey ones of the first.
+
+    Args:
+        maps: The maps.
+        base: How the ids of grey roads begin.
+    """
+    ids: dict[tuple[RoadMap, Window], str] = {}  # of grey roads that are drawn
     pictures = []
-    for each in maps:
-        grey = (each.roads, each.window)
-        again, name = grey in drawn, drawn.setdefault(grey, f"{base}-{len(drawn)}")
-        pictures.append(_svg_map(each, name, again=again))
+    for shown in maps:
+        key = (shown.roads, shown.window)
+        reuse = key in ids
+        if not reuse:
+            ids[key] = f"{base}-{len(ids)}"
+        pictures.append(_svg_map(shown, ids[key], reuse=reuse))
     return pictures
 
 
-def _svg_map(shown: Map, base: str, *, again: bool) -> str:
+def _svg_map(shown: Map, base: str, *, reuse: bool) -> str:
     plane = Plane(shown.window, _MAP_WIDTH, _HALVES)
-    head, height = 30, round(plane.height)
+    head = 30  # the height of the title
+    height = round(plane.height)
     parts = [
         svg_open(_MAP_WIDTH, height + head, shown.description),
         '<text x="0" y="20" font-size="20">',
@@ -209,7 +273,7 @@ def _svg_map(shown: Map, base: str, *, again: bool) -> str:
     def path(edges: Ints) -> str:
         return plane.path(shown.roads.course(edge) for edge in edges.tolist())
 
-    if again:
+    if reuse:
         parts.append(f'<use href="#{base}"/>')
     else:
         grey = path(in_window(shown.roads, shown.window))
@@ -219,30 +283,44 @@ def _svg_map(shown: Map, base: str, *, again: bool) -> str:
     for layer in shown.layers:
         look = f'stroke="{layer.colour}" stroke-width="{_HALVES * layer.width:.1f}"'
         parts.append(f'<path d="{path(layer.edges)}" {look} stroke-linejoin="round"/>')
-    for start, goal, colour in shown.ends:
-        look = f'fill="#fff" stroke="{colour}" stroke-width="5"'
-        ends = [middle(shown.roads.course(edge)) for edge in (start, goal)]
-        (a, b), (x, y) = _HALVES * plane.place(np.array(ends))
-        parts.append(f'<circle cx="{a:.0f}" cy="{b:.0f}" r="9" {look}/>')
-        parts.append(
-            f'<rect x="{x - 8:.0f}" y="{y - 8:.0f}" width="16" height="16" {look}/>'
-        )
-    length = round_length(shown.window.width / 4.0)
-    right, y, wide = _MAP_WIDTH - 6, height + head - 6, length * plane.scale
-    bar = f'<path d="M{right - wide:.1f} {y}H{right}" stroke="currentColor" stroke-width="2"/>'
-    place = (
-        f'x="{right - wide / 2:.1f}" y="{y - 5}" text-anchor="middle" font-size="17"'
-    )
-    return (
-        "".join(parts) + f"</svg>{bar}<text {place}>{length_text(length)}</text></svg>"
-    )
+    for ends in shown.ends:
+        look = f'fill="#fff" stroke="{ends.colour}" stroke-width="5"'
+        start = middle(shown.roads.course(ends.start))
+        goal = middle(shown.roads.course(ends.goal))
+        places = _HALVES * plane.place(np.array([start, goal]))
+        (start_x, start_y), (goal_x, goal_y) = places
+        disc = f'cx="{start_x:.0f}" cy="{start_y:.0f}" r="9"'
+        square = f'x="{goal_x - 8:.0f}" y="{goal_y - 8:.0f}" width="16" height="16"'
+        parts.append(f"<circle {disc} {look}/>")
+        parts.append(f"<rect {square} {look}/>")
+    parts.append("</svg>")
+    parts.append(_scale_bar(shown.window, plane, height + head - 6))
+    return "".join(parts) + "</svg>"
+
+
+def _scale_bar(window: Window, plane: Plane, y: int) -> str:
+    """A bar on the right, with its length in metres."""
+    length = round_length(window.width / 4.0)
+    right = _MAP_WIDTH - 6
+    width = length * plane.scale
+    bar = f'<path d="M{right - width:.1f} {y}H{right}" stroke="currentColor" stroke-width="2"/>'
+    place = f'x="{right - width / 2:.1f}" y="{y - 5}"'
+    look = 'text-anchor="middle" font-size="17"'
+    return f"{bar}<text {place} {look}>{length_text(length)}</text>"
 
 
 # --- parts -------------------------------------------------------------------------------
 
 
 def svg_open(width: int, height: int, description: str, more: str = "") -> str:
-    """The opening tag; ``description`` is the alternative text."""
+    """Write the opening tag.
+
+    Args:
+        width: The width of the drawing.
+        height: Its height.
+        description: The alternative text.
+        more: Further attributes, after a space.
+    """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label="{escape(description)}" font-size="13" fill="currentColor"{more}>'
@@ -250,12 +328,14 @@ def svg_open(width: int, height: int, description: str, more: str = "") -> str:
 
 
 def colour_of(style: PolicyStyle) -> str:
-    """What the page calls it, or else what it is."""
-    return (
-        f"var(--c{style.colour},{style.hex})"
-        if isinstance(style.colour, int)
-        else style.hex
-    )
+    """The colour of a style, as a custom property of the page where it has one.
+
+    Args:
+        style: The style.
+    """
+    if isinstance(style.colour, int):
+        return f"var(--c{style.colour},{style.hex})"
+    return style.hex
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
@@ -268,8 +348,7 @@ def _rule(path: str, opacity: float) -> str:
 
 
 def _path(x: Floats, y: Floats) -> str:
-    return (
-        "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
-        if len(x)
-        else "M0 0"
-    )
+    if len(x) == 0:
+        return "M0 0"
+    points = [f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)]
+    return "M" + "L".join(points)

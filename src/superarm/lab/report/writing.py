@@ -1,40 +1,39 @@
-"""A run's page: what it says first, and the order of its sections."""
+"""A run's page: its headline, its tables and the order of its sections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import takewhile
 from math import nan
 from pathlib import Path
 from typing import Any
 
-from superarm.core import Floats
 from superarm.core.capabilities import Metric
 from superarm.core.errors import StateError
 from superarm.core.states import atomic_write
+from superarm.lab.results.averages import Average, Band, average
 from superarm.lab.results.bounds import RateTable, RegretBounds
 from superarm.lab.results.charts import regret_chart, run_charts
-from superarm.lab.results.curves import (
-    Average,
-    Band,
-    average,
+from superarm.lab.results.curves import growth_exponent
+from superarm.lab.results.formats import (
     count_text,
-    given_to,
-    growth_exponent,
-    outcomes,
+    mean_text,
     plus_minus,
     power_text,
     readable_seconds,
     setting_text,
-    sharing_of,
     significant,
+)
+from superarm.lab.results.settings import (
+    parameters_of,
+    sharing_of,
     sweeps,
     synthetic_data,
 )
+from superarm.lab.results.totals import outcomes
 from superarm.lab.results.verdicts import LEAST_SEEDS, within_noise
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .calibration import calibration_parts
 from .pages import (
@@ -52,14 +51,26 @@ from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
 
-_MOST_IN_HEADLINE = (
-    4  # policies that are named where seeds do not separate more of them
-)
+# Policies that are named where seeds do not separate more of them.
+_MOST_IN_HEADLINE = 4
+_KNOW_THE_TRUTH = ("benchmark", "genie", "minc-known", "md-known", "offline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
-    """What a gallery needs to know about a written report."""
+    """A written report, for a gallery.
+
+    Args:
+        path: The page.
+        experiment: The experiment's id.
+        paper: The paper's title.
+        title: The page's title.
+        headline: The result in a sentence.
+        claims: The judged claims.
+        statements: Statements of theory, where they were judged.
+        thumbnail: A small chart as SVG.
+        warning: A sentence to show beside the headline: that the data are synthetic.
+    """
 
     path: Path
     experiment: str
@@ -67,11 +78,9 @@ class Report:
     title: str
     headline: str
     claims: tuple[Claim, ...]
-    statements: tuple[Claim, ...] = ()  # of theory, where they were judged
-    thumbnail: str  # a small chart as SVG
-    warning: str = (
-        ""  # what must be seen beside the headline: that the data are synthetic
-    )
+    statements: tuple[Claim, ...] = ()
+    thumbnail: str
+    warning: str = ""
 
 
 def write_report(
@@ -89,23 +98,31 @@ def write_report(
     statements: Sequence[Claim] = (),
     band: Band | None = None,
 ) -> Report:
-    """Write the page; ``notes`` are paragraphs of plain text below the introduction.
+    """Write the page of a run.
 
-    ``bounds`` are drawn over the regret and told in a table. ``picture`` is SVG of our own making,
-    shown first. ``command`` holds the first words of the command line that makes this run again,
-    ``full_size`` the experiment's own rounds and seeds, ``further`` the rows of the summary that are no
-    totals of the run, ``not_judged`` the claims that it says nothing of, ``statements`` what theory
-    says of the run, judged, and ``band`` what surrounds means.
+    Args:
+        run: The run.
+        claims: The judged claims.
+        path: The page.
+        notes: Paragraphs of plain text below the introduction.
+        bounds: Bounds from theory, drawn over the regret and listed in a table.
+        picture: SVG to show first; it is not escaped.
+        command: The first words of the command line that repeats this run.
+        full_size: The experiment's own rounds and seeds.
+        further: Rows of the summary that are no totals of the run.
+        not_judged: Claims that the run cannot judge.
+        statements: Judged statements of theory.
+        band: The kind of band around means; by default that of the experiment.
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
-    headline = _first_asked(run) + _headline(run, rankings) + _smaller(run, full_size)
+    headline = _best_by_metrics(run) + _headline(run, rankings)
+    headline += _smaller(run, full_size)
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
-    charts = {
-        about: [*map(figure, group)]
-        for about, group in run_charts(run, bounds, band).items()
-    }
+    charts = {}
+    for subject, pictures in run_charts(run, bounds, band).items():
+        charts[subject] = [figure(chart) for chart in pictures]
     others = [*charts["derived"], _further_table(run, further)] if further else []
     panels = sweeps(run)
     body = "".join(
@@ -118,15 +135,11 @@ def write_report(
             section("A tree over the actions", *charts["tree"]),
             section("Over the rounds", *charts["totals"]),
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
-            section(
-                "Result",
-                *(_result_table(run, i, each) for i, each in enumerate(rankings)),
-            ),
+            section("Result", *_result_tables(run, rankings)),
             section("Further results", *others),
             section("Claims", claims_table(claims, not_judged=not_judged)),
-            *road_sections(
-                run
-            ),  # first what trips took: rectified regret charges for hills
+            # Energies come before regret, which charges for hills when rectified.
+            *road_sections(run),
             section("Did the forecasts hold?", *calibration_parts(run)),
             section("How wide the bounds are", *charts["widths"]),
             section("Regret", *charts["regret"], *charts["horizons"]),
@@ -164,52 +177,58 @@ def write_report(
 
 def _ranked(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
-    found = {
-        policy: average(run.cumulative(policy, index)[:, -1]) for policy in run.policies
-    }
-    return dict(sorted(found.items(), key=lambda row: row[1].mean))
+    regrets = {}
+    for policy in run.policies:
+        regrets[policy] = average(run.cumulative(policy, index)[:, -1])
+    ranking = sorted(regrets, key=lambda policy: regrets[policy].mean)
+    return {policy: regrets[policy] for policy in ranking}
 
 
 def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
-    """One sentence: who is best, and by how much; whoever knows the truth is no rival."""
+    """One sentence: the best policies, and their lead; those that know the truth are no rivals."""
     rankings = [_rivals(run, ranking) for ranking in rankings]
     if not rankings[0]:
         return ""
     if len(rankings) > 1:
-        wins = [next(iter(ranking)) for ranking in rankings]
-        most = max(map(wins.count, wins))
-        best = [policy for policy in run.policies if wins.count(policy) == most]
-        each = " each" if len(best) > 1 else ""
-        ties = sum(
-            _tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings)
-        )
-        told = f"{' and '.join(best)}, in {most} of {len(rankings)} settings{each}"
-        if len(run.seeds) < LEAST_SEEDS:
-            return f"{_too_few(run)} Lowest mean regret: {told}."
-        unclear = (
-            f"; in {ties} of them the seeds do not separate the best" if ties else ""
-        )
-        return f"Lowest regret: {told}{unclear}."
-    unit = run.metric("regret", 0).unit
-    parts = [
-        f"{policy}, {plus_minus(*each)} {unit}".rstrip()
-        for policy, each in rankings[0].items()
-    ]
+        return _headline_of_many(run, rankings)
+    return _headline_of_one(run, rankings[0])
+
+
+def _headline_of_many(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
+    """The policies that are best in most settings."""
+    winners = [next(iter(ranking)) for ranking in rankings]
+    most = max(winners.count(winner) for winner in winners)
+    best = [policy for policy in run.policies if winners.count(policy) == most]
+    text = f"{' and '.join(best)}, in {most} of {len(rankings)} settings"
+    if len(best) > 1:
+        text += " each"
     if len(run.seeds) < LEAST_SEEDS:
-        return f"{_too_few(run)} Mean regret: {'; '.join(parts)}."
-    ties = _tied(run, 0, rankings[0])
-    if ties > 1:
-        seeds = count_text(len(run.seeds), "seed")
-        shown = parts[: min(ties, _MOST_IN_HEADLINE)]
-        more = (
-            f"; and {count_text(ties - len(shown), 'other')}"
-            if ties > len(shown)
-            else ""
-        )
-        return (
-            f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}{more}."
-        )
-    return f"Lowest regret: {'; next '.join(parts[:2])}."
+        return f"{_too_few(run)} Lowest mean regret: {text}."
+    ties = 0
+    for index, ranking in enumerate(rankings):
+        if _tied(run, index, ranking) > 1:
+            ties += 1
+    if ties:
+        text += f"; in {ties} of them the seeds do not separate the best"
+    return f"Lowest regret: {text}."
+
+
+def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
+    """The policies that are best in the only setting."""
+    unit = run.metric("regret", 0).unit
+    texts = []
+    for policy, regret in ranking.items():
+        texts.append(f"{policy}, {plus_minus(*regret)} {unit}".rstrip())
+    if len(run.seeds) < LEAST_SEEDS:
+        return f"{_too_few(run)} Mean regret: {'; '.join(texts)}."
+    ties = _tied(run, 0, ranking)
+    if ties <= 1:
+        return f"Lowest regret: {'; next '.join(texts[:2])}."
+    seeds = count_text(len(run.seeds), "seed")
+    shown = texts[: min(ties, _MOST_IN_HEADLINE)]
+    if ties > len(shown):
+        shown.append(f"and {count_text(ties - len(shown), 'other')}")
+    return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}."
 
 
 def _too_few(run: Run) -> str:
@@ -218,78 +237,84 @@ def _too_few(run: Run) -> str:
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
-    known = (
-        "benchmark",
-        "genie",
-        "minc-known",
-        "md-known",
-        "offline",
-    )  # who know the truth
-    parts = {
-        policy: given_to(run, policy, 0).get("policy", policy) for policy in ranking
-    }
-    return {
-        policy: each for policy, each in ranking.items() if parts[policy] not in known
-    }
+    """The ranking without policies that know the truth."""
+    rivals = {}
+    for policy, regret in ranking.items():
+        part = parameters_of(run, policy, 0).get("policy", policy)
+        if part not in _KNOW_THE_TRUTH:
+            rivals[policy] = regret
+    return rivals
 
 
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
-    """How many are best: the first, and the next ones as long as chance may explain the difference."""
-    best, *others = (run.cumulative(policy, index)[:, -1] for policy in ranking)
+    """The number of best policies: the first, and the next while chance may explain the lead."""
+    totals = [run.cumulative(policy, index)[:, -1] for policy in ranking]
+    best = totals[0]
+    others = totals[1:]
     sharing = sharing_of(run, [index])
+    tied = 1
+    for total in others:
+        scale = abs(float(total.mean()))
+        count = len(others)
+        if not within_noise(
+            total - best, comparisons=count, scale=scale, sharing=sharing
+        ):
+            break
+        tied += 1
+    return tied
 
-    def may_be_chance(other: Floats) -> bool:
-        scale = abs(float(other.mean()))
-        return within_noise(
-            other - best, comparisons=len(others), scale=scale, sharing=sharing
-        )
 
-    return 1 + len(list(takewhile(may_be_chance, others)))
-
-
-def _first_asked(run: Run) -> str:
-    """Who is best by what people ask for first, where that is not regret."""
+def _best_by_metrics(run: Run) -> str:
+    """The best policy by metrics that people ask for before regret."""
+    if len(run.settings) > 1:
+        return ""
     text = ""
-    for name in run.metrics if len(run.settings) == 1 else ():
+    for name in run.metrics:
         metric = run.metric(name, 0)
-        if metric.headline and metric.better:
-            means = {
-                each: float(outcomes(run, each, 0, name).mean())
-                for each in run.policies
-            }
-            choose, word = (
-                (min, "Lowest") if metric.better == "down" else (max, "Highest")
-            )
-            best = choose(means, key=lambda policy: means[policy])
-            told = f"{best}, {significant(means[best])} {metric.unit}".rstrip()
-            how = "sum" if metric.kind == "total" else "mean"
-            text += f"{word} {metric.label}, {how} of all {run.rounds:,}: {told}. "
+        if not metric.headline or not metric.better:
+            continue
+        means = {
+            policy: float(outcomes(run, policy, 0, name).mean())
+            for policy in run.policies
+        }
+        if metric.better == "down":
+            word = "Lowest"
+            best = min(means, key=means.__getitem__)
+        else:
+            word = "Highest"
+            best = max(means, key=means.__getitem__)
+        value = f"{best}, {significant(means[best])} {metric.unit}".rstrip()
+        how = "sum" if metric.kind == "total" else "mean"
+        text += f"{word} {metric.label}, {how} of all {run.rounds:,}: {value}. "
     return text
 
 
 def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
-    """How much smaller than the experiment a run is."""
+    """A sentence on how much smaller than the experiment a run is."""
     if full_size is None:
         return ""
-    sizes = (
-        (run.rounds, full_size[0], "round"),
-        (len(run.seeds), full_size[1], "seed"),
-    )
-    parts = [
-        f"{now:,} of {count_text(full, noun)}"
-        for now, full, noun in sizes
-        if now < full
-    ]
+    rounds, seeds = full_size
+    parts = []
+    if run.rounds < rounds:
+        parts.append(f"{run.rounds:,} of {count_text(rounds, 'round')}")
+    if len(run.seeds) < seeds:
+        parts.append(f"{len(run.seeds):,} of {count_text(seeds, 'seed')}")
     return f" Smaller than the full experiment: {', '.join(parts)}." if parts else ""
 
 
 def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
-    figure = run.spec.get("figure")
-    named = (str(run.spec.get("paper") or ""), f"Figure {figure}" if figure else "")
-    origin = [run.experiment, *filter(None, named)]
-    size = f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
+    origin = [run.experiment]
+    paper = run.spec.get("paper")
+    if paper:
+        origin.append(str(paper))
+    figure_number = run.spec.get("figure")
+    if figure_number:
+        origin.append(f"Figure {figure_number}")
+    noun = "policies" if len(run.policies) > 1 else "policy"
+    size = f"{len(run.policies)} {noun}, "
     size += f"{count_text(run.rounds, 'round')}, {count_text(len(run.seeds), 'seed')}"
-    size += f", {len(run.settings)} settings" * (len(run.settings) > 1)
+    if len(run.settings) > 1:
+        size += f", {len(run.settings)} settings"
     return (
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
         + " · ".join(escape(str(part)) for part in origin)
@@ -298,32 +323,39 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
     )
 
 
+def _result_tables(run: Run, rankings: Sequence[Mapping[str, Average]]) -> list[str]:
+    """A table for every setting."""
+    tables = []
+    for index, ranking in enumerate(rankings):
+        tables.append(_result_table(run, index, ranking))
+    return tables
+
+
 def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
-    best = next(iter((_rivals(run, ranking) or ranking).values())).mean
-    regret, *others = (
-        run.metric(metric, index).text for metric in run.metrics_at(index)
-    )
-    titles = [regret, "relative to best", "growth", "time per round", *others]
+    compared = _rivals(run, ranking) or ranking
+    best = next(iter(compared.values())).mean
+    other_metrics = run.metrics_at(index)[1:]
+    titles = [
+        run.metric("regret", index).text,
+        "relative to best",
+        "growth",
+        "time per round",
+    ]
+    titles += [run.metric(metric, index).text for metric in other_metrics]
     rows = []
-    for policy, total in ranking.items():
+    for policy, regret in ranking.items():
         try:
             seconds = readable_seconds(run.seconds_per_round(policy, index))
-        except (
-            StateError
-        ):  # timings are no part of a trace; a run may have been copied without them
+        except StateError:  # a run may have been copied without its timings
             seconds = "–"
-        ratio = f"{significant(total.mean / best)}×" if best > 0.0 else "–"
-        growth = power_text(growth_exponent(run, policy, index))
-        rest = (
-            average(outcomes(run, policy, index, metric))
-            for metric in run.metrics_at(index)[1:]
-        )
         cells = [
-            plus_minus(*total),
-            ratio,
-            growth,
+            plus_minus(*regret),
+            f"{significant(regret.mean / best)}×" if best > 0.0 else "–",
+            power_text(growth_exponent(run, policy, index)),
             seconds,
-            *(plus_minus(*each) for each in rest),
+        ]
+        cells += [
+            mean_text(outcomes(run, policy, index, metric)) for metric in other_metrics
         ]
         rows.append((policy, cells))
     return policy_table(
@@ -333,33 +365,32 @@ def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
 
 def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
     """One row for each policy and setting, one column for each number."""
-    names = list(dict.fromkeys(str(row["metric"]) for row in rows))
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
+    values: dict[tuple[str, str], dict[str, str]] = {}  # by policy and setting
     for row in rows:
         if row["policy"] not in run.policies:
             continue  # the file may have been edited
-        mean = nan if row["mean"] is None else float(row["mean"])
-        value = (
-            significant(mean)
-            if row["stderr"] is None
-            else plus_minus(mean, float(row["stderr"]))
-        )
-        found.setdefault((row["policy"], setting_text(row["setting"])), {})[
-            str(row["metric"])
-        ] = value
-    settings = any(setting for _, setting in found)
-    cells = [
-        (
-            policy,
-            [*(told.get(name, "–") for name in names), *[escape(setting)] * settings],
-        )
-        for (policy, setting), told in found.items()
-    ]
-    units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
-    titles = [Metric(name.replace("_", " "), units[name]).text for name in names]
-    return policy_table(
-        run, [*titles, *["setting"] * settings], cells, "", numbers=len(names)
-    )
+        key = (row["policy"], setting_text(row["setting"]))
+        values.setdefault(key, {})[str(row["metric"])] = _row_text(row)
+    titles = [Metric(name.replace("_", " "), unit).text for name, unit in units.items()]
+    has_settings = any(setting for _, setting in values)
+    if has_settings:
+        titles.append("setting")
+    table_rows = []
+    for (policy, setting), numbers in values.items():
+        cells = [numbers.get(name, "–") for name in units]
+        if has_settings:
+            cells.append(escape(setting))
+        table_rows.append((policy, cells))
+    return policy_table(run, titles, table_rows, "", numbers=len(units))
+
+
+def _row_text(row: Mapping[str, Any]) -> str:
+    """The mean of a row of the summary, with its standard error if it has one."""
+    mean = nan if row["mean"] is None else float(row["mean"])
+    if row["stderr"] is None:
+        return significant(mean)
+    return plus_minus(mean, float(row["stderr"]))
 
 
 def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:
@@ -391,9 +422,8 @@ def _rate_table(run: Run, rates: RateTable) -> str:
             power_text(rate.exponent),
             measured,
         ]
-        rows.append(
-            (escape(rate.algorithm), [*numbers, escape(rate.order), escape(rate.work)])
-        )
+        cells = [*numbers, escape(rate.order), escape(rate.work)]
+        rows.append((escape(rate.algorithm), cells))
     setting = setting_text(run.settings[0])
     caption = f"Table 1: orders of the regret{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(rates.note)}</p>'
@@ -401,7 +431,7 @@ def _rate_table(run: Run, rates: RateTable) -> str:
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
-    """For each policy, the bound after the last round and what it is based on, or why there is none."""
+    """For each policy, the bound after the last round and its basis, or why there is none."""
     titles = (
         f"after {run.rounds:,} rounds",
         "what it is based on, or why there is none",
@@ -409,16 +439,13 @@ def _bound_table(run: Run, bounds: RegretBounds) -> str:
     rows = []
     for policy in run.policies:
         bound = bounds.drawn.get(policy)
-        value = significant(float(bound.values[-1])) if bound else "–"
-        rows.append(
-            (
-                policy,
-                [
-                    value,
-                    f"{escape(bound.assumes if bound else bounds.missing[policy])}.",
-                ],
-            )
-        )
+        if bound:
+            value = significant(float(bound.values[-1]))
+            reason = bound.assumes
+        else:
+            value = "–"
+            reason = bounds.missing[policy]
+        rows.append((policy, [value, f"{escape(reason)}."]))
     setting = setting_text(run.settings[0])
     caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else ""

@@ -1,4 +1,4 @@
-"""Theory over a run: the bounds that were worked out for its policies, and why others have none."""
+"""Theory over a run: bounds on the regret of its policies, and why others have none."""
 
 from __future__ import annotations
 
@@ -25,31 +25,34 @@ class Rate(NamedTuple):
     work: str  # whose order it is: a paper, or a case of the algorithm
     order: str  # the formula as printed
     value: float  # of it after the last round
-    corollary: (
-        float | None
-    )  # the same by the paper's own corollary, where the order is its own
+    # The same by the paper's own corollary, where the order is its own.
+    corollary: float | None
     exponent: float  # p where the order grows like T^p over the last half of the rounds
-    measured: (
-        float | None
-    )  # the same of the run's regret, where the run has the algorithm
+    # The exponent of the run's regret, where the run has the algorithm.
+    measured: float | None
 
 
 class RateTable(NamedTuple):
     """Orders of regret side by side."""
 
     rows: tuple[Rate, ...]
-    note: str  # what they take for granted, as whole sentences
+    note: str  # their assumptions, as whole sentences
 
 
 class RegretBounds(NamedTuple):
-    """What theory says of a run's first setting, policy by policy."""
+    """Bounds from theory for a run's first setting.
 
-    drawn: Mapping[str, Bound]  # by policy
-    missing: Mapping[
-        str, str
-    ]  # why other policies have none, as sentences without their full stops
-    note: str = ""  # what all of them take for granted, as whole sentences
-    rates: RateTable | None = None  # orders of regret, where the paper compares several
-    orders: Mapping[str, Bound] = MappingProxyType(
-        {}
-    )  # by policy: growth alone, scaled to the regret
+    Args:
+        drawn: Bounds by policy.
+        missing: Why other policies have none, by policy, as sentences without their full
+            stops.
+        note: The assumptions of all bounds, as whole sentences.
+        rates: Orders of regret, where the paper compares several.
+        orders: Growth alone, scaled to the regret, by policy.
+    """
+
+    drawn: Mapping[str, Bound]
+    missing: Mapping[str, str]
+    note: str = ""
+    rates: RateTable | None = None
+    orders: Mapping[str, Bound] = MappingProxyType({})

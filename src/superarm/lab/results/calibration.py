@@ -1,4 +1,4 @@
-"""Whether forecasts were true: shares of rewards inside the intervals of audited policies. Numpy only.
+"""Whether forecasts were true: shares of rewards inside the intervals of audited policies.
 
 =================  ==============================================================
 p                  nominal level of a central interval: 50, 90, 95 %
@@ -36,69 +36,89 @@ probability of at most 5 %, after Bonferroni, however they depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
-from .curves import PolicyStyle, count_text, feedback_at_once, policy_styles
+from .formats import count_text
 from .pictures import Chart, Picture, Series
+from .settings import feedback_at_once
+from .styles import PolicyStyle, policy_styles
 
-_FALSE_ALARMS = (
-    0.05  # at most so many runs with a right model have a share that is called wrong
-)
+# The largest share of runs with a right model in which a share is called wrong.
+_FALSE_ALARMS = 0.05
 
 
 class IntervalCoverage(NamedTuple):
-    """How many of the intervals of one level held what they were made for."""
+    """How many of the intervals of one level contained what they forecast.
+
+    Args:
+        level: The nominal share, p.
+        observed: The share inside, c.
+        judged: The number of arms or choices that were forecast, m.
+        effective: The number of independent ones with as much evidence, N.
+        groups: The number of groups from which ``effective`` was estimated; 0 where it is
+            known.
+        seeds: The number of seeds that were judged as one observation each; 0 where
+            rounds were.
+    """
 
     level: float
     observed: float
-    judged: int  # how many arms or choices were forecast
-    effective: float  # how many independent ones would say as much
-    groups: int = 0  # from how many ``effective`` was estimated; 0 where it is known
-    seeds: int = (
-        0  # how many seeds were judged as one observation each; 0 where rounds were
-    )
+    judged: int
+    effective: float
+    groups: int = 0
+    seeds: int = 0
 
     @property
     def stderr(self) -> float:
-        """Of ``observed``, if the intervals were right."""
+        """The standard error of ``observed``, if the intervals were right."""
         return float(np.sqrt(self.level * (1.0 - self.level) / self.effective))
 
     @property
     def away(self) -> float:
-        """Observed minus nominal, in standard errors that are as unlikely under a normal distribution;
-        NaN for one seed judged as one observation, which says nothing about others."""
-        from scipy.special import betainc, ndtri, stdtr
+        """Observed minus nominal, in standard errors of a normal that are as unlikely.
+
+        NaN for one seed judged as one observation, which is no evidence about others.
+        """
+        from scipy.special import ndtri, stdtr
 
         if self.seeds == 1:
             return float("nan")
-        inside, outside = (
-            self.observed * self.effective,
-            (1.0 - self.observed) * self.effective,
-        )
-        # Exact binomial tails, P(X ≥ x) = I_p(x, N − x + 1), also where x and N are no whole numbers.
-        if self.observed >= self.level:
-            tail = betainc(inside, outside + 1.0, self.level) if inside > 0.0 else 1.0
-        else:
-            tail = (
-                betainc(outside, inside + 1.0, 1.0 - self.level)
-                if outside > 0.0
-                else 1.0
-            )
-        errors = max(0.0, -float(ndtri(min(1.0, tail))))
-        if self.groups:
-            errors = -float(ndtri(stdtr(self.groups - 1, -errors))) if errors else 0.0
+        errors = max(0.0, -float(ndtri(min(1.0, self._tail()))))
+        if self.groups and errors > 0.0:
+            errors = -float(ndtri(stdtr(self.groups - 1, -errors)))
         return float(np.copysign(errors, self.observed - self.level))
+
+    def _tail(self) -> float:
+        """The probability of a share at least as far from its level, on the same side.
+
+        Exact binomial tails, P(X ≥ x) = I_p(x, N − x + 1), also where x and N are no
+        integers.
+        """
+        from scipy.special import betainc
+
+        inside = self.observed * self.effective
+        outside = (1.0 - self.observed) * self.effective
+        if self.observed >= self.level:
+            if inside <= 0.0:
+                return 1.0
+            return float(betainc(inside, outside + 1.0, self.level))
+        if outside <= 0.0:
+            return 1.0
+        return float(betainc(outside, inside + 1.0, 1.0 - self.level))
 
 
 def chance_limit(shares: int) -> float:
-    """Standard errors that chance explains where so many shares are judged at once.
+    """Standard errors that chance explains where several shares are judged at once.
+
+    Args:
+        shares: The number of shares.
 
     >>> [round(chance_limit(shares), 2) for shares in (1, 15, 135)]
     [1.96, 2.94, 3.56]
@@ -108,21 +128,33 @@ def chance_limit(shares: int) -> float:
     return -float(ndtri(_FALSE_ALARMS / (2.0 * max(shares, 1))))
 
 
-def judged_shares(
-    found: Mapping[str, Calibration],
-) -> list[tuple[str, str, IntervalCoverage]]:
-    """Policy, what it is about, and share: all that can be judged."""
-    return [
-        (policy, what, coverage)
-        for policy, calibration in found.items()
-        for what, levels in calibration.items()
-        for coverage in levels
-        if coverage.seeds != 1
-    ]
+class JudgedShare(NamedTuple):
+    """One share that can be judged."""
+
+    policy: str
+    subject: str  # arms, first choices, choices, or the truth of them
+    coverage: IntervalCoverage
+
+
+def judged_shares(calibrations: Mapping[str, Calibration]) -> list[JudgedShare]:
+    """All shares that can be judged.
+
+    Args:
+        calibrations: Coverage by policy.
+    """
+    shares = []
+    for policy, calibration in calibrations.items():
+        for subject, levels in calibration.items():
+            shares += [
+                JudgedShare(policy, subject, coverage)
+                for coverage in levels
+                if coverage.seeds != 1
+            ]
+    return shares
 
 
 class Words(NamedTuple):
-    """What a run calls an arm, a choice, what they yield, and arms chosen for the first time."""
+    """What a run calls an arm, a choice, their reward, and arms chosen for the first time."""
 
     arm: str = "arm"
     choice: str = "choice"
@@ -130,210 +162,307 @@ class Words(NamedTuple):
     first: str = "first choices"
 
     @property
+    def arms(self) -> str:
+        """Rewards of single arms."""
+        return f"{self.arm}s"
+
+    @property
+    def choices(self) -> str:
+        """Total rewards of choices."""
+        return f"{self.choice}s"
+
+    @property
+    def true_arms(self) -> str:
+        """Expected rewards of single arms, by the intervals of the latent mean."""
+        return f"truth of {self.arm}s"
+
+    @property
+    def true_choices(self) -> str:
+        """Expected rewards of choices, by the intervals of the latent mean."""
+        return f"truth of {self.choice}s"
+
+    @property
     def measured(self) -> tuple[str, ...]:
-        return f"{self.arm}s", self.first, f"{self.choice}s"
+        """Subjects of coverage that are observed."""
+        return self.arms, self.first, self.choices
 
     @property
     def true(self) -> tuple[str, ...]:
-        """Expected rewards, by the intervals of the latent mean."""
-        return f"truth of {self.arm}s", f"truth of {self.choice}s"
+        """Subjects of coverage that only a simulation knows."""
+        return self.true_arms, self.true_choices
 
 
 ON_ROADS = Words("edge", "trip", "energy", "first visits")
 
 
 def words_of(run: Run) -> Words:
+    """The words of a run.
+
+    Args:
+        run: The run.
+    """
     return Words() if run.road_map() is None else ON_ROADS
 
 
 Calibration = Mapping[str, tuple[IntervalCoverage, ...]]
-"""One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
-_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
-_FAR = 0.05  # a share so far from its level matters to whoever relies on it
+"""One policy's coverage at 50, 90 and 95 %, by subject; empty where that is unknown."""
+_FAR = 0.05  # a share so far from its level matters to those who rely on it
+
+
+class _Audits(NamedTuple):
+    """The judged rounds of one policy, of one cell or of several."""
+
+    within: Floats  # (rounds, levels)
+    first: Floats  # (rounds, levels)
+    firsts: Floats  # (rounds,)
+    score: Floats
+    true_within: Floats  # (rounds, levels)
+    true_score: Floats
+    sizes: Ints  # how many arms were chosen in each round
+    rounds: Ints  # numbers of the rounds, different for different seeds
+    seeds: Ints  # whose each round is
 
 
 def calibrations(run: Run) -> dict[str, Calibration]:
-    """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
-    found: dict[str, Calibration] = {}
-    words = words_of(run)
-    at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
-    for policy in run.policies:
-        cells, seeds = [], []
-        for index, seed in product(range(len(run.settings)), run.seeds):
-            audit = run.audit(policy, index, seed)
-            if audit is not None and (judged := np.isfinite(audit["score"])).any():
-                sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
-                told = {
-                    name: audit[name][judged].astype(np.float64) for name in _AUDITED
-                }
-                rounds = seed * run.rounds + np.flatnonzero(
-                    judged
-                )  # of all seeds, each its own
-                cells.append({**told, "sizes": sizes, "rounds": rounds})
-                seeds.append(seed)
-        if cells:
-            joined = {
-                name: np.concatenate([cell[name] for cell in cells])
-                for name in cells[0]
-            }
-            owners = np.repeat(seeds, [len(cell["rounds"]) for cell in cells])
-            found[policy] = _calibration(joined, owners, words, at_once)
-    return found
-
-
-def _calibration(
-    cells: Mapping[str, Any], seeds: Ints, words: Words, at_once: bool
-) -> Calibration:
-    """Of the judged rounds of all seeds and settings.
+    """Coverage of each policy with recorded forecasts, all settings and seeds together.
 
     Args:
-        cells: what was recorded of each round.
-        seeds: whose each round is.
-        words: what arms and choices are called.
-        at_once: whether a policy knew all rewards of a round before the next.
+        run: The run.
     """
-    sizes, fresh = cells["sizes"], cells["firsts"] > 0
-    groups = cells["rounds"] if at_once else seeds
-    single = bool((sizes == 1).all())  # arms are choices, which tell all
-    ones = np.ones(len(sizes))
-    every = (
-        () if single else _shares(cells["within"], sizes, groups, of_seeds=not at_once),
-        _shares(
-            cells["first"][fresh],
-            cells["firsts"][fresh],
-            groups[fresh],
-            of_seeds=not at_once,
-        ),
-        _shares(_within(cells["score"]), ones, groups, of_seeds=not at_once),
-        () if single else _shares(cells["true_within"], sizes, seeds, of_seeds=True),
-        _shares(_within(cells["true_score"]), ones, seeds, of_seeds=True),
+    indices = range(len(run.settings))
+    words = words_of(run)
+    at_once = all(feedback_at_once(run, index) for index in indices)
+    by_policy: dict[str, Calibration] = {}
+    for policy in run.policies:
+        cells = []
+        for index, seed in product(indices, run.seeds):
+            audits = _read_audits(run, policy, index, seed)
+            if audits is not None:
+                cells.append(audits)
+        if cells:
+            fields = zip(*cells, strict=True)
+            joined = _Audits(*(np.concatenate(field) for field in fields))
+            by_policy[policy] = _calibration(joined, words, at_once)
+    return by_policy
+
+
+def _read_audits(run: Run, policy: str, index: int, seed: int) -> _Audits | None:
+    """The judged rounds of a cell; ``None`` where there are none."""
+    arrays = run.audit(policy, index, seed)
+    if arrays is None:
+        return None
+    judged = np.isfinite(arrays["score"])
+    if not judged.any():
+        return None
+
+    def column(name: str) -> Floats:
+        values: Floats = arrays[name][judged].astype(np.float64)
+        return values
+
+    choices = run.choices(policy, index, seed)[judged]
+    rounds = seed * run.rounds + np.flatnonzero(judged)
+    return _Audits(
+        within=column("within"),
+        first=column("first"),
+        firsts=column("firsts"),
+        score=column("score"),
+        true_within=column("true_within"),
+        true_score=column("true_score"),
+        sizes=(choices >= 0).sum(axis=1),
+        rounds=rounds,
+        seeds=np.full(len(rounds), seed),
     )
-    return dict(zip(words.measured + words.true, every, strict=True))
+
+
+def _calibration(audits: _Audits, words: Words, at_once: bool) -> Calibration:
+    """Coverage by subject.
+
+    ``at_once``: whether a policy knew all rewards of a round before the next.
+    """
+    groups = audits.rounds if at_once else audits.seeds
+    late = not at_once
+    seeds = audits.seeds
+    ones = np.ones(len(audits.sizes))
+    arms: tuple[IntervalCoverage, ...] = ()
+    true_arms: tuple[IntervalCoverage, ...] = ()
+    if not (audits.sizes == 1).all():  # else arms are choices
+        arms = _shares(audits.within, audits.sizes, groups, of_seeds=late)
+        true_arms = _shares(audits.true_within, audits.sizes, seeds, of_seeds=True)
+    new = audits.firsts > 0
+    first = _shares(audits.first[new], audits.firsts[new], groups[new], of_seeds=late)
+    choices = _shares(_within(audits.score), ones, groups, of_seeds=late)
+    true_choices = _shares(_within(audits.true_score), ones, seeds, of_seeds=True)
+    return {
+        words.arms: arms,
+        words.first: first,
+        words.choices: choices,
+        words.true_arms: true_arms,
+        words.true_choices: true_choices,
+    }
 
 
 def _shares(
-    inside: Floats, sizes: Floats, groups: Ints, *, of_seeds: bool = False
+    inside: Floats, sizes: Floats | Ints, groups: Ints, *, of_seeds: bool = False
 ) -> tuple[IntervalCoverage, ...]:
     """Coverage at every level.
 
     Args:
-        inside: shares inside the intervals, of each row, (rows, levels).
-        sizes: of how many arms or choices each is, (rows,).
-        groups: rows of one group may depend on each other, (rows,).
-        of_seeds: whether groups are seeds.
+        inside: Shares inside the intervals, of each row, (rows, levels).
+        sizes: The number of arms or choices of each row, (rows,).
+        groups: The group of each row, whose rows may depend on each other, (rows,).
+        of_seeds: Whether groups are seeds.
     """
     count = int(sizes.sum())
     if not count or not np.isfinite(inside).all():
         return ()
-    observed = sizes @ inside / count  # (levels,)
+    observed = sizes @ inside / count  # c, (levels,)
     sums = sizes[:, None] * (inside - observed)  # Σ d of each row
-    squares = (
-        count * observed * (1.0 - observed)
-    )  # Σ d² of all, as each is 1 or 0 before
-    different, places = np.unique(groups, return_inverse=True)
-    members = np.zeros(len(different))
-    np.add.at(members, places, sizes)
-    totals = np.zeros((len(different), len(LEVELS)))
-    np.add.at(totals, places, sums)
+    squares = count * observed * (1.0 - observed)  # Σ d² of all, as d + c is 1 or 0
+    distinct, numbers = np.unique(groups, return_inverse=True)
+    members = np.zeros(len(distinct))
+    np.add.at(members, numbers, sizes)
+    totals = np.zeros((len(distinct), len(LEVELS)))
+    np.add.at(totals, numbers, sums)
     known = bool((members == 1).all())
     design = 1.0 if known else _design_effect(totals, squares, members)
-    seeds = len(different) if of_seeds else 0
-    return tuple(
-        IntervalCoverage(
-            level, share, count, count / design, 0 if known else len(different), seeds
+    coverages = []
+    for level, share in zip(LEVELS, observed.tolist(), strict=True):
+        coverage = IntervalCoverage(
+            level=level,
+            observed=share,
+            judged=count,
+            effective=count / design,
+            groups=0 if known else len(distinct),
+            seeds=len(distinct) if of_seeds else 0,
         )
-        for level, share in zip(LEVELS, observed.tolist(), strict=True)
-    )
+        coverages.append(coverage)
+    return tuple(coverages)
 
 
 def _design_effect(totals: Floats, squares: Floats, members: Floats) -> float:
-    """The largest of all levels, from Σ d of each group, (groups, levels), Σ d², (levels,), and how
-    many arms or choices each group holds, (groups,)."""
+    """D, the largest of all levels.
+
+    Args:
+        totals: Σ d of each group, (groups, levels).
+        squares: Σ d², (levels,).
+        members: The number of arms or choices of each group, (groups,).
+    """
     groups = len(totals)
-    most = float(
-        members @ members / members.sum()
-    )  # where all of a group are inside or outside at once
+    # The limit is reached where all of a group are inside or outside at once.
+    limit = max(1.0, float(members @ members / members.sum()))
     varied = squares > 0.0
     if groups == 1 or not varied.any():
-        return max(1.0, most)
+        return limit
     # As for any variance about the mean of so many groups.
     corrected = groups / (groups - 1.0) * np.sum(totals**2, axis=0)
-    return float(
-        np.clip((corrected[varied] / squares[varied]).max(), 1.0, max(1.0, most))
-    )
+    largest = (corrected[varied] / squares[varied]).max()
+    return float(np.clip(largest, 1.0, limit))
 
 
 def _within(scores: Floats) -> Floats:
-    """Whether each lies inside its interval of every level, NaN where nobody knows, (n, levels)."""
-    return np.where(
-        np.isnan(scores)[:, None], np.nan, np.abs(scores)[:, None] <= QUANTILES
-    )
+    """Whether scores lie inside their intervals, NaN where unknown, (n, levels)."""
+    inside = np.abs(scores)[:, None] <= QUANTILES
+    return np.where(np.isnan(scores)[:, None], np.nan, inside)
 
 
-def calibration_verdict(found: Mapping[str, Calibration]) -> str:
-    """In plain words, whether the intervals cover what they should."""
-    every = judged_shares(found)
-    if not every:
+def calibration_verdict(calibrations: Mapping[str, Calibration]) -> str:
+    """Say in plain words whether the intervals cover what they should.
+
+    Args:
+        calibrations: Coverage by policy.
+    """
+    shares = judged_shares(calibrations)
+    if not shares:
         return "One seed cannot say whether the intervals cover what they should."
-    limit = chance_limit(len(every))
-    near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
-    far = [share for share in every if abs(share[2].away) > limit]
+    limit = chance_limit(len(shares))
+    near = sum(abs(share.coverage.away) <= 2.0 for share in shares)
+    far = [share for share in shares if abs(share.coverage.away) > limit]
     text = (
-        f"{near} of {count_text(len(every), 'share')} lie within two standard errors of their nominal "
+        f"{near} of {count_text(len(shares), 'share')} lie within two standard errors of their nominal "
         f"level; among so many, chance puts the farthest up to {limit:.2g} away in 19 of 20 runs"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
-    groups: dict[str, list[str]] = {}
-    for policy, what, coverage in far:
+    return f"Not all intervals cover what they should: {text}. Beyond chance: {_far_text(far)}."
+
+
+def _far_text(shares: Sequence[JudgedShare]) -> str:
+    """Shares beyond chance, by policy, subject and side."""
+    texts: dict[str, list[str]] = {}
+    for policy, subject, coverage in shares:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
-        share = f"{100 * coverage.observed:.1f} % inside the {100 * coverage.level:.0f} % interval"
-        groups.setdefault(f"{policy} ({what}) {side}: ", []).append(share)
-    told = "; ".join(name + ", ".join(shares) for name, shares in groups.items())
-    return f"Not all intervals cover what they should: {text}. Beyond chance: {told}."
+        observed = f"{100 * coverage.observed:.1f} %"
+        text = f"{observed} inside the {100 * coverage.level:.0f} % interval"
+        texts.setdefault(f"{policy} ({subject}) {side}", []).append(text)
+    return "; ".join(f"{name}: {', '.join(parts)}" for name, parts in texts.items())
 
 
 def calibration_picture(run: Run) -> Picture | None:
-    """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
-    found, styles = calibrations(run), policy_styles(run.policies)
-    nominal = 100.0 * np.asarray(LEVELS)
-    axes: dict[str, Any] = {"x_label": "interval (%)"}
-    axes["y_label"] = "share inside minus nominal (percentage points)"
+    """Draw shares inside intervals, minus their levels; ``None`` where none were recorded.
+
+    Args:
+        run: The run.
+    """
+    by_policy = calibrations(run)
+    subjects = next(iter(by_policy.values()), {})
     panels = []
-    for what in next(iter(found.values()), {}):
-        series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
-        for policy, calibration in found.items():
-            if levels := calibration[what]:
-                label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
-                away = np.array(
-                    [100.0 * (each.observed - each.level) for each in levels]
-                )
-                half = np.array([200.0 * each.stderr for each in levels])
-                series.append(Series(label, nominal, away, styles[policy], half))
-        if series[1:]:
-            panels.append(Chart(series=tuple(series), title=what, **axes, markers=True))
+    for subject in subjects:
+        coverages = {
+            policy: calibration[subject] for policy, calibration in by_policy.items()
+        }
+        if any(coverages.values()):
+            panels.append(_calibration_panel(run, subject, coverages))
+    if not panels:
+        return None
     caption = (
         "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
         "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."
     )
-    picture = Picture(
-        name="calibration", panels=tuple(panels), caption=caption, columns=3
+    return Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
+
+
+def _calibration_panel(
+    run: Run, subject: str, coverages: Mapping[str, tuple[IntervalCoverage, ...]]
+) -> Chart:
+    styles = policy_styles(run.policies)
+    nominal = 100.0 * np.asarray(LEVELS)
+    series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
+    for policy, levels in coverages.items():
+        if levels:
+            label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
+            away = [100.0 * (level.observed - level.level) for level in levels]
+            half = np.array([200.0 * level.stderr for level in levels])
+            curve = Series(label, nominal, np.array(away), styles[policy], half)
+            series.append(curve)
+    return Chart(
+        series=tuple(series),
+        title=subject,
+        x_label="interval (%)",
+        y_label="share inside minus nominal (percentage points)",
+        markers=True,
     )
-    return picture if panels else None
 
 
 def forecast_warnings(run: Run) -> list[str]:
-    """One line for each policy whose 95 % intervals held far fewer choices than they should."""
-    words, found = words_of(run), calibrations(run)
-    shares = {
-        policy: calibration[words.measured[-1]][-1:]
-        for policy, calibration in found.items()
-    }
-    limit = chance_limit(sum(map(len, shares.values())))
-    return [
-        f"forecasts of {policy} are too narrow: {100 * share.observed:.0f} % of "
-        f"{count_text(share.judged, words.choice)} fell inside the 95 % interval; do not rely on them"
-        for policy, every in shares.items()
-        for share in every
-        if share.away < -limit and share.observed < share.level - _FAR
-    ]
+    """A line for each policy whose 95 % intervals contained far too few choices.
+
+    Args:
+        run: The run.
+    """
+    words = words_of(run)
+    coverages = {}
+    for policy, calibration in calibrations(run).items():
+        levels = calibration[words.choices]
+        if levels:
+            coverages[policy] = levels[-1]
+    limit = chance_limit(len(coverages))
+    warnings = []
+    for policy, coverage in coverages.items():
+        far = coverage.observed < coverage.level - _FAR
+        if far and coverage.away < -limit:
+            count = count_text(coverage.judged, words.choice)
+            warnings.append(
+                f"forecasts of {policy} are too narrow: {100 * coverage.observed:.0f} % of "
+                f"{count} fell inside the 95 % interval; do not rely on them"
+            )
+    return warnings

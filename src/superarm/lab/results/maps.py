@@ -1,153 +1,209 @@
-"""The maps of a run on roads: the network with its trips, where policies drove, what they know."""
+"""The maps of a run on roads: the network with its trips, where policies drove, their beliefs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
-from .curves import count_text, shade, significant, ticks
-from .pictures import Layer, Map, Picture, Window
+from .axes import ticks
+from .formats import count_text, significant
+from .pictures import Layer, Map, Picture, TripEnds, Window
 from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
+from .styles import shade
 
-_CLASSES = (
-    1,
-    2,
-    5,
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-)  # least visits of classes told apart by colour
-_ROUTES = (
-    "#0060c8",
-    "#d62728",
-    "#009e73",
-    "#b0409f",
-)  # A and B blue and red, as in the paper
+# The least visits of each class of roads; classes differ in colour.
+_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+# A and B are blue and red, as in the paper.
+_ROUTES = ("#0060c8", "#d62728", "#009e73", "#b0409f")
 _ENDS = "#d55e00"
+_MOST_ASPECT = 3.0  # of a window, so that panels keep a useful shape
+
+
+class _Trip(NamedTuple):
+    """A trip on a network, and the best route found for it."""
+
+    name: str
+    roads: RoadMap
+    route: Ints
 
 
 def networks_picture(runs: Sequence[Run]) -> Picture | None:
-    """Every network of some runs once, with all trips on it and the best route that was found.
+    """Draw every network of some runs once, with all trips on it and their best routes.
 
-    That is the one driven most often in the last tenth of the rounds by the policy that had least
-    regret there. A trip that several runs make is drawn with the route of the first of them.
+    The best route is the one driven most often in the last tenth of the rounds by the
+    policy that had least regret there. A trip that several runs make is drawn with the
+    route of the first of them.
+
+    Args:
+        runs: The runs.
     """
-    networks: dict[bytes, dict[tuple[int, int], tuple[str, RoadMap, Ints]]] = {}
-    trips = [
-        (run, at) for run in runs for at in trip_settings(run) if _roads(run, at).ends
-    ]
-    for run, index in sorted(trips, key=lambda trip: trip_name(*trip)):
-        roads = _roads(run, index)
-        network, start, goal = trip_key(roads)
-        found = networks.setdefault(network, {})
-        if (start, goal) not in found:
-            route = usual_route(run, best_policy(run, index), index, run.seeds[0])
-            found[start, goal] = trip_name(run, index), roads, route
-    if not networks:
+    panels = []
+    colours: dict[str, str] = {}  # of trips, by name
+    for trips in _trips_by_network(runs):
+        for position, trip in enumerate(trips):
+            colours[trip.name] = _ROUTES[position % len(_ROUTES)]
+        panels.append(_network_panel(trips))
+    if not panels:
         return None
-    panels, key = [], dict[str, str]()
-    for found in networks.values():
-        names, maps, routes = zip(*found.values(), strict=True)
-        colours = [_ROUTES[place % len(_ROUTES)] for place in range(len(names))]
-        key |= dict(zip(names, colours, strict=True))
-        window = window_around(maps[0], np.arange(len(maps[0])), margin=0.02)
-        layers = tuple(
-            Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True)
-        )
-        ends = tuple((*trip, each) for trip, each in zip(found, colours, strict=True))
-        note = count_text(len(maps[0]), "edge")
-        panels.append(Map(", ".join(names), note, maps[0], window, layers, ends))
-    caption = "The best routes that were found; a disc is a start, a square a goal."
-    told = tuple((colour, name) for name, colour in key.items())
     return Picture(
-        name="networks", panels=tuple(panels), caption=caption, columns=2, key=told
+        name="networks",
+        panels=tuple(panels),
+        caption="The best routes that were found; a disc is a start, a square a goal.",
+        columns=2,
+        key=tuple((colour, name) for name, colour in colours.items()),
+    )
+
+
+def _trips_by_network(runs: Sequence[Run]) -> Iterator[list[_Trip]]:
+    settings = [(run, index) for run in runs for index in trip_settings(run)]
+    settings.sort(key=lambda setting: trip_name(*setting))
+    networks: dict[bytes, dict[tuple[int, int], _Trip]] = {}
+    for run, index in settings:
+        roads = _roads(run, index)
+        if not roads.ends:
+            continue
+        network, start, goal = trip_key(roads)
+        trips = networks.setdefault(network, {})
+        if (start, goal) not in trips:
+            route = usual_route(run, best_policy(run, index), index, run.seeds[0])
+            trips[start, goal] = _Trip(trip_name(run, index), roads, route)
+    for trips in networks.values():
+        yield [*trips.values()]
+
+
+def _network_panel(trips: Sequence[_Trip]) -> Map:
+    roads = trips[0].roads
+    layers = []
+    ends = []
+    for position, trip in enumerate(trips):
+        colour = _ROUTES[position % len(_ROUTES)]
+        layers.append(Layer(trip.route, colour, 4.0))
+        ends.append(TripEnds(trip.roads.start, trip.roads.goal, colour))
+    return Map(
+        title=", ".join(trip.name for trip in trips),
+        note=count_text(len(roads), "edge"),
+        roads=roads,
+        window=window_around(roads, np.arange(len(roads)), margin=0.02),
+        layers=tuple(layers),
+        ends=tuple(ends),
     )
 
 
 def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
-    """For every trip, where policies drove in the first seed."""
+    """For every trip, draw where policies drove in the first seed.
+
+    Args:
+        run: The run.
+        policies: Names of the policies to draw.
+    """
     return [_visits(run, index, policies) for index in trip_settings(run)]
 
 
 def doubt_pictures(run: Run) -> list[Picture]:
-    """For every trip, what learners are still unsure of after the first seed."""
+    """For every trip, draw what learners are still unsure of after the first seed.
+
+    Args:
+        run: The run.
+    """
     pictures = []
     for index in trip_settings(run):
-        audits = {
-            policy: run.audit(policy, index, run.seeds[0]) for policy in run.policies
-        }
-        known = {
-            policy: each for policy, each in audits.items() if each and "std" in each
-        }
-        if doubts := {
-            policy: each["std"].astype(np.float64) for policy, each in known.items()
-        }:
+        doubts = {}
+        for policy in run.policies:
+            audit = run.audit(policy, index, run.seeds[0])
+            if audit and "std" in audit:
+                doubts[policy] = audit["std"].astype(np.float64)
+        if doubts:
             pictures.append(_doubts(run, index, doubts))
     return pictures
 
 
+class _Panel(NamedTuple):
+    """One policy's map of a trip."""
+
+    title: str
+    note: str
+    layers: tuple[Layer, ...]
+
+
 def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
-    roads, seed = _roads(run, index), run.seeds[0]
-    counts = {each: visits(run, each, index, seed, len(roads)) for each in policies}
-    most = max(int(each.max(initial=0)) for each in counts.values())
-    limits = [float(least) for least in _CLASSES if least <= max(most, 1)]
-    window = window_around(roads, np.flatnonzero(sum(counts.values())))
-    panels = {
-        (policy, f"distinct edges: {np.count_nonzero(count):,}"): _layers(
-            count, limits, (1.25, 4.0)
-        )
-        for policy, count in counts.items()
+    roads = _roads(run, index)
+    seed = run.seeds[0]
+    counts = {
+        policy: visits(run, policy, index, seed, len(roads)) for policy in policies
     }
-    key = []
-    for least, limit in zip(limits, [*limits[1:], np.inf], strict=True):
-        last = limit - 1.0
-        key.append(
-            f"{least:g}+"
-            if np.isinf(limit)
-            else f"{least:g}" + f"–{last:g}" * (last > least)
-        )
-    ends = "; the disc is the start, the square the goal" * bool(roads.ends)
-    caption = f"Visits in {run.rounds:,} rounds of seed {seed}{ends}. Grey roads were never used."
-    return _trip_picture(run, index, "exploration", window, panels, key, caption)
+    most = max(int(count.max(initial=0)) for count in counts.values())
+    limits = [float(least) for least in _CLASSES if least <= max(most, 1)]
+    panels = []
+    for policy, count in counts.items():
+        note = f"distinct edges: {np.count_nonzero(count):,}"
+        panels.append(_Panel(policy, note, _layers(count, limits, (1.25, 4.0))))
+    ends = "; the disc is the start, the square the goal" if roads.ends else ""
+    return _trip_picture(
+        run,
+        index,
+        "exploration",
+        window_around(roads, np.flatnonzero(sum(counts.values()))),
+        panels,
+        _class_labels(limits),
+        f"Visits in {run.rounds:,} rounds of seed {seed}{ends}. Grey roads were never used.",
+    )
+
+
+def _class_labels(limits: Sequence[float]) -> list[str]:
+    """``1``, ``2–4``, ``5+``: the numbers of visits in each class."""
+    labels = []
+    for least, next_least in pairwise(limits):
+        last = next_least - 1.0
+        labels.append(f"{least:g}–{last:g}" if last > least else f"{least:g}")
+    return [*labels, f"{limits[-1]:g}+"]
 
 
 def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
     roads = _roads(run, index)
     # A few edges are far more uncertain than all others; they take the last colour.
-    highest = max(
-        float(np.quantile(np.concatenate(list(doubts.values())), 0.98)), 1e-12
-    )
-    limits = [0.0, *(tick for tick in ticks(0.0, highest)[1:] if tick < highest)]
-    window = window_around(roads, np.arange(len(roads)), margin=0.02)
-    panels = {}
+    stds = np.concatenate(list(doubts.values()))
+    highest = max(float(np.quantile(stds, 0.98)), 1e-12)
+    limits = [0.0]
+    limits += [tick for tick in ticks(0.0, highest)[1:] if tick < highest]
+    panels = []
     for policy, std in doubts.items():
-        layers = _layers(std, limits, (1.2, 1.2))[::-1]  # what is known lies on top
-        panels[policy, f"median {significant(float(np.median(std)))} Wh"] = layers
-    key = [f"from {significant(limit)} Wh" for limit in limits]
-    caption = f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}."
-    return _trip_picture(run, index, "uncertainty", window, panels, key, caption)
+        note = f"median {significant(float(np.median(std)))} Wh"
+        # The most certain roads lie on top.
+        layers = _layers(std, limits, (1.2, 1.2))[::-1]
+        panels.append(_Panel(policy, note, layers))
+    return _trip_picture(
+        run,
+        index,
+        "uncertainty",
+        window_around(roads, np.arange(len(roads)), margin=0.02),
+        panels,
+        [f"from {significant(limit)} Wh" for limit in limits],
+        f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}.",
+    )
 
 
 def _layers(
     values: NDArray[np.generic], limits: Sequence[float], widths: tuple[float, float]
 ) -> tuple[Layer, ...]:
     """Edges in classes; those below the first limit are in none."""
-    classes, count = np.searchsorted(limits, values, side="right") - 1, len(limits)
-    wide = np.linspace(*widths, count)
-    return tuple(
-        Layer(np.flatnonzero(classes == place), shade(place, count), float(wide[place]))
-        for place in range(count)
-        if np.any(classes == place)
-    )
+    count = len(limits)
+    classes = np.searchsorted(limits, values, side="right") - 1
+    class_widths = np.linspace(*widths, count)
+    layers = []
+    for position in range(count):
+        edges = np.flatnonzero(classes == position)
+        if len(edges):
+            width = float(class_widths[position])
+            layers.append(Layer(edges, shade(position, count), width))
+    return tuple(layers)
 
 
 def _trip_picture(
@@ -155,26 +211,35 @@ def _trip_picture(
     index: int,
     name: str,
     window: Window,
-    panels: Mapping[tuple[str, str], tuple[Layer, ...]],
-    key: Sequence[str],
+    panels: Sequence[_Panel],
+    labels: Sequence[str],
     caption: str,
 ) -> Picture:
-    """Maps of one trip; ``panels`` has the layers of each by its title and note."""
-    name += f"-{index}" if len(run.settings) > 1 else ""
-    roads, heading = _roads(run, index), trip_name(run, index)
-    ends = ((roads.start, roads.goal, _ENDS),) if roads.ends else ()
-    maps = tuple(
-        Map(*told, roads, window, layers, ends) for told, layers in panels.items()
-    )
-    shades = tuple((shade(place, len(key)), text) for place, text in enumerate(key))
+    """Maps of one trip; ``labels`` explain the shades, from light to dark."""
+    roads = _roads(run, index)
+    ends: tuple[TripEnds, ...] = ()
+    if roads.ends:
+        ends = (TripEnds(roads.start, roads.goal, _ENDS),)
+    maps = [
+        Map(panel.title, panel.note, roads, window, panel.layers, ends)
+        for panel in panels
+    ]
+    key = [
+        (shade(position, len(labels)), label) for position, label in enumerate(labels)
+    ]
     return Picture(
-        name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades
+        name=f"{name}-{index}" if len(run.settings) > 1 else name,
+        panels=tuple(maps),
+        heading=trip_name(run, index),
+        caption=caption,
+        columns=3,
+        key=tuple(key),
     )
 
 
 def _roads(run: Run, index: int) -> RoadMap:
     roads = run.road_map(index)
-    assert roads is not None  # ``trip_settings`` names settings with roads alone
+    assert roads is not None  # ``trip_settings`` returns settings with roads only
     return roads
 
 
@@ -182,53 +247,77 @@ def _roads(run: Run, index: int) -> RoadMap:
 
 
 def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
-    """Around the edges driven on and the trip's ends, at most three times as wide as high or
-    the reverse, so that panels keep a useful shape."""
-    edges = np.unique(
-        np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])
-    ).astype(np.intp)
-    shown = (
-        edges if len(edges) else np.arange(len(roads))
-    )  # nothing was driven: all roads
-    points = np.concatenate([roads.course(edge) for edge in shown])
-    low, high = points.min(axis=0), points.max(axis=0)
-    size = np.maximum(high - low, 1.0)
-    size = np.maximum(size, size[::-1] / 3.0) * (1.0 + 2.0 * margin)
+    """Return the window around some edges and the trip's ends.
+
+    Args:
+        roads: All roads.
+        driven: The edges; if there are none and no ends, the window shows all roads.
+        margin: Room on each side, as a share of the window's size.
+    """
+    shown = np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])
+    edges = np.unique(shown).astype(np.intp)
+    if len(edges) == 0:
+        edges = np.arange(len(roads))
+    points = np.concatenate([roads.course(edge) for edge in edges])  # (p, 2)
+    low = points.min(axis=0)
+    high = points.max(axis=0)
+    size = np.maximum(high - low, 1.0)  # width and height
+    size = np.maximum(size, size[::-1] / _MOST_ASPECT)
+    size = size * (1.0 + 2.0 * margin)
     left, bottom = (low + high - size) / 2.0
-    return Window(float(left), float(bottom), float(size[0]), float(size[1]))
+    width, height = size
+    return Window(float(left), float(bottom), float(width), float(height))
 
 
 def in_window(roads: RoadMap, window: Window) -> Ints:
-    """Edges whose bounding box meets the window."""
-    low, high = (
-        of.reduceat(roads.points, roads.offsets[:-1]) for of in (np.minimum, np.maximum)
-    )
-    corner = np.array([window.left, window.bottom])
-    reach = corner + np.array([window.width, window.height])
-    return np.flatnonzero((high >= corner).all(axis=1) & (low <= reach).all(axis=1))
+    """Return the edges whose bounding box meets the window.
+
+    Args:
+        roads: All roads.
+        window: The window.
+    """
+    starts = roads.offsets[:-1]
+    low = np.minimum.reduceat(roads.points, starts)  # (n, 2)
+    high = np.maximum.reduceat(roads.points, starts)
+    lower_left = np.array([window.left, window.bottom])
+    upper_right = lower_left + np.array([window.width, window.height])
+    meets = (high >= lower_left).all(axis=1) & (low <= upper_right).all(axis=1)
+    return np.flatnonzero(meets)
 
 
 def middle(course: Floats) -> tuple[float, float]:
-    """The point half-way along a course."""
-    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(course, axis=0).T))])
+    """Return the point half-way along a course.
+
+    Args:
+        course: Its points in metres, (q, 2).
+    """
+    x, y = course.T
+    lengths = np.hypot(np.diff(x), np.diff(y))
+    along = np.concatenate([[0.0], np.cumsum(lengths)])
     half = along[-1] / 2.0
-    return float(np.interp(half, along, course[:, 0])), float(
-        np.interp(half, along, course[:, 1])
-    )
+    return float(np.interp(half, along, x)), float(np.interp(half, along, y))
 
 
 def round_length(longest: float) -> float:
-    """The largest of 1, 2 or 5 times a power of ten that is not above ``longest`` metres.
+    """Return the largest of 1, 2 or 5 times a power of ten that is not above a length.
+
+    Args:
+        longest: The length in metres.
 
     >>> round_length(730.0)
     500.0
     """
     power = 10.0 ** np.floor(np.log10(longest))
-    return float(
-        power
-        * next(step for step in (5.0, 2.0, 1.0) if step * power <= longest * (1 + 1e-9))
-    )
+    for factor in (5.0, 2.0):
+        if factor * power <= longest * (1 + 1e-9):
+            return float(power * factor)
+    return float(power)
 
 
 def length_text(metres: float) -> str:
+    """``500 m``, ``2 km``.
+
+    Args:
+        metres: The length.
+    """
     return f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"

@@ -1,4 +1,4 @@
-"""The works that users meet, by title and year; :file:`docs/refs.bib` has the rest of each entry."""
+"""Titles and years of cited papers; :file:`docs/refs.bib` has the complete entries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ _TITLES = tomllib.loads(
 
 
 def spelled_out(text: str) -> str:
-    """Keys of papers in a docstring replaced by their titles.
+    """Replace keys of papers by their titles.
+
+    Args:
+        text: A docstring.
 
     >>> spelled_out("Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].")
     'Improved GP-UCB [On Kernelized Multi-armed Bandits (2017), Algorithm 1].'
     """
-    return re.sub(
-        r"\b[a-z]+\d{4}[a-z]+\b", lambda found: _TITLES.get(found[0], found[0]), text
-    )
+
+    def title(key: re.Match[str]) -> str:
+        return str(_TITLES.get(key[0], key[0]))
+
+    return re.sub(r"\b[a-z]+\d{4}[a-z]+\b", title, text)

@@ -1,4 +1,4 @@
-"""Pictures as data: what is to be seen. ``report`` draws them as SVG, ``plotting`` with matplotlib."""
+"""Pictures as data. ``report`` draws them as SVG, ``plotting`` with matplotlib."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from superarm.core import Floats, Ints
 from superarm.core.inputs import LARGEST
 from superarm.core.road_map import RoadMap
 
-from .curves import PolicyStyle, readable_seconds, significant, ticks
+from .axes import ticks
+from .formats import readable_seconds, significant
+from .styles import PolicyStyle
 
-_FLOOR = 300.0  # how far below the lowest end a log axis of totals begins: first rounds may be tiny
+# How far below the lowest end a log axis of totals begins: first rounds may be tiny.
+_FLOOR = 300.0
+_MARGIN = 0.04  # room beyond the curves, as a share of an axis
 
 
 class Shape(NamedTuple):
-    """A curve and its band, without what cannot be drawn."""
+    """The points of a curve and its band that can be drawn."""
 
     x: Floats
     y: Floats
@@ -26,21 +30,53 @@ class Shape(NamedTuple):
     high: Floats
 
 
+class _LogZero(NamedTuple):
+    """Where 0 stands on a logarithmic axis, which has no place for it."""
+
+    place: float  # a step below the least positive number
+    least: float  # the least positive number
+
+
 class Series(NamedTuple):
-    """One curve, labelled at its end unless its label is empty."""
+    """One curve.
+
+    Args:
+        label: Words at its end.
+        x: Places along the x-axis, (n,).
+        y: Heights, (n,).
+        style: The look of the curve.
+        half: Half the height of the band around the curve, (n,).
+        marked: Points that get a dot.
+        notes: Points that get a text beside them, and the texts.
+    """
 
     label: str
     x: Floats | Ints
     y: Floats
     style: PolicyStyle = PolicyStyle(0)
-    half: Floats | None = None  # half the height of the band around the curve
-    marked: tuple[int, ...] = ()  # points that get a dot
-    notes: tuple[tuple[int, str], ...] = ()  # points that get a text beside them
+    half: Floats | None = None
+    marked: tuple[int, ...] = ()
+    notes: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chart:
-    """Curves over one pair of axes."""
+    """Curves over one pair of axes.
+
+    Args:
+        series: The curves.
+        x_label: Words along the x-axis.
+        y_label: Words along the y-axis.
+        title: Words above the chart.
+        log_x: Whether the x-axis is logarithmic.
+        log_y: Whether the y-axis is logarithmic.
+        totals: Whether a logarithmic y-axis may leave out first rounds, far below every
+            end.
+        seconds: Whether heights are formatted as times.
+        from_zero: Whether heights count from 0; else only their differences matter.
+        markers: Whether every point gets a dot.
+        marks: Places on the x-axis to point out, by their labels.
+    """
 
     series: tuple[Series, ...]
     x_label: str = "round"
@@ -48,26 +84,23 @@ class Chart:
     title: str = ""
     log_x: bool = False
     log_y: bool = False
-    totals: bool = False  # whether a logarithmic axis may leave out first rounds, far below every end
-    seconds: bool = False  # whether heights are written as times
-    from_zero: bool = (
-        True  # whether heights count from 0; else only their differences matter
-    )
-    markers: bool = False  # whether every point gets a dot
+    totals: bool = False
+    seconds: bool = False
+    from_zero: bool = True
+    markers: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
-    """Places on the x-axis to be pointed out, by what is said of them."""
 
     @property
     def description(self) -> str:
-        """In words, for those who cannot see it."""
-        told = ", ".join(
-            " ".join(series.label.split()) for series in self.series if series.label
+        """The chart in words, for those who cannot see it."""
+        labels = ", ".join(
+            _single_spaced(series.label) for series in self.series if series.label
         )
-        return " ".join(
-            f"{self.title} {self.y_label} against {self.x_label}: {told}".split()
-        )
+        axes = f"{self.y_label} against {self.x_label}"
+        return _single_spaced(f"{self.title} {axes}: {labels}")
 
     def shapes(self) -> list[Shape]:
+        """What can be drawn of each curve."""
         floor = 0.0
         if self.log_y and self.totals:
             ends = [float(series.y[-1]) for series in self.series if series.y[-1] > 0.0]
@@ -75,77 +108,116 @@ class Chart:
         return [self._shape(series, floor) for series in self.series]
 
     def _shape(self, series: Series, floor: float) -> Shape:
-        x, y = (np.asarray(part, dtype=np.float64) for part in (series.x, series.y))
+        x = np.asarray(series.x, dtype=np.float64)
+        y = np.asarray(series.y, dtype=np.float64)
         half = np.zeros_like(y) if series.half is None else series.half
-        shown = np.isfinite(y) & ((y > floor) | (not self.log_y))
-        x, y, half = x[shown], y[shown], half[shown]
-        x = np.where((x == 0.0) & self.log_x, self._zero()[0], x)
-        # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
-        low = (
-            np.maximum(y - half, np.maximum(y / 10.0, floor))
-            if self.log_y
-            else y - half
-        )
+        shown = np.isfinite(y)
+        if self.log_y:
+            shown &= y > floor
+        x = x[shown]
+        y = y[shown]
+        half = half[shown]
+        if self.log_x:
+            zero = self._log_zero()
+            x = np.where(x == 0.0, np.nan if zero is None else zero.place, x)
+        low = y - half
+        if self.log_y:
+            # A log axis cannot show a band that reaches below zero: it ends at a tenth of
+            # the mean.
+            low = np.maximum(low, np.maximum(y / 10.0, floor))
         return Shape(x, y, low, y + half)
 
-    def _zero(self) -> tuple[float, float]:
-        """Where 0 stands on a logarithmic axis, which has no place for it: a step below the least of
-        the others, which is told too. NaN where no 0 is drawn."""
-        every = np.unique(
-            np.concatenate([*(each.x for each in self.series), np.empty(0)])
-        )
-        positive = every[every > 0.0]
-        if not self.log_x or 0.0 not in every or len(positive) < 2:
-            return np.nan, np.nan
-        return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(
-            positive[0]
-        )
+    def _log_zero(self) -> _LogZero | None:
+        """The place of 0 on a logarithmic x-axis; ``None`` where no 0 is drawn."""
+        if not self.log_x:
+            return None
+        x = np.unique(_join(series.x for series in self.series))
+        positive = x[x > 0.0]
+        if 0.0 not in x or len(positive) < 2:
+            return None
+        least = float(positive[0])
+        step = min(positive[0] / positive[1], 0.5)
+        return _LogZero(float(positive[0] * step), least)
 
     def x_ticks(self) -> dict[float, str]:
-        zero, least = self._zero()
+        """Labels of the x-axis by their places."""
         low, high = self.x_range()
-        if np.isnan(zero):
-            whole = all(
-                np.all(np.mod(each.x, 1.0) == 0.0) for each in self.series
-            )  # rounds, days
-            every = ticks(low, high, self.log_x)
-            return {at: significant(at) for at in every if at % 1.0 == 0.0 or not whole}
-        every = ticks(low / 10.0, high, log=True)  # fewer than usual: 0 takes room
-        return {zero: "0", **{at: significant(at) for at in every if at >= least}}
+        zero = self._log_zero()
+        if zero is not None:
+            # Fewer than usual: 0 takes room.
+            places = ticks(low / 10.0, high, log=True)
+            places = [place for place in places if place >= zero.least]
+            labels = {place: significant(place) for place in places}
+            return {zero.place: "0", **labels}
+        places = ticks(low, high, self.log_x)
+        if self._has_integers():
+            places = [place for place in places if place % 1.0 == 0.0]
+        return {place: significant(place) for place in places}
+
+    def _has_integers(self) -> bool:
+        """Whether all places on the x-axis are integers: rounds, days."""
+        return all(np.all(np.mod(series.x, 1.0) == 0.0) for series in self.series)
 
     def y_ticks(self) -> dict[float, str]:
+        """Labels of the y-axis by their places."""
+        low, high = self.y_range()
         write = readable_seconds if self.seconds else significant
-        return {at: write(at) for at in ticks(*self.y_range(), self.log_y)}
+        return {place: write(place) for place in ticks(low, high, self.log_y)}
 
     def x_range(self) -> tuple[float, float]:
-        return _range((shape.x for shape in self.shapes()), self.log_x, tight=True)
+        """Both ends of the x-axis."""
+        places = _join(shape.x for shape in self.shapes())
+        return _range(places, self.log_x, tight=True)
 
     def y_range(self) -> tuple[float, float]:
-        edges = (
-            edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high)
-        )
-        low, high = _range(edges, self.log_y, tight=not self.from_zero)
-        room = 0.0 if self.from_zero else 0.04 * (high - low)
+        """Both ends of the y-axis."""
+        heights: list[Floats] = []
+        for shape in self.shapes():
+            heights += [shape.low, shape.y, shape.high]
+        low, high = _range(_join(heights), self.log_y, tight=not self.from_zero)
+        if self.from_zero:
+            return low, high
+        room = _MARGIN * (high - low)
         return low - room, high + room
 
 
-def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
-    values = np.concatenate([*parts, np.empty(0)])
-    values = values[(np.abs(values) <= LARGEST) & ((values > 0.0) | (not log))]
-    low, high = (
-        (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
-    )
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _join(parts: Iterable[Floats | Ints]) -> Floats:
+    """All numbers one after another; no parts are no numbers."""
+    return np.concatenate([*parts, np.empty(0)])
+
+
+def _range(values: Floats, log: bool, *, tight: bool) -> tuple[float, float]:
+    """Both ends of an axis; one that is not ``tight`` contains 0 and has room above."""
+    values = values[np.abs(values) <= LARGEST]
+    if log:
+        values = values[values > 0.0]
+    low, high = 1.0, 10.0
+    if len(values):
+        low, high = float(values.min()), float(values.max())
     if log:
         return (low, high) if high > low else (low / 2.0, high * 2.0)
     if not tight:
-        low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
-    return low, high if high > low else low + max(
-        1.0, 1e-6 * abs(low)
-    )  # 1 is nothing beside 1e17
+        low = min(low, 0.0)
+        high += _MARGIN * (high - low)
+    if high > low:
+        return low, high
+    # 1 is nothing beside 1e17.
+    return low, low + max(1.0, 1e-6 * abs(low))
 
 
 class Window(NamedTuple):
-    """The part of a map that is shown, in metres."""
+    """The part of a map that is shown.
+
+    Args:
+        left: The x-coordinate of its left edge, in metres.
+        bottom: The y-coordinate of its lower edge, in metres.
+        width: Its width in metres.
+        height: Its height in metres.
+    """
 
     left: float
     bottom: float
@@ -154,6 +226,7 @@ class Window(NamedTuple):
 
     @property
     def aspect(self) -> float:
+        """Width over height."""
         return self.width / self.height
 
 
@@ -165,32 +238,55 @@ class Layer(NamedTuple):
     width: float  # in pixels of a map of 420
 
 
+class TripEnds(NamedTuple):
+    """The ends of a trip on a map."""
+
+    start: int  # its first edge
+    goal: int  # its last edge
+    colour: str
+
+
 class Map(NamedTuple):
-    """Roads in grey, some of them in colour, and the ends of trips."""
+    """Roads in grey, some of them in colour, and the ends of trips.
+
+    Args:
+        title: Words above the map.
+        note: More words beside the title.
+        roads: All roads.
+        window: The part that is shown.
+        layers: Roads in colour, from the lowest layer up.
+        ends: The ends of trips.
+    """
 
     title: str
     note: str
     roads: RoadMap
     window: Window
     layers: tuple[Layer, ...]
-    ends: tuple[
-        tuple[int, int, str], ...
-    ]  # first and last edge of each trip, and its colour
+    ends: tuple[TripEnds, ...]
 
     @property
     def description(self) -> str:
+        """The map in words, for those who cannot see it."""
         return f"Map: {self.title}, {self.note}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Picture:
-    """Panels that belong together: one file, or one figure on a page."""
+    """Panels that belong together: one file, or one figure on a page.
 
-    name: str  # of its files
+    Args:
+        name: The name of its files, without their suffix.
+        panels: Charts and maps.
+        heading: Which of the run's settings it shows.
+        caption: Words below it.
+        columns: The number of panels side by side.
+        key: Colours that all panels share, and their meanings.
+    """
+
+    name: str
     panels: tuple[Chart | Map, ...]
-    heading: str = ""  # which of the run's settings it shows
+    heading: str = ""
     caption: str
     columns: int = 1
-    key: tuple[
-        tuple[str, str], ...
-    ] = ()  # colours that all panels share, and what they mean
+    key: tuple[tuple[str, str], ...] = ()

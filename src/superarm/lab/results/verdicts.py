@@ -52,97 +52,109 @@ from superarm.core import Floats
 
 LEAST_SEEDS = 4
 _CHANCE = 0.01  # of a wrong verdict, on one side
-_UNSEEN = (
-    0.05  # with which probability n seeds may miss what happens in a share q_n of them
-)
-_RARE = 0.1  # what happens in fewer seeds is left out of account
+_UNSEEN = 0.05  # probability that n seeds miss what happens in a share q_n of all
+_RARE = 0.1  # what happens in fewer seeds is ignored
 ROUNDING = 1e-9
 """Of the numbers that are compared: a difference below it is none."""
 
 
 class Sharing(NamedTuple):
-    """What seeds have in common, so that they say less than as many independent ones."""
+    """What seeds have in common, which makes them worth less than independent ones.
+
+    Args:
+        share: The share of its records that a seed has in common with another one, below
+            1.
+        independent: How many independent seeds all of them are worth at most, where
+            records follow each other.
+    """
 
     share: float = 0.0
-    """Of its records, the share that a seed has in common with another one; below 1."""
     independent: float = math.inf
-    """How many independent seeds all of them are worth at most, where records follow each other."""
 
 
 ALONE = Sharing()
 
 
 class Lead(NamedTuple):
-    """What seeds say of a number that is above zero if something is true of them."""
+    """Evidence on a number that is above zero if a claim is true of a seed.
+
+    Args:
+        mean: The mean over seeds.
+        stderr: Its standard error, with what shared records add to it.
+        t: Mean over standard error; ±∞ where all seeds have the same number, 0 where all
+            are tied.
+        corrected: t, or t without skewness: whichever is nearer to zero.
+        seeds: The number of seeds, or of independent ones that they are worth, rounded
+            down.
+        scale: The size of what the number is a difference of.
+        tied: Whether every seed's number is zero, but for rounding.
+    """
 
     mean: float
     stderr: float
-    """With what shared records add to it."""
     t: float
-    """Mean over standard error; ±∞ where all seeds have the same number, 0 where all are tied."""
     corrected: float
-    """t, or what is left of it without skewness: whichever is nearer to zero."""
     seeds: int
-    """How many there are, or how many independent ones they are worth, rounded down."""
     scale: float
     tied: bool
-    """Whether every seed's number is zero, but for rounding."""
 
     def strength(self, comparisons: int = 1) -> float:
-        """Beyond 1 it is decided that the mean is above zero, beyond −1 that it is below.
+        """Above 1 the mean is decidedly above zero, below −1 decidedly below.
 
         Args:
-            comparisons: among how many it was looked for, if it is below zero.
+            comparisons: The number of comparisons in which a negative mean was looked for.
         """
-        if self.seeds < LEAST_SEEDS or self.tied:
+        if self.seeds < LEAST_SEEDS or self.tied or not math.isfinite(self.mean):
             return 0.0
-        by_chance = abs(self.corrected) / needed_errors(
-            self.seeds, self.comparisons(comparisons)
-        )
-        unlike = self.outweighed
-        by_unlike_seeds = abs(self.mean) / unlike if unlike > 0.0 else math.inf
-        weaker = min(by_chance, by_unlike_seeds)
-        return math.copysign(weaker, self.mean) if math.isfinite(self.mean) else 0.0
+        limit = needed_errors(self.seeds, self.comparisons(comparisons))
+        by_chance = abs(self.corrected) / limit
+        by_unlike_seeds = math.inf
+        if self.outweighed > 0.0:
+            by_unlike_seeds = abs(self.mean) / self.outweighed
+        return math.copysign(min(by_chance, by_unlike_seeds), self.mean)
 
     def comparisons(self, count: int) -> int:
-        """How many comparisons the limit is corrected for: a lead must be decided in all of them."""
+        """The number of comparisons to correct for: a lead must be decided in all of them.
+
+        Args:
+            count: The number of comparisons in all.
+        """
         return count if self.mean < 0.0 else 1
 
     @property
     def outweighed(self) -> float:
-        """The largest lead that seeds unlike these could turn around."""
+        """The largest lead that seeds unlike these could reverse."""
         share = unlike_share(self.seeds)
         return share * self.scale if share > _RARE else 0.0
 
     @property
     def seeds_needed(self) -> int:
-        """With how many seeds a lead of this size could not be turned around by seeds unlike them."""
+        """The number of seeds with which unlike seeds could not reverse such a lead."""
         share = max(_RARE, abs(self.mean) / self.scale)
         if share >= 1.0:
             return LEAST_SEEDS
-        return max(LEAST_SEEDS, math.floor(math.log(_UNSEEN) / math.log1p(-share)) + 1)
+        seeds = math.floor(math.log(_UNSEEN) / math.log1p(-share)) + 1
+        return max(LEAST_SEEDS, seeds)
 
 
 def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> Lead:
     """Weigh one number per seed.
 
     Args:
-        values: (n,), one for each seed.
-        scale: of what the numbers are differences of; 0 where seeds unlike these are no concern.
-        sharing: what seeds have in common.
+        values: One for each seed, (n,).
+        scale: The size of what the numbers are differences of; 0 where seeds unlike these
+            are no concern.
+        sharing: What seeds have in common.
 
     >>> lead_of(np.array([1.0, 2.0, 1.5, 1.2, 1.3])).strength() > 1.0
     True
     """
     count = len(values)
-    tied = (
-        bool(np.all(np.abs(values) <= ROUNDING * scale))
-        if scale
-        else not np.any(values)
-    )
+    tied = bool(np.all(np.abs(values) <= ROUNDING * scale))
     mean = 0.0 if tied else float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 and not tied else 0.0
-    stderr = spread * math.sqrt(1.0 / count + sharing.share / (1.0 - sharing.share))
+    variance_factor = 1.0 / count + sharing.share / (1.0 - sharing.share)
+    stderr = spread * math.sqrt(variance_factor)
     seeds = int(min(count, sharing.independent))
     if spread <= ROUNDING * abs(mean):
         t = math.copysign(math.inf, mean) if mean else 0.0
@@ -154,45 +166,50 @@ def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> 
 
 
 def _skewness(values: Floats) -> float:
-    """Corrected for bias; 0 for fewer than three numbers."""
+    """Skewness corrected for bias; 0 for fewer than three numbers."""
     count = len(values)
     if count < 3:
         return 0.0
-    away = values - values.mean()
-    plain = float(np.mean(away**3) / np.mean(away**2) ** 1.5)
-    return plain * math.sqrt(count * (count - 1)) / (count - 2)
+    deviations = values - values.mean()
+    biased = float(np.mean(deviations**3) / np.mean(deviations**2) ** 1.5)
+    return biased * math.sqrt(count * (count - 1)) / (count - 2)
 
 
 def _without_skewness(t: float, skewness: float, count: int) -> float:
     """Hall's transformation of t where it is nearer to zero, t elsewhere; never beyond zero."""
     root = math.sqrt(count)
-    turned = (
+    transformed = (
         t
         + skewness * t**2 / (3.0 * root)
         + skewness**2 * t**3 / (27.0 * count)
         + skewness / (6.0 * root)
     )
-    nearer = min(abs(t), max(0.0, math.copysign(1.0, t) * turned))
+    nearer = min(abs(t), max(0.0, math.copysign(1.0, t) * transformed))
     return math.copysign(nearer, t)
 
 
 def needed_errors(seeds: int, comparisons: int = 1) -> float:
     """Standard errors that a mean must be away from zero, by Student's t.
 
+    Args:
+        seeds: The number of seeds.
+        comparisons: The number of means that are tested together.
+
     >>> [round(needed_errors(seeds), 2) for seeds in (4, 5, 25)], round(needed_errors(5, 10), 2)
     ([4.54, 3.75, 2.49], 7.17)
     """
     from scipy.special import stdtrit
 
-    return (
-        float(stdtrit(seeds - 1, 1.0 - _CHANCE / comparisons))
-        if seeds > 1
-        else math.inf
-    )
+    if seeds <= 1:
+        return math.inf
+    return float(stdtrit(seeds - 1, 1.0 - _CHANCE / comparisons))
 
 
 def unlike_share(seeds: int) -> float:
-    """q_n: how large a share of all seeds n of them may have missed, at 95 %.
+    """q_n: the share of all seeds that n of them may have missed, at 95 %.
+
+    Args:
+        seeds: n.
 
     >>> [round(unlike_share(seeds), 3) for seeds in (5, 10, 25, 200)]
     [0.451, 0.259, 0.113, 0.015]
@@ -207,15 +224,16 @@ def within_noise(
     scale: float = 0.0,
     sharing: Sharing = ALONE,
 ) -> bool:
-    """Whether the mean of one difference per seed may be chance; few seeds cannot say.
+    """Whether the mean of one difference per seed may be chance; always so for few seeds.
 
-    Seeds unlike these are left out of account: what was seen is described, no claim is decided.
+    Ignores seeds unlike these: it describes what was seen and decides no claim.
 
     Args:
-        differences: (n,), one for each seed.
-        comparisons: how many such means are looked at together.
-        scale: of what the numbers are differences of, by which rounding is recognised.
-        sharing: what seeds have in common.
+        differences: One for each seed, (n,).
+        comparisons: The number of such means that are looked at together.
+        scale: The size of what the numbers are differences of, by which rounding is
+            recognised.
+        sharing: What seeds have in common.
     """
     lead = lead_of(differences, scale=scale, sharing=sharing)
     limit = needed_errors(lead.seeds, comparisons)

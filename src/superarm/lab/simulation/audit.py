@@ -1,7 +1,8 @@
 """Whether a policy's forecasts were true, and what it believed at the end.
 
-Recorded for problems with fixed arms whose rewards add up, apart from the policy's time. A
-forecast is made when the arms are chosen and checked when their rewards are seen.
+Recorded for problems with fixed arms whose rewards add up; the time of recording does not
+count as the policy's. A forecast is made when the arms are chosen, and checked when their
+rewards are seen.
 
 ======================  =============================================================
 ``within``              share of the chosen arms whose reward lay inside their central
@@ -31,8 +32,8 @@ from numpy.typing import NDArray
 from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecast, Offer
 from superarm.core.capabilities import Forecaster
 
-_SHARES = ("within", "first", "true_within")
-_SERIES = (
+_SHARES = ("within", "first", "true_within")  # (T, levels)
+_NUMBERS = (  # (T,)
     "firsts",
     "score",
     "true_score",
@@ -43,24 +44,44 @@ _SERIES = (
 
 
 def audit_shapes(rounds: int) -> dict[str, tuple[int, ...]]:
-    """What every audit holds of its rounds."""
-    shares = dict.fromkeys(_SHARES, (rounds, len(LEVELS)))
-    return {**shares, **dict.fromkeys(_SERIES, (rounds,))}
+    """Shapes of the arrays that every audit has of its rounds, by name.
+
+    Args:
+        rounds: The number of rounds.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name in _SHARES:
+        shapes[name] = (rounds, len(LEVELS))
+    for name in _NUMBERS:
+        shapes[name] = (rounds,)
+    return shapes
 
 
 class Audit:
-    """Follows one policy through its rounds."""
+    """A record of one policy's forecasts, round by round.
+
+    Args:
+        policy: The policy.
+        rounds: The number of rounds.
+        first: The number of the first round.
+    """
 
     def __init__(self, policy: Forecaster, rounds: int, first: int = 1) -> None:
-        self.policy, self._first = policy, first
-        self._series = {
-            name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()
-        }
+        self.policy = policy
+        self._first = first
+        self._series: dict[str, Floats] = {}
+        for name, shape in audit_shapes(rounds).items():
+            self._series[name] = np.full(shape, np.nan)
         self._chosen: set[int] = set()
-        self._known = policy.information_gain
+        self._information = policy.information_gain
 
-    def go_on(self, earlier: Mapping[str, NDArray[Any]], chosen: set[int]) -> None:
-        """What was recorded in the first rounds, and the arms that were chosen in them."""
+    def resume(self, earlier: Mapping[str, NDArray[Any]], chosen: set[int]) -> None:
+        """Restore what an earlier run recorded of the first rounds.
+
+        Args:
+            earlier: Its arrays.
+            chosen: The arms that were chosen in it.
+        """
         for name, values in self._series.items():
             values[: len(earlier[name])] = earlier[name]
         self._chosen.update(chosen)
@@ -72,49 +93,76 @@ class Audit:
         feedback: Feedback,
         truth: Floats | None,
     ) -> None:
-        """Take note of a round: what was learned in it, and how its forecast fared."""
-        at = decision.step - self._first
+        """Record a round: the information gained in it, and how its forecast fared.
+
+        Args:
+            forecast: The policy's forecast of the chosen arms.
+            decision: The round's decision.
+            feedback: The world's feedback.
+            truth: Expected rewards of all arms, (n,), where they are known.
+        """
+        index = decision.step - self._first
         chosen = decision.positions.tolist()
-        fresh = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
+        first_time = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
         self._chosen.update(chosen)
-        known = self.policy.information_gain
-        self._series["information"][at] = known - self._known
-        self._known = known
-        rewards = feedback.rewards
-        # A forecast is of all chosen arms, so that it is judged where all were seen.
-        if len(rewards) == 0 or not np.array_equal(
-            feedback.positions, decision.positions
-        ):
+        information = self.policy.information_gain
+        self._series["information"][index] = information - self._information
+        self._information = information
+        # A forecast is of all chosen arms, so it is judged only where all were seen.
+        complete = np.array_equal(feedback.positions, decision.positions)
+        if len(feedback.rewards) == 0 or not complete:
             return
-        series, latent = self._series, np.maximum(np.diagonal(forecast.cov), 0.0)
-        series["firsts"][at] = fresh.sum()
-        if feedback.sums is None:
-            std = forecast.stds()
-            inside = (
-                np.abs(rewards - forecast.mean)[:, None]
-                <= forecast.widths * std[:, None]
-            )
-            series["within"][at] = inside.mean(axis=0)
-            if fresh.any():
-                series["first"][at] = inside[fresh].mean(axis=0)
-        mean, total_std = forecast.total()
-        series["score"][at] = _judged(
-            (rewards.sum() - mean) / total_std, forecast.total_widths
-        )
+        self._series["firsts"][index] = first_time.sum()
+        self._record_rewards(index, forecast, feedback, first_time)
+        latent = np.maximum(np.diagonal(forecast.cov), 0.0)  # variances, (k,)
         if truth is not None:
-            away = truth[decision.positions] - forecast.mean
-            limits = QUANTILES * np.sqrt(latent)[:, None]
-            series["true_within"][at] = (np.abs(away)[:, None] <= limits).mean(axis=0)
-            spread = np.sqrt(max(float(forecast.cov.sum()), 0.0))
-            total = float(away.sum())
-            series["true_score"][at] = (
-                total / spread if spread else np.inf * total if total else 0.0
-            )
-        series["variance"][at] = latent.sum()
-        self._series["largest_eigenvalue"][at] = np.linalg.eigvalsh(forecast.cov)[-1]
+            errors = truth[decision.positions] - forecast.mean
+            self._record_truth(index, forecast, errors, latent)
+        self._series["variance"][index] = latent.sum()
+        eigenvalues = np.linalg.eigvalsh(forecast.cov)  # ascending
+        self._series["largest_eigenvalue"][index] = eigenvalues[-1]
+
+    def _record_rewards(
+        self,
+        index: int,
+        forecast: Forecast,
+        feedback: Feedback,
+        first_time: NDArray[np.bool_],
+    ) -> None:
+        rewards = feedback.rewards
+        if feedback.sums is None:
+            errors = np.abs(rewards - forecast.mean)
+            limits = forecast.widths * forecast.stds()[:, None]  # (k, levels)
+            inside = errors[:, None] <= limits
+            self._series["within"][index] = inside.mean(axis=0)
+            if first_time.any():
+                self._series["first"][index] = inside[first_time].mean(axis=0)
+        mean, std = forecast.total()
+        score = (rewards.sum() - mean) / std
+        self._series["score"][index] = _normal_score(score, forecast.total_widths)
+
+    def _record_truth(
+        self, index: int, forecast: Forecast, errors: Floats, latent: Floats
+    ) -> None:
+        limits = QUANTILES * np.sqrt(latent)[:, None]  # (k, levels)
+        inside = np.abs(errors)[:, None] <= limits
+        self._series["true_within"][index] = inside.mean(axis=0)
+        std = np.sqrt(max(float(forecast.cov.sum()), 0.0))
+        total = float(errors.sum())
+        if std:
+            score = total / std
+        elif total:
+            score = np.inf * total
+        else:
+            score = 0.0
+        self._series["true_score"][index] = score
 
     def arrays(self, offer: Offer) -> dict[str, NDArray[np.float32]]:
-        """Everything, with what is believed of the arms on offer now."""
+        """All arrays, with the policy's beliefs after the last round.
+
+        Args:
+            offer: Arms that the beliefs are about.
+        """
         mean, std = self.policy.beliefs(offer)
         arrays: dict[str, Floats] = {**self._series, "mean": mean}
         if std is not None:
@@ -123,12 +171,16 @@ class Audit:
         return {name: values.astype(np.float32) for name, values in arrays.items()}
 
 
-def _judged(score: float, widths: Floats) -> float:
-    """A score where intervals are as wide as these, as that of a normal's intervals."""
+def _normal_score(score: float, widths: Floats) -> float:
+    """Translate a score to that of a normal whose intervals hold it just as well.
+
+    ``widths`` are half the lengths of the policy's intervals, in standard deviations.
+    """
     if widths is QUANTILES:
         return score
-    known, meant = np.concatenate([[0.0], widths]), np.concatenate([[0.0], QUANTILES])
+    own_widths = np.concatenate([[0.0], widths])
+    normal_widths = np.concatenate([[0.0], QUANTILES])
     size = abs(score)
-    if size > known[-1] > 0.0:
-        return float(np.sign(score) * size * meant[-1] / known[-1])
-    return float(np.sign(score) * np.interp(size, known, meant))
+    if size > own_widths[-1] > 0.0:
+        return float(np.sign(score) * size * normal_widths[-1] / own_widths[-1])
+    return float(np.sign(score) * np.interp(size, own_widths, normal_widths))

@@ -1,4 +1,4 @@
-"""Work spread over processes: by a pool of our own, or by any ``concurrent.futures`` executor."""
+"""Work in several processes: with our own pool, or any ``concurrent.futures`` executor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from superarm.core.errors import InputError, SuperarmError
@@ -19,10 +19,10 @@ Result = TypeVar("Result")
 
 
 def available_cores() -> int:
-    """How many processes can work at once: the cores that this one may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can say
+    except AttributeError:  # not on every system
         return os.cpu_count() or 1
 
 
@@ -34,11 +34,17 @@ def spread(
     executor: futures.Executor | None = None,
     finished: Callable[[Task, Result], object] = lambda task, result: None,
 ) -> None:
-    """Do every task, in any order; the first failure ends the rest and is raised.
+    """Do every task, in any order; the first failure cancels the others and is raised.
 
-    ``work`` must be a module-level function and tasks plain data, so that they reach other
-    processes. BLAS is held to one thread wherever work is done, so that results do not depend
-    on the number of cores or jobs.
+    BLAS uses one thread in every worker, so that results do not depend on the number of
+    cores or jobs.
+
+    Args:
+        work: A module-level function, so that it reaches other processes.
+        tasks: Plain data, one for each call of ``work``.
+        jobs: The number of processes.
+        executor: An executor to use instead of a pool; the caller shuts it down.
+        finished: Called with each task and its result, in this process.
     """
     if jobs < 1:
         raise InputError(f"jobs is {jobs}; use at least one")
@@ -47,92 +53,96 @@ def spread(
         for task in tasks:
             finished(task, work(task))
         return
-    with (
-        _broken_pools_quiet(),
-        # The caller shuts its own executor down.
-        process_pool(min(jobs, len(tasks)))
-        if executor is None
-        else nullcontext(executor) as pool,
-    ):
-        with (
-            _interrupts_held()
-        ):  # Ctrl-C amid the start of workers would leave half a pool
-            sent = {pool.submit(_pinned, work, task): task for task in tasks}
+    pool_context: AbstractContextManager[futures.Executor]
+    if executor is not None:
+        pool_context = nullcontext(executor)  # the caller shuts it down
+    else:
+        processes = min(jobs, len(tasks))
+        pool_context = process_pool(processes)
+    with _quiet_broken_pools(), pool_context as pool:
+        # Ctrl-C amid the start of workers would leave half a pool.
+        with _defer_interrupts():
+            submitted = {pool.submit(_work_pinned, work, task): task for task in tasks}
         try:
-            for future in futures.as_completed(sent):
-                finished(sent[future], future.result())
+            for future in futures.as_completed(submitted):
+                finished(submitted[future], future.result())
         except futures.BrokenExecutor as error:
             raise SuperarmError(
                 "a worker process was ended from outside, perhaps because memory ran out; "
                 "continue with --resume and fewer --jobs"
             ) from error
         except BaseException:
-            for future in sent:
+            for future in submitted:
                 future.cancel()
             raise
 
 
 @contextmanager
-def _broken_pools_quiet() -> Iterator[None]:
-    """A pool whose workers end by Ctrl-C may find futures cancelled by the same Ctrl-C.
+def _quiet_broken_pools() -> Iterator[None]:
+    """Hide a harmless failure of a pool's thread after Ctrl-C.
 
-    Its thread then fails with :class:`InvalidStateError`, of which nothing follows: all is over.
+    Ctrl-C ends the workers and cancels the futures. The thread that then finds them
+    cancelled fails with :class:`InvalidStateError`, when all is over anyway.
     """
-    before = threading.excepthook
+    previous_hook = threading.excepthook
 
     def report(failure: threading.ExceptHookArgs) -> None:
         if not issubclass(failure.exc_type, futures.InvalidStateError):
-            before(failure)
+            previous_hook(failure)
 
     threading.excepthook = report
     try:
         yield
     finally:
-        threading.excepthook = before
+        threading.excepthook = previous_hook
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the block is over; processes started in it begin with it held, too."""
+def _defer_interrupts() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block; processes started in it begin deferring, too."""
     if not hasattr(signal, "pthread_sigmask"):  # not on this system
         yield
         return
-    # The mask is this thread's and its processes'. Another thread, as that of a progress bar, may
-    # still be told of Ctrl-C and pass it on to the main one: so the handler waits as well.
-    before = signal.getsignal(signal.SIGINT)
-    replaced = (
-        callable(before) and threading.current_thread() is threading.main_thread()
-    )
-    noted: list[int] = []
-    if replaced:
-        signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    # The mask is this thread's and its processes'. Another thread, such as that of a
+    # progress bar, may still receive Ctrl-C and pass it on to the main one: so the
+    # handler waits as well.
+    handler = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    replace_handler = callable(handler) and in_main_thread
+    interrupts: list[int] = []
+    if replace_handler:
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if replaced:
-            signal.signal(signal.SIGINT, before)
-    if noted:
+        if replace_handler:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
         signal.raise_signal(signal.SIGINT)
 
 
-def _pinned(work: Callable[[Task], Result], task: Task) -> Result:
+def _work_pinned(work: Callable[[Task], Result], task: Task) -> Result:
     pin_blas_threads()
     return work(task)
 
 
 def process_pool(jobs: int) -> futures.ProcessPoolExecutor:
-    """Worker processes; keep one pool over several runs to start them only once."""
+    """Return worker processes; share one pool among runs to start them only once.
+
+    Args:
+        jobs: The number of processes.
+    """
     # "spawn": a forked child would inherit the parent's BLAS threads and locks.
     context = multiprocessing.get_context("spawn")
     return futures.ProcessPoolExecutor(
-        max_workers=jobs, mp_context=context, initializer=_begin_work
+        max_workers=jobs, mp_context=context, initializer=_prepare_worker
     )
 
 
-def _begin_work() -> None:
-    """A worker ends without a word on Ctrl-C, and when its parent has been killed."""
+def _prepare_worker() -> None:
+    """Make a worker exit silently on Ctrl-C, and when its parent has been killed."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(1))
     if hasattr(signal, "pthread_sigmask"):
@@ -141,8 +151,8 @@ def _begin_work() -> None:
     if parent is None:
         return
 
-    def wait() -> None:
+    def exit_with_parent() -> None:
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()

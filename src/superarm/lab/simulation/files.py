@@ -20,20 +20,25 @@ from superarm.core.inputs import as_plain
 
 LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
+"""Where every finished cell has a file."""
 FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
-"""Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
+"""Where a finished cell of a policy whose forecasts are audited has a file."""
 FOLDERS_OF_CELLS = (*FOLDERS_OF_AUDITED, "left")
 FOLDERS = (*FOLDERS_OF_CELLS, "maps", "truths", "trees")
 EARLIER = "earlier"
-"""Where the cells of a shorter run wait to be gone on with."""
+"""Where the cells of a shorter run wait for a longer one to resume them."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
-_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
-"""Bytes of one file of JSON or arrays: 256 MiB, and for arrays 4,096 arms more for each round."""
+_MOST = 1 << 28  # bytes of one file of JSON or arrays: 256 MiB
+_MOST_PER_ROUND = 1 << 14  # more bytes of arrays for each round: 4,096 arms
 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
-    """Hold the directory for one process at a time; a lock dies with its process."""
+    """Lock the directory for one process at a time; a lock dies with its process.
+
+    Args:
+        directory: The run's folder.
+    """
     path = directory / LOCK
     try:
         file = open_locked(path, wait=False)
@@ -45,50 +50,71 @@ def run_lock(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(
-                OSError
-            ):  # Windows removes no open file: there the empty file remains
+            # Windows removes no open file: the empty file remains.
+            with suppress(OSError):
                 path.unlink()
 
 
 def remove_temporaries(directory: Path) -> None:
-    """Remove what ``atomic_write`` left behind in a run whose process was killed."""
-    for folder in (directory, *(directory / name for name in FOLDERS)):
+    """Remove what ``atomic_write`` left behind in a run whose process was killed.
+
+    Args:
+        directory: The run's folder.
+    """
+    folders = [directory]
+    folders += [directory / name for name in FOLDERS]
+    for folder in folders:
         for path in folder.glob(".*.tmp"):
             if _TEMPORARY.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
 
 def set_aside(directory: Path) -> None:
-    """Move the cells of a run to where a longer one goes on with them; the cell itself goes first."""
+    """Move the cells of a run to where a longer one resumes them, the cell itself first.
+
+    Args:
+        directory: The run's folder.
+    """
     for folder in FOLDERS_OF_CELLS:
-        (directory / EARLIER / folder).mkdir(parents=True, exist_ok=True)
+        target = directory / EARLIER / folder
+        target.mkdir(parents=True, exist_ok=True)
         for path in (directory / folder).glob("*.npz"):
-            path.replace(directory / EARLIER / folder / path.name)
-    for folder in (
-        "truths",
-        "trees",
-    ):  # of some of the rounds, and with the probabilities of the last
+            path.replace(target / path.name)
+    # Truths show some of the rounds, trees the probabilities of the last one.
+    for folder in ("truths", "trees"):
         for path in (directory / folder).glob("*.npz"):
             path.unlink()
 
 
-def is_temporary(name: str, of: Collection[str]) -> bool:
-    """Whether ``atomic_write`` was about to write one of these files under this name."""
-    parts = _TEMPORARY.fullmatch(name)
-    return parts is not None and parts["name"] in of
+def is_temporary(name: str, files: Collection[str]) -> bool:
+    """Whether ``atomic_write`` uses this name while it writes one of these files.
+
+    Args:
+        name: The name of a file.
+        files: Names of files that may have been written.
+    """
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and match["name"] in files
 
 
 def json_bytes(value: object) -> bytes:
-    """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
-    return (
-        json.dumps(as_plain(value), ensure_ascii=False, allow_nan=False).encode()
-        + b"\n"
-    )
+    """Encode a value as a line of strict JSON: NumPy numbers as numbers, NaN as null.
+
+    Args:
+        value: Plain data and arrays.
+    """
+    text = json.dumps(as_plain(value), ensure_ascii=False, allow_nan=False)
+    return text.encode() + b"\n"
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Compressed arrays; numpy dates every member 1980-01-01, so equal arrays give equal bytes."""
+    """Compress arrays.
+
+    NumPy dates every member 1980-01-01, so equal arrays give equal bytes.
+
+    Args:
+        arrays: Arrays by name.
+    """
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
@@ -97,7 +123,13 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def read_arrays(
     path: Path, *, only: str | None = None, rounds: int = 0
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of one file of a run of so many rounds, or just one of them."""
+    """Read the arrays of one file of a run, or just one of them.
+
+    Args:
+        path: The file.
+        only: The name of the array to read; ``None`` for all.
+        rounds: Rounds of the run, which limit the file's size.
+    """
     most = _MOST + _MOST_PER_ROUND * rounds
     with _opened(path) as file:
         arrays = read_npz(file, most=most, wanted=lambda name: only in (None, name))
@@ -107,7 +139,11 @@ def read_arrays(
 
 
 def array_names(path: Path) -> list[str]:
-    """The names of the arrays of one file of a run."""
+    """Read the names of the arrays of one file of a run.
+
+    Args:
+        path: The file.
+    """
     with _opened(path) as file:
         return npz_names(file)
 
@@ -124,15 +160,54 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise damaged(path, str(error)) from error
 
 
-def damaged(path: Path, what: str) -> StateError:
-    """The error for a file of a run that is not as it was written."""
+def check_array(
+    array: NDArray[Any] | None,
+    shape: tuple[int, ...],
+    path: Path,
+    name: str,
+    kinds: str = "fiu",
+    *,
+    allow_nan: bool = False,
+    allow_infinity: bool = False,
+) -> NDArray[Any]:
+    """Return an array of a file, or raise :class:`StateError` if it is not as expected.
+
+    Args:
+        array: The array; ``None`` where the file lacks it.
+        shape: The shape that it must have.
+        path: The file, for error messages.
+        name: The array's name, for error messages.
+        kinds: Letters of the kinds of numbers that it may have.
+        allow_nan: Whether it may have NaN.
+        allow_infinity: Whether it may have infinite numbers.
+    """
+    if array is None or array.shape != shape or array.dtype.kind not in kinds:
+        raise damaged(path, f"{name!r} must be numbers of shape {shape}")
+    nan = not allow_nan and np.isnan(array).any()
+    infinite = not allow_infinity and np.isinf(array).any()
+    if nan or infinite:
+        raise damaged(path, f"{name!r} holds NaN or infinity")
+    return array
+
+
+def damaged(path: Path, description: str) -> StateError:
+    """The error for a file of a run that is not as it was written.
+
+    Args:
+        path: The file.
+        description: What is wrong with it.
+    """
     return StateError(
-        f"{path} is damaged: {what}; delete it and run again with --resume"
+        f"{path} is damaged: {description}; delete it and run again with --resume"
     )
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in a file of a run."""
+    """Read the JSON in a file of a run.
+
+    Args:
+        path: The file.
+    """
     try:
         return json.loads(read_text(path, most=_MOST))
     except FileNotFoundError:

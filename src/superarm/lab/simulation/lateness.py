@@ -1,8 +1,8 @@
-"""Feedback that comes late, in part, out of order or never: the same for every policy.
+"""Feedback that is late, partial, out of order or lost: the same for every policy.
 
-With a delay of d rounds, a reward of round t is known after the decision of round t + d and before that
-of round t + d + 1. So 0 is at once. Delays are drawn for *all* arms of an offer, from (seed, "delay",
-step) alone.
+With a delay of d rounds, a policy sees a reward of round t after its decision of round
+t + d and before that of round t + d + 1. So 0 is at once. Delays are drawn for *all* arms
+of an offer, from (seed, "delay", step) alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,19 @@ from superarm.core.inputs import as_count, as_number, require_type
 
 _NEVER = -1
 _LONGEST = 10**9  # rounds: no run is longer
-_MOST_LATER = 10_000  # deliveries beyond the end that are kept, in case the run goes on
+# Deliveries due after the last round that are stored, in case a longer run resumes.
+_MOST_LATER = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
     """How long rewards take: ``earliest`` to ``latest`` rounds, all equally likely.
 
-    The share ``lost`` never comes. With ``together`` one delay is drawn for all arms of a round,
-    otherwise one for each arm.
+    Args:
+        earliest: The shortest delay, in rounds.
+        latest: The longest delay, in rounds.
+        lost: The share of rewards that never arrive.
+        together: Draw one delay for all arms of a round, instead of one for each arm.
     """
 
     earliest: int = 0
@@ -37,18 +41,23 @@ class Lateness:
     together: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "earliest", as_count(self.earliest, "earliest", 0))
-        object.__setattr__(
-            self, "latest", as_count(self.latest, "latest", self.earliest, _LONGEST)
-        )
+        earliest = as_count(self.earliest, "earliest", 0)
+        latest = as_count(self.latest, "latest", earliest, _LONGEST)
+        object.__setattr__(self, "earliest", earliest)
+        object.__setattr__(self, "latest", latest)
         as_number(self.lost, "lost", 0.0, 1.0)
         require_type(self.together, bool, "together")
 
     def delays(self, offer: Offer, rng: np.random.Generator) -> Ints:
-        """Rounds until each arm's reward is known, (n,); −1 is never."""
-        shape = 1 if self.together else len(offer.arms)
-        delays = rng.integers(self.earliest, self.latest + 1, shape).astype(np.intp)
-        delays[rng.random(shape) < self.lost] = _NEVER
+        """Draw the rounds until each arm's reward arrives, (n,); −1 is never.
+
+        Args:
+            offer: The round's arms.
+            rng: The generator.
+        """
+        count = 1 if self.together else len(offer.arms)
+        delays = rng.integers(self.earliest, self.latest + 1, count).astype(np.intp)
+        delays[rng.random(count) < self.lost] = _NEVER
         return np.broadcast_to(delays, len(offer.arms)).copy()
 
 
@@ -60,27 +69,41 @@ class Delivery(NamedTuple):
     feedback: Feedback
 
 
-class Mail:
-    """What is on its way to one policy in a run whose last round is known.
+class _Entry(NamedTuple):
+    """A delivery in the queue; entries compare by their first three numbers."""
 
-    ``in_order``: feedback waits for that of earlier decisions.
+    due: int  # the policy sees it after the decision of this round
+    step: int  # the round of its decision
+    number: int  # different for every entry, rising as they are sent
+    delivery: Delivery
+
+
+class Mail:
+    """Feedback on its way to one policy.
+
+    Args:
+        last: The run's last round.
+        in_order: Whether feedback waits for that of earlier decisions.
     """
 
     def __init__(self, last: int, *, in_order: bool) -> None:
         self._last = last
         self._in_order = in_order
-        # By the round after whose decision it is known, then by its own round, then as sent.
-        self._queue: list[tuple[int, int, int, Delivery]] = []
+        self._queue: list[_Entry] = []
         self._sent = 0
         self._last_due = 0
-        self._later = 0  # due after the last round
+        self._later = 0  # deliveries due after the last round
 
     def exchange(
         self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
     ) -> Iterable[Delivery]:
-        """Put a round's feedback on its way; returns what is known after the round's decision.
+        """Send a round's feedback; returns what arrives after the round's decision.
 
-        ``delays`` (n,) come on top of what the world says of it.
+        Args:
+            offer: The round's offer.
+            decision: The round's decision.
+            feedback: The world's feedback, which may state delays of its own.
+            delays: Further delays of each arm's reward, in rounds, (n,); −1 is never.
         """
         require_type(feedback, Feedback, "the problem's feedback")
         prompt = feedback.delays is None and delays is None
@@ -95,54 +118,63 @@ class Mail:
     def _send(
         self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
     ) -> None:
-        prompt = np.zeros(len(feedback.positions), np.intp)
-        late = prompt if feedback.delays is None else feedback.delays
+        total = feedback.delays
+        if total is None:
+            total = np.zeros(len(feedback.positions), np.intp)
         if delays is not None:
-            if not set(feedback.positions.tolist()) <= set(decision.positions.tolist()):
+            observed = set(feedback.positions.tolist())
+            if not observed <= set(decision.positions.tolist()):
                 raise InputError(
                     "the problem's feedback names arms that were not chosen"
                 )
-            more = delays[feedback.positions]
-            late = np.where(more == _NEVER, _NEVER, late + more)
-        for delay in np.unique(late[late != _NEVER]).tolist():
-            self._put(offer.step + delay, offer, decision, feedback.part(late == delay))
+            further = delays[feedback.positions]
+            total = np.where(further == _NEVER, _NEVER, total + further)
+        for delay in np.unique(total[total != _NEVER]).tolist():
+            part = feedback.part(total == delay)
+            self._put(offer.step + delay, offer, decision, part)
 
     def _put(
         self, due: int, offer: Offer, decision: Decision, feedback: Feedback
     ) -> None:
         if self._in_order:
-            due = self._last_due = max(due, self._last_due)
-        self._later += due > self._last
-        if due > self._last and self._later > _MOST_LATER:
-            return
+            due = max(due, self._last_due)
+            self._last_due = due
+        if due > self._last:
+            self._later += 1
+            if self._later > _MOST_LATER:
+                return
         self._sent += 1
-        heappush(
-            self._queue,
-            (due, offer.step, self._sent, Delivery(offer, decision, feedback)),
-        )
+        delivery = Delivery(offer, decision, feedback)
+        heappush(self._queue, _Entry(due, offer.step, self._sent, delivery))
 
-    def left(self) -> Mapping[str, Any] | None:
-        """What is on its way after the last round; ``None`` where not all of it was kept."""
+    def resume_scalars(self) -> Mapping[str, Any] | None:
+        """Data on what is still on its way; ``None`` where not all of it was stored."""
         if self._later > _MOST_LATER:
             return None
-        queue = [
-            (due, sent, post.offer.previous_action, post.decision, post.feedback)
-            for due, _, sent, post in sorted(self._queue, key=lambda each: each[:3])
-        ]
+        queue = []
+        for entry in sorted(self._queue, key=lambda entry: entry[:3]):
+            offer, decision, feedback = entry.delivery
+            previous = offer.previous_action
+            queue.append((entry.due, entry.number, previous, decision, feedback))
         return {"sent": self._sent, "last_due": self._last_due, "queue": queue}
 
-    def go_on(self, left: State, offer_of: Callable[[int], Offer]) -> None:
-        """Take in what :meth:`left` gave, in a run whose last round is a later one."""
-        for due, sent, previous, decision, feedback in left.scalar("queue"):
-            delivery = Delivery(
-                offer_of(decision.step).after(previous), decision, feedback
-            )
-            self._queue.append((due, decision.step, sent, delivery))
+    def resume(self, resume_state: State, offer_of: Callable[[int], Offer]) -> None:
+        """Restore what :meth:`resume_scalars` returned, in a run that lasts longer.
+
+        Args:
+            resume_state: A state with these scalars.
+            offer_of: Returns the offer of a round.
+        """
+        for due, number, previous, decision, feedback in resume_state.scalar("queue"):
+            offer = offer_of(decision.step).after(previous)
+            delivery = Delivery(offer, decision, feedback)
+            self._queue.append(_Entry(due, decision.step, number, delivery))
         heapify(self._queue)
-        self._later = sum(due > self._last for due, *_ in self._queue)
-        self._sent, self._last_due = left.scalar("sent"), left.scalar("last_due")
+        self._later = sum(entry.due > self._last for entry in self._queue)
+        self._sent = resume_state.scalar("sent")
+        self._last_due = resume_state.scalar("last_due")
 
     def _arrived(self, step: int) -> Iterator[Delivery]:
-        """What is known after the decision of this round, taken off the queue."""
-        while self._queue and self._queue[0][0] <= step:
-            yield heappop(self._queue)[-1]
+        """Take off the queue what arrives after the decision of this round."""
+        while self._queue and self._queue[0].due <= step:
+            yield heappop(self._queue).delivery

@@ -1,16 +1,17 @@
 """The simulator: one of the drivers of Offer → Decision → Feedback.
 
-Every policy meets the same offers and the same noise: both depend on (seed, step) alone, and
-noise is drawn for all arms before anyone chooses. So all policies of a seed run side by side,
-a block of rounds at a time, and share each block's offers and noise. What differs from policy to
-policy is what it did before (``Offer.previous_action``) and which feedback it still waits for.
+Every policy sees the same offers and the same noise: both depend on (seed, step) alone,
+and noise is drawn for all arms before any policy chooses. So all policies of a seed run
+side by side, a block of rounds at a time, and share each block's offers and noise. Policies
+differ in their previous action (``Offer.previous_action``) and in the feedback that they
+still wait for.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -46,16 +47,21 @@ from .audit import Audit
 from .lateness import Lateness, Mail
 from .trace import Trace
 
-_BLOCK_NUMBERS = (
-    1 << 18
-)  # noise values that a block may hold: a few MB, whatever the number of arms
-_NEEDED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
+# Numbers in the features and noise of a block: a few MB, whatever the number of arms.
+_BLOCK_NUMBERS = 1 << 18
+_REQUIRED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
-"""Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
-later), and what the policy had expected of its choice before, where its forecasts are audited."""
+"""A callback of every round.
+
+Its arguments are the policy's name, the offer, the decision, the world's feedback (which
+may reach the policy later), and the policy's forecast of its choice, where forecasts are
+audited.
+"""
 
 
 class _Round(NamedTuple):
+    """What all policies have in common in a round."""
+
     step: int
     offer: Offer
     noise: Floats
@@ -64,7 +70,7 @@ class _Round(NamedTuple):
 
 
 class _Block:
-    """Rounds that every policy plays, and their table, made once for all of them."""
+    """Rounds that every policy plays, and their table, computed once for all policies."""
 
     def __init__(self, problem: Problem, rounds: list[_Round]) -> None:
         self.problem = problem
@@ -72,25 +78,30 @@ class _Block:
 
     @cached_property
     def table(self) -> Floats | None:
-        """Rewards of all arms in all rounds, (T, n); ``None`` if rounds differ by more than noise."""
-        first = self.rounds[0].offer.arms
-        for _, offer, _, _, delays in self.rounds:
-            own = (
-                offer.available,
-                offer.structure,
-                offer.time,
-                offer.previous_action,
-                delays,
-            )
-            if offer.arms is not first or any(each is not None for each in own):
+        """Rewards of all arms in all rounds, (T, n); ``None`` if more than noise differs."""
+        first_arms = self.rounds[0].offer.arms
+        for item in self.rounds:
+            if item.offer.arms is not first_arms or _is_special(item):
                 return None
         if not isinstance(self.problem, TableProblem):
             return None
-        return self.problem.table(np.stack([each.noise for each in self.rounds]))
+        return self.problem.table(np.stack([item.noise for item in self.rounds]))
+
+
+def _is_special(item: _Round) -> bool:
+    """Whether a round has anything beside its arms and their noise."""
+    offer = item.offer
+    return (
+        offer.available is not None
+        or offer.structure is not None
+        or offer.time is not None
+        or offer.previous_action is not None
+        or item.delays is not None
+    )
 
 
 class _Recorder:
-    """One policy's way through the rounds."""
+    """One policy in all rounds: plays them and records what happens."""
 
     def __init__(
         self,
@@ -105,7 +116,8 @@ class _Recorder:
         self.name = name
         self.policy = policy
         self._seed = seed
-        self._first, rounds = steps[0], len(steps)
+        self._first = steps[0]
+        rounds = len(steps)
         self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
         self._audit: Audit | None = None
@@ -117,51 +129,54 @@ class _Recorder:
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
         self._series: dict[str, Floats] = defaultdict(lambda: np.zeros(rounds))
-        self._choices: list[
-            NDArray[Any]
-        ] = []  # of a round (k,), or of a block of them (T, 1)
+        # Of a round, (k,), or of a block of rounds, (T, k).
+        self._choices: list[NDArray[Any]] = []
         self._propensities = np.ones(rounds)
         self._seconds = np.zeros(rounds, dtype=np.float32)
         if earlier is not None:
-            self._go_on(earlier, problem)
+            self._resume(earlier, problem)
 
-    def _go_on(self, earlier: Trace, problem: Problem) -> None:
-        """Take in the first rounds, which the policy has played and learned from."""
-        left, choices, done = earlier.left, earlier.choices, earlier.rounds
-        assert left is not None
+    def _resume(self, earlier: Trace, problem: Problem) -> None:
+        """Restore the first rounds, which the policy has played and learned from."""
+        resume_state = earlier.resume_state
+        choices = earlier.choices
+        assert resume_state is not None
         assert choices is not None
+        done = earlier.rounds
         for name, values in earlier.series.items():
             self._series[name][:done] = values
         self._choices.append(choices)
         chosen = set(choices[choices >= 0].tolist())
         if self._additive is not None:
             self._tried |= chosen
-        known = earlier.propensities
-        self._propensities[:done] = (
-            left.scalar("propensity") if known is None else known
-        )
+        if earlier.propensities is None:  # all rounds had the same one
+            self._propensities[:done] = resume_state.scalar("propensity")
+        else:
+            self._propensities[:done] = earlier.propensities
         self._seconds[:done] = 0.0 if earlier.seconds is None else earlier.seconds
         if self._audit is not None and earlier.audit is not None:
-            self._audit.go_on(earlier.audit, chosen)
-        self._action = left.scalar("action")
-        self._mail.go_on(left, problem.offer)
+            self._audit.resume(earlier.audit, chosen)
+        self._action = resume_state.scalar("action")
+        self._mail.resume(resume_state, problem.offer)
 
-    def _left(self) -> State | None:
-        """What the next round would need, beside the policy's state, if there were one."""
-        policy, mail = self.policy, self._mail.left()
-        if self._audit is None or mail is None or not isinstance(policy, Resumable):
+    def _resume_state(self) -> State | None:
+        """What a longer run would need beside the policy's state; ``None`` if it cannot resume."""
+        mail = self._mail.resume_scalars()
+        if self._audit is None or mail is None:
+            return None
+        if not isinstance(self.policy, Resumable) or not self.policy.same_bits:
             return None
         scalars = {
             **mail,
             "action": self._action,
             "propensity": float(self._propensities[0]),
         }
-        left = State(kind="left", schema=1, scalars=scalars)
+        resume_state = State(kind="left", schema=1, scalars=scalars)
         try:
-            to_json(left)
+            to_json(resume_state)
         except SpecError:  # an action that is no data
             return None
-        return left if policy.same_bits else None
+        return resume_state
 
     def play(self, block: _Block) -> None:
         """Play a block of rounds: at once where problem and policy allow it, else one by one."""
@@ -169,21 +184,25 @@ class _Recorder:
             self._play_one_by_one(block.problem, block.rounds)
 
     def _play_at_once(self, block: _Block) -> bool:
-        policy, problem, rounds = self.policy, block.problem, block.rounds
+        """Play a block in one call; ``False`` if problem or policy does not allow it."""
+        policy = self.policy
+        problem = block.problem
+        rounds = block.rounds
         if self._watch is not None or not isinstance(policy, TablePlayer):
             return False
         rewards = block.table
         if rewards is None or not isinstance(problem, TableProblem):
             return False
         first = rounds[0]
+        last = rounds[-1]
         start = perf_counter()
         played = policy.play_table(first.offer, rewards, self._decide_streams.at)
         elapsed = perf_counter() - start
         if played is None:
             return False
-        steps = slice(first.step - self._first, rounds[-1].step - self._first + 1)
+        steps = slice(first.step - self._first, last.step - self._first + 1)
         sign = 1.0 if problem.direction == "maximize" else -1.0
-        best = np.array([each.best.value for each in rounds])
+        best = np.array([item.best.value for item in rounds])
         self._series["regret"][steps] = sign * (best - problem.values(played))
         self._seconds[steps] = elapsed / len(rounds)
         if not policy.deterministic:
@@ -194,12 +213,12 @@ class _Recorder:
     def _play_one_by_one(self, problem: Problem, block: list[_Round]) -> None:
         policy = self.policy
         sign = 1.0 if problem.direction == "maximize" else -1.0
-        # A deterministic policy leaves its generator alone, so there is no need to set it.
-        chance = not policy.deterministic
+        # A deterministic policy does not use its generator, so one for all rounds will do.
+        randomised = not policy.deterministic
         decide_rng = self._decide_streams.at(block[0].step)
         learn_rng = self._learn_streams.at(block[0].step)
         for step, common, noise, best, delays in block:
-            if chance:
+            if randomised:
                 decide_rng = self._decide_streams.at(step)
                 learn_rng = self._learn_streams.at(step)
             offer = common.after(self._action)
@@ -220,65 +239,70 @@ class _Recorder:
             self._record(offer, decision, problem.value(offer, decision), sign, best)
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback, forecast)
-            self._measure(step, problem.metrics(offer, decision, feedback))
-            if (
-                self._audit is not None
-                and self._additive is not None
-                and forecast is not None
-            ):
-                self._audit.record(
-                    forecast, decision, feedback, self._additive.truth(offer)
-                )
+            self._add_metrics(step, problem.metrics(offer, decision, feedback))
+            if self._audit is None or self._additive is None or forecast is None:
+                continue
+            truth = self._additive.truth(offer)
+            self._audit.record(forecast, decision, feedback, truth)
 
     def _record(
         self, offer: Offer, decision: Decision, value: float, sign: float, best: Best
     ) -> None:
-        step, positions = offer.step, decision.positions
-        at = step - self._first
-        self._series["regret"][at] = sign * (best.value - value)
-        self._choices.append(positions)
-        known = decision.propensity
-        if known != 1.0:
-            self._propensities[at] = np.nan if known is None else known
-        if (
-            best.optimum is not None and best.optimum >= 0.0
-        ):  # of a loss no share is promised
-            # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
+        step = offer.step
+        index = step - self._first
+        self._series["regret"][index] = sign * (best.value - value)
+        self._choices.append(decision.positions)
+        propensity = decision.propensity
+        if propensity != 1.0:
+            self._propensities[index] = np.nan if propensity is None else propensity
+        # No share of a loss is guaranteed.
+        if best.optimum is not None and best.optimum >= 0.0:
             alpha = best.guarantee.alpha
-            promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
-            self._measure(step, {"alpha_regret": sign * (promised - value)})
+            maximising = sign > 0.0
+            guaranteed = best.optimum * alpha if maximising else best.optimum / alpha
+            self._add_metrics(step, {"alpha_regret": sign * (guaranteed - value)})
         if self._additive is not None:
-            before = len(self._tried)
-            self._tried.update(positions.tolist())
-            self._measure(step, {self._additive.distinct: len(self._tried) - before})
+            tried_before = len(self._tried)
+            self._tried.update(decision.positions.tolist())
+            newly_tried = len(self._tried) - tried_before
+            self._add_metrics(step, {self._additive.distinct: newly_tried})
 
-    def _measure(self, step: int, measured: Mapping[str, float]) -> None:
-        for metric, value in measured.items():
-            self._series[metric][step - self._first] = value
+    def _add_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._series[name][step - self._first] = value
 
     def trace(self, last: Offer) -> Trace:
-        """Everything recorded; ``last`` is the offer of the last round."""
-        most = max(chosen.shape[-1] for chosen in self._choices)
-        choices = np.full((len(self._seconds), most), -1, dtype=np.int32)
-        row = 0
-        for chosen in self._choices:
-            rows = chosen if chosen.ndim == 2 else chosen[None, :]
-            choices[row : row + len(rows), : rows.shape[1]] = rows
-            row += len(rows)
-        known = self._propensities
+        """Return everything recorded; ``last`` is the offer of the last round."""
+        certain = (self._propensities == 1.0).all()
+        unknown = np.isnan(self._propensities).all()
+        audit = None
+        state = None
+        if self._audit is not None:
+            audit = self._audit.arrays(last)
+            state = self.policy.state()
         return Trace(
             policy=self.name,
             seed=self._seed,
             series=dict(self._series),
-            choices=choices,
-            propensities=None
-            if (known == 1.0).all() or np.isnan(known).all()
-            else known,
+            choices=self._padded_choices(),
+            propensities=None if certain or unknown else self._propensities,
             seconds=self._seconds,
-            audit=None if self._audit is None else self._audit.arrays(last),
-            state=None if self._audit is None else self.policy.state(),
-            left=self._left(),
+            audit=audit,
+            state=state,
+            resume_state=self._resume_state(),
         )
+
+    def _padded_choices(self) -> NDArray[np.int32]:
+        """Chosen positions, (T, k), padded with −1."""
+        width = max(chosen.shape[-1] for chosen in self._choices)
+        choices = np.full((len(self._seconds), width), -1, dtype=np.int32)
+        start = 0
+        for chosen in self._choices:
+            rows = np.atleast_2d(chosen)
+            stop = start + len(rows)
+            choices[start:stop, : rows.shape[1]] = rows
+            start = stop
+        return choices
 
 
 def simulate(
@@ -292,51 +316,64 @@ def simulate(
     first: int = 1,
     earlier: Mapping[str, Trace] | None = None,
 ) -> dict[str, Trace]:
-    """Run every policy for ``rounds`` rounds, numbered from ``first`` on; ``watch`` hears of each one.
+    """Run every policy for ``rounds`` rounds.
 
-    ``lateness`` delays feedback, on top of the delays that the problem itself states. Where a shorter
-    run is made longer, ``earlier`` holds what every policy did in it, equally many rounds of each; the
-    policies are those restored from the states in it, and play the rest.
+    Args:
+        problem: The world.
+        policies: Policies by name.
+        rounds: The number of rounds.
+        seed: The seed of the world's and the policies' random numbers.
+        lateness: Delays of feedback, on top of those that the problem itself states.
+        watch: Called in every round of every policy.
+        first: The number of the first round.
+        earlier: Traces of a shorter run to resume, by policy, all equally long. The
+            policies must be those restored from the states in them; they play the
+            remaining rounds.
     """
     steps = range(first, first + as_count(rounds, "rounds"))
     earlier = earlier or {}
-    done = max((trace.rounds for trace in earlier.values()), default=0)
     for name, policy in policies.items():
-        missing = [each for each in _NEEDED if getattr(policy, each, None) is None]
-        if missing:
-            told = (
-                f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
-            )
-            raise InputError(
-                f"{told}; give an object with all that superarm.core.Policy has"
-            )
+        _check_policy(name, policy)
     recorders = [
         _Recorder(name, policy, problem, seed, steps, watch, earlier.get(name))
         for name, policy in policies.items()
     ]
-    noise_streams, delay_streams = Streams(seed, "noise"), Streams(seed, "delay")
+    done = max((trace.rounds for trace in earlier.values()), default=0)
+    noise_streams = Streams(seed, "noise")
+    delay_streams = Streams(seed, "delay")
     step = steps[done]
     while step in steps:
-        met: list[_Round] = []
+        block_rounds: list[_Round] = []
         numbers = 0
-        while step in steps and (not met or numbers < _BLOCK_NUMBERS):
+        while step in steps and (not block_rounds or numbers < _BLOCK_NUMBERS):
             offer = problem.offer(step)
             noise = problem.noise(offer, noise_streams.at(step))
-            late = (
-                None
-                if lateness is None
-                else lateness.delays(offer, delay_streams.at(step))
-            )
-            met.append(_Round(step, offer, noise, problem.best(offer), late))
+            delays = None
+            if lateness is not None:
+                delays = lateness.delays(offer, delay_streams.at(step))
+            best = problem.best(offer)
+            block_rounds.append(_Round(step, offer, noise, best, delays))
             numbers += math.prod(offer.arms.features.shape) + len(noise)
             step += 1
-        block = _Block(problem, met)
-        for recorder in recorders:
-            try:
-                recorder.play(block)
-            except Exception as error:
-                error.add_note(
-                    f"policy {recorder.name!r}, rounds {met[0].step} to {met[-1].step}"
-                )
-                raise
+        _play_block(recorders, _Block(problem, block_rounds))
     return {recorder.name: recorder.trace(offer) for recorder in recorders}
+
+
+def _check_policy(name: str, policy: Policy) -> None:
+    missing = [method for method in _REQUIRED if getattr(policy, method, None) is None]
+    if missing:
+        raise InputError(
+            f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}; "
+            "give an object with all that superarm.core.Policy has"
+        )
+
+
+def _play_block(recorders: Iterable[_Recorder], block: _Block) -> None:
+    first = block.rounds[0].step
+    last = block.rounds[-1].step
+    for recorder in recorders:
+        try:
+            recorder.play(block)
+        except Exception as error:
+            error.add_note(f"policy {recorder.name!r}, rounds {first} to {last}")
+            raise

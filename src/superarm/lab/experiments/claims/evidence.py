@@ -7,12 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.lab.results.curves import (
-    count_text,
-    plus_minus,
-    sharing_of,
-    significant,
-)
+from superarm.lab.results.formats import count_text, plus_minus, significant
+from superarm.lab.results.settings import sharing_of
 from superarm.lab.results.verdicts import (
     LEAST_SEEDS,
     Lead,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.lab.results.curves import significant
+from superarm.lab.results.formats import significant
 
 from .margins import Margin, larger_size, policy_pairs
 from .totals import Totals

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from superarm.lab.results.curves import (
-    count_text,
-    matches,
-    setting_prefix,
-    setting_text,
-    sweeps,
-    synthetic_data,
-)
-from superarm.lab.simulation.trace import Run
+from superarm.lab.results.formats import count_text, setting_prefix, setting_text
+from superarm.lab.results.settings import matches, sweeps, synthetic_data
+from superarm.lab.simulation.run import Run
 
 from .checks import UNORDERED_CHECKS, check_claim
 from .evidence import decide

@@ -8,12 +8,9 @@ from itertools import combinations
 import numpy as np
 
 from superarm.core import Floats
-from superarm.lab.results.curves import (
-    count_text,
-    noise_limit,
-    sharing_of,
-    significant,
-)
+from superarm.lab.results.averages import noise_limit
+from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.settings import sharing_of
 from superarm.lab.results.verdicts import lead_of
 
 from .margins import (

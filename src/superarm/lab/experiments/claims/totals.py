@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from superarm.core import Floats
-from superarm.lab.results.curves import (
-    Curve,
-    average,
-    growth_of,
-    outcomes,
-    per_round,
-    seconds_by_seed,
-    significant,
-    thinned,
-)
+from superarm.lab.results.averages import average
+from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, thinned
+from superarm.lab.results.formats import significant
+from superarm.lab.results.totals import outcomes, per_round
 from superarm.lab.results.verdicts import ROUNDING
-from superarm.lab.simulation.trace import Run
+from superarm.lab.simulation.run import Run
 
 from .tables import SECONDS, Claim, metric_of
 

@@ -25,13 +25,9 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer
 from superarm.lab.experiments.claims import Verdict, Word
-from superarm.lab.results.curves import (
-    count_text,
-    feedback_at_once,
-    mean_text,
-    significant,
-)
+from superarm.lab.results.formats import count_text, mean_text, significant
 from superarm.lab.results.roads import schedule_of
+from superarm.lab.results.settings import feedback_at_once
 from superarm.lab.results.verdicts import LEAST_SEEDS, lead_of
 from superarm.lab.theory import variance_sum_bound
 from superarm.models.worlds import RouteWorld

@@ -18,7 +18,7 @@ import numpy as np
 from superarm.core import Floats, Ints, Offer, Schedule
 from superarm.lab.experiments.claims import Verdict, Word
 from superarm.lab.problems import Codependency
-from superarm.lab.results.curves import count_text, significant
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.results.verdicts import lead_of
 from superarm.lab.theory import variance_sum_bound
 from superarm.models.worlds import World

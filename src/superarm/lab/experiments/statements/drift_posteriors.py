@@ -14,7 +14,7 @@ from superarm.core.errors import InputError
 from superarm.kernels import Temporal
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import count_text, significant
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.theory import Mismatch, mismatch_bounds
 from superarm.models import Model
 from superarm.models.worlds import World

@@ -11,16 +11,9 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.lab.experiments.claims import Margin, Verdict
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import (
-    Curve,
-    count_text,
-    growth_of,
-    mean_text,
-    sharing_of,
-    significant,
-    sweeps,
-    thinned,
-)
+from superarm.lab.results.curves import Curve, growth_of, thinned
+from superarm.lab.results.formats import count_text, mean_text, significant
+from superarm.lab.results.settings import sharing_of, sweeps
 from superarm.lab.theory import DriftAlgorithm, rate_drift, regret_lower_bound
 from superarm.rules import SrinivasFinite
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.lab.experiments.claims import Margin, Word
-from superarm.lab.results.curves import count_text
+from superarm.lab.results.formats import count_text
 from superarm.lab.results.verdicts import LEAST_SEEDS, Sharing
 from superarm.lab.simulation import Run
 

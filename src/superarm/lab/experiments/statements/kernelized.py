@@ -27,7 +27,8 @@ from superarm.core import Floats, Gamma, Ints
 from superarm.lab import theory
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.problems.finite import FiniteProblem
-from superarm.lab.results.curves import count_text, feedback_at_once, significant
+from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.settings import feedback_at_once
 from superarm.oracles import TopK
 from superarm.rules import information
 

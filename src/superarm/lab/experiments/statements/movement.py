@@ -16,7 +16,7 @@ from superarm.core.streams import stream
 from superarm.lab import theory
 from superarm.lab.experiments.claims import Verdict, Word
 from superarm.lab.problems import MovementProblem
-from superarm.lab.results.curves import count_text, significant
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.results.verdicts import LEAST_SEEDS
 
 from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, word_if, word_of_share

@@ -13,7 +13,7 @@ from superarm.core.errors import StateError
 from superarm.core.registry import parameters_of
 from superarm.core.streams import Streams
 from superarm.lab.experiments.spec import Experiment
-from superarm.lab.results.curves import count_text, setting_prefix
+from superarm.lab.results.formats import count_text, setting_prefix
 from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.files import damaged
 from superarm.models.worlds import World

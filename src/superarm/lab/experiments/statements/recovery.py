@@ -16,7 +16,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.lab.experiments.claims import Margin, Verdict
 from superarm.lab.problems.series import SensorSeries
-from superarm.lab.results.curves import mean_text, sharing_of
+from superarm.lab.results.formats import mean_text
+from superarm.lab.results.settings import sharing_of
 
 from .judging import few_seeds_text, size_text, word_of_margin
 from .recorded import RecordedRun

@@ -10,7 +10,7 @@ from superarm.core import Floats, Gamma
 from superarm.lab import theory
 from superarm.lab.problems import MovementProblem
 from superarm.lab.results.bounds import Bound
-from superarm.lab.results.curves import count_text, significant
+from superarm.lab.results.formats import count_text, significant
 from superarm.lab.simulation import Run
 from superarm.policies.published import gamma_for
 from superarm.rules import information

@@ -10,7 +10,8 @@ import numpy as np
 from superarm.core.registry import family_of
 from superarm.lab import theory
 from superarm.lab.results.bounds import Rate, RateTable
-from superarm.lab.results.curves import growth_exponent, significant
+from superarm.lab.results.curves import growth_exponent
+from superarm.lab.results.formats import significant
 
 from .cases import BoundInputs, Options, run_budget
 

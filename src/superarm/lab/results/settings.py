@@ -1,0 +1,149 @@
+"""The settings of a run: their parameters, their data, and what is swept in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from superarm.core.errors import StateError
+from superarm.lab.simulation.run import Run
+
+from .verdicts import Sharing
+
+_SYNTHETIC = ", synthetic data"  # how problems end the origin of data they generated
+
+
+class Sweep(NamedTuple):
+    """One panel of a sweep: the settings that differ in ``key`` alone."""
+
+    key: str
+    fixed: Mapping[str, Any]
+    values: list[Any]
+    settings: list[int]
+
+
+def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
+    """Arrange the run's settings in panels along a swept key, in its order.
+
+    Args:
+        run: The run.
+        key: The key; by default the one with most numbers. A key with texts is used only
+            if you name it, and its order is that of the settings.
+    """
+    values = _swept_values(run, key)
+    if not key:
+        swept = [name for name, numbers in values.items() if len(numbers) > 1]
+        key = max(swept, key=lambda name: len(values[name]), default="")
+    if key not in values:
+        return []
+    settings = [*enumerate(run.settings)]
+    if not any(isinstance(value, str) for value in values[key]):
+        settings.sort(key=lambda item: item[1].get(key, 0))
+    panels: dict[str, Sweep] = {}  # by the values of the other keys
+    for index, setting in settings:
+        fixed = {name: value for name, value in setting.items() if name != key}
+        others = repr(sorted(fixed.items()))
+        panel = panels.setdefault(others, Sweep(key, fixed, [], []))
+        if key in setting:
+            panel.values.append(setting[key])
+            panel.settings.append(index)
+    return [panel for panel in panels.values() if len(panel.values) > 1]
+
+
+def _swept_values(run: Run, key: str | None) -> dict[str, set[Any]]:
+    """Numbers of every key in the settings; of ``key`` texts, too."""
+    values: dict[str, set[Any]] = {}
+    for setting in run.settings:
+        for name, value in setting.items():
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if is_number or (name == key and isinstance(value, str)):
+                values.setdefault(name, set()).add(value)
+    return values
+
+
+def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a setting has the values that ``where`` selects.
+
+    A key that is not swept has the value of the problem's parameter.
+
+    Args:
+        run: The run.
+        setting: One of its settings.
+        where: For each key, a value or a list of values.
+    """
+    parameters = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
+    for key, selected in where.items():
+        value = parameters.get(key)
+        if value == selected:
+            continue
+        if not isinstance(selected, list) or value not in selected:
+            return False
+    return True
+
+
+def parameters_of(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
+    """The parameters of the problem, the feedback or a policy in a setting.
+
+    Args:
+        run: The run.
+        owner: "problem", "feedback" or a policy's name. Keys of a setting may begin with
+            it and a dot.
+        setting_index: The setting's position in the run.
+    """
+    tables = run.spec.get("parameters") or {}
+    if owner not in ("problem", "feedback"):
+        tables = tables.get("policies") or {}
+    parameters = tables.get(owner) or {}
+    if not isinstance(parameters, Mapping):
+        raise StateError(
+            f"{run.directory / 'run.json'} is damaged: {owner} must be a table, got {parameters!r:.40}"
+        )
+    setting = run.settings[setting_index]
+    named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
+    return {**parameters, **setting, **named}
+
+
+def feedback_at_once(run: Run, setting_index: int) -> bool:
+    """Whether all rewards of a round arrived before the next, and none was lost.
+
+    Args:
+        run: The run.
+        setting_index: The setting's position in the run.
+    """
+    feedback = parameters_of(run, "feedback", setting_index)
+    problem = parameters_of(run, "problem", setting_index)
+    late = feedback.get("latest") or problem.get("late") is not None
+    return not late and not feedback.get("lost")
+
+
+def sharing_of(run: Run, settings: Sequence[int]) -> Sharing:
+    """What seeds have in common, in the setting in which they have most.
+
+    Args:
+        run: The run.
+        settings: Positions of some of its settings.
+    """
+    share = max(run.shared_data(index) for index in settings)
+    independent = min(run.independent_seeds(index) for index in settings)
+    return Sharing(share, independent)
+
+
+def synthetic_data(run: Run, setting_index: int | None = None) -> str:
+    """Describe the data of a setting if they are synthetic; else return an empty text.
+
+    Args:
+        run: The run.
+        setting_index: The setting's position in the run; by default all settings.
+    """
+    if setting_index is not None:
+        origin = run.interpretations(setting_index).get("data", "")
+        return origin.removesuffix(_SYNTHETIC) if origin.endswith(_SYNTHETIC) else ""
+    count = len(run.settings)
+    origins = [synthetic_data(run, index) for index in range(count)]
+    synthetic = [origin for origin in origins if origin]
+    if not synthetic:
+        return ""
+    text = "; ".join(dict.fromkeys(synthetic))
+    if len(synthetic) == count:
+        return text
+    return f"{text} (in {len(synthetic)} of {count} settings)"
