@@ -136,7 +136,7 @@ def test_show_a_part(cli: Command) -> None:
 def test_docstrings_explain_parameters(cli: Command) -> None:
     [part] = cli("show", "problem/crowdsourcing", "--json").json()["parts"]
     told = {each["name"]: each["meaning"] for each in part["parameters"]}
-    assert told["k"] == "How many workers a task needs."
+    assert told["k"] == "Number of workers that a task needs."
     assert "seed" not in told  # the run says it
 
 

@@ -468,6 +468,14 @@ def test_a_short_log_is_its_trips_one_by_one() -> None:
     assert state_to_bytes(at_once.state()) == state_to_bytes(one_by_one.state())
 
 
+def test_learning_a_log_keeps_the_lock_that_other_threads_wait_for() -> None:
+    gp = learner()
+    lock = gp._lock
+    gp.observe_trips(joined(SOME))
+    assert gp._lock is lock
+    assert not lock.writing
+
+
 @pytest.mark.parametrize("known", [0, 3, 8])
 def test_outliers_of_a_long_log_are_treated_as_asked(
     known: int, monkeypatch: pytest.MonkeyPatch

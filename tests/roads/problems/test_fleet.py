@@ -360,7 +360,7 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
 
     class Watched(Fleet):
         def feedback(self, offer: Offer, decision: Decision, noise: Any) -> Feedback:
-            waiting.append(len(policy._ledger._awaited))
+            waiting.append(len(policy._ledger._pending))
             return super().feedback(offer, decision, noise)
 
     simulate(
