@@ -111,9 +111,9 @@ def test_show_a_part(cli: Command) -> None:
     assert text.startswith("kernel matern\nin Python: superarm.kernels.matern.Matern\n")
     for words in ("nu", "2.5", "a number", "Smoothness", "ν is never fitted"):
         assert words in text
-    assert "told" not in text
+    assert "`assumes`" not in text
     both = cli("show", "gp-ts").out
-    assert "`told`" in both
+    assert "`assumes`" in both
     assert "`wrapped`" in both
     assert "policy gp-ts" in both
     assert "schedule gp-ts" in both

@@ -13,6 +13,8 @@ import pytest
 
 from superarm.cli.running import write_outputs
 from superarm.core.errors import SuperarmError
+from superarm.lab.experiments.statements import RecordedRun
+from superarm.lab.simulation import Run
 
 Command = Callable[..., Any]
 SIZE = ("--rounds", 20, "--seeds", 2, "--jobs", 1, "-q")
@@ -348,6 +350,43 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     text = cli("report", "run")
     assert text.out.split() == [written["report"], *written["figures"]]
     assert cli("report", "run", "--bound", "-q").code == 0
+
+
+@pytest.mark.usefixtures("sketched")
+@pytest.mark.parametrize(
+    "values",
+    ["{noise_variance = 0.5}", "[{noise_variance = 0.5}, {noise_variance = 2.0}]"],
+    ids=["fixed", "swept"],
+)
+def test_an_older_run_may_say_told_for_assumes(
+    cli: Command, tiny: str, values: str
+) -> None:
+    override = f"gp-greedy.assumes={values}"
+    made = cli("run", tiny, "--set", override, "--jobs", 1, "-q", "--out", "run")
+    assert made.code == 0
+    report = Path("run/report.html")
+    assert cli("report", "run", "--bound", "-q").code == 0
+    page = report.read_text("utf-8")
+    file = Path("run/run.json")
+    text = file.read_text("utf-8")
+    older = text.replace('"assumes"', '"told"').replace(".assumes", ".told")
+    assert older != text
+    file.write_text(older, "utf-8")
+    report.unlink()
+    assert cli("report", "run", "--bound", "-q").code == 0
+    older_page = report.read_text("utf-8")
+    assert older_page.replace("told", "assumes") == page
+    recorded = RecordedRun.from_run(Run.load("run"))
+    for index in range(len(recorded.run.settings)):
+        assert recorded.is_modified("gp-greedy", index)
+        assert not recorded.is_modified("random", index)
+
+
+def test_told_is_refused_in_favour_of_assumes(cli: Command, tiny: str) -> None:
+    for key in ("told", "gp-greedy.told"):
+        override = f"{key}={{noise_variance = 0.5}}"
+        message = cli("run", tiny, "--set", override, "--out", "run").fails(2)
+        assert "now called 'assumes'" in message
 
 
 @pytest.mark.usefixtures("sketched")

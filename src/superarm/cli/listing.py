@@ -36,8 +36,8 @@ Row = Mapping[str, Any]
 _EXPERIMENTS = "experiments"  # listed beside the families of parts
 _EXPERIMENTS_MEANING = "a problem, policies and claims, ready to run"
 _POLICY_ADVICE = (
-    "In an experiment, any policy also takes `told`: a drift, kernel or noise_variance other "
-    "than the problem's. One with a posterior also takes `wrapped`: the posteriors around it."
+    "In an experiment, any policy also takes `assumes`: a drift, kernel or noise_variance "
+    "other than the problem's. One with a posterior also takes `wrapped`: the posteriors around it."
 )
 _MOST_PARAMETERS = 8  # of a part that are listed beside its name
 _HIDDEN_COLUMNS = ("required", "python")  # only in JSON

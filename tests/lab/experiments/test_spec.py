@@ -326,7 +326,7 @@ def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("key", ["told", "wrapped"])
+@pytest.mark.parametrize("key", ["assumes", "wrapped"])
 def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(
@@ -516,10 +516,10 @@ def test_bases_are_no_experiments() -> None:
         load_experiment("navigation/_route")
 
 
-# --- what one learner is told -------------------------------------------------------------
+# --- what one learner assumes -------------------------------------------------------------
 
 
-def test_one_learner_is_told_something_else() -> None:
+def test_one_learner_assumes_something_else() -> None:
     data = {
         "id": "mine",
         "rounds": 5,
@@ -531,7 +531,7 @@ def test_one_learner_is_told_something_else() -> None:
                 "policy": "gp-ts",
                 "scaled": False,
                 "posterior": "drifting",
-                "told": {
+                "assumes": {
                     "drift": {"name": "matern", "nu": 1.5, "lengthscale": 20.0},
                     "noise_variance": 0.5,
                 },
@@ -553,22 +553,36 @@ def test_one_learner_is_told_something_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("assumes", "message"),
     [
-        ({"drfit": {"name": "temporal"}}, "is no valid 'told'"),
-        ("temporal", "is no valid 'told'"),
+        ({"drfit": {"name": "temporal"}}, "is no valid 'assumes'"),
+        ("temporal", "is no valid 'assumes'"),
         ({"drift": {"name": "temporl"}}, "temporal"),
         ({"drift": {"name": "temporal", "epsilon": 2.0}}, "epsilon"),
         ({"noise_variance": -1.0}, "noise_variance"),
     ],
 )
-def test_what_cannot_be_told(told: Any, message: str) -> None:
-    policies = {"mine": {"policy": "gp-ts", "told": told}}
+def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
+    policies = {"mine": {"policy": "gp-ts", "assumes": assumes}}
     data = {
         "id": "mine",
         "rounds": 5,
         "seeds": 1,
         "problem": {"name": "drifting-function"},
     }
-    with pytest.raises(SpecError, match=rf"policies\.mine: told: .*{message}"):
+    with pytest.raises(SpecError, match=rf"policies\.mine: assumes: .*{message}"):
         Experiment.from_mapping({**data, "policies": policies}, "here")
+
+
+def test_the_former_name_of_assumes_is_refused() -> None:
+    changes = {"noise_variance": 0.5}
+    told = {"gp-ei": {"told": changes}}
+    with pytest.raises(
+        SpecError, match=r"policies\.gp-ei: 'told' is now called 'assumes'; rename"
+    ):
+        experiment(policies=told)
+    base = experiment(policies={"gp-ei": {}, "random": {}})
+    with pytest.raises(SpecError, match="'told' is now called 'assumes'"):
+        base.with_setting({"gp-ei.told": changes})
+    with pytest.raises(SpecError, match=r"now called 'assumes', as in gp-ei\.assumes$"):
+        base.with_setting({"told": changes})

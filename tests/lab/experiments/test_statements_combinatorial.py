@@ -188,7 +188,11 @@ def test_a_random_oracle_leaves_lemma_1_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"stepwise": True}, {"posterior": "inducing"}, {"told": {"noise_variance": 0.5}}],
+    [
+        {"stepwise": True},
+        {"posterior": "inducing"},
+        {"assumes": {"noise_variance": 0.5}},
+    ],
 )
 def test_other_algorithms_are_not_replayed(
     options: dict[str, Any], tmp_path: Path

@@ -14,8 +14,20 @@ from hypothesis import strategies as st
 from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle, drive_time
-from superarm.roads.energy.junctions import ACCELERATION, BRAKING, UTURN_SECONDS, Signal
-from superarm.roads.networks import LineGraph, RoadNetwork, generate_city, read_sumo
+from superarm.roads.energy.junctions import (
+    ACCELERATION,
+    BRAKING,
+    UTURN_SECONDS,
+    Signal,
+    border_speeds,
+)
+from superarm.roads.networks import (
+    LineGraph,
+    RoadNetwork,
+    generate_city,
+    read_sumo,
+    read_tables,
+)
 
 A, B = ACCELERATION, BRAKING
 
@@ -229,6 +241,45 @@ def test_one_waits_for_green_and_begins_from_rest() -> None:
     vague = replace(graph.network, signals={}).line_graph()
     assert drive_time(vague, [0, 1]) == pytest.approx(mean)
     assert drive_time(vague, [0, 1], 41.0) == pytest.approx(mean)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_turn_of_0_m_takes_no_time_from_rest() -> None:
+    """By hand: 100 s of driving, the wait, and what accelerating from rest to 10 m/s loses."""
+    signal = Signal.from_phases([(40.0, "G"), (50.0, "r")])
+    accelerating = 10.0 / (2 * A)
+    turns = {"turn_wait": np.array([signal.wait]), "turn_stop": np.array([signal.stop])}
+    expected = chain([500.0, 500.0], [10.0, 10.0], **turns)
+    seconds = 100.0 + signal.wait + signal.stop * accelerating
+    assert drive_time(expected, [0, 1]) == pytest.approx(seconds)
+    timed = chain([500.0, 500.0], [10.0, 10.0], **turns, signals={0: signal})
+    seconds = 100.0 + 40.0 + accelerating  # at the signal after 50 s of 90
+    assert drive_time(timed, [0, 1], 0.0) == pytest.approx(seconds)
+    assert drive_time(timed, [0, 1], 41.0) == pytest.approx(100.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_csv_table_with_waits_and_no_lengths_has_drive_times(tmp_path: Any) -> None:
+    (tmp_path / "nodes.csv").write_text("id,x,y,z\nj0,0,0,0\nj1,500,0,0\nj2,1000,0,0\n")
+    (tmp_path / "edges.csv").write_text(
+        "id,from,to,length_m,speed_mps,passenger\n"
+        "a,j0,j1,500,10,1\nb,j1,j2,500,10,1\nback,j2,j0,1000,10,1\n"
+    )
+    (tmp_path / "connections.csv").write_text(
+        "from,to,passenger,wait_s,stop\na,b,1,12,0.5\nb,back,1,0,0\nback,a,1,0,0\n"
+    )
+    graph = read_tables(tmp_path).line_graph()
+    route = [graph.ids.index("a"), graph.ids.index("b")]
+    seconds = 100.0 + 12.0 + 0.5 * 10.0 / (2 * A)
+    assert drive_time(graph, route) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_an_empty_route_has_no_speeds(at_rest: bool) -> None:
+    graph = chain([500.0], [10.0])
+    with pytest.raises(InputError, match=r"route is empty.*pass at least one edge"):
+        border_speeds(graph, [], from_rest=at_rest, to_rest=at_rest)
+    assert drive_time(graph, []) == 0.0
 
 
 def test_signals_in_step_are_passed_in_step() -> None:

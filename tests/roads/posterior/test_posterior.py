@@ -601,6 +601,31 @@ def test_draws_are_reproducible_and_differ() -> None:
     assert len(np.unique(one[:, 0])) == 3
 
 
+def test_a_failed_update_leaves_draws_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gp = taught([driven([0, 1, 2], 0, seed=1)])
+    untouched = taught([driven([0, 1, 2], 0, seed=1)])
+    new_roads = driven([5, 6, 7], 7, seed=2)
+
+    def fails(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("superarm.roads.posterior.engine.vehicle_information", fails)
+        with pytest.raises(KeyboardInterrupt):
+            new_roads.teach(gp)
+    for trip in (None, driven([3, 4], 1, seed=3), new_roads):
+        for posterior in (gp, untouched):
+            if trip is not None:
+                trip.teach(posterior)
+        np.testing.assert_array_equal(
+            gp.sample(EVERYWHERE, np.random.default_rng(2), 3),
+            untouched.sample(EVERYWHERE, np.random.default_rng(2), 3),
+        )
+        assert state_to_bytes(gp.state()) == state_to_bytes(untouched.state())
+
+
 # --- pending -------------------------------------------------------------------------------
 
 

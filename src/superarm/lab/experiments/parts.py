@@ -1,6 +1,6 @@
 """What the tables ``[problem]`` and ``[policies.NAME]`` build: specs of registered parts.
 
-Beside its parameters, a policy's table may hold ``told``, what its model states instead of the
+Beside its parameters, a policy's table may hold ``assumes``, what its model states instead of the
 problem's, and ``wrapped``, which wraps its posterior.
 """
 
@@ -19,10 +19,12 @@ from superarm.policies.wrapping import checked_wrappers, wrapped
 
 SUPPLIED_PARAMETERS = frozenset({"model", "problem", "seed", "horizon"})
 """Parameters that the driver supplies."""
-KEYS_OF_ONE_POLICY = ("told", "wrapped")
+KEYS_OF_ONE_POLICY = ("assumes", "wrapped")
 """Keys of a policy's table beside its parameters."""
+FORMER_ASSUMES = "told"
+"""The name of ``assumes`` in older experiments and in the runs they made."""
 _MODEL_PARTS = {"drift": "kernel", "kernel": "kernel", "scales": "scales"}
-"""Fields of a model that ``told`` may replace, and their families."""
+"""Fields of a model that ``assumes`` may replace, and their families."""
 
 
 def policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,18 +64,22 @@ def check_problem(spec: Mapping[str, Any], where: str) -> None:
 
 
 def check_policy(name: str, options: Mapping[str, Any], where: str) -> None:
-    """Refuse a policy with an unknown name, parameter, ``told`` or ``wrapped``.
+    """Refuse a policy with an unknown name, parameter, ``assumes`` or ``wrapped``.
 
     Args:
         name: of the policy in the experiment.
         options: its table.
         where: names the source in errors.
     """
+    if FORMER_ASSUMES in options:
+        raise SpecError(
+            f"{where}: {FORMER_ASSUMES!r} is now called 'assumes'; rename the key"
+        )
     _check_parameters("policy", policy_spec(name, options), where)
     try:
-        model_changes(options.get("told", {}))
+        model_changes(options.get("assumes", {}))
     except InputError as error:
-        raise SpecError(f"{where}: told: {error}") from None
+        raise SpecError(f"{where}: assumes: {error}") from None
     try:
         checked_wrappers(options.get("wrapped", []))
     except InputError as error:
@@ -97,12 +103,12 @@ def model_changes(table: Any) -> dict[str, Any]:
     """Fields of the model that one learner gets instead of what the problem states.
 
     Args:
-        table: ``told`` of a policy's table.
+        table: ``assumes`` of a policy's table.
     """
     keys = {*_MODEL_PARTS, "noise_variance"}
     if not isinstance(table, Mapping) or not set(table) <= keys:
         raise SpecError(
-            f"{table!r:.60} is no valid 'told'; its keys are {', '.join(_MODEL_PARTS)} "
+            f"{table!r:.60} is no valid 'assumes'; its keys are {', '.join(_MODEL_PARTS)} "
             "and noise_variance, as in "
             '{drift = {name = "temporal", epsilon = 0.1}}'
         )
@@ -124,9 +130,9 @@ def build_policy(name: str, options: Mapping[str, Any], world: World) -> Policy:
         world: in which it plays.
     """
     model = world.model
-    model_table = options.get("told", {})
+    model_table = options.get("assumes", {})
     if "scales" in model_table and not hasattr(model, "scales"):
-        raise SpecError(f"{name}: told: only a fleet has scales; leave them out")
+        raise SpecError(f"{name}: assumes: only a fleet has scales; leave them out")
     if model_table:
         model = replace(model, **model_changes(model_table))
     spec = policy_spec(name, options)

@@ -19,6 +19,7 @@ from superarm.models.worlds import World
 
 from .claims import check_claim
 from .parts import (
+    FORMER_ASSUMES,
     KEYS_OF_ONE_POLICY,
     build_policy,
     check_policy,
@@ -245,8 +246,10 @@ class _VariableTables:
 
     def _advice(self, key: str) -> str:
         """What to write in place of a key that nothing has."""
+        first_policy = next(iter(self.policies))
+        if key == FORMER_ASSUMES:
+            return f"it is now called 'assumes', as in {first_policy}.assumes"
         if key in KEYS_OF_ONE_POLICY:
-            first_policy = next(iter(self.policies))
             return f"name the policy that it is for, as in {first_policy}.{key}"
         choices = set(self._problem_parameters())
         choices.update(*self._policy_parameters().values())

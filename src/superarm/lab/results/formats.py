@@ -31,8 +31,8 @@ def significant(value: float, digits: int = 3) -> str:
     if value < 0.0:
         return "−" + significant(-value, digits)
     rounded = float(f"{value:.{digits}g}")
-    if rounded == 0.0:
-        return f"{rounded:g}"
+    if rounded == 0.0:  # or -0.0
+        return "0"
     if not _LEAST_PLAIN <= rounded < _MOST_PLAIN:
         factor, exponent = f"{rounded:.{digits}g}".split("e")
         power = "10" + str(int(exponent)).translate(_RAISED)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.errors import InputError
 
 if TYPE_CHECKING:
     from superarm.roads.networks.line_graph import LineGraph
@@ -298,11 +299,15 @@ def border_speeds(
 
     Args:
         graph: The roads.
-        route: Numbers of its edges, each of which leads into the next.
+        route: Numbers of its edges, at least one, each of which leads into the next.
         from_rest: Whether the route starts at rest; otherwise at the speed that is allowed.
         to_rest: Whether it ends at rest.
     """
     edges = np.asarray(route, dtype=np.intp)
+    if not len(edges):
+        raise InputError(
+            "route is empty, so it has no speed at its start or end; pass at least one edge"
+        )
     turns = graph.turn_numbers(edges)
     metres, _, most = _split_route(graph, edges, turns, graph.length[edges])
     if from_rest:
@@ -403,7 +408,9 @@ def _piece_seconds(metres: Floats, limit: Floats, most: Floats) -> Floats:
     accelerating_metres = (top**2 - first**2) / (2.0 * ACCELERATION)
     braking_metres = (top**2 - last**2) / (2.0 * BRAKING)
     steady_metres = metres - (accelerating_metres + braking_metres)
-    steady = np.maximum(steady_metres, 0.0) / top
+    # A piece of 0 m from rest is never left at a speed, and takes no time.
+    steady = np.zeros_like(top)
+    np.divide(np.maximum(steady_metres, 0.0), top, out=steady, where=top > 0.0)
     accelerating = (top - first) / ACCELERATION
     braking = (top - last) / BRAKING
     return accelerating + braking + steady

@@ -210,6 +210,7 @@ class RoadEngine:
         visited = self.visited
         alpha = self._alpha
         unsubtracted = self._unsubtracted
+        draw_order = self._draw_order
         try:
             self._visit(trips.keys)
             learned = self.slots.sums(trips).toarray()
@@ -223,6 +224,7 @@ class RoadEngine:
             # Such as an interrupt: roads of which nothing was learned have no slots.
             self._alpha = alpha
             self._unsubtracted = unsubtracted
+            self._draw_order = draw_order
             self.slots.roll_back(visited)
             raise
         # From here on nothing can fail.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from superarm.core import Decision, Floats, Ints, Offer
 from superarm.core.errors import StateError
 from superarm.core.registry import parameters_of
 from superarm.core.streams import Streams
+from superarm.lab.experiments.parts import FORMER_ASSUMES
 from superarm.lab.experiments.spec import Experiment
 from superarm.lab.results.formats import count_text, setting_prefix
 from superarm.lab.simulation import Run, cell_name
@@ -62,11 +63,16 @@ class RecordedRun:
             raise StateError(
                 f"{path} has no parameters, which theory needs; run the experiment again"
             )
+        parameters = run.spec["parameters"]
+        policies = parameters.get("policies", {})
         data = {
             "id": run.experiment,
             "rounds": run.rounds,
             "seeds": 1,
-            **run.spec["parameters"],
+            **parameters,
+            "policies": {
+                name: _with_assumes(options) for name, options in policies.items()
+            },
         }
         experiment = Experiment.from_mapping(data, str(run.directory))
         recorded = cls(run=run, experiment=experiment)
@@ -95,7 +101,8 @@ class RecordedRun:
             setting_index: of the setting.
         """
         if setting_index not in self._by_setting:
-            setting = self.run.settings[setting_index]
+            owners = [f"{policy}." for policy in self.experiment.policies]
+            setting = _with_assumes(self.run.settings[setting_index], owners)
             experiment = self.experiment.with_setting(setting)
             problem = dict(experiment.problem)
             problem.pop("cache", None)
@@ -141,7 +148,7 @@ class RecordedRun:
             setting_index: of the setting.
         """
         options = self.options(policy, setting_index)
-        return bool(options.get("wrapped") or options.get("told"))
+        return bool(options.get("wrapped") or options.get("assumes"))
 
     def where(self, setting_index: int) -> str:
         """Words that name a setting in front of evidence; empty where the run has no settings.
@@ -193,3 +200,16 @@ class RecordedRun:
             noise = world.noise(offer, streams.at(step))
             feedback = world.feedback(offer, decision, noise)
             yield Round(offer, feedback.positions, feedback.rewards)
+
+
+def _with_assumes(
+    table: Mapping[str, Any], owners: Sequence[str] = ("",)
+) -> dict[str, Any]:
+    """A table of an older run with its key ``told`` renamed to ``assumes``.
+
+    Args:
+        table: a policy's table, or a setting.
+        owners: what precedes the key: "" in a policy's table, "POLICY." in a setting.
+    """
+    current_keys = {f"{owner}{FORMER_ASSUMES}": f"{owner}assumes" for owner in owners}
+    return {current_keys.get(key, key): value for key, value in table.items()}
