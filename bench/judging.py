@@ -204,7 +204,7 @@ class Totals:
     def metrics_at(self, setting_index: int) -> tuple[str, ...]:
         return ("regret",)
 
-    def settled(self, setting_index: int) -> Mapping[str, str]:
+    def interpretations(self, setting_index: int) -> Mapping[str, str]:
         return {}
 
     def shared_data(self, setting_index: int) -> float:

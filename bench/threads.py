@@ -31,7 +31,8 @@ FREE, BUSY = "README loop", "README loop, every core busy"
 _PROGRAM = """
 import json, sys, time, timeit
 import numpy as np
-from superarm import Arms, Feedback, IndexPolicy, Offer, threads
+from superarm import Arms, Feedback, IndexPolicy, Offer
+from superarm.core import threads
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.posteriors import StreamingGP

@@ -33,6 +33,7 @@ if (
     from .core import State as State
     from .core.errors import SuperarmError as SuperarmError
     from .core.registry import build as build
+    from .core.registry import register as register
     from .core.registry import spec_of as spec_of
     from .core.serialization import from_json as from_json
     from .core.serialization import to_json as to_json
@@ -49,6 +50,7 @@ _HOMES = {
     "State": "core",
     "SuperarmError": "core.errors",
     "build": "core.registry",
+    "register": "core.registry",
     "spec_of": "core.registry",
     "from_json": "core.serialization",
     "to_json": "core.serialization",

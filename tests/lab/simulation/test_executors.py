@@ -19,7 +19,7 @@ from superarm.lab.simulation import spread
 from superarm.lab.simulation.executors import _defer_interrupts
 
 WORK = """
-from superarm import registry
+from superarm.core import registry
 from superarm.lab.simulation import simulate
 
 def cell(seed):
