@@ -12,7 +12,7 @@ project = tomllib.loads(
 )["project"]
 extras = project["optional-dependencies"]
 lines = sum(
-    (extras[name] for name in ("plot", "fast", "cluster", "test")),
+    (extras[name] for name in ("fast", "cluster", "test")),
     project["dependencies"],
 )
 for line in lines:

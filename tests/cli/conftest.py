@@ -173,21 +173,6 @@ def cli(
 
 
 @pytest.fixture
-def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made but not rendered, which takes a second each: for tests that look at none."""
-
-    def save(figure: Any, path: Path | str) -> tuple[Path, ...]:
-        assert figure.axes
-        paths = tuple(Path(f"{path}.{kind}") for kind in ("png", "svg"))
-        for each in paths:
-            each.parent.mkdir(parents=True, exist_ok=True)
-            each.touch()
-        return paths
-
-    monkeypatch.setattr("superarm.lab.plotting.files.save_figure", save)
-
-
-@pytest.fixture
 def shell(tmp_path: Path) -> Command:
     """Runs the installed command as a process of its own, in an empty directory."""
 

@@ -49,7 +49,6 @@ def test_a_run_may_begin_with_a_log(cli: Command) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("sketched")
 def test_its_report_and_calibration(cli: Command) -> None:
     assert cli(*words("run", 8, "--policies", "cautious,greedy,informed")).code == 0
     assert cli("report", "run").code == 0

@@ -7,7 +7,7 @@ import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -21,9 +21,8 @@ from superarm.core.files import (
     read_bytes,
     read_text,
 )
-from superarm.lab import plotting
-from superarm.lab.plotting import files as plotting_files
-from superarm.lab.results.pictures import Picture
+from superarm.lab.report import save_pictures
+from superarm.lab.results.pictures import Chart, Picture
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import cell_name
 
@@ -122,47 +121,35 @@ def test_a_name_that_looks_like_a_checksum_gets_one_of_its_own() -> None:
     assert file_name("mean_regret-2") == "mean_regret-2"
 
 
-class _Drawn:
-    """A figure that is one byte on disk."""
-
-    def savefig(self, buffer: Any, **_: Any) -> None:
-        buffer.write(b"x")
+def _picture(name: str) -> Picture:
+    chart = Chart(series=(), y_label=name)
+    return Picture(name=name, panels=(chart,), caption=name)
 
 
-def test_figures_with_hostile_names_stay_in_their_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    monkeypatch.setattr(plotting_files, "draw_picture", lambda *_: _Drawn())
+def test_figures_with_hostile_names_stay_in_their_folder(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "run" / "figures"
-    pictures = [
-        Picture(name=name, panels=(), caption="")
-        for name in [*HOSTILE, "regret", "regret"]
-    ]
-    paths = plotting.save_pictures(pictures, "All", folder)
+    pictures = [_picture(name) for name in [*HOSTILE, "regret", "regret"]]
+    paths = save_pictures(pictures, "All", folder)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(paths) == sorted(written)
     assert {path.parent for path in written} == {folder}
-    assert len(written) == 2 * len(pictures)
+    assert {path.suffix for path in written} == {".svg"}
+    assert len(written) == len(pictures)
+    for path in written:
+        ElementTree.parse(path)
 
 
-def test_links_in_a_run_are_replaced_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    monkeypatch.setattr(plotting_files, "draw_picture", lambda *_: _Drawn())
+def test_links_in_a_run_are_replaced_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine", encoding="utf-8")
     precious.chmod(0o600)
     folder = tmp_path / "figures"
     folder.mkdir()
-    (folder / "regret.png").symlink_to(precious)
-    plotting.save_pictures(
-        [Picture(name="regret", panels=(), caption="")], "All", folder
-    )
+    (folder / "regret.svg").symlink_to(precious)
+    save_pictures([_picture("regret")], "All", folder)
     assert precious.read_text(encoding="utf-8") == "mine"
-    assert (folder / "regret.png").read_bytes() == b"x"
-    assert not (folder / "regret.png").is_symlink()
+    assert (folder / "regret.svg").read_bytes().startswith(b"<svg ")
+    assert not (folder / "regret.svg").is_symlink()
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)

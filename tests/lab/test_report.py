@@ -1,10 +1,8 @@
-"""The report: whole, inert, small, readable without matplotlib."""
+"""The report: whole, inert, small."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -435,17 +433,6 @@ def test_a_full_size_run_gives_a_small_page(tmp_path: Path) -> None:
     )
     text = written(run, tmp_path)
     assert len(text) < 300_000
-
-
-def test_report_needs_no_matplotlib(tmp_path: Path) -> None:
-    make_run(tmp_path)
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from superarm.lab.report import write_report; from superarm.lab.simulation.run import Run\n"
-        f"write_report(Run.load({str(tmp_path)!r}), [], {str(tmp_path / 'r.html')!r})\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert (tmp_path / "r.html").stat().st_size > 5_000
 
 
 def test_charts_with_nothing_to_draw() -> None:

@@ -184,7 +184,7 @@ def reproduce(target: str, band: Any, as_json: bool, **options: Any) -> None:
 def report(directory: Path, as_json: bool, **options: Any) -> None:
     """Write a run's report and figures.
 
-    The report is RUN/report.html; figures, as PNG and SVG, need the extra `plot`.
+    The report is RUN/report.html; the figures are SVG files in RUN/figures.
     """
     from . import running
 

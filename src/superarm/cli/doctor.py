@@ -18,7 +18,6 @@ from .common import print_json, say
 _CORE = ("numpy", "scipy", "click", "rich")
 # The extra that installs each optional package.
 _EXTRAS = {
-    "matplotlib": "plot",
     "numba": "fast",
     "distributed": "cluster",
     "torch": "torch",

@@ -18,7 +18,7 @@ from superarm.core.registry import require_kind
 from superarm.core.states import atomic_write
 from superarm.lab.experiments import Experiment
 from superarm.lab.experiments.plans import Plan
-from superarm.lab.report import Report, write_index
+from superarm.lab.report import Report, save_pictures, write_index
 from superarm.lab.results.averages import Band
 from superarm.lab.results.charts import group_pictures
 from superarm.lab.results.formats import count_text, readable_duration
@@ -31,7 +31,6 @@ from .common import say
 from .places import Place
 from .running import (
     Request,
-    can_draw,
     print_claims,
     print_count,
     print_forecasts,
@@ -179,11 +178,7 @@ class _Reproduction:
         return f"superarm: {self.target}, {self.experiments[0].paper}"
 
     def _save_figures(self, pictures: list[Picture], reports: list[Report]) -> None:
-        """Save figures of several experiments together, where matplotlib is installed."""
-        if not can_draw(quiet=True):  # each report has already said so
-            return
-        from superarm.lab.plotting import save_pictures
-
+        """Save figures of several experiments together."""
         is_synthetic = any(report.warning for report in reports)
         origin = ["synthetic data"] if is_synthetic else []
         title = f"superarm: {self.target}"

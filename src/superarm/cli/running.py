@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from superarm.core.capabilities import Metric
-from superarm.core.errors import MissingExtraError, SpecError, StateError, require_extra
+from superarm.core.errors import SpecError, StateError, require_extra
 from superarm.lab.experiments import (
     Experiment,
     experiment_ids,
@@ -25,7 +25,7 @@ from superarm.lab.experiments.plans import Plan
 from superarm.lab.experiments.statements import judge_statements
 from superarm.lab.experiments.summaries import row_name
 from superarm.lab.experiments.theorems import regret_bounds
-from superarm.lab.report import Report, write_report
+from superarm.lab.report import Report, save_run_figures, write_report
 from superarm.lab.report.pages import VERDICTS, claim_count, silent_text
 from superarm.lab.results.averages import Band
 from superarm.lab.results.calibration import forecast_warnings
@@ -208,7 +208,7 @@ def write_outputs(
     bound: bool,
     band: Band | None = None,
 ) -> tuple[Report, list[Path]]:
-    """Write the report, and the figures where matplotlib is installed.
+    """Write the report and, on request, the figures.
 
     Args:
         directory: The run.
@@ -246,10 +246,8 @@ def write_outputs(
         full_size=(experiment.rounds, experiment.seeds) if experiment else None,
         band=band,
     )
-    if not figures or not can_draw(quiet):
+    if not figures:
         return page, []
-    from superarm.lab.plotting import save_run_figures
-
     return page, save_run_figures(run, directory / "figures", bounds, band)
 
 
@@ -270,21 +268,6 @@ def _further_rows(run: Run) -> list[dict[str, Any]]:
     for setting in range(len(run.settings)):
         totals.update(row_name(metric) for metric in run.metrics_at(setting))
     return [row for row in run.summary["rows"] if row["metric"] not in totals]
-
-
-def can_draw(quiet: bool) -> bool:
-    """Whether matplotlib is installed; says so if it is not.
-
-    Args:
-        quiet: Whether to print nothing.
-    """
-    try:
-        require_extra("matplotlib", "plot")
-    except MissingExtraError as error:
-        if not quiet:
-            say(f"superarm: no figure files: {error}", err=True)
-        return False
-    return True
 
 
 def print_summary(summary: dict[str, Any]) -> None:

@@ -114,13 +114,13 @@ def install_line(extra: str) -> str:
     """The command that installs an extra.
 
     It names the requirements themselves, as the installed package states them: superarm is on no
-    package index, so that ``pip install 'superarm[plot]'`` would find nothing.
+    package index, so that ``pip install 'superarm[fast]'`` would find nothing.
 
     Args:
         extra: The name of the extra.
 
-    >>> install_line("plot")
-    "pip install 'matplotlib>=3.9.0'"
+    >>> install_line("fast")
+    "pip install 'numba>=0.61.2'"
     """
     from importlib import metadata
 
@@ -148,7 +148,7 @@ def require_extra(module: str, extra: str) -> ModuleType:
         module: The module.
         extra: The extra that provides it.
 
-    >>> require_extra("math", "plot").sqrt(4.0)
+    >>> require_extra("math", "fast").sqrt(4.0)
     2.0
     """
     try:

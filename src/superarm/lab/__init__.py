@@ -10,7 +10,6 @@ if TYPE_CHECKING:  # rooms load when they are first used
     from . import datasets as datasets
     from . import demo as demo
     from . import experiments as experiments
-    from . import plotting as plotting
     from . import problems as problems
     from . import report as report
     from . import results as results
@@ -21,7 +20,6 @@ _ROOMS = (
     "datasets",
     "demo",
     "experiments",
-    "plotting",
     "problems",
     "report",
     "results",

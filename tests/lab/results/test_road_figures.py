@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from superarm.core.road_map import RoadMap
-from superarm.lab import plotting
 from superarm.lab import report as reports
-from superarm.lab.plotting import files
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
 from superarm.lab.results.charts import group_pictures, regret_chart, run_charts
@@ -20,21 +20,12 @@ from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pi
 from superarm.lab.results.pictures import Chart, Map, Picture
 from superarm.lab.simulation.run import Run
 
+SVG = "{http://www.w3.org/2000/svg}"
 MakeRun = Callable[..., Run]
 MakeMap = Callable[..., RoadMap]
 SIX = road_results.METHODS
 SCHEDULES = ("gp-ucb", "gp-ucb-half", "gp-bucb", "gp-bucb-half")
 EDGES = 30  # of every map that is not given
-
-
-def texts(figure: Any) -> list[str]:
-    from matplotlib.text import Text
-
-    return [text.get_text() for text in figure.findobj(Text)]
-
-
-def gids(axes: Any) -> list[str]:
-    return [each.get_gid() for each in axes.collections if each.get_gid()]
 
 
 def maps(picture: Picture | None) -> list[Map]:
@@ -89,18 +80,26 @@ def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
 def test_drawn_maps_have_roads_ends_and_a_key(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     (picture,) = visit_pictures(make_run(tmp_path), ["gp-ts", "prior"])
-    figure = plotting.draw_picture(picture, "Roads")
-    assert gids(figure.axes[0]) == ["start", "goal"]
-    drawn = figure.axes[0].collections[1 : 1 + len(maps(picture)[0].layers)]
-    assert [len(each.get_segments()) for each in drawn] == [
-        len(layer.edges) for layer in maps(picture)[0].layers
-    ]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        text for _, text in picture.key
-    ]
-    figure.canvas.draw()
+    svg = reports.picture_svg(picture, "Roads")
+    texts = [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    panels = maps(picture)
+    assert svg.count('<g id="roads-0">') == 1  # both maps share the grey roads
+    assert svg.count('<use href="#roads-0"/>') == len(panels) - 1 == 1
+    trips = sum(len(panel.ends) for panel in panels)
+    assert trips > 0
+    assert svg.count("<circle") == trips  # starts
+    goals = re.findall(r'<rect [^>]+ fill="#fff" stroke=', svg)
+    assert len(goals) == trips
+    for panel in panels:
+        assert f">{panel.title}</tspan>" in svg
+        assert f">  {panel.note}</tspan>" in svg
+        for layer in panel.layers:
+            assert f'stroke="{layer.colour}"' in svg
+    assert texts[0] == "Roads"
+    for colour, text in picture.key:
+        assert text in texts
+        assert f'height="8" fill="{colour}"' in svg
 
 
 def test_networks_show_every_trip_once(
@@ -256,26 +255,18 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
 def test_every_figure_that_applies_is_saved(
     make_run: MakeRun,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     policies: tuple[str, ...],
     options: dict[str, Any],
     expected: set[str],
 ) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path, policies, **options)
-    made: dict[str, Any] = {}
-
-    def keep(figure: Any, path: Path) -> tuple[Path, Path]:
-        made[path.name] = figure
-        return path.with_suffix(".png"), path.with_suffix(".svg")
-
-    monkeypatch.setattr(files, "save_figure", keep)
-    paths = plotting.save_run_figures(run, tmp_path / "figures")
-    assert expected <= set(made)
-    assert len(paths) == 2 * len(made)
-    for figure in made.values():
-        assert run.experiment in " ".join(texts(figure))
-    made["exploration" if "exploration" in made else "exploration-0"].canvas.draw()
+    paths = reports.save_run_figures(run, tmp_path / "figures")
+    assert expected <= {path.stem for path in paths}
+    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
+    for path in paths:
+        root = ElementTree.parse(path).getroot()
+        texts = [element.text or "" for element in root.iter(f"{SVG}text")]
+        assert run.experiment in texts[-1]
 
 
 def test_group_pictures_are_part_of_the_index(
@@ -292,13 +283,11 @@ def test_group_pictures_are_part_of_the_index(
     assert page.count("<svg xmlns") == 3  # and the report's own
 
 
-def test_pictures_are_saved_as_png_and_svg(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+def test_pictures_are_saved_as_svg(make_run: MakeRun, tmp_path: Path) -> None:
     pictures = group_pictures([make_run(tmp_path, ("gp-ts", "bi-ts"), rounds=3)])
-    files = plotting.save_pictures(
+    paths = reports.save_pictures(
         pictures, "All", tmp_path / "figures", ["synthetic data"]
     )
-    assert [path.name for path in files] == [
-        *("networks.png", "networks.svg", "methods.png", "methods.svg")
-    ]
-    assert all(path.stat().st_size > 1000 for path in files)
+    assert [path.name for path in paths] == ["networks.svg", "methods.svg"]
+    for path in paths:
+        assert ">synthetic data</text>" in path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Pictures as inline SVG, written by hand: neither matplotlib nor a script is needed.
+"""Pictures as inline SVG, written by hand: neither a library nor a script is needed.
 
 They take their ink from ``currentColor`` and their colours from the page's custom properties
 ``--c0`` …, with the palette as a fallback: one picture serves light and dark pages.
@@ -20,7 +20,7 @@ from superarm.lab.results.maps import in_window, length_text, middle, round_leng
 from superarm.lab.results.pictures import Chart, Map, Series, Shape, Window
 from superarm.lab.results.styles import PolicyStyle
 
-DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
+DASHES = ("none", "9 3", "3 3")
 _MAP_WIDTH = 420
 _LETTER = 7.0  # the width of a letter, on average
 _HALVES = 2  # half units that paths of roads are written in: whole numbers are short

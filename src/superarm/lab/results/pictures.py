@@ -1,4 +1,4 @@
-"""Pictures as data. ``report`` draws them as SVG, ``plotting`` with matplotlib."""
+"""Pictures as data. ``report`` draws them as SVG, on pages and in files."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class Picture:
     """Panels that belong together: one file, or one figure on a page.
 
     Args:
-        name: The name of its files, without their suffix.
+        name: The name of its file, without the suffix.
         panels: Charts and maps.
         heading: Which of the run's settings it shows.
         caption: Words below it.
