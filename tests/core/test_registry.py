@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from superarm.core import registry
 from superarm.core.errors import InputError, SpecError
@@ -286,6 +288,58 @@ def test_differences_of_specs_are_found(
         if words is None
         else found is not None and found.startswith(words)
     )
+
+
+class Text(str):
+    """A text of another type."""
+
+
+# Values that are easily confused, and small enough to meet each other in two lists.
+PLAIN = st.sampled_from(
+    [0, 1, 2, 0.0, -0.0, 1.0, np.nan, np.inf, True, False, None, "", "1", "a"]
+)
+LISTS = st.one_of(
+    st.lists(st.sampled_from(["", "1", "a"]), max_size=4),
+    st.lists(st.sampled_from([0, 1, 2]), max_size=4),
+    st.lists(st.sampled_from([0.0, -0.0, 1.0, np.nan, float("nan")]), max_size=4),
+    st.lists(st.sampled_from([0, 1, 0.0, 1.0, True, False]), max_size=4),
+    st.lists(PLAIN | st.sampled_from([np.float64(1.0), Text("a")]), max_size=4),
+    st.lists(st.lists(PLAIN, max_size=2), max_size=3),
+)
+
+
+@st.composite
+def similar_lists(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
+    """Two lists of one length, which often differ in one entry or in none."""
+    here = draw(LISTS)
+    there = list(here)
+    if here and draw(st.booleans()):
+        there[draw(st.integers(0, len(here) - 1))] = draw(PLAIN)
+    return here, there
+
+
+@given(similar_lists())
+def test_lists_differ_where_their_entries_do(
+    lists: tuple[list[Any], list[Any]],
+) -> None:
+    here, there = lists
+    by_entry = [
+        registry.difference(item, other, f"k[{index}]")
+        for index, (item, other) in enumerate(zip(here, there, strict=True))
+    ]
+    first = next((message for message in by_entry if message is not None), None)
+    assert registry.difference({"k": here}, {"k": there}) == first
+
+
+def test_long_plain_lists_are_compared_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*values: object) -> bool:
+        raise AssertionError(f"compared {values} alone")
+
+    monkeypatch.setattr(registry.comparison, "_are_equal_values", refuse)
+    for values in (["a", "b"], [1, 2], [1.0, np.nan]):
+        assert registry.difference({"k": values}, {"k": list(values)}) is None
 
 
 def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
