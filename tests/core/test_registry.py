@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from superarm.core import registry
@@ -294,31 +294,42 @@ class Text(str):
     """A text of another type."""
 
 
-# Values that are easily confused, and small enough to meet each other in two lists.
-PLAIN = st.sampled_from(
-    [0, 1, 2, 0.0, -0.0, 1.0, np.nan, np.inf, True, False, None, "", "1", "a"]
-)
-LISTS = st.one_of(
-    st.lists(st.sampled_from(["", "1", "a"]), max_size=4),
-    st.lists(st.sampled_from([0, 1, 2]), max_size=4),
-    st.lists(st.sampled_from([0.0, -0.0, 1.0, np.nan, float("nan")]), max_size=4),
-    st.lists(st.sampled_from([0, 1, 0.0, 1.0, True, False]), max_size=4),
-    st.lists(PLAIN | st.sampled_from([np.float64(1.0), Text("a")]), max_size=4),
-    st.lists(st.lists(PLAIN, max_size=2), max_size=3),
-)
+# Values that are easily confused, but differ in type, sign or identity.
+LOOKALIKES: list[list[Any]] = [
+    [0, 0.0, -0.0, False, np.float64(0.0), None, ""],
+    [1, 1.0, True, np.float64(1.0), "1"],
+    [np.nan, float("nan"), np.float64(np.nan), "nan", np.inf],
+    ["a", Text("a"), "b"],
+    [[], [1], [True], [1.0]],
+]
 
 
 @st.composite
 def similar_lists(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
-    """Two lists of one length, which often differ in one entry or in none."""
-    here = draw(LISTS)
+    """Two lists of one length, equal but for at most one entry, which looks similar."""
+    size = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        kind = st.sampled_from(LOOKALIKES).map(lambda values: values[0])
+        here = [draw(kind)] * size
+    else:
+        any_value = st.sampled_from(LOOKALIKES).flatmap(st.sampled_from)
+        here = [draw(any_value) for _ in range(size)]
     there = list(here)
-    if here and draw(st.booleans()):
-        there[draw(st.integers(0, len(here) - 1))] = draw(PLAIN)
+    place = draw(st.integers(0, size - 1))
+    lookalikes = next(
+        values for values in LOOKALIKES if any(value is here[place] for value in values)
+    )
+    there[place] = draw(st.sampled_from(lookalikes))
     return here, there
 
 
 @given(similar_lists())
+@example(([2, 1], [2, True]))
+@example(([2.0, 0.0], [2.0, False]))
+@example(([2, 1], [2.0, 1.0]))
+@example((["a", "b"], ["a", Text("b")]))
+@example(([np.nan], [float("nan")]))
+@settings(max_examples=300)
 def test_lists_differ_where_their_entries_do(
     lists: tuple[list[Any], list[Any]],
 ) -> None:
