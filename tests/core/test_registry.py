@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from superarm.core import registry
 from superarm.core.errors import InputError, SpecError
@@ -286,6 +288,69 @@ def test_differences_of_specs_are_found(
         if words is None
         else found is not None and found.startswith(words)
     )
+
+
+class Text(str):
+    """A text of another type."""
+
+
+# Values that are easily confused, but differ in type, sign or identity.
+LOOKALIKES: list[list[Any]] = [
+    [0, 0.0, -0.0, False, np.float64(0.0), None, ""],
+    [1, 1.0, True, np.float64(1.0), "1"],
+    [np.nan, float("nan"), np.float64(np.nan), "nan", np.inf],
+    ["a", Text("a"), "b"],
+    [[], [1], [True], [1.0]],
+]
+
+
+@st.composite
+def similar_lists(draw: st.DrawFn) -> tuple[list[Any], list[Any]]:
+    """Two lists of one length, equal but for at most one entry, which looks similar."""
+    size = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        kind = st.sampled_from(LOOKALIKES).map(lambda values: values[0])
+        here = [draw(kind)] * size
+    else:
+        any_value = st.sampled_from(LOOKALIKES).flatmap(st.sampled_from)
+        here = [draw(any_value) for _ in range(size)]
+    there = list(here)
+    place = draw(st.integers(0, size - 1))
+    lookalikes = next(
+        values for values in LOOKALIKES if any(value is here[place] for value in values)
+    )
+    there[place] = draw(st.sampled_from(lookalikes))
+    return here, there
+
+
+@given(similar_lists())
+@example(([2, 1], [2, True]))
+@example(([2.0, 0.0], [2.0, False]))
+@example(([2, 1], [2.0, 1.0]))
+@example((["a", "b"], ["a", Text("b")]))
+@example(([np.nan], [float("nan")]))
+@settings(max_examples=300)
+def test_lists_differ_where_their_entries_do(
+    lists: tuple[list[Any], list[Any]],
+) -> None:
+    here, there = lists
+    by_entry = [
+        registry.difference(item, other, f"k[{index}]")
+        for index, (item, other) in enumerate(zip(here, there, strict=True))
+    ]
+    first = next((message for message in by_entry if message is not None), None)
+    assert registry.difference({"k": here}, {"k": there}) == first
+
+
+def test_long_plain_lists_are_compared_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*values: object) -> bool:
+        raise AssertionError(f"compared {values} alone")
+
+    monkeypatch.setattr(registry.comparison, "_are_equal_values", refuse)
+    for values in (["a", "b"], [1, 2], [1.0, np.nan]):
+        assert registry.difference({"k": values}, {"k": list(values)}) is None
 
 
 def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:

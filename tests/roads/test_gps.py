@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import dijkstra
 
-from superarm.core.errors import InputError, MissingExtraError
+from superarm.core.errors import InfeasibleError, InputError, MissingExtraError
 from superarm.roads.gps import (
     MatchedTrace,
     energies_along,
@@ -17,7 +17,7 @@ from superarm.roads.gps import (
 )
 from superarm.roads.gps.matching import _estimate_noise
 from superarm.roads.gps.street_map import street_map
-from superarm.roads.networks import RoadNetwork, generate_city
+from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
 from superarm.roads.networks.geography import from_utm
 
 pytest.importorskip("leuvenmapmatching", reason="leuvenmapmatching is not installed")
@@ -251,6 +251,19 @@ def small(**changes):
 def walked(*corners):
     points = [np.linspace(begin, end, 31)[:-1] for begin, end in pairwise(corners)]
     return np.concatenate([*points, [corners[-1]]]).astype(float)
+
+
+def test_a_gap_that_no_route_joins_is_an_error():
+    network = small()
+    leaves_ab = network.connections[:, 0] == network.edge_ids.index("ab")
+    graph = LineGraph(
+        network=network,
+        edges=np.arange(len(network.edge_ids)),
+        turns=network.connections[~leaves_ab],
+    )
+    places = np.concatenate([walked((20, 0), (200, 0)), walked((720, 0), (850, 0))])
+    with pytest.raises(InfeasibleError, match="gap between edges ab and cd"):
+        match_trace(graph, places)
 
 
 def test_turns_that_are_forbidden_are_not_driven():

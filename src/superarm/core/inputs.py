@@ -429,7 +429,7 @@ def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
 
 def require_part(
     part: object,
-    protocol: type,
+    protocol: Any,
     name: str,
     *,
     kind: str = "",

@@ -29,6 +29,7 @@ from superarm.core.errors import (
 from superarm.core.graphs import Graph, SparseGraph
 from superarm.core.inputs import require_choice
 from superarm.core.registry import HasParameters, has_spec, register
+from superarm.core.shortest_paths import shortest_paths
 
 from .base import check_desirability
 
@@ -163,29 +164,17 @@ class ShortestPath(HasParameters, CostsOnly):
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
         """The cheapest route up to ``bound``; ``None`` if there is none or it may not be unique."""
-        from scipy.sparse.csgraph import dijkstra
-
-        all_costs, all_previous = dijkstra(
-            self._matrix(weights),
-            indices=np.array([trip.start]),
-            return_predecessors=True,
-            limit=bound,
-        )
-        costs = all_costs[0]  # from the start to each arm, (n,)
-        previous = all_previous[0]
-        route = [trip.goal]
-        while route[-1] != trip.start:
-            before = int(previous[route[-1]])
-            if before < 0:
-                return None
-            route.append(before)
-        route.reverse()
-        if bound == np.inf or self._is_unique(route, weights, costs):
+        paths = shortest_paths(self._matrix(weights), trip.start, bound)
+        route = paths.route_to(trip.goal)
+        if route is None or bound == np.inf:
             return route
-        return None
+        return route if self._is_unique(route, weights, paths.costs) else None
 
     def _is_unique(self, route: list[int], weights: Floats, costs: Floats) -> bool:
-        """Whether each arm of the route but the first is reached at its least cost in one way only."""
+        """Whether each arm of the route but the first is reached at its least cost in one way only.
+
+        ``costs`` are those from the start to each arm, (n,).
+        """
         entered = route[1:]
         incoming = self._turn_numbers.by_column[:, entered].tocoo()
         ways = costs[incoming.row] + weights[incoming.data]

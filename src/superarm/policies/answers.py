@@ -21,21 +21,6 @@ from superarm.core.inputs import as_positions, frozen
 from superarm.oracles.base import check_chosen
 
 
-def require_part(part: object, protocol: type, name: str) -> None:
-    """Refuse a part that lacks the methods of its protocol.
-
-    Args:
-        part: The part.
-        protocol: The protocol that it must fulfil.
-        name: Name of the part in error messages.
-    """
-    if isinstance(part, type) or not isinstance(part, protocol):
-        protocol_name = f"{protocol.__module__}.{protocol.__name__}"
-        raise InputError(
-            f"{name} is {part!r:.60}; it must be an object with the methods of {protocol_name}"
-        )
-
-
 def one_per_arm(part: object, values: Any, n: int) -> Floats:
     """Check that a part returned one number per arm. The oracle checks that they are finite.
 

@@ -17,9 +17,9 @@ from superarm.core import (
     State,
 )
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_generator, require_type
+from superarm.core.inputs import as_count, as_generator, require_part, require_type
 
-from .answers import require_part, select
+from .answers import select
 from .base import Learner
 from .ledger import check_rewards
 

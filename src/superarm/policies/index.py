@@ -47,10 +47,10 @@ from superarm.core.errors import (
     ShapeError,
     UnknownArmError,
 )
-from superarm.core.inputs import as_count, as_positions, require_type
+from superarm.core.inputs import as_count, as_positions, require_part, require_type
 from superarm.core.registry import register
 
-from .answers import one_per_arm, require_part, select, switching_costs
+from .answers import one_per_arm, select, switching_costs
 from .base import Learner, retry_if_stale
 
 # Pending arms that a belief is conditioned on, at most: more cost more than they tell.

@@ -16,12 +16,11 @@ from superarm import posteriors, rules
 from superarm.core import Gamma, Posterior, Rule, SwitchingCost
 from superarm.core.capabilities import CostsOnly
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_positive, require_choice
+from superarm.core.inputs import as_positive, require_choice, require_part
 from superarm.core.registry import build, register
 from superarm.kernels.lipschitz import lipschitz_of_kernel
 from superarm.models import Model
 from superarm.models.worlds import World
-from superarm.rules.base import require_part
 from superarm.rules.information import GreedyGrowth
 
 from .discretised import GrowingGrid
@@ -451,7 +450,7 @@ def composed(
         switching: What it costs to leave the previous action; ``None``: nothing.
         most_pending: Most pending arms that count, those chosen last; 0 counts none.
     """
-    require_part(rule, "rule", "rule")
+    require_part(rule, Rule, "rule")
     needs_fixed_arms = isinstance(switching, SwitchingCost) and switching.fixed_arms
     if needs_fixed_arms and model.arms is None:
         raise InputError(

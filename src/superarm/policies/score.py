@@ -10,10 +10,10 @@ import numpy as np
 from superarm.core import Decision, Feedback, Floats, Ints, Offer, Oracle, Rng, State
 from superarm.core.capabilities import TablePlayer
 from superarm.core.errors import InputError, StateError
-from superarm.core.inputs import require_type
+from superarm.core.inputs import require_part, require_type
 from superarm.core.registry import describe, register
 
-from .answers import one_per_arm, require_part, select
+from .answers import one_per_arm, select
 from .base import SavablePolicy
 from .ledger import check_feedback
 from .scores import KnownCosts, Score, Truth

@@ -20,12 +20,12 @@ from superarm.core import (
     State,
 )
 from superarm.core.errors import ForgottenError, InputError, ShapeError, warn
-from superarm.core.inputs import require_choice, require_type
+from superarm.core.inputs import require_choice, require_part, require_type
 from superarm.core.registry import register
 from superarm.movement import ActionMetric
 from superarm.posteriors.base import GaussianPosterior
 
-from .answers import one_per_arm, require_part
+from .answers import one_per_arm
 from .ledger import check_rewards
 from .tree_policy import ScoredActions, TreePolicy
 

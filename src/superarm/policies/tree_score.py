@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from superarm.core import Decision, Feedback, Offer, Rng
+from superarm.core.inputs import require_part
 from superarm.core.registry import register
 from superarm.movement import ActionMetric
 
-from .answers import one_per_arm, require_part
+from .answers import one_per_arm
 from .ledger import check_rewards
 from .scores import Score
 from .tree_policy import ScoredActions, TreePolicy

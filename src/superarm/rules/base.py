@@ -110,28 +110,3 @@ class CheckedParameters:
             name = parameter.name
             check = _CHECKS[name]
             object.__setattr__(self, name, check(getattr(self, name), name))
-
-
-# The method that makes an object a part of a family.
-_METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}
-
-
-def require_part(
-    value: object, field: str, family: str, *, optional: bool = False
-) -> None:
-    """Refuse what is no part of a family: a number, a bare name, a spec that was not built.
-
-    Args:
-        value: What should be a part.
-        field: Name of the parameter, for the error message.
-        family: "schedule", "gain" or "rule".
-        optional: Whether ``None`` is allowed.
-    """
-    if value is None and optional:
-        return
-    method = getattr(value, _METHODS[family], None)
-    if isinstance(value, type) or not callable(method):
-        raise InputError(
-            f"{field} is {value!r}; it must be a {family}, or in a spec a table with its name: "
-            f'"{field}": {{"name": …}}'
-        )

@@ -22,11 +22,9 @@ import numpy as np
 
 from superarm.core import Belief, Floats, Rule
 from superarm.core.errors import ShapeError
-from superarm.core.inputs import as_vector, read_only, require_choice
+from superarm.core.inputs import as_vector, read_only, require_choice, require_part
 from superarm.core.normal import rectified_mean
 from superarm.core.registry import register
-
-from .base import require_part
 
 Spread = Literal["noise", "posterior", "none"]
 
@@ -51,7 +49,7 @@ class Rectified:
     reduction: Floats | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        require_part(self.rule, "rule", "rule")
+        require_part(self.rule, Rule, "rule")
         require_choice(self.spread, "spread", ("noise", "posterior", "none"))
         if self.reduction is not None:
             reduction = read_only(as_vector(self.reduction, "reduction"))

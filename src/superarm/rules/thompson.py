@@ -8,16 +8,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from superarm.core import Belief, Floats, Gamma, Schedule
-from superarm.core.inputs import as_generator, require_choice
+from superarm.core.inputs import as_generator, require_choice, require_part
 from superarm.core.registry import register
 
-from .base import require_part
 from .ucb import schedule_width
 
 
@@ -44,8 +44,8 @@ class Thompson:
 
     def __post_init__(self) -> None:
         require_choice(self.mode, "mode", ("joint", "independent"))
-        require_part(self.schedule, "schedule", "schedule", optional=True)
-        require_part(self.gamma, "gamma", "gain", optional=True)
+        require_part(self.schedule, Schedule, "schedule", optional=True)
+        require_part(self.gamma, Callable, "gamma", kind="gain", optional=True)
 
     deterministic = False
 

@@ -7,15 +7,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from superarm.core import Belief, Floats, Gamma, Schedule
 from superarm.core.errors import InputError
+from superarm.core.inputs import require_part
 from superarm.core.registry import register
 
-from .base import require_part
 from .schedules import QuantileSchedule
 
 
@@ -53,8 +54,8 @@ class UCB:
     gamma: Gamma | None = None
 
     def __post_init__(self) -> None:
-        require_part(self.schedule, "schedule", "schedule")
-        require_part(self.gamma, "gamma", "gain", optional=True)
+        require_part(self.schedule, Schedule, "schedule")
+        require_part(self.gamma, Callable, "gamma", kind="gain", optional=True)
 
     deterministic = True
 

@@ -16,6 +16,8 @@ from .family_table import FAMILIES, family_of_parameter
 from .specs import IDENTITY_KEYS, describe, identity_of, plain, stated_parameters
 
 _LONGEST_VALUE = 60  # characters of a value in an error message
+_TEXTS = {str}
+_NUMBERS = {int, float}  # not bool: True is not 1
 
 
 class _Missing:
@@ -107,8 +109,16 @@ def _pairs_in_tables(
 def _pairs_in_lists(
     current: list[Any], saved: list[Any], place: str
 ) -> Iterator[_Pair]:
+    if _are_equal_plain_lists(current, saved):
+        return
     for index, (item, saved_item) in enumerate(zip(current, saved, strict=True)):
         yield _Pair(f"{place}[{index}]", item, saved_item)
+
+
+def _are_equal_plain_lists(current: list[Any], saved: list[Any]) -> bool:
+    """Whether both are texts alone, or numbers alone, and equal: a short way for long lists."""
+    types = {*map(type, current), *map(type, saved)}
+    return (types <= _TEXTS or types <= _NUMBERS) and current == saved
 
 
 def _unequal_entries(current: Any, saved: Any, place: str) -> Iterator[_Pair]:

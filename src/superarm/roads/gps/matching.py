@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.core.errors import InputError
+from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_features, as_number
+from superarm.core.shortest_paths import shortest_paths
 from superarm.roads.networks.line_graph import LineGraph
 
 from .street_map import SAMPLE, StreetMap, load_library, project, street_map
@@ -266,17 +267,14 @@ def _match_stretch(
 
 def _shortest_way(graph: LineGraph, start: int, goal: int) -> list[int]:
     """Return the edges of the shortest way, with both ends."""
-    from scipy.sparse.csgraph import dijkstra
-
     turns = graph.successors.astype(np.float64)
     turns.data = graph.length[turns.indices]
-    _, predecessors = dijkstra(
-        turns, indices=np.array([start]), return_predecessors=True
-    )
-    way = [goal]
-    while way[-1] != start:
-        way.append(int(predecessors[0, way[-1]]))
-    way.reverse()
+    way = shortest_paths(turns, start).route_to(goal)
+    if way is None:
+        raise InfeasibleError(
+            f"the trace has a gap between edges {graph.ids[start]} and {graph.ids[goal]}, which no "
+            "route joins; match the points before and after the gap as two trips"
+        )
     return way
 
 

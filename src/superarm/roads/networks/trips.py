@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import InfeasibleError
+from superarm.core.shortest_paths import shortest_costs
 from superarm.core.streams import stream
 
 from .line_graph import LineGraph
@@ -51,20 +52,21 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     rng = stream(seed, "trip", 0)
     first, second = graph.turns.T
     time = graph.travel_time[second]
+    # Paths cost the seconds from an edge's end to another edge's end.
     forward = csr_array((time, (first, second)), shape=(n, n))
     backward = csr_array((time, (second, first)), shape=(n, n))
-    remote = int(_times(forward, int(rng.integers(n))).argmax())
-    longest = float(_times(forward, remote).max())
+    remote = int(shortest_costs(forward, int(rng.integers(n))).argmax())
+    longest = float(shortest_costs(forward, remote).max())
     starts = _STARTS if n <= _LARGE else _FEW_STARTS
     goals = _GOALS if n <= _LARGE else _FEW_GOALS
     best: _Trip | None = None
     for start in rng.integers(n, size=starts).tolist():
-        since = _times(forward, start)
+        since = shortest_costs(forward, start)
         for goal in _draw_goals(since, longest, rng, goals).tolist():
             if goal == start:
                 score = -1.0
             else:
-                until = _times(backward, goal)
+                until = shortest_costs(backward, goal)
                 fastest = since[goal]
                 is_alternative = since + until <= _DETOUR * fastest
                 score = np.count_nonzero(is_alternative) / fastest
@@ -75,14 +77,6 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
             f"{graph.network.name}: no route was found between the edges tried; take another seed"
         )
     return graph.ids[best.start], graph.ids[best.goal]
-
-
-def _times(graph: Any, source: int) -> Floats:
-    """Return seconds from an edge's end to every edge's end, (n,)."""
-    from scipy.sparse.csgraph import dijkstra
-
-    times: Floats = dijkstra(graph, indices=np.array([source]))[0]
-    return times
 
 
 def _draw_goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:

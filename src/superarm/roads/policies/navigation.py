@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from superarm.core import Floats, Rule, SwitchingCost
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_number, require_choice
+from superarm.core.inputs import as_number, require_choice, require_part
 from superarm.core.normal import rectified_mean
 from superarm.core.registry import register
 from superarm.models import Model
@@ -33,7 +33,6 @@ from superarm.rules import (
     Rectified,
     Thompson,
 )
-from superarm.rules.base import require_part
 from superarm.rules.rectified import Spread
 
 from .cautious import CautiousPolicy
@@ -133,7 +132,7 @@ def route_rule(
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
             and 0.1 counts a tenth, as if it were spread over ten rounds.
     """
-    require_part(rule, "rule", "rule")
+    require_part(rule, Rule, "rule")
     return _policy(model, rule, posterior, routing, spread, penalty)
 
 

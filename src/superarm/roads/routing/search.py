@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
+from superarm.core.shortest_paths import ShortestPaths, shortest_costs, shortest_paths
 from superarm.roads.networks import LineGraph
 
 _LANDMARKS = 6
@@ -80,13 +81,6 @@ class BestPath(NamedTuple):
 
     cost: float
     path: RoutePath | None
-
-
-class Distances(NamedTuple):
-    """What a search has reached."""
-
-    costs: Floats  # up to the end of every edge, infinite beyond the limit, (n,)
-    previous: Numbers  # the edge before each, (n,)
 
 
 class Search:
@@ -211,7 +205,7 @@ class Search:
             if is_last:
                 radius = farthest
             reached = self._distances(weights, starts.edges, entering - least, radius)
-            unreduced = reached._replace(costs=reached.costs - ahead + least)
+            unreduced = reached._replace(costs=reached.costs[:-1] - ahead + least)
             best = self._cheapest_end(unreduced, starts, goals)
             # Whatever was not reached costs more than the radius, the rest of the way included.
             if is_last or best.cost <= radius + least:
@@ -227,25 +221,25 @@ class Search:
 
     def _distances(
         self, weights: Floats, starts: Ints, entering: Floats, limit: float
-    ) -> Distances:
-        """Costs up to the end of every edge within the limit."""
+    ) -> ShortestPaths:
+        """Costs up to the end of every edge within the limit, and the ways there.
+
+        They begin at one more node, the last, from which all starts are entered.
+        """
         from scipy.sparse import csr_matrix
-        from scipy.sparse.csgraph import dijkstra
 
         n = self._n
-        # One more node, from which all starts are entered.
         data = np.append(weights, entering)
         indices = np.append(self._ends, starts.astype(np.int32))
         pointers = np.append(self._pointers, np.int32(len(data)))
         matrix = csr_matrix((data, indices, pointers), shape=(n + 1, n + 1), copy=False)
         # The limit may be 0, or a little less by rounding: the starts themselves are always reached.
         limit = max(limit, float(entering.min()))
-        costs, previous = dijkstra(
-            matrix, indices=np.array([n]), return_predecessors=True, limit=limit
-        )
-        return Distances(costs[0, :n], previous[0, :n])
+        return shortest_paths(matrix, n, limit)
 
-    def _cheapest_end(self, reached: Distances, starts: Ends, goals: Ends) -> BestPath:
+    def _cheapest_end(
+        self, reached: ShortestPaths, starts: Ends, goals: Ends
+    ) -> BestPath:
         """The cheapest last turn, and the route that leads to it."""
         best_cost = np.inf
         best_last = -1  # the last edge but one
@@ -262,14 +256,11 @@ class Search:
                 best_cost = float(total[cheapest])
                 best_last = int(self._first[turns[cheapest]])
                 best_goal = number
-        if best_goal < 0:
+        route = reached.route_to(best_last) if best_goal >= 0 else None
+        if route is None:
             return BestPath(np.inf, None)
-        backwards = [int(goals.edges[best_goal])]
-        edge = best_last
-        while edge != self._n:  # the node from which all starts are entered
-            backwards.append(edge)
-            edge = int(reached.previous[edge])
-        edges = np.array(backwards[::-1], dtype=np.intp)
+        # Without the node from which all starts are entered.
+        edges = np.array([*route[1:], goals.edges[best_goal]], dtype=np.intp)
         goal_share = float(goals.shares[best_goal])
         return BestPath(best_cost, partial_path(edges, starts, goal_share))
 
@@ -305,21 +296,17 @@ class Search:
     def _compute_marks(self) -> Floats:
         """d(L, v) and −d(v, L), (2·landmarks, n)."""
         from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import dijkstra
 
         shape = (self._n, self._n)
         forward = csr_array((self._weights, (self._first, self._second)), shape=shape)
         backward = csr_array((self._weights, (self._second, self._first)), shape=shape)
 
-        def costs(graph: Any, landmark: int) -> Floats:
-            return np.asarray(dijkstra(graph, indices=np.array([landmark]))[0])
-
-        landmark = int(costs(forward, 0).argmax())
+        landmark = int(shortest_costs(forward, 0).argmax())
         distance = np.full(self._n, np.inf)  # to the nearest landmark and back
         marks: list[Floats] = []
         for _ in range(_LANDMARKS):
-            from_landmark = costs(forward, landmark)
-            to_landmark = costs(backward, landmark)
+            from_landmark = shortest_costs(forward, landmark)
+            to_landmark = shortest_costs(backward, landmark)
             marks.append(from_landmark)
             marks.append(-to_landmark)
             distance = np.minimum(distance, from_landmark + to_landmark)

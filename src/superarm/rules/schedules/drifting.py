@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from superarm.core import Gamma, Schedule
-from superarm.core.inputs import as_count
+from superarm.core.inputs import as_count, require_part
 from superarm.core.registry import register
-from superarm.rules.base import CheckedParameters, require_part, root
+from superarm.rules.base import CheckedParameters, root
 
 _PI_SQUARED = math.pi**2
 
@@ -49,7 +49,7 @@ class InBlock:
     block: int
 
     def __post_init__(self) -> None:
-        require_part(self.schedule, "schedule", "schedule")
+        require_part(self.schedule, Schedule, "schedule")
         object.__setattr__(self, "block", as_count(self.block, "block"))
 
     def width(self, step: int, gamma: Gamma) -> float:
