@@ -11,7 +11,7 @@ import numpy as np
 from superarm.core import Floats, Ints, Oracle, Rng, Selection
 from superarm.core.errors import InfeasibleError, InputError
 
-from .helpers import frozen, generator, raises, untouched
+from .helpers import assert_equal, frozen, generator, raises, untouched
 
 
 class OracleContract(ABC):
@@ -55,7 +55,8 @@ class OracleContract(ABC):
             desirability: One number per arm, (n,).
             positions: The chosen arms, (k,).
         """
-        return float(desirability[positions].sum())
+        chosen = desirability[positions]
+        return float(chosen.sum())
 
     def admissible(self, desirability: Floats) -> Floats:
         """Numbers that the oracle accepts, made from any; −∞, NaN and +∞ must stay unchanged.
@@ -66,11 +67,22 @@ class OracleContract(ABC):
         return desirability
 
     def _feasible_sets(self) -> list[Ints]:
-        sets = self.feasible(self.n, self.structure(self.n))
-        return [np.array(list(members), dtype=np.intp) for members in sets]
+        structure = self.structure(self.n)
+        feasible_sets = []
+        for members in self.feasible(self.n, structure):
+            positions = np.array(list(members), dtype=np.intp)
+            feasible_sets.append(positions)
+        return feasible_sets
+
+    def _uniform(self, seed: int) -> Floats:
+        rng = generator(seed)
+        return self.admissible(rng.random(self.n))
 
     def _select(
-        self, desirability: Floats, seed: int = 0, rescore: Any = None
+        self,
+        desirability: Floats,
+        seed: int = 0,
+        rescore: Any = None,
     ) -> Selection:
         oracle = self.make_oracle()
         structure = self.structure(len(desirability))
@@ -97,12 +109,7 @@ class OracleContract(ABC):
     def _optima(self, inputs: list[Floats], feasible_sets: list[Ints]) -> list[float]:
         """The largest objective of any feasible set, for each input."""
         if type(self).objective is OracleContract.objective:
-            incidence = np.zeros((len(feasible_sets), self.n))
-            for row, members in enumerate(feasible_sets):
-                incidence[row, members] = 1.0
-            sums = np.array(inputs) @ incidence.T  # (inputs, sets)
-            largest: list[float] = sums.max(axis=1).tolist()
-            return largest
+            return self._largest_sums(inputs, feasible_sets)
         optima = []
         for desirability in inputs:
             values = [
@@ -111,11 +118,25 @@ class OracleContract(ABC):
             optima.append(max(values))
         return optima
 
+    def _largest_sums(
+        self,
+        inputs: list[Floats],
+        feasible_sets: list[Ints],
+    ) -> list[float]:
+        """The optima of the default objective, as one product of matrices."""
+        incidence = np.zeros((len(feasible_sets), self.n))
+        for row, members in enumerate(feasible_sets):
+            incidence[row, members] = 1.0
+        sums = np.array(inputs) @ incidence.T  # (inputs, sets)
+        largest: list[float] = sums.max(axis=1).tolist()
+        return largest
+
     def test_it_keeps_its_guarantee(self) -> None:
         feasible_sets = self._feasible_sets()
-        first = self._select(self.admissible(generator(2).random(self.n)))
+        first = self._select(self._uniform(seed=2))
         # A share of a negative optimum would be no promise.
-        inputs = self._inputs(signed=first.guarantee.alpha == 1.0)
+        is_exact = first.guarantee.alpha == 1.0
+        inputs = self._inputs(signed=is_exact)
         optima = self._optima(inputs, feasible_sets)
         for seed, desirability in enumerate(inputs):
             selection = self._select(desirability, seed)
@@ -136,7 +157,8 @@ class OracleContract(ABC):
         for number in range(self.rounds):
             desirability = self.admissible(rng.random(self.n))
             barred_count = 1 + number % self.n
-            barred = rng.permutation(self.n)[:barred_count]
+            order = rng.permutation(self.n)
+            barred = order[:barred_count]
             desirability[barred] = -np.inf
             available = np.isfinite(desirability)
             is_feasible = any(available[members].all() for members in feasible_sets)
@@ -149,54 +171,68 @@ class OracleContract(ABC):
             assert available[chosen].all(), "an arm at -inf was chosen"
 
     def test_bad_desirabilities_are_refused(self) -> None:
-        for position in (0, self.n - 1):
-            for bad in (np.nan, np.inf):
-                desirability = self.admissible(np.linspace(0.0, 1.0, self.n))
-                desirability[position] = bad
-                with raises(InputError, f"desirability[{position}] = {bad}"):
-                    self._select(desirability)
+        last = self.n - 1
+        for position in (0, last):
+            self._check_refused(position, np.nan)
+            self._check_refused(position, np.inf)
+        empty = np.empty(0)
         with raises(InputError, "an empty offer"):
-            self._select(np.empty(0))
+            self._select(empty)
+
+    def _check_refused(self, position: int, bad: float) -> None:
+        numbers = np.linspace(0.0, 1.0, self.n)
+        desirability = self.admissible(numbers)
+        desirability[position] = bad
+        with raises(InputError, f"desirability[{position}] = {bad}"):
+            self._select(desirability)
 
     def test_the_deterministic_flag_is_true(self) -> None:
         oracle = self.make_oracle()
+        structure = self.structure(self.n)
+        desirability = frozen(self._uniform(seed=4))
         rng = generator()
-        desirability = frozen(self.admissible(generator(4).random(self.n)))
-        first = oracle.select(desirability, self.structure(self.n), rng).positions
-        same_seed = self._select(desirability).positions
-        np.testing.assert_array_equal(first, same_seed)
-        if oracle.deterministic:
-            assert untouched(rng), (
-                "a deterministic oracle must leave its generator alone"
-            )
-            other_seed = self._select(desirability, seed=9).positions
-            np.testing.assert_array_equal(first, other_seed)
+        first = oracle.select(desirability, structure, rng)
+        same_seed = self._select(desirability)
+        assert_equal(first.positions, same_seed.positions)
+        if not oracle.deterministic:
+            return
+        message = "a deterministic oracle must leave its generator alone"
+        assert untouched(rng), message
+        other_seed = self._select(desirability, seed=9)
+        assert_equal(first.positions, other_seed.positions)
 
     def test_rescoring_keeps_to_feasible_sets(self) -> None:
-        desirability = frozen(self.admissible(generator(6).random(self.n)))
+        desirability = frozen(self._uniform(seed=6))
 
         def rescore(chosen: Ints) -> Floats:
-            assert len(set(chosen.tolist())) == len(chosen)
-            return frozen(desirability / (1.0 + len(chosen)))
+            different = set(chosen.tolist())
+            count = len(chosen)
+            assert len(different) == count
+            return frozen(desirability / (1.0 + count))
 
         if not self.rescores:
             with raises(InputError, "a rescoring that the oracle does not do"):
                 self._select(desirability, rescore=rescore)
             return
         selection = self._select(desirability, rescore=rescore)
-        _assert_feasible(selection.positions, self._feasible_sets())
+        feasible_sets = self._feasible_sets()
+        _assert_feasible(selection.positions, feasible_sets)
 
 
 def _assert_feasible(positions: Ints, feasible_sets: list[Ints]) -> None:
     chosen = sorted(positions.tolist())
-    assert len(set(chosen)) == len(chosen), f"{chosen} names an arm twice"
-    is_feasible = any(sorted(members.tolist()) == chosen for members in feasible_sets)
-    assert is_feasible, f"{chosen} is not feasible"
+    different = set(chosen)
+    assert len(different) == len(chosen), f"{chosen} names an arm twice"
+    for members in feasible_sets:
+        if sorted(members.tolist()) == chosen:
+            return
+    raise AssertionError(f"{chosen} is not feasible")
 
 
 def _small_integers(n: int, rng: Rng) -> Floats:
     """Many ties."""
-    return rng.integers(0, 4, n).astype(np.float64)
+    integers = rng.integers(0, 4, n)
+    return integers.astype(np.float64)
 
 
 def _tenths(n: int, rng: Rng) -> Floats:
@@ -207,7 +243,8 @@ def _tenths(n: int, rng: Rng) -> Floats:
 def _one_large_arm(n: int, rng: Rng) -> Floats:
     """The best arm may be worth less than those that it excludes together."""
     desirability = rng.random(n)
-    desirability[rng.integers(n)] = rng.uniform(1.0, n)
+    arm = rng.integers(n)
+    desirability[arm] = rng.uniform(1.0, n)
     return desirability
 
 

@@ -263,8 +263,8 @@ class PolicyContract(ABC):
             prompt.learn(*played, generator())
         order = generator(3).permutation(len(rounds))
         for index in order.tolist():
-            played = rounds[index]
-            late.learn(*played, generator())
+            offer, decision, feedback = rounds[index]
+            late.learn(offer, decision, feedback, generator())
 
         expected = self._next_decision(prompt)
         actual = self._next_decision(late)

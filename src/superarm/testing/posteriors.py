@@ -329,15 +329,17 @@ class PosteriorContract(ABC):
         early = Offer(step=1, arms=arms, time=0.5)
         late = Offer(step=4, arms=arms, time=2.0)
         now = Offer(step=9, arms=arms, time=7.5)
+        early_rewards = [0.4, -0.2]
+        late_rewards = [-0.3, 0.6]
 
         in_order = self.make_posterior()
-        self._observe_two(in_order, early, [0.4, -0.2])
-        self._observe_two(in_order, late, [-0.3, 0.6])
+        self._observe_two(in_order, early, early_rewards)
+        self._observe_two(in_order, late, late_rewards)
         expected = in_order.belief(now)
 
         reversed_order = self.make_posterior()
-        self._observe_two(reversed_order, late, [-0.3, 0.6])
-        self._observe_two(reversed_order, early, [0.4, -0.2])
+        self._observe_two(reversed_order, late, late_rewards)
+        self._observe_two(reversed_order, early, early_rewards)
         actual = reversed_order.belief(now)
 
         self._assert_mean(actual.mean, expected.mean, "late feedback: mean")
@@ -465,32 +467,34 @@ class PosteriorContract(ABC):
         cube = keys[None, None]
         ragged = [[0], [0, 1]]
         last_unknown = np.concatenate([keys[:3], unknown])
-        self._refuse(posterior, "a single number for arms", 0, [0.0])
-        self._refuse(posterior, "arms in a cube", cube, [0.0])
-        self._refuse(posterior, "arms that are no numbers", ["here"], [0.0])
-        self._refuse(posterior, "ragged arms", ragged, [0.0, 1.0])
-        what = "arms that are unknown or not finite"
-        self._refuse(posterior, what, unknown, [0.0])
-        what = "a last arm that is unknown or not finite"
-        self._refuse(posterior, what, last_unknown, np.zeros(4))
+
+        def refuse(what: str, arms: Any, count: int = 1) -> None:
+            rewards = np.zeros(count)
+            self._refuse(posterior, what, arms, rewards)
+
+        refuse("a single number for arms", 0)
+        refuse("arms in a cube", cube)
+        refuse("arms that are no numbers", ["here"])
+        refuse("ragged arms", ragged, count=2)
+        refuse("arms that are unknown or not finite", unknown)
+        refuse("a last arm that is unknown or not finite", last_unknown, count=4)
         for arms in (unknown, 0, cube):
             with raises(InputError, f"predicting for {arms!r:.40}"):
                 posterior.predict(arms)
 
     def _check_bad_rewards(self, posterior: Any, keys: Any) -> None:
-        one = keys[:1]
-        two = keys[:2]
-        three = keys[:3]
-        infinite = [0.0, -np.inf]
-        last_nan = [0.0, 1.0, np.nan]
-        self._refuse(posterior, "a NaN reward", one, [np.nan])
-        self._refuse(posterior, "an infinite reward among others", two, infinite)
-        self._refuse(posterior, "a last reward that is NaN", three, last_nan)
-        self._refuse(posterior, "a reward that is no number", one, ["high"])
-        self._refuse(posterior, "one reward for two arms", two, [0.0])
-        self._refuse(posterior, "two rewards for one arm", one, [0.0, 1.0])
-        self._refuse(posterior, "rewards in a column", one, [[0.0]])
-        self._refuse(posterior, "a single reward for a list", one, 0.0)
+        def refuse(what: str, count: int, rewards: Any) -> None:
+            arms = keys[:count]
+            self._refuse(posterior, what, arms, rewards)
+
+        refuse("a NaN reward", 1, [np.nan])
+        refuse("an infinite reward among others", 2, [0.0, -np.inf])
+        refuse("a last reward that is NaN", 3, [0.0, 1.0, np.nan])
+        refuse("a reward that is no number", 1, ["high"])
+        refuse("one reward for two arms", 2, [0.0])
+        refuse("two rewards for one arm", 1, [0.0, 1.0])
+        refuse("rewards in a column", 1, [[0.0]])
+        refuse("a single reward for a list", 1, 0.0)
 
     def _check_bad_noise(self, posterior: Any, keys: Any) -> None:
         cases = {
