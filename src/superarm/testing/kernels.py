@@ -85,10 +85,14 @@ class KernelContract(ABC):
         X = self._points()
         K = kernel(X)
         tolerance = self._tolerance(K)
-        block = kernel(X[:4], X[4:])
+        upper = X[:4]
+        lower = X[4:]
+        block = kernel(upper, lower)
         expected_block = K[:4, 4:]
         assert_close(block, expected_block, tolerance, "K(X, Y)")
-        entry = kernel(X[2:3], X[5:6])
+        third = X[2:3]
+        sixth = X[5:6]
+        entry = kernel(third, sixth)
         expected_entry = K[2:3, 5:6]
         assert_close(entry, expected_entry, tolerance, "K of two arms")
 

@@ -242,11 +242,13 @@ class PolicyContract(ABC):
     def _check_late(self, policy: Policy, played: Round) -> None:
         """Learn from a round before the last, whose noise is known."""
         offer, decision, feedback = played
-        noise_variance = np.full(len(decision.positions), 0.5)
+        count = len(decision.positions)
+        noise_variance = np.full(count, 0.5)
         late = replace(feedback, noise_variance=noise_variance)
         before = state_bytes(policy)
         policy.learn(offer, decision, late, generator(5))
-        changed = state_bytes(policy) != before
+        after = state_bytes(policy)
+        changed = after != before
         assert changed == self.learns
 
     def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:

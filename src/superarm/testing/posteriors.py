@@ -127,7 +127,8 @@ class PosteriorContract(ABC):
     def _observe(self, posterior: Posterior, part: Any = slice(None)) -> Posterior:
         data = self._data()
         positions = data.positions[part]
-        keys = self._keys(posterior)[positions]
+        all_keys = self._keys(posterior)
+        keys = all_keys[positions]
         rewards = data.rewards[part]
         noise_variance = data.noise_variance[part]
         posterior.observe(keys, rewards, noise_variance, rng=generator())
@@ -161,7 +162,8 @@ class PosteriorContract(ABC):
 
         gain = actual.information_gain
         expected_gain = expected.information_gain
-        tolerance = self.tolerance * (1.0 + abs(expected_gain))
+        size = 1.0 + abs(expected_gain)
+        tolerance = self.tolerance * size
         assert_close(gain, expected_gain, tolerance, f"{what}: information_gain")
 
     # --- the model -------------------------------------------------------------------------
@@ -208,8 +210,9 @@ class PosteriorContract(ABC):
         for posterior in self._new_and_trained():
             keys = self._keys(posterior)
             joint = self._joint(posterior)
+            n = len(keys)
             draws = posterior.sample(keys, generator(5), size=size)
-            assert draws.shape == (size, len(keys))
+            assert draws.shape == (size, n)
             assert_moments(draws, joint.mean, joint.cov, "sample()")
             repeated = posterior.sample(keys, generator(5), size)
             assert_equal(draws, repeated)
@@ -219,8 +222,10 @@ class PosteriorContract(ABC):
         data = self._data()
         observed = data.positions
         prior = self._joint(self.make_posterior())
-        K = prior.cov[np.ix_(observed, observed)]
-        weight = 1.0 / np.sqrt(data.noise_variance)
+        rows = prior.cov[observed]
+        K = rows[:, observed]
+        noise_std = np.sqrt(data.noise_variance)
+        weight = 1.0 / noise_std
         scaled = K * np.outer(weight, weight)
         identity = np.eye(len(K))
         _, log_determinant = np.linalg.slogdet(identity + scaled)
@@ -360,24 +365,27 @@ class PosteriorContract(ABC):
     def test_a_belief_follows_the_order_of_the_offer(self) -> None:
         posterior = self._trained_posterior()
         arms = self.make_arms()
-        chosen = np.arange(len(arms))[::-2]
+        positions = np.arange(len(arms))
+        chosen = positions[::-2]
         some_arms = Arms(
             ids=[arms.ids[position] for position in chosen],
             features=arms.features[chosen],
         )
-        some = Offer(step=1, arms=some_arms)
-        partial = posterior.belief(some)
+        some_offer = Offer(step=1, arms=some_arms)
+        partial = posterior.belief(some_offer)
+        partial_variance = partial.std**2
 
         belief = posterior.belief(self._offer())
         mean = belief.mean[chosen]
         variance = belief.std[chosen] ** 2
-        cov = belief.cov[np.ix_(chosen, chosen)]
+        rows = belief.cov[chosen]
+        cov = rows[:, chosen]
 
         largest_mean = np.abs(belief.mean).max()
         size = 1.0 + self._scale() + largest_mean
         tolerance = self.tolerance * size
         assert_close(partial.mean, mean, tolerance, "mean of some arms")
-        assert_close(partial.std**2, variance, tolerance, "variance of some arms")
+        assert_close(partial_variance, variance, tolerance, "variance of some arms")
         assert_close(partial.cov, cov, tolerance, "cov of some arms")
 
     # --- state -----------------------------------------------------------------------------
@@ -388,7 +396,8 @@ class PosteriorContract(ABC):
                 belief = posterior.belief(self._offer())
                 self._look_at(belief)
                 self._look_at(belief.negated())
-                conditional = belief.condition(np.array([0, 1]))
+                positions = np.array([0, 1])
+                conditional = belief.condition(positions)
                 self._look_at(conditional)
                 self._overwrite_results(posterior, belief)
             joint = self._joint(posterior)
@@ -446,10 +455,12 @@ class PosteriorContract(ABC):
             self._check_bad_rewards(posterior, keys)
             self._check_bad_noise(posterior, keys)
 
+            one = keys[:1]
+            none = keys[:0]
             with raises(InputError, "no sample at all"):
-                posterior.sample(keys[:1], generator(), size=0)
+                posterior.sample(one, generator(), size=0)
             with unchanged(posterior, "observing nothing"):
-                posterior.observe(keys[:0], [], rng=generator())
+                posterior.observe(none, [], rng=generator())
 
     def _refuse(
         self,
@@ -487,9 +498,11 @@ class PosteriorContract(ABC):
             arms = keys[:count]
             self._refuse(posterior, what, arms, rewards)
 
+        last_infinite = [0.0, -np.inf]
+        last_nan = [0.0, 1.0, np.nan]
         refuse("a NaN reward", 1, [np.nan])
-        refuse("an infinite reward among others", 2, [0.0, -np.inf])
-        refuse("a last reward that is NaN", 3, [0.0, 1.0, np.nan])
+        refuse("an infinite reward among others", 2, last_infinite)
+        refuse("a last reward that is NaN", 3, last_nan)
         refuse("a reward that is no number", 1, ["high"])
         refuse("one reward for two arms", 2, [0.0])
         refuse("two rewards for one arm", 1, [0.0, 1.0])

@@ -82,12 +82,14 @@ class ProblemContract(ABC):
         rng = generator(1)
         for step in self.steps[:3]:
             offer = problem.offer(step)
-            noise = frozen(problem.noise(offer, generator(step)))
+            drawn = problem.noise(offer, generator(step))
+            noise = frozen(drawn)
             decision = self.choose(problem, offer, rng)
             chosen = decision.positions
             feedback = problem.feedback(offer, decision, noise)
             observed = set(feedback.positions.tolist())
-            assert observed <= set(chosen.tolist())
+            possible = set(chosen.tolist())
+            assert observed <= possible
 
             # The order of the arms does not matter.
             reordered = replace(decision, positions=chosen[::-1])

@@ -48,12 +48,16 @@ class RewardContract(ABC):
             worth = reward.worth(low, chosen, structure)
             assert isinstance(worth, float)
             rounding = 1e-12 * (1.0 + abs(worth))
-            gain = reward.worth(high, chosen, structure) - worth
-            most = reward.lipschitz * (high - low).sum()
+            higher_worth = reward.worth(high, chosen, structure)
+            gain = higher_worth - worth
+            distance = (high - low).sum()
+            most = reward.lipschitz * distance
             assert gain >= -rounding, "outcomes that are larger must not be worth less"
             assert gain <= most + rounding, "B is too small"
 
-            reversed_worth = reward.worth(low[::-1], chosen[::-1], structure)
+            reversed_low = low[::-1]
+            reversed_arms = chosen[::-1]
+            reversed_worth = reward.worth(reversed_low, reversed_arms, structure)
             difference = abs(reversed_worth - worth)
             assert difference <= rounding, "the order of arms must not matter"
 
