@@ -76,7 +76,8 @@ class OracleContract(ABC):
 
     def _uniform(self, seed: int) -> Floats:
         rng = generator(seed)
-        return self.admissible(rng.random(self.n))
+        numbers = rng.random(self.n)
+        return self.admissible(numbers)
 
     def _select(
         self,
@@ -124,12 +125,14 @@ class OracleContract(ABC):
         feasible_sets: list[Ints],
     ) -> list[float]:
         """The optima of the default objective, as one product of matrices."""
-        incidence = np.zeros((len(feasible_sets), self.n))
+        count = len(feasible_sets)
+        incidence = np.zeros((count, self.n))
         for row, members in enumerate(feasible_sets):
             incidence[row, members] = 1.0
-        sums = np.array(inputs) @ incidence.T  # (inputs, sets)
-        largest: list[float] = sums.max(axis=1).tolist()
-        return largest
+        desirabilities = np.array(inputs)
+        sums = desirabilities @ incidence.T  # (inputs, sets)
+        largest = sums.max(axis=1)
+        return list(map(float, largest))
 
     def test_it_keeps_its_guarantee(self) -> None:
         feasible_sets = self._feasible_sets()
@@ -155,7 +158,8 @@ class OracleContract(ABC):
         feasible_sets = self._feasible_sets()
         rng = generator(3)
         for number in range(self.rounds):
-            desirability = self.admissible(rng.random(self.n))
+            numbers = rng.random(self.n)
+            desirability = self.admissible(numbers)
             barred_count = 1 + number % self.n
             order = rng.permutation(self.n)
             barred = order[:barred_count]

@@ -418,10 +418,12 @@ class PosteriorContract(ABC):
         draws[...] = np.nan
         joint = self._joint(posterior)
         prediction = posterior.predict(keys)
-        for array in (*joint, *prediction):
+        results = (*joint, *prediction)
+        for array in results:
             assert array is not None
             array[...] = np.nan
-        for array in (belief.mean, belief.std):
+        moments = (belief.mean, belief.std)
+        for array in moments:
             if array.flags.writeable:
                 array[...] = np.nan
 
@@ -477,7 +479,8 @@ class PosteriorContract(ABC):
     def _check_bad_arms(self, posterior: Any, keys: Any, unknown: Any) -> None:
         cube = keys[None, None]
         ragged = [[0], [0, 1]]
-        last_unknown = np.concatenate([keys[:3], unknown])
+        known = keys[:3]
+        last_unknown = np.concatenate([known, unknown])
 
         def refuse(what: str, arms: Any, count: int = 1) -> None:
             rewards = np.zeros(count)
@@ -623,7 +626,8 @@ class PosteriorContract(ABC):
 
     def test_the_state_survives_json_and_npz(self) -> None:
         for posterior in self._new_and_trained():
-            state = restored(posterior.state())
+            original = posterior.state()
+            state = restored(original)
             resumed = self.restore(state)
             self._assert_same(resumed, posterior, "after a round trip")
             assert resumed.information_gain == posterior.information_gain
@@ -635,7 +639,9 @@ class PosteriorContract(ABC):
             resumed.observe(key, [0.25], rng=generator())
             what = "after a round trip and one more observation"
             self._assert_same(resumed, posterior, what)
-            if isinstance(posterior, Resumable) and posterior.same_bits:
+            if not isinstance(posterior, Resumable):
+                continue
+            if posterior.same_bits:
                 expected = state_bytes(posterior)
                 actual = state_bytes(resumed)
                 assert actual == expected, "same_bits"
