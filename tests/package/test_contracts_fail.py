@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,17 @@ from superarm.core import (
     Covariance,
     Decision,
     Floats,
+    Ints,
     Offer,
     Oracle,
     Policy,
     Posterior,
+    Selection,
     State,
     registry,
 )
 from superarm.kernels import Matern, SquaredExponential
-from superarm.oracles import TopK
+from superarm.oracles import Knapsack, TopK, Weights
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
 from superarm.rules import UCB, Fixed
@@ -144,6 +147,44 @@ class WrongOracle(OracleContract):
         return itertools.combinations(range(n), 2)
 
 
+WEIGHTS = Weights(of_arm=np.array([3.0, 1.0, 4.0, 1.0, 5.0, 2.0, 6.0]), budget=9.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RarelyWrong(Knapsack):
+    """Forgets an arm on a share of inputs, picked by their hash; optimal on all others."""
+
+    share: float
+    salt: int
+
+    def select(
+        self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
+    ) -> Selection:
+        best = super().select(desirability, structure, rng, rescore)
+        digest = zlib.crc32(desirability.tobytes(), self.salt)
+        if digest >= self.share * 2**32:
+            return best
+        positions = best.positions[:-1]
+        return Selection(action=positions, positions=positions)
+
+
+class RarelyWrongOracle(OracleContract):
+    share = 0.0
+    salt = 0
+
+    def make_oracle(self) -> Oracle:
+        return RarelyWrong(share=self.share, salt=self.salt)
+
+    def structure(self, n: int) -> object:
+        return WEIGHTS
+
+    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
+        for size in range(n + 1):
+            for arms in itertools.combinations(range(n), size):
+                if WEIGHTS.of_arm[list(arms)].sum() <= WEIGHTS.budget:
+                    yield arms
+
+
 class Restless(IndexPolicy):
     """Learns while it decides, and does not ask what is available."""
 
@@ -216,6 +257,42 @@ class WrongProblem(ProblemContract):
 def test_contracts_catch_what_is_wrong(suite: Callable[[], Any], test: str) -> None:
     with pytest.raises(AssertionError):
         getattr(suite(), f"test_{test}")()
+
+
+@pytest.mark.parametrize("salt", range(10))
+def test_an_oracle_that_is_wrong_on_two_percent_of_inputs_is_caught(salt: int) -> None:
+    suite = RarelyWrongOracle()
+    suite.salt = salt
+    suite.test_it_keeps_its_guarantee()  # a share of 0: always right
+    suite.share = 0.02
+    with pytest.raises(AssertionError, match="is guaranteed"):
+        suite.test_it_keeps_its_guarantee()
+
+
+class WrongObjective(OracleContract):
+    """The best pair by sum is not the best by difference."""
+
+    def make_oracle(self) -> Oracle:
+        return TopK(k=2)
+
+    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
+        return itertools.combinations(range(n), 2)
+
+    def objective(self, desirability: Floats, positions: Ints) -> float:
+        return float(np.ptp(desirability[positions]))
+
+
+class RightObjective(WrongObjective):
+    """The best pair by sum is also the best by the mean of its arms."""
+
+    def objective(self, desirability: Floats, positions: Ints) -> float:
+        return float(desirability[positions].mean())
+
+
+def test_oracles_are_compared_by_the_objective_of_their_contract() -> None:
+    RightObjective().test_it_keeps_its_guarantee()
+    with pytest.raises(AssertionError, match="is guaranteed"):
+        WrongObjective().test_it_keeps_its_guarantee()
 
 
 def test_the_contracts_need_no_pytest() -> None:

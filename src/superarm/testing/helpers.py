@@ -30,15 +30,17 @@ def raises(kind: type[BaseException], what: str) -> Iterator[None]:
         kind: The class of the error.
         what: What the block does, for the message.
     """
+    expected = kind.__name__
     try:
         yield
     except kind:
         return
     except Exception as error:
-        raise AssertionError(
-            f"{what} raised {type(error).__name__} ({error}); it must raise {kind.__name__}"
-        ) from error
-    raise AssertionError(f"{what} was accepted; it must raise {kind.__name__}")
+        actual = type(error).__name__
+        message = f"{what} raised {actual} ({error}); it must raise {expected}"
+        raise AssertionError(message) from error
+    message = f"{what} was accepted; it must raise {expected}"
+    raise AssertionError(message)
 
 
 def frozen(values: ArrayLike) -> Floats:
@@ -47,7 +49,8 @@ def frozen(values: ArrayLike) -> Floats:
     Args:
         values: Numbers.
     """
-    return read_only(np.asarray(values, dtype=np.float64))
+    numbers = np.asarray(values, dtype=np.float64)
+    return read_only(numbers)
 
 
 def generator(seed: int = 0) -> Rng:
@@ -66,8 +69,10 @@ def untouched(rng: Rng, seed: int = 0) -> bool:
         rng: What ``generator(seed)`` returned.
         seed: Its seed.
     """
-    initial_state = generator(seed).bit_generator.state
-    return bool(rng.bit_generator.state == initial_state)
+    fresh = generator(seed)
+    initial_state = fresh.bit_generator.state
+    state = rng.bit_generator.state
+    return bool(state == initial_state)
 
 
 def restored(state: State) -> State:
@@ -76,7 +81,18 @@ def restored(state: State) -> State:
     Args:
         state: Any state.
     """
-    return state_from_bytes(state_to_bytes(state))
+    data = state_to_bytes(state)
+    return state_from_bytes(data)
+
+
+def state_bytes(part: Posterior | Policy) -> bytes:
+    """The state of a part, as bytes.
+
+    Args:
+        part: The part.
+    """
+    state = part.state()
+    return state_to_bytes(state)
 
 
 @contextmanager
@@ -87,14 +103,17 @@ def unchanged(part: Posterior | Policy, what: str) -> Iterator[None]:
         part: The part.
         what: What the block does, for the message.
     """
-    before = state_to_bytes(part.state())
+    before = state_bytes(part)
     yield
-    assert state_to_bytes(part.state()) == before, f"{what} changed the state"
+    after = state_bytes(part)
+    assert after == before, f"{what} changed the state"
 
 
 @contextmanager
 def refused(
-    part: Posterior | Policy, kind: type[BaseException], what: str
+    part: Posterior | Policy,
+    kind: type[BaseException],
+    what: str,
 ) -> Iterator[None]:
     """Assert that the block raises an error and does not change a part's state.
 
@@ -123,14 +142,19 @@ def interrupted(number: int) -> Iterator[list[str]]:
     called: list[str] = []
 
     def watch(frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or len(called) >= number:
+        if event != "call":
             return
-        module = frame.f_globals.get("__name__", "")
-        name = frame.f_code.co_name
-        if module.startswith("superarm.kernels") or name in _INTERRUPTED:
-            called.append(f"{module}.{name}")
-            if len(called) == number:
-                raise Interrupt(called[-1])
+        if len(called) >= number:
+            return
+        module = _module_of(frame)
+        function = frame.f_code.co_name
+        in_kernel = module.startswith("superarm.kernels")
+        if not in_kernel and function not in _INTERRUPTED:
+            return
+        name = f"{module}.{function}"
+        called.append(name)
+        if len(called) == number:
+            raise Interrupt(name)
 
     previous_profile = sys.getprofile()
     sys.setprofile(watch)
@@ -156,16 +180,21 @@ def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
     calls = [0]
 
     def watch(frame: FrameType, event: str, _: object) -> Any:
-        module = frame.f_globals.get("__name__", "")
+        module = _module_of(frame)
         if not module.startswith(package):
             return None
         frame.f_trace_opcodes = True
-        if event != "opcode" or calls[0] >= call:
+        if event != "opcode":
             return watch
-        if frame.f_lasti in _after_calls(frame.f_code):
-            calls[0] += 1
-            if calls[0] == call:
-                raise Interrupt(f"{frame.f_code.co_qualname}, line {frame.f_lineno}")
+        if calls[0] >= call:
+            return watch
+        code = frame.f_code
+        if frame.f_lasti not in _after_calls(code):
+            return watch
+        calls[0] += 1
+        if calls[0] == call:
+            where = f"{code.co_qualname}, line {frame.f_lineno}"
+            raise Interrupt(where)
         return watch
 
     previous_trace = sys.gettrace()
@@ -178,12 +207,19 @@ def interrupted_after(call: int, package: str) -> Iterator[list[int]]:
         sys.settrace(previous_trace)
 
 
+def _module_of(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name
+
+
 @functools.cache
 def _after_calls(code: CodeType) -> frozenset[int]:
     """The offsets of those instructions of a function that follow a call."""
     offsets = set()
-    for instruction, following in pairwise(dis.get_instructions(code)):
-        if instruction.opname.startswith("CALL"):
+    instructions = dis.get_instructions(code)
+    for instruction, following in pairwise(instructions):
+        name = instruction.opname
+        if name.startswith("CALL"):
             offsets.add(following.offset)
     return frozenset(offsets)
 
@@ -207,7 +243,8 @@ def arrays_in(value: object) -> Iterator[NDArray[Any]]:
             yield from arrays_in(item)
     elif is_dataclass(value):
         for entry in fields(value):
-            yield from arrays_in(getattr(value, entry.name))
+            item = getattr(value, entry.name)
+            yield from arrays_in(item)
 
 
 def scribble(value: object) -> None:
@@ -218,7 +255,8 @@ def scribble(value: object) -> None:
     """
     for array in arrays_in(value):
         if array.flags.writeable:
-            array[...] = np.zeros((), dtype=array.dtype)
+            zero = np.zeros((), dtype=array.dtype)
+            array[...] = zero
 
 
 def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
@@ -227,17 +265,44 @@ def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
     Args:
         part: Any object.
     """
-    yield "copy.copy", copy.copy(part)
-    yield "copy.deepcopy", copy.deepcopy(part)
+    shallow = copy.copy(part)
+    yield "copy.copy", shallow
+    deep = copy.deepcopy(part)
+    yield "copy.deepcopy", deep
     try:
         data = pickle.dumps(part)
     except (pickle.PicklingError, AttributeError, TypeError):
         return
-    yield "pickle", pickle.loads(data)
+    unpickled = pickle.loads(data)
+    yield "pickle", unpickled
+
+
+def assert_equal(actual: ArrayLike, expected: ArrayLike, what: str = "") -> None:
+    """Assert that arrays are equal, to the bit.
+
+    Args:
+        actual: The array.
+        expected: What it should be.
+        what: What it is, for the message.
+    """
+    np.testing.assert_array_equal(actual, expected, what)
+
+
+def assert_finite(values: Floats | float) -> None:
+    """Assert that numbers are neither NaN nor infinite.
+
+    Args:
+        values: The numbers.
+    """
+    finite = np.isfinite(values)
+    assert finite.all(), f"{values} must be finite"
 
 
 def assert_close(
-    actual: Floats | float, expected: Floats | float, tolerance: float, what: str
+    actual: Floats | float,
+    expected: Floats | float,
+    tolerance: float,
+    what: str,
 ) -> None:
     """Assert that numbers are equal up to a tolerance.
 
@@ -266,22 +331,28 @@ def assert_moments(draws: Floats, mean: Floats, cov: Floats, what: str) -> None:
     """
     count = len(draws)
     variance = np.diagonal(cov)
-    rounding = 1e-12 * (1.0 + np.abs(mean).max() + variance.max())
+    largest_mean = np.abs(mean).max()
+    size = 1.0 + largest_mean + variance.max()
+    rounding = 1e-12 * size
     centred = draws - mean
 
-    mean_error = np.abs(centred.mean(axis=0))
-    mean_limit = 6.0 * np.sqrt(variance / count) + rounding
-    assert (mean_error <= mean_limit).all(), (
-        f"{what}: the draws' mean is off by {mean_error}, allowed {mean_limit}"
-    )
+    mean_error = centred.mean(axis=0)
+    mean_std = np.sqrt(variance / count)
+    mean_limit = 6.0 * mean_std + rounding
+    _assert_within(mean_error, mean_limit, f"{what}: the draws' mean")
 
     second_moment = centred.T @ centred / count
-    cov_error = np.abs(second_moment - cov)
+    cov_error = second_moment - cov
     spread = np.outer(variance, variance) + cov**2
-    cov_limit = 6.0 * np.sqrt(spread / count) + rounding
-    assert (cov_error <= cov_limit).all(), (
-        f"{what}: the draws' covariance is off by {cov_error}, allowed {cov_limit}"
-    )
+    cov_std = np.sqrt(spread / count)
+    cov_limit = 6.0 * cov_std + rounding
+    _assert_within(cov_error, cov_limit, f"{what}: the draws' covariance")
+
+
+def _assert_within(error: Floats, limit: Floats, what: str) -> None:
+    size = np.abs(error)
+    within = size <= limit
+    assert within.all(), f"{what} is off by {size}, allowed {limit}"
 
 
 @dataclass(frozen=True)
@@ -304,17 +375,20 @@ class FixedBelief:
 
     @property
     def std(self) -> Floats:
-        return frozen(np.sqrt(np.diagonal(self.cov)))
+        variance = np.diagonal(self.cov)
+        return frozen(np.sqrt(variance))
 
     def sample(self, rng: Rng) -> Floats:
         return rng.multivariate_normal(self.mean, self.cov, method="eigh")
 
     def condition(self, positions: Ints) -> FixedBelief:
-        cov = conditioned(self.cov, positions, self.noise_std**2)
+        noise_variance = self.noise_std**2
+        cov = conditioned(self.cov, positions, noise_variance)
         return replace(self, cov=frozen(cov))
 
     def negated(self) -> FixedBelief:
-        return replace(self, mean=frozen(-self.mean), incumbent=-self.incumbent)
+        mean = frozen(-self.mean)
+        return replace(self, mean=mean, incumbent=-self.incumbent)
 
 
 def conditioned(cov: Floats, positions: Ints, noise_variance: Floats | float) -> Floats:
@@ -328,4 +402,6 @@ def conditioned(cov: Floats, positions: Ints, noise_variance: Floats | float) ->
     observed = cov[positions]  # (k, n)
     noise = noise_variance * np.eye(len(positions))
     total = observed[:, positions] + noise  # (k, k)
-    return np.asarray(cov - observed.T @ np.linalg.solve(total, observed))
+    weights = np.linalg.solve(total, observed)  # (k, n)
+    explained = observed.T @ weights
+    return np.asarray(cov - explained)

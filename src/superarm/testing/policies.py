@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,19 +14,29 @@ from superarm.core import Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InfeasibleError, InputError, SpecError
 from superarm.core.registry import build, spec_of
 from superarm.core.serialization import from_json, to_json
-from superarm.core.states import state_to_bytes
 
 from .helpers import (
     assert_close,
+    assert_equal,
+    assert_finite,
     copies_of,
     generator,
     raises,
     refused,
     restored,
     scribble,
+    state_bytes,
     unchanged,
     untouched,
 )
+
+
+class Round(NamedTuple):
+    """A round that was played."""
+
+    offer: Offer
+    decision: Decision
+    feedback: Feedback  # on every arm chosen
 
 
 class PolicyContract(ABC):
@@ -50,15 +61,27 @@ class PolicyContract(ABC):
         rewards = generator(decision.step).standard_normal(len(positions))
         return Feedback(positions=positions, rewards=rewards)
 
-    def _play(self, policy: Policy, step: int) -> tuple[Offer, Decision]:
+    def _decide(self, policy: Policy, step: int) -> Decision:
+        offer = self.make_offer(step)
+        return policy.decide(offer, generator(step))
+
+    def _play(self, policy: Policy, step: int) -> Round:
         offer = self.make_offer(step)
         decision = policy.decide(offer, generator(step))
         policy.commit(decision)
-        return offer, decision
+        feedback = self._feedback(decision)
+        return Round(offer, decision, feedback)
+
+    def _learn(self, policy: Policy, played: Round, part: slice = slice(None)) -> None:
+        """Learn from a part of a round's feedback."""
+        decision = played.decision
+        feedback = self._feedback(decision, part)
+        rng = generator(decision.step)
+        policy.learn(played.offer, decision, feedback, rng)
 
     def _play_and_learn(self, policy: Policy, step: int) -> None:
-        offer, decision = self._play(policy, step)
-        policy.learn(offer, decision, self._feedback(decision), generator(step))
+        played = self._play(policy, step)
+        self._learn(policy, played)
 
     def _trained_policy(self, rounds: int = 4) -> Policy:
         policy = self.make_policy()
@@ -66,15 +89,24 @@ class PolicyContract(ABC):
             self._play_and_learn(policy, step)
         return policy
 
+    def _new_and_trained(self) -> Iterator[Policy]:
+        yield self.make_policy()
+        yield self._trained_policy()
+
     def _next_decision(self, policy: Policy) -> Decision:
-        return policy.decide(self.make_offer(9), generator())
+        offer = self.make_offer(9)
+        return policy.decide(offer, generator())
+
+    def _resumed(self, policy: Policy) -> Policy:
+        """A policy restored from the bytes of another's state."""
+        state = restored(policy.state())
+        return self.make_policy().restored(state)
 
     def _assert_alike(self, policy: Policy, other: Policy, what: str) -> None:
         expected = self._next_decision(policy)
         actual = self._next_decision(other)
-        np.testing.assert_array_equal(
-            actual.positions, expected.positions, f"{what}: it decides otherwise"
-        )
+        otherwise = f"{what}: it decides otherwise"
+        assert_equal(actual.positions, expected.positions, otherwise)
         _assert_same_means(actual, expected, f"{what}: it believes otherwise")
 
     # --- deciding --------------------------------------------------------------------------
@@ -83,27 +115,26 @@ class PolicyContract(ABC):
         policy = self._trained_policy()
         assert isinstance(policy, Policy)
         with unchanged(policy, "decide()"):
-            first = policy.decide(self.make_offer(5), generator(5))
-            policy.decide(self.make_offer(6), generator(6))
-            repeated = policy.decide(self.make_offer(5), generator(5))
-        np.testing.assert_array_equal(first.positions, repeated.positions)
+            first = self._decide(policy, 5)
+            self._decide(policy, 6)
+            repeated = self._decide(policy, 5)
+        assert_equal(first.positions, repeated.positions)
         assert first.version == repeated.version
 
     def test_the_deterministic_flag_is_true(self) -> None:
-        for policy in (self.make_policy(), self._trained_policy()):
+        message = "a deterministic policy must leave its generator alone"
+        for policy in self._new_and_trained():
             if not policy.deterministic:
                 continue
             offer = self.make_offer(5)
             rng = generator()
             first = policy.decide(offer, rng)
-            assert untouched(rng), (
-                "a deterministic policy must leave its generator alone"
-            )
+            assert untouched(rng), message
             other = policy.decide(offer, generator(1))
-            np.testing.assert_array_equal(first.positions, other.positions)
+            assert_equal(first.positions, other.positions)
 
     def test_chosen_arms_are_on_offer_and_named_once(self) -> None:
-        for policy in (self.make_policy(), self._trained_policy()):
+        for policy in self._new_and_trained():
             for step in range(5, 10):
                 offer = self.make_offer(step)
                 decision = policy.decide(offer, generator(step))
@@ -112,113 +143,131 @@ class PolicyContract(ABC):
 
     def _check_decision(self, decision: Decision, n: int) -> None:
         positions = decision.positions
-        assert ((positions >= 0) & (positions < n)).all()
-        assert len(np.unique(positions)) == len(positions)
-        for numbers in (decision.mean, decision.std, decision.desirability):
-            if numbers is not None:
-                assert numbers.shape == positions.shape
-                assert np.isfinite(numbers).all()
+        on_offer = (positions >= 0) & (positions < n)
+        assert on_offer.all()
+        different = np.unique(positions)
+        assert len(different) == len(positions)
+        columns = (decision.mean, decision.std, decision.desirability)
+        for numbers in columns:
+            if numbers is None:
+                continue
+            assert numbers.shape == positions.shape
+            assert_finite(numbers)
 
     def test_arms_that_are_not_available_are_left_alone(self) -> None:
         policy = self._trained_policy()
         offer = self.make_offer(5)
         if offer.available is not None:
             return
-        chosen = policy.decide(offer, generator(5)).positions
+        first = policy.decide(offer, generator(5))
+        barred = first.positions[0]
         available = np.ones(len(offer.arms), dtype=np.bool_)
-        available[chosen[0]] = False
+        available[barred] = False
         fewer = replace(offer, available=available)
         try:
             decision = policy.decide(fewer, generator(5))
         except InfeasibleError:
             return  # a structure may have no way around that arm
-        assert available[decision.positions].all(), (
-            "an arm that is not available was chosen"
-        )
+        allowed = available[decision.positions]
+        assert allowed.all(), "an arm that is not available was chosen"
 
     def test_what_is_carried_counts_once_it_is_committed(self) -> None:
         policy = self._trained_policy()
-        before = state_to_bytes(policy.state())
-        decision = policy.decide(self.make_offer(5), generator(5))
-        if decision.carry is None:
+        before = state_bytes(policy)
+        decision = self._decide(policy, 5)
+        carry = decision.carry
+        if carry is None:
             return
-        assert isinstance(decision.carry, State), "what is carried must be a State"
-        other = self.make_policy().restored(restored(policy.state()))
+        assert isinstance(carry, State), "what is carried must be a State"
+        other = self._resumed(policy)
         policy.commit(decision)
-        other.commit(replace(decision, carry=restored(decision.carry)))
-        assert state_to_bytes(policy.state()) != before, (
-            "commit() must adopt what is carried"
-        )
-        assert state_to_bytes(other.state()) == state_to_bytes(policy.state())
+        after = state_bytes(policy)
+        assert after != before, "commit() must adopt what is carried"
+
+        same_decision = replace(decision, carry=restored(carry))
+        other.commit(same_decision)
+        assert state_bytes(other) == after
 
     def test_what_it_hands_out_cannot_change_it(self) -> None:
         """Arrays of decisions, taken or not, and of states are copies or read-only."""
         policy = self._trained_policy()
-        offer, decision = self._play(policy, 5)
+        played = self._play(policy, 5)
+        decision = played.decision
         duplicate = replace(decision)
-        before = state_to_bytes(policy.state())
-        scribble(policy.decide(self.make_offer(6), generator(6)))
+        before = state_bytes(policy)
+        not_taken = self._decide(policy, 6)
+        scribble(not_taken)
         scribble(decision)
-        scribble(policy.state())
-        assert state_to_bytes(policy.state()) == before, (
-            "what was handed out changes the policy"
-        )
-        np.testing.assert_array_equal(decision.positions, duplicate.positions)
-        policy.learn(offer, decision, self._feedback(decision), generator(5))
+        state = policy.state()
+        scribble(state)
+        after = state_bytes(policy)
+        assert after == before, "what was handed out changes the policy"
+        assert_equal(decision.positions, duplicate.positions)
+        self._learn(policy, played)
 
     def test_copies_go_their_own_way(self) -> None:
         policy = self._trained_policy()
-        for step, (what, duplicate) in enumerate(copies_of(policy), start=5):
-            original_bytes = state_to_bytes(policy.state())
-            assert state_to_bytes(duplicate.state()) == original_bytes, what
-            with unchanged(policy, f"teaching beside {what}"):
+        for step, (name, duplicate) in enumerate(copies_of(policy), start=5):
+            expected = state_bytes(policy)
+            actual = state_bytes(duplicate)
+            assert actual == expected, name
+            what = f"teaching beside {name}"
+            with unchanged(policy, what):
                 self._play_and_learn(duplicate, step)
-            with unchanged(duplicate, f"teaching beside {what}"):
+            with unchanged(duplicate, what):
                 self._play_and_learn(policy, step)
 
     # --- learning --------------------------------------------------------------------------
 
     def test_feedback_may_be_partial_empty_and_late(self) -> None:
+        first_arm = slice(1)
+        no_arm = slice(0)
+        other_arms = slice(1, None)
         policy = self._trained_policy()
-        early_offer, early = self._play(policy, 5)
-        offer, decision = self._play(policy, 6)
-        late = replace(
-            self._feedback(early), noise_variance=np.full(len(early.positions), 0.5)
-        )
-
-        def learn_late() -> None:
-            before = state_to_bytes(policy.state())
-            policy.learn(early_offer, early, late, generator(5))
-            assert (state_to_bytes(policy.state()) != before) == self.learns
-
-        if not policy.exchangeable:
-            learn_late()
-        for part in (slice(1), slice(0)):
-            policy.learn(offer, decision, self._feedback(decision, part), generator(6))
+        early = self._play(policy, 5)
+        played = self._play(policy, 6)
         if policy.exchangeable:
-            learn_late()
+            self._learn(policy, played, first_arm)
+            self._learn(policy, played, no_arm)
+            self._check_late(policy, early)
         else:
+            self._check_late(policy, early)
+            self._learn(policy, played, first_arm)
+            self._learn(policy, played, no_arm)
             self._play_and_learn(policy, 7)
-            remaining = self._feedback(decision, slice(1, None))
             with refused(policy, ConflictError, "feedback of an earlier decision"):
-                policy.learn(offer, decision, remaining, generator(6))
+                self._learn(policy, played, other_arms)
         self._play(policy, 8)
+
+    def _check_late(self, policy: Policy, played: Round) -> None:
+        """Learn from a round before the last, whose noise is known."""
+        offer, decision, feedback = played
+        count = len(decision.positions)
+        noise_variance = np.full(count, 0.5)
+        late = replace(feedback, noise_variance=noise_variance)
+        before = state_bytes(policy)
+        policy.learn(offer, decision, late, generator(5))
+        after = state_bytes(policy)
+        changed = after != before
+        assert changed == self.learns
 
     def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:
         late = self._trained_policy()
         prompt = self._trained_policy()
         if not late.exchangeable:
             return  # it refuses what comes out of order: see above
-        played = []
+        rounds = []
         for step in range(5, 9):
-            offer, decision = self._play(prompt, step)
-            late.commit(decision)
-            played.append((offer, decision, self._feedback(decision)))
-        for offer, decision, feedback in played:
-            prompt.learn(offer, decision, feedback, generator())
-        for index in generator(3).permutation(len(played)).tolist():
-            offer, decision, feedback = played[index]
+            played = self._play(prompt, step)
+            late.commit(played.decision)
+            rounds.append(played)
+        for played in rounds:
+            prompt.learn(*played, generator())
+        order = generator(3).permutation(len(rounds))
+        for index in order.tolist():
+            offer, decision, feedback = rounds[index]
             late.learn(offer, decision, feedback, generator())
+
         expected = self._next_decision(prompt)
         actual = self._next_decision(late)
         # A policy that draws may choose differently.
@@ -228,75 +277,96 @@ class PolicyContract(ABC):
     def test_senseless_feedback_is_refused_and_changes_nothing(self) -> None:
         if not self.learns:
             return
-        policy: Any = self._trained_policy()
-        offer, decision = self._play(policy, 5)
-        other_offer, other = self._play(policy, 6)
-        feedback = self._feedback(decision)
-        first = decision.positions[:1]
+        policy = self._trained_policy()
+        played = self._play(policy, 5)
+        other = self._play(policy, 6)
+        self._check_senseless_numbers(policy, played)
+        self._check_senseless_records(policy, played, other)
+        self._play(policy, 7)
+
+    def _check_senseless_numbers(self, policy: Policy, played: Round) -> None:
+        offer, decision, _ = played
+        chosen = decision.positions
         n = len(offer.arms)
-        not_chosen = np.setdiff1d(np.arange(n), decision.positions)[:1]
-        # Positions, rewards and the variance of their noise.
-        numbers: dict[str, tuple[Any, Any, Any]] = {
-            "a NaN reward": (first, np.array([np.nan]), None),
-            "an infinite reward": (first, np.array([np.inf]), None),
-            "two rewards for one arm": (first, np.zeros(2), None),
-            "a position beyond the offer": (np.array([n]), np.zeros(1), None),
-            "a negative position": (np.array([-1]), np.zeros(1), None),
-            "an arm that was never chosen": (not_chosen, np.zeros(1), None),
-            "zero noise": (first, np.zeros(1), np.zeros(1)),
-            "NaN noise": (first, np.zeros(1), np.array([np.nan])),
-        }
-        for what, (positions, rewards, noise) in numbers.items():
+        first = chosen[:1]
+        others = np.setdiff1d(np.arange(n), chosen)
+        not_chosen = others[:1]
+        beyond = np.array([n])
+        negative = np.array([-1])
+
+        def refuse(what: str, positions: Any, rewards: Any, noise: Any = None) -> None:
             # Refused when it is created, or when it is learned from.
             with refused(policy, InputError, what):
                 senseless = Feedback(
-                    positions=positions, rewards=rewards, noise_variance=noise
+                    positions=positions,
+                    rewards=rewards,
+                    noise_variance=noise,
                 )
                 policy.learn(offer, decision, senseless, generator())
-        records: dict[str, tuple[Any, Any, Any]] = {
-            "another offer's decision": (offer, other, self._feedback(other)),
-            "another decision's offer": (other_offer, decision, feedback),
-            "no decision": (offer, None, feedback),
-            "no feedback": (offer, decision, None),
-        }
-        for what, arguments in records.items():
-            with refused(policy, InputError, what):
-                policy.learn(*arguments, generator())
-        self._play(policy, 7)
+
+        zero = np.zeros(1)
+        nan = np.array([np.nan])
+        infinite = np.array([np.inf])
+        refuse("a NaN reward", first, nan)
+        refuse("an infinite reward", first, infinite)
+        refuse("two rewards for one arm", first, np.zeros(2))
+        refuse("a position beyond the offer", beyond, zero)
+        refuse("a negative position", negative, zero)
+        refuse("an arm that was never chosen", not_chosen, zero)
+        refuse("zero noise", first, zero, noise=zero)
+        refuse("NaN noise", first, zero, noise=nan)
+
+    def _check_senseless_records(
+        self,
+        policy: Any,
+        played: Round,
+        other: Round,
+    ) -> None:
+        offer, decision, feedback = played
+        rng = generator()
+        with refused(policy, InputError, "another offer's decision"):
+            policy.learn(offer, other.decision, other.feedback, rng)
+        with refused(policy, InputError, "another decision's offer"):
+            policy.learn(other.offer, decision, feedback, rng)
+        with refused(policy, InputError, "no decision"):
+            policy.learn(offer, None, feedback, rng)
+        with refused(policy, InputError, "no feedback"):
+            policy.learn(offer, decision, None, rng)
 
     def test_every_reward_is_learned_once(self) -> None:
         if not self.learns:
             return
+        first_arm = slice(1)
+        other_arms = slice(1, None)
         policy = self._trained_policy()
-        offer, decision = self._play(policy, 5)
-        policy.learn(offer, decision, self._feedback(decision, slice(1)), generator(5))
-        for part in (slice(1), slice(None)):
-            with refused(policy, ConflictError, "a reward learned twice"):
-                policy.learn(
-                    offer, decision, self._feedback(decision, part), generator(5)
-                )
-        policy.learn(
-            offer, decision, self._feedback(decision, slice(1, None)), generator(5)
-        )
+        played = self._play(policy, 5)
+        self._learn(policy, played, first_arm)
+        with refused(policy, ConflictError, "a reward learned twice"):
+            self._learn(policy, played, first_arm)
+        with refused(policy, ConflictError, "a reward learned twice, with others"):
+            self._learn(policy, played)
+        self._learn(policy, played, other_arms)
         with raises(ConflictError, "a reward learned twice after all were seen"):
-            policy.learn(offer, decision, self._feedback(decision), generator(5))
+            self._learn(policy, played)
 
     # --- state -----------------------------------------------------------------------------
 
     def test_it_can_be_restored_from_bytes(self) -> None:
         policy = self._trained_policy()
-        resumed = self.make_policy().restored(restored(policy.state()))
+        resumed = self._resumed(policy)
         self._assert_alike(policy, resumed, "restored")
-        assert state_to_bytes(resumed.state()) == state_to_bytes(policy.state())
+        assert state_bytes(resumed) == state_bytes(policy)
 
     def test_a_policy_that_has_a_spec_is_data(self) -> None:
         policy = self.make_policy()
         try:
-            plain = to_json(spec_of(policy))
+            spec = spec_of(policy)
+            plain = to_json(spec)
         except SpecError:
             return  # some part of it has no spec
         text = json.dumps(plain, allow_nan=False)
-        spec = from_json(json.loads(text))
+        parsed = json.loads(text)
+        spec = from_json(parsed)
         rebuilt: Policy = build("policy", spec)
         for step in range(1, 4):
             self._play_and_learn(policy, step)
@@ -305,5 +375,6 @@ class PolicyContract(ABC):
 
 
 def _assert_same_means(actual: Decision, expected: Decision, what: str) -> None:
-    if actual.mean is not None and expected.mean is not None:
-        assert_close(actual.mean, expected.mean, 1e-7, what)
+    if actual.mean is None or expected.mean is None:
+        return
+    assert_close(actual.mean, expected.mean, 1e-7, what)

@@ -8,7 +8,7 @@ import numpy as np
 
 from superarm.core import Offer, Reward, SwitchingCost
 
-from .helpers import frozen, generator
+from .helpers import assert_equal, assert_finite, frozen, generator
 
 
 class RewardContract(ABC):
@@ -38,22 +38,28 @@ class RewardContract(ABC):
         structure = self.structure()
         rng = generator(1)
         for _ in range(self.rounds):
-            chosen = rng.permutation(self.n)[: rng.integers(1, self.n + 1)]
-            low = frozen(rng.random(len(chosen)))
-            high = frozen(low + rng.random(len(chosen)) * (1.0 - low))
-            low_worth = reward.worth(low, chosen, structure)
-            high_worth = reward.worth(high, chosen, structure)
-            assert isinstance(low_worth, float)
-            rounding = 1e-12 * (1.0 + abs(low_worth))
-            assert high_worth >= low_worth - rounding, (
-                "outcomes that are larger must not be worth less"
-            )
-            most = reward.lipschitz * (high - low).sum()
-            assert high_worth - low_worth <= most + rounding, "B is too small"
-            reversed_worth = reward.worth(low[::-1], chosen[::-1], structure)
-            assert abs(reversed_worth - low_worth) <= rounding, (
-                "the order of arms must not matter"
-            )
+            order = rng.permutation(self.n)
+            count = rng.integers(1, self.n + 1)
+            chosen = order[:count]
+            low = frozen(rng.random(count))
+            rise = rng.random(count) * (1.0 - low)
+            high = frozen(low + rise)
+
+            worth = reward.worth(low, chosen, structure)
+            assert isinstance(worth, float)
+            rounding = 1e-12 * (1.0 + abs(worth))
+            higher_worth = reward.worth(high, chosen, structure)
+            gain = higher_worth - worth
+            distance = (high - low).sum()
+            most = reward.lipschitz * distance
+            assert gain >= -rounding, "outcomes that are larger must not be worth less"
+            assert gain <= most + rounding, "B is too small"
+
+            reversed_low = low[::-1]
+            reversed_arms = chosen[::-1]
+            reversed_worth = reward.worth(reversed_low, reversed_arms, structure)
+            difference = abs(reversed_worth - worth)
+            assert difference <= rounding, "the order of arms must not matter"
 
 
 class SwitchingCostContract(ABC):
@@ -73,16 +79,19 @@ class SwitchingCostContract(ABC):
         offer = self.make_offer()
         costs = cost.costs(offer)
         assert costs.shape == (len(offer.arms),)
-        assert np.isfinite(costs).all()
-        assert (costs >= 0.0).all()
-        np.testing.assert_array_equal(cost.costs(offer), costs)
+        assert_finite(costs)
+        assert costs.min() >= 0.0
+        repeated = cost.costs(offer)
+        assert_equal(repeated, costs)
         previous = np.asarray(offer.previous_action)
-        assert costs[previous].max() <= costs.min(), (
-            "staying must not cost more than going elsewhere"
-        )
+        staying = costs[previous]
+        message = "staying must not cost more than going elsewhere"
+        assert staying.max() <= costs.min(), message
 
     def test_a_first_action_costs_nothing(self) -> None:
         offer = self.make_offer()
         first_offer = Offer(step=offer.step, arms=offer.arms)
-        costs = self.make_cost().costs(first_offer)
-        np.testing.assert_array_equal(costs, np.zeros(len(offer.arms)))
+        cost = self.make_cost()
+        costs = cost.costs(first_offer)
+        nothing = np.zeros(len(offer.arms))
+        assert_equal(costs, nothing)

@@ -9,7 +9,13 @@ import numpy as np
 
 from superarm.core import Rule, Schedule
 
-from .helpers import FixedBelief, frozen, generator, untouched
+from .helpers import (
+    FixedBelief,
+    assert_equal,
+    frozen,
+    generator,
+    untouched,
+)
 
 
 class ScheduleContract(ABC):
@@ -22,22 +28,40 @@ class ScheduleContract(ABC):
     def test_widths_are_finite_and_not_negative(self) -> None:
         schedule = self.make_schedule()
         early_steps = range(1, 1001)
-        late_steps = [int(10**power) for power in np.linspace(3.0, 6.0, 200)]
-        steps = [*early_steps, *late_steps]
-        for gamma in (lambda t: 0.0, lambda t: math.log1p(t) ** 3):
-            for step in steps:
-                width = schedule.width(step, gamma)
-                assert isinstance(width, float), (
-                    f"the width is a {type(width).__name__}"
-                )
-                assert 0.0 <= width < math.inf, f"the width in round {step} is {width}"
+        powers = np.linspace(3.0, 6.0, 200)
+        late_steps = [int(10**power) for power in powers]
+        for step in (*early_steps, *late_steps):
+            width = schedule.width(step, _no_gain)
+            _assert_width(width, step)
+            width = schedule.width(step, _growing_gain)
+            _assert_width(width, step)
 
     def test_widths_depend_on_the_round_alone(self) -> None:
         schedule = self.make_schedule()
-        steps = (1, 2, 77, 10_000)
-        forward = [schedule.width(step, lambda t: 1.0) for step in steps]
-        backward = [schedule.width(step, lambda t: 1.0) for step in reversed(steps)]
-        assert backward == forward[::-1]
+        steps = [1, 2, 77, 10_000]
+        forward = [schedule.width(step, _constant_gain) for step in steps]
+        steps.reverse()
+        backward = [schedule.width(step, _constant_gain) for step in steps]
+        backward.reverse()
+        assert backward == forward
+
+
+def _no_gain(step: int) -> float:
+    return 0.0
+
+
+def _constant_gain(step: int) -> float:
+    return 1.0
+
+
+def _growing_gain(step: int) -> float:
+    return math.log1p(step) ** 3
+
+
+def _assert_width(width: float, step: int) -> None:
+    kind = type(width).__name__
+    assert isinstance(width, float), f"the width is a {kind}"
+    assert 0.0 <= width < math.inf, f"the width in round {step} is {width}"
 
 
 class RuleContract(ABC):
@@ -49,21 +73,27 @@ class RuleContract(ABC):
 
     def _beliefs(self) -> list[FixedBelief]:
         mean = np.array([0.3, -1.0, 0.9, 0.0])
-        root = np.tril(np.linspace(0.1, 1.0, 16).reshape(4, 4))
+        entries = np.linspace(0.1, 1.0, 16)
+        root = np.tril(entries.reshape(4, 4))
         cov = root @ root.T
-        beliefs = []
-        for scale in (1.0, 1e-6, 1e6):
-            belief = FixedBelief(
-                frozen(scale * mean), frozen(scale**2 * cov), incumbent=scale * 0.25
-            )
-            beliefs.append(belief)
         one_known = cov.copy()
         one_known[1] = 0.0
         one_known[:, 1] = 0.0
-        all_known = 0.0 * cov
+        all_known = np.zeros((4, 4))
+        first_mean = mean[:1]
+        first_cov = cov[:1, :1]
+
+        beliefs = []
+        for scale in (1.0, 1e-6, 1e6):
+            belief = FixedBelief(
+                mean=frozen(scale * mean),
+                cov=frozen(scale**2 * cov),
+                incumbent=scale * 0.25,
+            )
+            beliefs.append(belief)
         beliefs.append(FixedBelief(frozen(mean), frozen(one_known)))
         beliefs.append(FixedBelief(frozen(mean), frozen(all_known)))
-        beliefs.append(FixedBelief(frozen(mean[:1]), frozen(cov[:1, :1])))
+        beliefs.append(FixedBelief(frozen(first_mean), frozen(first_cov)))
         return beliefs
 
     def test_one_finite_fresh_number_per_arm(self) -> None:
@@ -73,26 +103,26 @@ class RuleContract(ABC):
                 index = rule.desirability(belief, step, generator())
                 assert index.shape == belief.mean.shape
                 assert index.dtype == np.float64
-                assert np.isfinite(index).all(), f"round {step}: {index}"
+                finite = np.isfinite(index)
+                assert finite.all(), f"round {step}: {index}"
                 before = belief.mean.copy()
                 index[:] = -np.inf  # the caller may mark arms that are not available
-                np.testing.assert_array_equal(belief.mean, before)
+                assert_equal(belief.mean, before)
 
     def test_the_same_generator_gives_the_same_scores(self) -> None:
         rule = self.make_rule()
         for belief in self._beliefs():
             first = rule.desirability(belief, 3, generator(5))
             second = rule.desirability(belief, 3, generator(5))
-            np.testing.assert_array_equal(first, second)
+            assert_equal(first, second)
 
     def test_the_deterministic_flag_is_true(self) -> None:
         rule = self.make_rule()
         belief = self._beliefs()[0]
         rng = generator()
         first = rule.desirability(belief, 3, rng)
-        assert untouched(rng) == rule.deterministic, (
-            "deterministic must say whether rng is used"
-        )
+        message = "deterministic must say whether rng is used"
+        assert untouched(rng) == rule.deterministic, message
         if rule.deterministic:
             second = rule.desirability(belief, 3, generator(1))
-            np.testing.assert_array_equal(first, second)
+            assert_equal(first, second)
