@@ -410,7 +410,7 @@ def package_folders() -> set[str]:
     return {
         f"{path.relative_to(PACKAGE).as_posix()}/"
         for path in PACKAGE.rglob("*")
-        if path.is_dir() and path.name != "__pycache__"
+        if any(path.glob("*.py")) or any(path.glob("*.toml"))
     }
 
 
