@@ -485,7 +485,7 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(
             "tv-gp-ucb",
             {"epsilon": 0.1},
             DRIFT,
-            "it is told ε = 0.1 while the truth drifts by 0.02",
+            "it assumes ε = 0.1 while the truth drifts by 0.02",
         ),
         ("tv-gp-ucb", {}, {**DRIFT, "k": 2}, "2 arms are chosen in a round"),
         ("r-gp-ucb", {"block": 3}, {"name": "gp-function", "arms": 9}, "is no draw of"),

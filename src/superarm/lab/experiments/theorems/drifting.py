@@ -135,13 +135,13 @@ def _true_drift(world: World, assumed: Kernel | None) -> float:
     true = world.epsilon
     if assumed not in (None, Temporal(epsilon=true)):
         if not isinstance(assumed, Temporal):
-            reason = f"is told {assumed}"
+            reason = f"assumes {assumed}"
         elif assumed.epsilon == 0.0:
             reason = "forgets nothing"
         else:
-            reason = f"is told ε = {assumed.epsilon:g}"
+            reason = f"assumes ε = {assumed.epsilon:g}"
         raise NoBoundError(
-            f"it {reason} while the truth drifts by {true:g}: the theorem needs a learner that is told "
+            f"it {reason} while the truth drifts by {true:g}: the theorem needs a learner that assumes "
             "the true ε"
         )
     return true

@@ -238,7 +238,7 @@ def _unmet_by_oclok_ucb(case: _Case) -> Iterator[str]:
     elif isinstance(case.world, Codependency) and not case.world.is_known:
         yield "a learner with the kernel of f (here it has another)"
     elif not np.isclose(noise_variance, true_noise_variance):
-        yield f"the true noise variance (here the learner is told {noise_variance:.3g})"
+        yield f"the true noise variance (here the learner assumes {noise_variance:.3g})"
 
 
 def _unmet_in_rkhs(name: str, case: _Case) -> Iterator[str]:
