@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
 import sys
+import tomllib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .errors import FileError
 
@@ -102,6 +104,49 @@ def read_text(path: Path | str, most: int) -> str:
         UnicodeDecodeError: The file is not UTF-8.
     """
     return read_bytes(path, most).decode("utf-8")
+
+
+def read_toml(path: Path | str, content: str = "TOML") -> dict[str, Any]:
+    """Read a TOML file of limited size.
+
+    Args:
+        path: The file.
+        content: What it should contain, for error messages.
+
+    Raises:
+        FileError: The file is not TOML, too large, or cannot be read.
+    """
+    tables: dict[str, Any] = _parse(path, tomllib.loads, MOST_TOML, content)
+    return tables
+
+
+def read_json(path: Path | str, most: int, content: str = "JSON") -> Any:
+    """Read a JSON file of limited size.
+
+    Args:
+        path: The file.
+        most: The most bytes that it may have.
+        content: What it should contain, for error messages.
+
+    Raises:
+        FileError: The file is not JSON, too large, or cannot be read.
+    """
+    return _parse(path, json.loads, most, content)
+
+
+def _parse(
+    path: Path | str, parser: Callable[[str], Any], most: int, content: str
+) -> Any:
+    try:
+        return parser(read_text(path, most))
+    except FileError:
+        raise
+    except OSError as error:
+        reason = error.strerror
+    except (ValueError, RecursionError) as error:
+        # Bad syntax, not UTF-8, absurd numbers or depth.
+        reason = str(error)
+    raise FileError(f"{path} cannot be read as {content}: {reason}")
 
 
 # --- locks ---------------------------------------------------------------------------------

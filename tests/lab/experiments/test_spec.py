@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from superarm.core.errors import SpecError
+from superarm.core.errors import FileError, SpecError
 from superarm.core.registry import parameters_of
 from superarm.kernels import Matern, Temporal
 from superarm.lab.experiments import (
@@ -152,7 +152,7 @@ def test_papers_and_figures_are_unique() -> None:
         ({"derived": [{"name": "x", "verses": "random"}]}, "did you mean 'versus'?"),
         (
             {"derived": [{"name": "x", "versus": 3}]},
-            "derived: versus is 3; it must be text",
+            "[[derived]]: versus is 3; it must be text",
         ),
         (
             {"derived": [{"name": "x"}]},
@@ -167,7 +167,10 @@ def test_papers_and_figures_are_unique() -> None:
             "give each its own",
         ),
         ({"derived": [{"per_round": True}]}, "has the name None"),
-        ({"chart": {"bands": "std"}}, "[chart] has no 'bands'; did you mean 'band'?"),
+        (
+            {"chart": {"bands": "std"}},
+            "[chart]: unknown key 'bands'; did you mean 'band'?",
+        ),
         ({"chart": {"band": "sd"}}, "[chart]: band is 'sd'; choose 'stderr' or 'std'"),
         ({"chart": {"marks": {"ε": "x"}}}, "it must be a table, each entry a number"),
         (
@@ -201,7 +204,7 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
 def test_bad_toml_names_the_file(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match=r"mine\.toml: not valid TOML"):
+    with pytest.raises(FileError, match=r"mine\.toml cannot be read as an experiment"):
         load_experiment(str(path))
 
 
@@ -210,7 +213,7 @@ def test_files_that_are_not_text_or_not_there(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="there is no file"):
         load_experiment(str(path))
     path.write_bytes(b"id = '\xff'")
-    with pytest.raises(SpecError, match="not valid TOML"):
+    with pytest.raises(FileError, match=r"cannot be read as an experiment: .*utf-8"):
         load_experiment(str(path))
     path.write_text("id = 'x'\nwhen = 2020-01-01\n", encoding="utf-8")
     with pytest.raises(SpecError, match="unknown key 'when'"):

@@ -49,3 +49,4 @@ from .specs import check_parameters as check_parameters
 from .specs import describe as describe
 from .specs import spec_of as spec_of
 from .suggestions import suggestion as suggestion
+from .tables import check_table as check_table

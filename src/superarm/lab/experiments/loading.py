@@ -10,8 +10,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from superarm.core.errors import FileError, SpecError
-from superarm.core.files import MOST_TOML, read_text
+from superarm.core.errors import SpecError
+from superarm.core.files import read_toml
 from superarm.core.plugins import import_parts
 from superarm.core.registry import names, require_kind, suggestion
 from superarm.lab.simulation.lateness import Lateness
@@ -71,7 +71,7 @@ def _shipped(name: str) -> Traversable:
 
 def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     """The tables of a file, over those of the shipped one that it ``extends``."""
-    tables = _read_toml(source, where)
+    tables = _read_toml(source)
     if isinstance(source, Path):
         _import_parts(tables.pop("imports", []), source.parent, where)
     base_name = tables.pop("extends", None)
@@ -85,18 +85,10 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     return _merge(base, tables)
 
 
-def _read_toml(source: Path | Traversable, where: str) -> dict[str, Any]:
-    try:
-        if isinstance(source, Path):
-            text = read_text(source, most=MOST_TOML)
-        else:
-            text = source.read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except FileError:
-        raise
-    except (ValueError, RecursionError) as error:
-        # Bad syntax, not UTF-8, absurd numbers or depth.
-        raise SpecError(f"{where}: not valid TOML: {error}") from None
+def _read_toml(source: Path | Traversable) -> dict[str, Any]:
+    if isinstance(source, Path):
+        return read_toml(source, content="an experiment")
+    return tomllib.loads(source.read_text(encoding="utf-8"))
 
 
 def _import_parts(sources: Any, folder: Path, where: str) -> None:

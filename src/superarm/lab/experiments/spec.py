@@ -6,13 +6,13 @@ docs/cli.md has the format, ``examples/own_experiment.toml`` is a complete one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_type_hints
 
 from superarm.core import Policy
 from superarm.core.errors import SpecError
 from superarm.core.inputs import as_plain
-from superarm.core.registry import build, names, require_kind, suggestion
+from superarm.core.registry import build, check_table, kinds_of, names, suggestion
 from superarm.lab.simulation.lateness import Lateness
 from superarm.lab.simulation.run_spec import check_chart
 from superarm.models.worlds import World
@@ -276,14 +276,8 @@ def _with_tuples(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_keys(data: Mapping[str, Any], where: str) -> None:
     """Keys and their types, before anyone relies on them."""
-    for key, value in data.items():
-        if key not in _KINDS:
-            advice = suggestion(key, (*_KINDS, *_KEYS_OF_FILES))
-            raise SpecError(f"{where}: unknown key {key!r}; {advice}")
-        require_kind(value, _KINDS[key], f"{where}: {key}")
+    check_table(data, _KINDS, where, required=_NEEDED, read_elsewhere=_KEYS_OF_FILES)
     for key in _NEEDED:
-        if key not in data:
-            raise SpecError(f"{where}: {key!r} is missing")
         if not data[key]:
             raise SpecError(f"{where}: {key} is {data[key]!r}; give at least one")
     _check_counts("rounds", [data["rounds"]], where)
@@ -309,8 +303,4 @@ def _check_policies(
 
 
 def _check_feedback(feedback: Mapping[str, Any], where: str) -> None:
-    known = [parameter.name for parameter in fields(Lateness)]
-    for key in feedback:
-        if key not in known:
-            advice = suggestion(key, known, "it has")
-            raise SpecError(f"{where}: feedback has no {key!r}; {advice}")
+    check_table(feedback, kinds_of(Lateness), f"{where}: [feedback]")

@@ -14,7 +14,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.capabilities import OWN_METRICS, Metric
 from superarm.core.errors import SpecError
-from superarm.core.registry import require_kind, suggestion
+from superarm.core.registry import check_table
 from superarm.lab.simulation import Run
 
 from .audits import judge_variances
@@ -163,11 +163,7 @@ def check_derived(declared: Sequence[Mapping[str, Any]], where: str) -> None:
     taken = {row_name(metric) for metric in (*OWN_METRICS, "reward")}
     taken.add(_AT_HORIZON)
     for derived in declared:
-        for key, value in derived.items():
-            if key not in _KINDS:
-                advice = suggestion(key, list(_KINDS), "it takes")
-                raise SpecError(f"{where}: [[derived]] has no key {key!r}; {advice}")
-            require_kind(value, _KINDS[key], f"{where}: derived: {key}")
+        check_table(derived, _KINDS, f"{where}: [[derived]]")
         name = derived.get("name")
         if not name or name in taken:
             raise SpecError(

@@ -13,9 +13,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from superarm.core import files
 from superarm.core.compressed import npz_names, read_npz
 from superarm.core.errors import ConflictError, FileError, InputError, StateError
-from superarm.core.files import open_locked, read_text
+from superarm.core.files import open_locked
 from superarm.core.inputs import as_plain
 
 LOCK = ".lock"
@@ -208,15 +209,11 @@ def read_json(path: Path) -> Any:
     Args:
         path: The file.
     """
-    try:
-        return json.loads(read_text(path, most=_MOST))
-    except FileNotFoundError:
+    if not path.exists():
         raise StateError(
             f"{path.parent} has no {path.name}; give the directory that `superarm run --out` wrote"
-        ) from None
+        )
+    try:
+        return files.read_json(path, most=_MOST)
     except FileError as error:
         raise StateError(f"{error}; run again into a new directory") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise StateError(
-            f"{path} cannot be read ({error}); run again into a new directory"
-        ) from error

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 from superarm.core.capabilities import Metric
 from superarm.core.errors import SpecError, StateError
 from superarm.core.inputs import as_plain
-from superarm.core.registry import require_kind, suggestion
+from superarm.core.registry import check_table, require_kind
 from superarm.core.states import atomic_write
 
 from .files import json_bytes, read_json
@@ -78,6 +78,7 @@ class Drawing(NamedTuple):
 
 
 _CHART_KINDS = get_type_hints(Drawing)
+_CURVE_KINDS: dict[str, Any] = {"metric": str, "where": Mapping[str, Any]}
 
 
 def write_spec(directory: Path | str, spec: Mapping[str, Any]) -> None:
@@ -110,24 +111,15 @@ def check_chart(chart: Mapping[str, Any], where: str) -> None:
         chart: The table.
         where: The table's place, for error messages.
     """
+    check_table(chart, _CHART_KINDS, where)
     for key, value in chart.items():
-        _check_chart_option(key, value, where)
+        _check_choice(key, value, where)
     for curve in chart.get("curves", ()):
-        keys = set(curve)
-        if "metric" not in keys or not keys <= {"metric", "where"}:
-            raise SpecError(
-                f"{where}: a curve has a metric and may have where; this has {[*curve]}"
-            )
-        require_kind(curve["metric"], str, f"{where}: the metric of a curve")
-        require_kind(curve.get("where", {}), Mapping[str, Any], f"{where}: where")
+        check_table(curve, _CURVE_KINDS, f"{where}: curves", required=["metric"])
 
 
-def _check_chart_option(key: str, value: Any, where: str) -> None:
-    if key not in _CHART_KINDS:
-        hint = suggestion(key, [*_CHART_KINDS], "it has")
-        raise SpecError(f"{where} has no {key!r}; {hint}")
+def _check_choice(key: str, value: Any, where: str) -> None:
     kind = _CHART_KINDS[key]
-    require_kind(value, kind, f"{where}: {key}")
     if get_origin(kind) is not Literal:
         return
     options = get_args(kind)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats
-from superarm.core.errors import FileError, InputError, SpecError
-from superarm.core.files import MOST_TOML, read_text
+from superarm.core.errors import InputError, SpecError
+from superarm.core.files import read_toml
 from superarm.core.inputs import as_number
-from superarm.core.registry import kinds_of, require_kind, suggestion
+from superarm.core.registry import check_table, kinds_of, suggestion
 from superarm.roads.energy import Vehicle
 
 _BATTERY_KEYS = {"battery_wh": "capacity", "reserve_wh": "reserve"}
@@ -191,13 +190,7 @@ def read_vehicles(path: str | Path) -> dict[str, VehicleFile]:
     Args:
         path: The file.
     """
-    try:
-        contents = tomllib.loads(read_text(path, most=MOST_TOML))
-    except FileError:
-        raise
-    except (ValueError, RecursionError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FileError(f"{path} cannot be read as vehicles: {reason}") from None
+    contents = read_toml(path, content="vehicles")
     tables = {
         name: value for name, value in contents.items() if isinstance(value, dict)
     }
@@ -245,12 +238,7 @@ def read_vehicle(path: str | Path) -> VehicleFile:
 def _vehicle_of(table: dict[str, Any], name: str | None, where: str) -> VehicleFile:
     """The vehicle that a table describes; ``where`` is for errors."""
     kinds = {**kinds_of(Vehicle), **dict.fromkeys(_BATTERY_KEYS, float)}
-    for key, value in table.items():
-        if key not in kinds:
-            raise SpecError(
-                f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}"
-            )
-        require_kind(value, kinds[key], f"{where}: {key}")
+    check_table(table, kinds, where)
     of_vehicle: dict[str, Any] = {}
     of_battery: dict[str, float] = {}
     for key, value in table.items():

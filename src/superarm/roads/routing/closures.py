@@ -11,7 +11,6 @@ Anything else is refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ import numpy as np
 
 from superarm.core import Ints
 from superarm.core.errors import FileError, InputError
-from superarm.core.files import read_text
+from superarm.core.files import read_json
 from superarm.roads.networks.pieces import Budget
 from superarm.roads.networks.places import Places
 
@@ -34,13 +33,7 @@ def read_closures(path: str | Path) -> Any:
     Args:
         path: The file.
     """
-    try:
-        return json.loads(read_text(path, most=_MOST_BYTES))
-    except FileError:
-        raise
-    except (ValueError, RecursionError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FileError(f"{path} cannot be read as GeoJSON: {reason}") from None
+    return read_json(path, most=_MOST_BYTES, content="GeoJSON")
 
 
 def closed_by(geojson: Any, places: Places, budget: Budget | None = None) -> Ints:
