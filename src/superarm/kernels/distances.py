@@ -41,8 +41,9 @@ def scaled_squared_distances(
     cdist = _cdist()
     other = X if Y is None else Y
     if isinstance(lengthscale, tuple):
-        weights = 1.0 / np.square(np.array(lengthscale))
-        return _clip(cdist(X, other, "sqeuclidean", w=weights))
+        squares = np.square(np.array(lengthscale))
+        q = cdist(X, other, "sqeuclidean", w=1.0 / squares)
+        return _clip(q)
     q = cdist(X, other, "sqeuclidean")
     if lengthscale != 1.0:
         q *= 1.0 / lengthscale**2

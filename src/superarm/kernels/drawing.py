@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -71,13 +72,10 @@ class DenseRoot(PriorRoot):
         n = len(arms)
         self.normals = n
         self._singular: Floats | None = None
-        matrix = np.empty((n, n))
-        for start in range(0, n, _BLOCK):  # only the lower triangle is needed
-            stop = min(start + _BLOCK, n)
-            matrix[start:stop, :stop] = kernel(arms[start:stop], arms[:stop])
-        np.fill_diagonal(matrix, kernel.diag(arms))
+        matrix = _lower_triangle(kernel, arms)
         # LAPACK reads it as the transpose, so our lower triangle is its upper one.
-        with blas_threads_for(n**3 / 6):
+        operations = n**3 / 6
+        with blas_threads_for(operations):
             self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
         if failed or not np.isfinite(self._upper.trace()):
             # Singular in floating point: cut its rank instead of adding jitter.
@@ -95,13 +93,27 @@ class DenseRoot(PriorRoot):
 
         if self._singular is not None:
             rank = self._singular.shape[1]
-            return normals[:, :rank] @ self._singular.T
+            used = normals[:, :rank]
+            return used @ self._singular.T
+        upper = self._upper
         if len(normals) == 1:
-            draw = dtrmv(self._upper, normals[0], lower=0, trans=1)
+            draw = dtrmv(upper, normals[0], lower=0, trans=1)
             return np.asarray(draw)[None]
         columns = np.ascontiguousarray(normals).T
-        draws = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1)
+        draws = dtrmm(1.0, upper, columns, lower=0, trans_a=1)
         return np.asarray(draws.T)
+
+
+def _lower_triangle(kernel: Covariance, arms: Floats) -> Floats:
+    """The lower triangle of K, and parts of the upper one; the rest is not set, (n, n)."""
+    n = len(arms)
+    matrix = np.empty((n, n))
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        rows = arms[start:stop]
+        matrix[start:stop, :stop] = kernel(rows, arms[:stop])
+    np.fill_diagonal(matrix, kernel.diag(arms))
+    return matrix
 
 
 class _Term(NamedTuple):
@@ -120,7 +132,9 @@ class _Term(NamedTuple):
     @property
     def normals(self) -> int:
         """How many standard normals a draw takes."""
-        return 1 if self.graph is None else len(self.graph)
+        if self.graph is None:
+            return 1
+        return len(self.graph)
 
 
 class _Group(NamedTuple):
@@ -135,17 +149,27 @@ class _Group(NamedTuple):
         cls, feature_kernel: Kernel, terms: list[_Term], arms: Floats, small: float
     ) -> _Group:
         """Features that leave out at most the variance ``small``, if few enough suffice."""
-        variances = [np.square(term.std(arms)) for term in terms]
+        stds = [term.std(arms) for term in terms]
+        variances = [np.square(std) for std in stds]
         scale = np.sqrt(sum(variances))  # (n,)
 
         def column(arm: int) -> Floats:
-            correlations = feature_kernel(arms[arm : arm + 1], arms)[0]
-            return np.asarray(scale[arm] * scale * correlations)
+            """Covariances with one arm, (n,)."""
+            row = arms[arm : arm + 1]
+            correlations = feature_kernel(row, arms)[0]
+            covariances = scale[arm] * scale * correlations
+            return np.asarray(covariances)
 
-        variance = np.square(scale) * feature_kernel.diag(arms)
+        diagonal = feature_kernel.diag(arms)
+        variance = np.square(scale) * diagonal
         features, residual = leading_root(column, variance, _MOST_FEATURES, small)
         features /= scale
         return cls(terms, features, np.sqrt(residual))
+
+    @property
+    def largest_residual(self) -> float:
+        """The largest standard deviation that the features leave out."""
+        return float(self.residual.max())
 
     @property
     def normals(self) -> int:
@@ -164,14 +188,16 @@ class SparseRoot(PriorRoot):
 
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
         self._arms = arms
-        largest = float(kernel.diag(arms).max())
+        variances = kernel.diag(arms)
+        largest = float(variances.max())
         terms_of = _terms(kernel)
         small = _SMALL_RESIDUAL * largest / len(terms_of)
-        self._groups = [
-            _Group.factorise(feature_kernel, terms, arms, small)
-            for feature_kernel, terms in terms_of.items()
-        ]
-        lost = sum(float(group.residual.max()) ** 2 for group in self._groups)
+        self._groups: list[_Group] = []
+        for feature_kernel, terms in terms_of.items():
+            group = _Group.factorise(feature_kernel, terms, arms, small)
+            self._groups.append(group)
+        # The variance that the features of all groups together leave out, at most.
+        lost = sum(group.largest_residual**2 for group in self._groups)
         self.tolerance = lost / largest
         self.normals = sum(group.normals for group in self._groups)
 
@@ -198,8 +224,10 @@ class SparseRoot(PriorRoot):
                     draws += std * (take(len(features)) @ features)
                     continue
                 nodes = term.graph.nodes(self._arms)
+                size = len(term.graph)
                 for feature in features:
-                    graph_draws = term.graph.draws(take(len(term.graph)))
+                    graph_normals = take(size)
+                    graph_draws = term.graph.draws(graph_normals)
                     draws += std * feature * graph_draws[:, nodes]
         return draws
 
@@ -210,30 +238,46 @@ def _terms(kernel: Covariance) -> dict[Kernel, list[_Term]]:
     Empty if it contains no graph kernel, or one that sparse solves cannot draw from.
     """
     terms: dict[Kernel, list[_Term]] = {}
-    summands: Any = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
+    summands = kernel.kernels if isinstance(kernel, Sum) else (kernel,)
+    has_graph = False
     for summand in summands:
-        factors: Any = summand.kernels if isinstance(summand, Product) else (summand,)
-        graphs = []
-        unscaled: list[Kernel] = []  # the other factors, of variance 1
-        variances = []
-        for factor in factors:
-            if isinstance(factor, GraphMatern):
-                graphs.append(factor)
-            elif not isinstance(factor, Kernel):
-                return {}
-            elif "variance" in factor.hyperparameters:
-                scaled: Any = factor
-                variances.append(scaled.variance)
-                unscaled.append(replace(scaled, variance=1.0))
-            else:
-                unscaled.append(factor)
-        if len(graphs) > 1 or any(graph.nu % 2 != 0 for graph in graphs):
+        factors = summand.kernels if isinstance(summand, Product) else (summand,)
+        split = _split(factors)
+        if split is None:
             return {}
-        feature_kernel = Product(kernels=tuple(unscaled or [Constant()]))
-        term = _Term(graphs[0] if graphs else None, float(np.prod(variances)))
+        feature_kernel, term = split
         terms.setdefault(feature_kernel, []).append(term)
-    listed = [term for group in terms.values() for term in group]
-    return terms if any(term.graph is not None for term in listed) else {}
+        if term.graph is not None:
+            has_graph = True
+    return terms if has_graph else {}
+
+
+def _split(factors: Sequence[Covariance]) -> tuple[Kernel, _Term] | None:
+    """The feature kernel of a product, of variance 1, and its other factors.
+
+    ``None`` if the product has several graph kernels, or one with an odd ν.
+    """
+    graph: GraphMatern | None = None
+    unscaled: list[Kernel] = []  # the factors of features, of variance 1
+    variances = []
+    for factor in factors:
+        if isinstance(factor, GraphMatern):
+            if graph is not None or factor.nu % 2 != 0:
+                return None
+            graph = factor
+        elif not isinstance(factor, Kernel):
+            return None
+        elif "variance" in factor.hyperparameters:
+            scaled: Any = factor
+            variances.append(scaled.variance)
+            unscaled.append(replace(scaled, variance=1.0))
+        else:
+            unscaled.append(factor)
+    if not unscaled:
+        unscaled.append(Constant())
+    feature_kernel = Product(kernels=tuple(unscaled))
+    variance = float(np.prod(variances))
+    return feature_kernel, _Term(graph, variance)
 
 
 class _CachedRoot(NamedTuple):
@@ -265,22 +309,40 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
         )
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return DenseRoot(kernel, arms)
-    for cached in _cached_roots.copy():
-        if cached.kernel() is kernel and np.array_equal(cached.arms, arms):
-            _forget(cached.kernel)
-            _cached_roots.append(cached)
-            return cached.root
+    cached_root = _cached_root(kernel, arms)
+    if cached_root is not None:
+        return cached_root
     # Make room before another is computed: they are large.
-    del _cached_roots[: len(_cached_roots) - _MOST_CACHED + 1]
-    root = DenseRoot(kernel, arms) if n <= LARGEST_DRAW else SparseRoot(kernel, arms)
+    surplus = len(_cached_roots) - _MOST_CACHED + 1
+    del _cached_roots[:surplus]
+    root = _compute_root(kernel, arms)
     if root.tolerance > _LARGEST_RESIDUAL:
         raise InputError(
             f"{message}; {_MOST_FEATURES} features in its place leave {root.tolerance:.0%} of a variance "
             f"out: use longer lengthscales, or {otherwise}"
         )
-    _cached_roots.append(_CachedRoot(weakref.ref(kernel, _forget), arms, root))
+    reference = weakref.ref(kernel, _forget)
+    _cached_roots.append(_CachedRoot(reference, arms, root))
     return root
 
 
+def _compute_root(kernel: Kernel, arms: Floats) -> PriorRoot:
+    if len(arms) <= LARGEST_DRAW:
+        return DenseRoot(kernel, arms)
+    return SparseRoot(kernel, arms)
+
+
+def _cached_root(kernel: Kernel, arms: Floats) -> PriorRoot | None:
+    """The cached root for these arms, which becomes the one used last."""
+    for entry in _cached_roots.copy():
+        if entry.kernel() is kernel and np.array_equal(entry.arms, arms):
+            _forget(entry.kernel)
+            _cached_roots.append(entry)
+            return entry.root
+    return None
+
+
 def _forget(kernel: weakref.ref[Kernel]) -> None:
-    _cached_roots[:] = [entry for entry in _cached_roots if entry.kernel is not kernel]
+    """Drop the roots of a kernel."""
+    others = [entry for entry in _cached_roots if entry.kernel is not kernel]
+    _cached_roots[:] = others

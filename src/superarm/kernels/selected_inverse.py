@@ -56,22 +56,31 @@ def plan_elimination(matrix: Any) -> Elimination:
     from scipy.sparse import csc_array
 
     n = matrix.shape[0]
-    factor = factorise(_without_cancellation(matrix))
+    pattern = _without_cancellation(matrix)
+    factor = factorise(pattern)
     L = csc_array(factor.L)
     L.sort_indices()
     reach = np.diff(L.indptr) - 1  # entries below the diagonal
-    # The parent of a column is the first row below the diagonal; n is the root above all.
-    parents = np.full(n, n, dtype=np.intp)
-    inner = reach > 0
-    first_entries = L.indptr[:-1][inner] + 1
-    parents[inner] = L.indices[first_entries]
+    parents = _elimination_tree(L, reach)
     post = _postorder(parents)  # new number → position in the factor's order
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
     new[n] = n
-    order = np.argsort(factor.perm_c)[post]
-    fronts = _fronts(L, reach, new[parents[post]], post, new)
-    return Elimination(order, fronts)
+    factor_order = np.argsort(factor.perm_c)
+    new_parents = new[parents[post]]
+    fronts = _fronts(L, reach, new_parents, post, new)
+    return Elimination(factor_order[post], fronts)
+
+
+def _elimination_tree(L: Any, reach: Ints) -> Ints:
+    """The parent of every column: its first row below the diagonal, or the root n above all."""
+    n = len(reach)
+    parents = np.full(n, n, dtype=np.intp)
+    inner = reach > 0
+    starts = L.indptr[:-1]
+    first_entries = starts[inner] + 1
+    parents[inner] = L.indices[first_entries]
+    return parents
 
 
 def factorise(matrix: Any) -> Any:
@@ -94,12 +103,14 @@ def _without_cancellation(matrix: Any) -> Any:
     entries = matrix.tocoo()
     rows, columns = entries.coords
     off_diagonal = (rows != columns) & (entries.data != 0.0)
-    count = int(off_diagonal.sum())
-    positions = (rows[off_diagonal], columns[off_diagonal])
-    ones = csc_array((np.ones(count), positions), shape=matrix.shape)
+    rows = rows[off_diagonal]
+    columns = columns[off_diagonal]
+    values = np.ones(len(rows))
+    ones = csc_array((values, (rows, columns)), shape=matrix.shape)
     ones.data[:] = 1.0  # repeated entries were added up
     degree: Ints = np.asarray(ones.sum(axis=0)).ravel()
-    return (diags_array(1.0 + degree) - ones).tocsc()
+    diagonal = diags_array(1.0 + degree)
+    return (diagonal - ones).tocsc()
 
 
 def _postorder(parents: Ints) -> Ints:
@@ -108,28 +119,37 @@ def _postorder(parents: Ints) -> Ints:
     from scipy.sparse.csgraph import depth_first_order
 
     n = len(parents)
-    links = (parents, np.arange(n))
-    tree = csr_array((np.ones(n), links), shape=(n + 1, n + 1))
+    size = n + 1
+    children = np.arange(n)
+    values = np.ones(n)
+    tree = csr_array((values, (parents, children)), shape=(size, size))
     preorder = depth_first_order(tree, n, return_predecessors=False)
-    return np.asarray(preorder[:0:-1], dtype=np.intp)  # backwards, without the root n
+    backwards = preorder[:0:-1]  # without the root n
+    return np.asarray(backwards, dtype=np.intp)
 
 
 def _fronts(L: Any, reach: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
     """The fronts of a factor in postorder."""
     n = len(parents)
-    starts = _front_starts(parents.tolist(), reach[post].tolist())
+    ordered_reach = reach[post]
+    starts = _front_starts(parents.tolist(), ordered_reach.tolist())
     stops = [*starts[1:], n]
     widths = np.subtract(stops, starts)
-    front_of = np.repeat(np.arange(len(starts)), widths)
+    numbers = np.arange(len(starts))
+    front_of = np.repeat(numbers, widths)
     fronts = []
     for start, stop in zip(starts, stops, strict=True):
         # All earlier columns of the front reach the rows of its last one too.
-        last = int(post[stop - 1])
-        first_below = L.indptr[last] + 1
-        below = L.indices[first_below : L.indptr[last + 1]]
+        last = stop - 1
+        old_last = int(post[last])
+        first_below = L.indptr[old_last] + 1
+        end = L.indptr[old_last + 1]
+        below = L.indices[first_below:end]
         rows = np.sort(new[below])
-        above = parents[stop - 1]
-        parent = int(front_of[above]) if above < n else _ROOT
+        above = parents[last]
+        parent = _ROOT
+        if above < n:
+            parent = int(front_of[above])
         fronts.append(Front(start, stop, rows, parent))
     return fronts
 
@@ -146,18 +166,21 @@ def _front_starts(parents: list[int], reach: list[int]) -> list[int]:
     column = 0
     while column < n:
         top = _leaf_top(column, parents, counts)
+        following = top + 1
+        below = sum(reach[column:following])
         starts.append(column)
-        filled.append(sum(reach[column : top + 1]) + top + 1 - column)
+        filled.append(below + following - column)
         # While the front before is a child of this one:
         while len(starts) > 1 and parents[starts[-1] - 1] <= top:
-            width = top + 1 - starts[-2]
-            area = width * (width + 1) // 2 + width * reach[top]
+            width = following - starts[-2]
+            triangle = width * (width + 1) // 2
+            area = triangle + width * reach[top]
             joint = filled[-2] + filled[-1]
             if joint < (1.0 - _PADDING) * area:
                 break
             starts.pop()
             filled[-2:] = [joint]
-        column = top + 1
+        column = following
     return starts
 
 
@@ -165,8 +188,8 @@ def _subtree_sizes(parents: list[int]) -> list[int]:
     """The number of columns in the subtree of each column, and of all under the root."""
     n = len(parents)
     counts = [1] * (n + 1)
-    for column in range(n):
-        counts[parents[column]] += counts[column]
+    for column, parent in enumerate(parents):
+        counts[parent] += counts[column]
     return counts
 
 
@@ -176,7 +199,10 @@ def _leaf_top(column: int, parents: list[int], counts: list[int]) -> int:
     top = column
     while True:
         above = parents[top]
-        if above >= n or counts[above] > min(_LEAF, above - column + 1):
+        if above >= n:
+            return top
+        width = above - column + 1
+        if counts[above] > min(_LEAF, width):
             return top
         top = above
 
@@ -191,13 +217,15 @@ def inverse_diagonal(matrix: Any, plan: Elimination) -> Any:
     from scipy.sparse import csc_array
 
     order, fronts = plan
-    ordered = csc_array(matrix)[order][:, order].tocsc()
-    diagonal = np.empty(len(order), dtype=ordered.dtype)
-    diagonal[order] = _invert(_eliminate(ordered, fronts), fronts, ordered.dtype)
+    columns = csc_array(matrix)
+    A = columns[order][:, order].tocsc()
+    factors = _eliminate(A, fronts)
+    diagonal = np.empty(len(order), dtype=A.dtype)
+    diagonal[order] = _invert(factors, fronts, A.dtype)
     return diagonal
 
 
-class _Eliminated(NamedTuple):
+class _FrontFactors(NamedTuple):
     """What the way back needs of a front."""
 
     pivot: Any  # F_CC⁻¹, (c, c)
@@ -213,9 +241,12 @@ class _Update(NamedTuple):
 
 def _place(position: Ints, front: Front) -> None:
     """Number the columns and rows of a front from 0, in ``position`` (n,)."""
-    width = front.stop - front.start
-    position[front.start : front.stop] = np.arange(width)
-    position[front.rows] = np.arange(width, width + len(front.rows))
+    start = front.start
+    stop = front.stop
+    width = stop - start
+    size = width + len(front.rows)
+    position[start:stop] = np.arange(width)
+    position[front.rows] = np.arange(width, size)
 
 
 def _assemble(A: Any, front: Front, updates: list[_Update], position: Ints) -> Any:
@@ -225,51 +256,56 @@ def _assemble(A: Any, front: Front, updates: list[_Update], position: Ints) -> A
     c = stop - start
     size = c + len(front.rows)
     F = np.zeros((size, size), dtype=A.dtype)
-    entries = slice(A.indptr[start], A.indptr[stop])
+    pointers = A.indptr[start : stop + 1]
+    entries = slice(pointers[0], pointers[-1])
     rows = A.indices[entries]
-    counts = np.diff(A.indptr[start : stop + 1])  # entries of each column
+    values = A.data[entries]
+    counts = np.diff(pointers)  # entries of each column
     columns = np.repeat(np.arange(c), counts)
     below = rows >= start
     places = position[rows[below]]
-    F[places, columns[below]] = A.data[entries][below]
+    F[places, columns[below]] = values[below]
     for update in updates:
         places = position[update.rows]
         F[places[:, None], places] += update.matrix
     return F
 
 
-def _eliminate(A: Any, fronts: list[Front]) -> list[_Eliminated]:
+def _eliminate(A: Any, fronts: list[Front]) -> list[_FrontFactors]:
     """Pivot and multiplier of every front, children first."""
     position = np.empty(A.shape[0], dtype=np.intp)
     updates: list[list[_Update]] = [[] for _ in fronts]  # for every front
-    eliminated = []
+    factors = []
     for number, front in enumerate(fronts):
         c = front.stop - front.start
         _place(position, front)
         F = _assemble(A, front, updates[number], position)
         updates[number] = []  # to free their memory
+        F_CC = F[:c, :c]
         F_RC = F[c:, :c]
-        pivot = np.linalg.inv(F[:c, :c])
+        F_RR = F[c:, c:]
+        pivot = np.linalg.inv(F_CC)
         multiplier = F_RC @ pivot
         if len(front.rows):
-            remainder = F[c:, c:] - multiplier @ F_RC.T
+            remainder = F_RR - multiplier @ F_RC.T
             update = _Update(front.rows, remainder)
             updates[front.parent].append(update)
-        eliminated.append(_Eliminated(pivot, multiplier))
-    return eliminated
+        factors.append(_FrontFactors(pivot, multiplier))
+    return factors
 
 
-def _invert(eliminated: list[_Eliminated], fronts: list[Front], dtype: Any) -> Any:
+def _invert(factors: list[_FrontFactors], fronts: list[Front], dtype: Any) -> Any:
     """The diagonal of A⁻¹, (n,), in elimination order."""
     n = fronts[-1].stop if fronts else 0
     position = np.empty(n, dtype=np.intp)
     diagonal = np.empty(n, dtype=dtype)
     children = _children(fronts)
     # Z_RR of every front, from its parent.
-    inherited: list[Any] = [np.empty((0, 0), dtype=dtype)] * len(fronts)
-    for number in range(len(fronts) - 1, -1, -1):
+    nothing = np.empty((0, 0), dtype=dtype)
+    inherited: list[Any] = [nothing] * len(fronts)
+    for number in reversed(range(len(fronts))):
         front = fronts[number]
-        pivot, multiplier = eliminated[number]
+        pivot, multiplier = factors[number]
         Z_RR = inherited[number]
         inherited[number] = None  # to free its memory
         Z_RC = -(Z_RR @ multiplier)
@@ -277,18 +313,25 @@ def _invert(eliminated: list[_Eliminated], fronts: list[Front], dtype: Any) -> A
         diagonal[front.start : front.stop] = np.diagonal(Z_CC)
         if not children[number]:
             continue
-        c = front.stop - front.start
-        size = c + len(front.rows)
-        Z = np.empty((size, size), dtype=dtype)
-        Z[:c, :c] = Z_CC
-        Z[c:, :c] = Z_RC
-        Z[:c, c:] = Z_RC.T
-        Z[c:, c:] = Z_RR
+        Z = _join_blocks(Z_CC, Z_RC, Z_RR)
         _place(position, front)
         for child in children[number]:
-            places = position[fronts[child].rows]
+            rows = fronts[child].rows
+            places = position[rows]
             inherited[child] = Z[places[:, None], places]
     return diagonal
+
+
+def _join_blocks(Z_CC: Any, Z_RC: Any, Z_RR: Any) -> Any:
+    """The symmetric matrix of these blocks."""
+    c = len(Z_CC)
+    size = c + len(Z_RR)
+    Z = np.empty((size, size), dtype=Z_CC.dtype)
+    Z[:c, :c] = Z_CC
+    Z[c:, :c] = Z_RC
+    Z[:c, c:] = Z_RC.T
+    Z[c:, c:] = Z_RR
+    return Z
 
 
 def _children(fronts: list[Front]) -> list[list[int]]:
