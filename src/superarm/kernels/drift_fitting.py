@@ -122,7 +122,7 @@ def _least_point(loss: Callable[[float], float], grid: Floats) -> float:
     last = len(grid) - 1
     lower = grid[max(best - 1, 0)]
     upper = grid[min(best + 1, last)]
-    options = {"xatol": 1e-6}
+    options: Any = {"xatol": 1e-6}
     search = minimize_scalar(
         loss, bounds=(lower, upper), method="bounded", options=options
     )

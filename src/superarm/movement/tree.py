@@ -80,10 +80,12 @@ class Tree(Displayable):
                 "parent must begin with −1, the root, and number vertices level by level"
             )
         children = np.bincount(parent[1:], minlength=len(parent))
-        if (children == 1).any():
-            vertex = int(np.argmax(children == 1))
+        has_one_child = children == 1
+        if has_one_child.any():
+            vertex = int(np.argmax(has_one_child))
             raise InputError(f"vertex {vertex} has one child; join the two")
-        if sorted(leaf.tolist()) != np.flatnonzero(children == 0).tolist():
+        leaves = np.flatnonzero(children == 0)
+        if not np.array_equal(np.sort(leaf), leaves):
             raise InputError("leaf must name every vertex without children once")
         _check_weights(weight, parent)
         object.__setattr__(self, "parent", read_only(parent))
@@ -110,8 +112,10 @@ class Tree(Displayable):
             # The parents of this level are all vertices before it.
             stop = int(np.searchsorted(self.parent, start, side="left"))
             parents = self.parent[start:stop]
-            starts = np.flatnonzero(np.diff(parents, prepend=-2))
-            levels.append(Level(slice(start, stop), starts))
+            changes = np.diff(parents, prepend=-2)  # no vertex has the parent −2
+            starts = np.flatnonzero(changes)
+            level = Level(slice(start, stop), starts)
+            levels.append(level)
             start = stop
         return levels
 
@@ -127,7 +131,8 @@ class Tree(Displayable):
     @cached_property
     def sizes(self) -> Ints:
         """|L(u)|: the number of actions at or below each vertex, (v,)."""
-        return self.masses(np.ones(len(self))).astype(np.intp)
+        ones = np.ones(len(self))
+        return self.masses(ones).astype(np.intp)
 
     @cached_property
     def first(self) -> Ints:
@@ -139,7 +144,8 @@ class Tree(Displayable):
             before = np.cumsum(sizes) - sizes  # actions of the level before each vertex
             before_siblings = np.repeat(before[level.starts], level.counts)
             parents = self.parent[vertices]
-            first[vertices] = first[parents] + before - before_siblings
+            parents_first = first[parents]
+            first[vertices] = parents_first + before - before_siblings
         return first
 
     def masses(self, distribution: Floats) -> Floats:
@@ -151,8 +157,9 @@ class Tree(Displayable):
         z = np.zeros(len(self.parent))
         z[self.leaf] = distribution
         for vertices, starts in reversed(self.levels):
-            parents = self.parent[vertices][starts]
-            z[parents] = np.add.reduceat(z[vertices], starts)
+            parents = self.parent[vertices]
+            sums = np.add.reduceat(z[vertices], starts)
+            z[parents[starts]] = sums
         return z
 
     def distance(self, one: Floats, other: Floats) -> float:
@@ -178,14 +185,16 @@ class Tree(Displayable):
         for vertex in reversed(vertices):
             children = vertices[self.children(vertex)]
             for child in children:
-                height[first[child] : last[child]] += self.weight[child]
+                below = slice(first[child], last[child])
+                height[below] += self.weight[child]
             for child in children:
                 below = slice(first[child], last[child])
                 right = slice(last[child], last[vertex])  # below its right siblings
                 distances[below, right] = height[below, None] + height[right]
         distances += distances.T
-        place = first[self.leaf]
-        return np.asarray(distances[np.ix_(place, place)])
+        places = first[self.leaf]
+        entries = np.ix_(places, places)
+        return np.asarray(distances[entries])
 
 
 def _is_by_level(parent: Ints) -> bool:
@@ -194,17 +203,22 @@ def _is_by_level(parent: Ints) -> bool:
     if v == 0 or parent[_ROOT] != _NO_PARENT:
         return False
     parents = parent[1:]
-    rising = (parents >= 0).all() and (np.diff(parents) >= 0).all()
-    return bool(rising and (parents < np.arange(1, v)).all())
+    vertices = np.arange(1, v)
+    is_not_negative = (parents >= 0).all()
+    is_rising = (np.diff(parents) >= 0).all()
+    is_before = (parents < vertices).all()
+    return bool(is_not_negative and is_rising and is_before)
 
 
 def _check_weights(weight: Floats, parent: Ints) -> None:
+    """Refuse weights that are not positive, or that grow from the root to the leaves."""
     below = weight[1:]
     if not (below > 0.0).all() or weight[_ROOT] != 0.0:
         raise InputError("weights must be above 0, and 0 for the root")
     require_scale(below, "weight")
     parents = parent[1:]
-    above = np.where(parents > _ROOT, weight[parents], np.inf)
+    has_edge_above = parents > _ROOT
+    above = np.where(has_edge_above, weight[parents], np.inf)
     if (below > above).any():
         raise InputError("weights must not grow from the root to the leaves")
 
@@ -231,20 +245,23 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     order = rng.permutation(n)
     beta = tau ** rng.random()
     if n == 1:
-        return Tree(
-            parent=np.array([_NO_PARENT]), weight=np.zeros(1), leaf=np.array([_ROOT])
-        )
+        root = np.array([_ROOT])
+        return Tree(parent=np.array([_NO_PARENT]), weight=np.zeros(1), leaf=root)
     distances = metric.distances
-    unit = float(np.min(distances, where=~np.eye(n, dtype=bool), initial=np.inf))
+    different = ~np.eye(n, dtype=bool)
+    unit = float(np.min(distances, where=different, initial=np.inf))
     # The root's level: the lowest with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2]. Equal
     # distances still need one level below it.
-    top = max(1, int(np.ceil(np.log(distances.max() / unit) / np.log(tau))))
+    spread = np.log(distances.max() / unit)
+    levels = np.ceil(spread / np.log(tau))
+    top = max(1, int(levels))
     clusters = _Clusters(n)
-    for i in range(top - 1, -1, -1):
+    for i in reversed(range(top)):
         radius = unit * beta * tau ** (i - 1)
         centre = _first_reached(distances, order, clusters.members, radius)
-        clusters.split(centre, unit * tau ** (i + 1))
-        if not len(clusters.members):
+        weight = unit * tau ** (i + 1)
+        clusters.split(centre, weight)
+        if len(clusters.members) == 0:
             break
     tree = clusters.tree()
     if (tree.distances < distances).any():
@@ -284,14 +301,17 @@ class _Clusters:
         part = cluster * self._n + centre
         _, first, part_of = np.unique(part, return_index=True, return_inverse=True)
         above = cluster[first]  # the cluster of each part
-        is_new = np.bincount(above, minlength=self._count)[above] > 1
-        number = np.where(is_new, self._count + np.cumsum(is_new) - 1, above)
+        part_counts = np.bincount(above, minlength=self._count)
+        is_new = part_counts[above] > 1
+        new_numbers = self._count + np.cumsum(is_new) - 1
+        number = np.where(is_new, new_numbers, above)
         self._cluster[members] = number[part_of]
         new_vertices = int(is_new.sum())
         self._parents.append(above[is_new])
         self._weights.append(np.full(new_vertices, weight))
         self._count += new_vertices
-        is_single = np.bincount(part_of)[part_of] == 1
+        sizes = np.bincount(part_of)
+        is_single = sizes[part_of] == 1
         singles = members[is_single]
         self._leaf[singles] = self._cluster[singles]
         self.members = members[~is_single]
@@ -310,21 +330,25 @@ def _first_reached(
     places = np.empty(len(members), dtype=np.intp)
     for start in range(0, len(members), _ROWS):
         rows = slice(start, start + _ROWS)
-        within = distances[members[rows]][:, order] <= radius
-        places[rows] = np.argmax(within, axis=1)
+        some_members = members[rows]
+        ordered = distances[some_members][:, order]
+        is_within = ordered <= radius
+        places[rows] = np.argmax(is_within, axis=1)
     return places
 
 
 def _number_by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
     """Renumbers vertices level by level: the children of a cluster that split late come late."""
     children: list[list[int]] = [[] for _ in parent]
-    for vertex, above in enumerate(parent[1:].tolist(), start=1):
-        children[above].append(vertex)
+    for vertex, above in enumerate(parent.tolist()):
+        if above != _NO_PARENT:
+            children[above].append(vertex)
     order = [_ROOT]
     for vertex in order:  # the list grows while it is read
         order += children[vertex]
     rank = np.argsort(order)
-    parents = rank[parent[order[1:]]]
+    old_parents = parent[order[1:]]
+    parents = rank[old_parents]
     return Tree(
         parent=np.append(_NO_PARENT, parents),
         weight=weight[order],
