@@ -77,7 +77,8 @@ class GaussianNoise(ABC):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         positions = decision.positions
-        rewards = self.means(offer)[positions] + noise[positions]
+        means = self.means(offer)
+        rewards = means[positions] + noise[positions]
         return Feedback(positions=positions, rewards=rewards)
 
 

@@ -63,9 +63,9 @@ class MaternGain:
             exponent = pairs / (2.0 * self.nu + pairs)
             return math.exp(exponent * logarithm) * logarithm
         total = 2.0 * self.nu + d
-        power_of_t = math.exp(d / total * logarithm)
-        power_of_logarithm = math.exp(2.0 * self.nu / total * math.log(logarithm))
-        return power_of_t * power_of_logarithm
+        log_power_of_t = d / total * logarithm
+        log_power_of_logarithm = 2.0 * self.nu / total * math.log(logarithm)
+        return math.exp(log_power_of_t) * math.exp(log_power_of_logarithm)
 
 
 @register("gain", "linear")

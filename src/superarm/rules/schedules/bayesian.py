@@ -47,7 +47,9 @@ def bayesian_log_tail(
         omega: ω, the exponent of n.
         xi: ξ, the exponent of t.
     """
-    return omega * (LOG_ROOT_TWO_PI - log_points) - _LOG_TWO - xi * log_step
+    points_term = omega * (LOG_ROOT_TWO_PI - log_points)
+    step_term = xi * log_step
+    return points_term - _LOG_TWO - step_term
 
 
 @register("schedule", "gp-ucb-bayesian")
@@ -67,7 +69,8 @@ class BayesianGPUCB(CheckedParameters):
     scale: float = 1.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        beta = bayesian_beta(math.log(self.arms), math.log(step))
+        log_points = math.log(self.arms)
+        beta = bayesian_beta(log_points, math.log(step))
         return root(self.scale * beta)
 
 
@@ -92,8 +95,10 @@ class Discretisation(CheckedParameters):
             step: The round t.
         """
         if callable(self.tau):
-            return self.dimension * math.log(self.tau(step))
-        log_tau = math.log(self.tau) + self.tau_exponent * math.log(step)
+            log_tau = math.log(self.tau(step))
+        else:
+            log_power = self.tau_exponent * math.log(step)
+            log_tau = math.log(self.tau) + log_power
         return self.dimension * log_tau
 
 
@@ -114,5 +119,6 @@ class BayesianGPUCBCompact(Discretisation):
     scale: float = 1.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        beta = bayesian_beta(self.log_points(step), math.log(step))
+        log_points = self.log_points(step)
+        beta = bayesian_beta(log_points, math.log(step))
         return root(self.scale * beta)
