@@ -123,7 +123,7 @@ class TreeCoupling:
             _refuse(after, "after")
         return Coupling(source[:count], target[:count], mass[:count])
 
-    def lead(self, plan: Coupling, action: int, rng: Rng) -> Draw:
+    def draw(self, plan: Coupling, action: int, rng: Rng) -> Draw:
         """Draw from the row of an action, without computing the row.
 
         Args:

@@ -64,7 +64,7 @@ class Forest(Displayable):
     >>> import numpy as np
     >>> from superarm.movement import Forest, PointMetric
     >>> rng = np.random.default_rng(0)
-    >>> forest = Forest.grown(PointMetric(points=[[0.0], [1.0], [5.0]]), rng, trees=4)
+    >>> forest = Forest.grow(PointMetric(points=[[0.0], [1.0], [5.0]]), rng, trees=4)
     >>> stand = forest.begin(0)
     >>> for _ in range(50):
     ...     stand = forest.move(stand, [1.0, 1.0, 0.0], rng).stand
@@ -95,7 +95,7 @@ class Forest(Displayable):
             self._couplings.append(coupling)
 
     @classmethod
-    def grown(
+    def grow(
         cls,
         metric: ActionMetric,
         rng: Rng,
@@ -172,7 +172,7 @@ class Forest(Displayable):
         before = descent.distribution(stand.q)
         after = descent.distribution(q)
         plan = coupling.between(before, after)
-        action, probability = coupling.lead(plan, stand.action, as_generator(rng))
+        action, probability = coupling.draw(plan, stand.action, as_generator(rng))
         moved_stand = Stand(stand.tree, q, action)
         if stand.action == NOWHERE:
             return Move(moved_stand, probability, after, 0.0)

@@ -126,7 +126,7 @@ class TreePolicy(Learner):
     def _first_walk(self, offer: Offer, rng: Rng) -> Walk:
         """A walk on new trees, at the offer's previous action."""
         previous_action = start_of(offer)
-        forest = Forest.grown(
+        forest = Forest.grow(
             self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa
         )
         return Walk(forest, 0, forest.begin(previous_action), offer.step)
