@@ -263,8 +263,7 @@ class Kernel(ABC):
     def _select(self, X: Any, name: str) -> Floats:
         """The columns of ``X`` that the kernel uses, checked."""
         columns = self.columns
-        is_plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2
-        if columns is None and is_plain:
+        if columns is None and _is_plain(X):
             plain: Floats = X  # as posteriors pass them
             return plain
         kind = type(self).__name__
@@ -321,7 +320,8 @@ class Kernel(ABC):
             bounds = self._bounds_of(name)
             # A hyper-parameter with one number per column has the same bounds for all of them.
             rows.extend([bounds] * np.size(value))
-        table = np.array(rows, dtype=np.float64).reshape(-1, 2)
+        numbers = np.array(rows, dtype=np.float64)
+        table = numbers.reshape(-1, 2)  # also where there are none
         return np.log(table)
 
     def clone_with_theta(self, theta: Any) -> Self:
@@ -374,8 +374,9 @@ class Kernel(ABC):
             message = f"lower has shape {low.shape} and upper {high.shape}"
             raise ShapeError(f"{message}; give one number per column each")
         corners = np.stack([low, high])
-        used_low, used_high = self._select(corners, "the box")
-        is_finite = np.isfinite(used_low).all() and np.isfinite(used_high).all()
+        used_corners = self._select(corners, "the box")
+        used_low, used_high = used_corners
+        is_finite = np.isfinite(used_corners).all()
         if not is_finite or (used_low > used_high).any():
             raise InputError(
                 "every column the kernel looks at needs finite bounds, lower ≤ upper"
@@ -450,6 +451,13 @@ class Kernel(ABC):
         return cast(Kernel, _product(other, self))
 
 
+def _is_plain(X: Any) -> bool:
+    """Whether this is an array of rows that needs no check."""
+    if type(X) is not np.ndarray:
+        return False
+    return X.dtype == np.float64 and X.ndim == 2
+
+
 def _check_shapes(rows: Floats, others: Floats, weights: Floats) -> None:
     """Refuse anything but (n, d), (m, d) and (n, m)."""
     same_width = rows.shape[1] == others.shape[1]
@@ -484,7 +492,8 @@ def _is_number(value: object) -> bool:
 def _scale(kernel: Covariance, factor: Any) -> Any:
     from .scaling import Scale
 
-    return Scale(kernel=kernel, factor=float(factor), factor_bounds=FIXED)
+    number = float(factor)
+    return Scale(kernel=kernel, factor=number, factor_bounds=FIXED)
 
 
 def _join(left: object, right: object, kind: type[Any]) -> Any:

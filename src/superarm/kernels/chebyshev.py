@@ -69,7 +69,8 @@ def gaussian_features(
     lower, upper, tolerance, max_rank = box
     dimensions = len(lower)
     budget = max(tolerance / variance, _LEAST_BUDGET)
-    reaches = ((upper - lower) / (2.0 * lengthscales)).tolist()
+    widths = upper - lower
+    reaches = (widths / (2.0 * lengthscales)).tolist()
     # A truncated product differs by at most the sum of the factors' errors (each ≤ 1 + error).
     share = 0.1 * budget / dimensions
     count = _node_count(max(reaches), share, max_rank)
@@ -82,17 +83,19 @@ def gaussian_features(
         return None
     weights = [factor.weights for factor in factors]
     weights[0] *= math.sqrt(variance)
-    proven = (product.dropped + interpolation) * (1.0 + 10.0 * budget)
+    margin = 1.0 + 10.0 * budget
+    proven = (product.dropped + interpolation) * margin
     rounding = _ROUNDING * EPSILON * dimensions * count
     centre = 0.5 * (lower + upper)[:, None]
     inverse = _inverse_half_widths(lower, upper)[:, None]
+    pairings = product.pairings
     return FeatureMap(
         suprema=product.suprema * variance,
         largest=variance * (1.0 + budget),
         error=variance * (proven + rounding),
         lower=lower.copy(),
         upper=upper.copy(),
-        evaluate=partial(_product, centre, inverse, count, weights, product.pairings),
+        evaluate=partial(_product, centre, inverse, count, weights, pairings),
     )
 
 
@@ -218,10 +221,10 @@ def _product(
     points *= inverse
     T = _chebyshev(points, count)  # (g, d, n)
     rows = weights[0] @ T[:, 0]
-    for j, (previous, following) in enumerate(pairings, start=1):
+    for j, pairing in enumerate(pairings, start=1):
         factor = weights[j] @ T[:, j]  # (r_j, n)
-        rows = rows.take(previous, axis=0)
-        rows *= factor.take(following, axis=0)
+        rows = rows.take(pairing.previous, axis=0)
+        rows *= factor.take(pairing.following, axis=0)
     return rows
 
 

@@ -77,11 +77,13 @@ class DenseRoot(PriorRoot):
         operations = n**3 / 6
         with blas_threads_for(operations):
             self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
-        if failed or not np.isfinite(self._upper.trace()):
+        is_finite = np.isfinite(self._upper.trace())
+        if failed or not is_finite:
             # Singular in floating point: cut its rank instead of adding jitter.
             del matrix, self._upper
             prior = np.asarray(kernel(arms))
-            self._singular = psd_root(prior, "the prior covariance of the arms").root
+            truncated = psd_root(prior, "the prior covariance of the arms")
+            self._singular = truncated.root
 
     def times(self, normals: Floats) -> Floats:
         """Draws with mean zero, (m, n); a singular prior does not use all normals.
@@ -111,7 +113,8 @@ def _lower_triangle(kernel: Covariance, arms: Floats) -> Floats:
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
         rows = arms[start:stop]
-        matrix[start:stop, :stop] = kernel(rows, arms[:stop])
+        columns = arms[:stop]
+        matrix[start:stop, :stop] = kernel(rows, columns)
     np.fill_diagonal(matrix, kernel.diag(arms))
     return matrix
 
@@ -207,7 +210,8 @@ class SparseRoot(PriorRoot):
         Args:
             normals: Standard normals, (m, ``self.normals``).
         """
-        draws = np.zeros((len(normals), len(self._arms)))
+        arms = self._arms
+        draws = np.zeros((len(normals), len(arms)))
         used = 0
 
         def take(count: int) -> Floats:
@@ -219,16 +223,17 @@ class SparseRoot(PriorRoot):
         for terms, features, residual in self._groups:
             draws += residual * take(len(residual))
             for term in terms:
-                std = term.std(self._arms)
-                if term.graph is None:
-                    draws += std * (take(len(features)) @ features)
+                std = term.std(arms)
+                graph = term.graph
+                if graph is None:
+                    constants = take(len(features))
+                    draws += std * (constants @ features)
                     continue
-                nodes = term.graph.nodes(self._arms)
-                size = len(term.graph)
+                nodes = graph.nodes(arms)
                 for feature in features:
-                    graph_normals = take(size)
-                    graph_draws = term.graph.draws(graph_normals)
-                    draws += std * feature * graph_draws[:, nodes]
+                    node_normals = take(len(graph))
+                    node_draws = graph.draws(node_normals)
+                    draws += std * feature * node_draws[:, nodes]
         return draws
 
 
@@ -335,7 +340,8 @@ def _compute_root(kernel: Kernel, arms: Floats) -> PriorRoot:
 def _cached_root(kernel: Kernel, arms: Floats) -> PriorRoot | None:
     """The cached root for these arms, which becomes the one used last."""
     for entry in _cached_roots.copy():
-        if entry.kernel() is kernel and np.array_equal(entry.arms, arms):
+        is_same_kernel = entry.kernel() is kernel
+        if is_same_kernel and np.array_equal(entry.arms, arms):
             _forget(entry.kernel)
             _cached_roots.append(entry)
             return entry.root

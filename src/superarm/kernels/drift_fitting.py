@@ -98,19 +98,25 @@ def fit_drift(
         epsilon = math.exp(log_epsilon)
         return -likelihood(epsilon)
 
-    grid = np.linspace(math.log(low), math.log(high), _GRID)
-    best = _least_point(loss, grid)
+    log_low = math.log(low)
+    log_high = math.log(high)
+    best = _least_point(loss, np.linspace(log_low, log_high, _GRID))
     least = loss(best)
     half_width = math.inf
-    if grid[0] + _STEP < best < grid[-1] - _STEP:
-        second_difference = loss(best - _STEP) - 2.0 * least + loss(best + _STEP)
-        curvature = second_difference / _STEP**2
+    if log_low + _STEP < best < log_high - _STEP:
+        before = loss(best - _STEP)
+        after = loss(best + _STEP)
+        curvature = (before - 2.0 * least + after) / _STEP**2
         if curvature > 0.0:
             half_width = _QUANTILE / math.sqrt(curvature)
-    log_upper = min(best + half_width, 0.0)
     lower = max(low, math.exp(best - half_width))
+    log_upper = min(best + half_width, 0.0)
     upper = min(high, math.exp(log_upper))
-    return DriftFit(math.exp(best), (lower, upper), -least)
+    return DriftFit(
+        epsilon=math.exp(best),
+        interval=(lower, upper),
+        log_likelihood=-least,
+    )
 
 
 def _least_point(loss: Callable[[float], float], grid: Floats) -> float:
@@ -177,7 +183,8 @@ class _Likelihood:
             posterior = p * noise / spread
             remaining = rho * rho
             p = remaining * posterior + (1.0 - remaining) * prior_variance
-        constant = int(self._series.size) * math.log(2.0 * math.pi)
+        numbers = int(self._series.size)
+        constant = numbers * math.log(2.0 * math.pi)
         return -0.5 * (total + constant)
 
 

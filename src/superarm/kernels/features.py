@@ -198,10 +198,13 @@ def monomial_features(
         bias_powers = powers[:, -1]
         weights *= bias**bias_powers
         powers = powers[:, :-1]
-    extent = np.maximum(np.abs(box.lower), np.abs(box.upper))
+    lower_extent = np.abs(box.lower)
+    upper_extent = np.abs(box.upper)
+    extent = np.maximum(lower_extent, upper_extent)
     squared_extent = float(extent @ extent)
     largest = variance * (squared_extent + bias) ** degree
-    squares = np.prod(extent ** (2 * powers), axis=1)  # largest (x^a)²
+    column_squares = extent ** (2 * powers)
+    squares = np.prod(column_squares, axis=1)  # largest (x^a)²
     roots = np.sqrt(weights)[:, None]
     return FeatureMap(
         suprema=weights * squares,
@@ -215,9 +218,10 @@ def monomial_features(
 
 def _exponents(slots: int, degree: int) -> Ints:
     """Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot."""
-    choices = combinations_with_replacement(range(slots), degree)
-    slot_of_factor = np.array(list(choices), dtype=np.intp)  # (r, degree)
-    is_in_slot = slot_of_factor[:, :, None] == np.arange(slots)  # (r, degree, slots)
+    choices = list(combinations_with_replacement(range(slots), degree))
+    slot_of_factor = np.array(choices, dtype=np.intp)  # (r, degree)
+    all_slots = np.arange(slots)
+    is_in_slot = slot_of_factor[:, :, None] == all_slots  # (r, degree, slots)
     counts: Ints = is_in_slot.sum(axis=1)
     return counts
 
@@ -250,13 +254,14 @@ def table_features(box: Box, covariance: Floats) -> FeatureMap:
     variances = np.diagonal(covariance)
     largest = float(variances.max())
     rounding = _ROUNDING * EPSILON * largest
+    last_id = len(covariance) - 1.0
     return FeatureMap(
         suprema=np.square(root).max(axis=0),
         largest=largest,
         error=dropped + rounding,
         # There are no ids beyond the table: the features hold on the part of the box that has some.
         lower=np.maximum(box.lower, 0.0),
-        upper=np.minimum(box.upper, len(covariance) - 1.0),
+        upper=np.minimum(box.upper, last_id),
         evaluate=partial(_table_rows, root),
     )
 

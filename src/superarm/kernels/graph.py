@@ -199,7 +199,8 @@ class GraphMatern(Kernel, HasParameters):
         """variance · c where c is a number: for "mean" and "raw"."""
         if self.normalisation == "raw":
             return self.variance
-        return self.variance / float(self._graph.diagonal.mean())
+        mean = float(self._graph.diagonal.mean())
+        return self.variance / mean
 
     def _diagonal(self, X: Floats) -> Floats:
         nodes = self._nodes(X)
@@ -314,7 +315,9 @@ def _laplacian_of(network: Any) -> Any:
     """A checked copy in compressed columns."""
     from scipy.sparse import csc_array, issparse
 
-    matrix: Any = network.laplacian() if isinstance(network, Graph) else network
+    matrix: Any = network
+    if isinstance(network, Graph):
+        matrix = network.laplacian()
     is_sparse: bool = issparse(matrix)
     if not is_sparse:
         raise InputError(

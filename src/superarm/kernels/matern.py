@@ -15,6 +15,7 @@ from superarm.core.registry import register
 from .radial import Radial, exp_half
 from .state_space import StateSpace, exponential_decay, matern_three_halves
 
+_LOG_TWO = math.log(2.0)
 _LARGEST_NU = 300.0
 _MOST_TERMS = 40  # of the series near 0
 
@@ -89,7 +90,8 @@ def _rough_slope(z: Floats, nu: float) -> Floats:
     from scipy.special import gammaln, kve
 
     order = 1.0 - nu  # K_{ν−1} = K_{1−ν}
-    constant = math.log(nu) + order * math.log(2.0) - gammaln(nu)
+    log_gamma = gammaln(nu)
+    constant = math.log(nu) + order * _LOG_TWO - log_gamma
     with np.errstate(divide="ignore", invalid="ignore"):
         # kve includes e^{z}, so that the far tail does not underflow.
         bessel = kve(order, z)
@@ -106,7 +108,8 @@ def _matern(z: Floats, nu: float) -> Floats:
         return _closed_form(z, nu)
     from scipy.special import gammaln, kve
 
-    constant = (1.0 - nu) * math.log(2.0) - gammaln(nu)
+    log_gamma = gammaln(nu)
+    constant = (1.0 - nu) * _LOG_TWO - log_gamma
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(nu, z)  # e^z K_ν(z), which keeps the far tail
         # In logarithms, z^ν and K_ν cannot overflow separately.

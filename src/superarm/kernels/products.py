@@ -116,7 +116,8 @@ class Product(Combination):
                 return None
             later = sizes[i + 1 :]
             factor = float(np.prod(later))
-            product = product_features(product, form, share / max(1.0, factor))
+            budget = share / max(1.0, factor)
+            product = product_features(product, form, budget)
         return product
 
     def _state_space(self, tolerance: float) -> StateSpace | None:

@@ -85,10 +85,11 @@ class Radial(Stationary):
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats:
         q = scaled_squared_distances(X, Y, self.lengthscale)
-        scales = np.broadcast_to(self.lengthscale, X.shape[1])
-        gradient = np.empty((len(X), len(columns)))
-        step = _rows_per_block(q.shape[1])
-        for start in range(0, len(X), step):
+        n, width = X.shape
+        scales = np.broadcast_to(self.lengthscale, width)
+        gradient = np.empty((n, len(columns)))
+        step = _rows_per_block(len(Y))
+        for start in range(0, n, step):
             rows = slice(start, start + step)
             weighted = self._slope(q[rows])
             weighted *= weights[rows]

@@ -108,7 +108,7 @@ def _without_cancellation(matrix: Any) -> Any:
     values = np.ones(len(rows))
     ones = csc_array((values, (rows, columns)), shape=matrix.shape)
     ones.data[:] = 1.0  # repeated entries were added up
-    degree: Ints = np.asarray(ones.sum(axis=0)).ravel()
+    degree: Ints = np.ravel(ones.sum(axis=0))
     diagonal = diags_array(1.0 + degree)
     return (diagonal - ones).tocsc()
 
@@ -170,8 +170,10 @@ def _front_starts(parents: list[int], reach: list[int]) -> list[int]:
         below = sum(reach[column:following])
         starts.append(column)
         filled.append(below + following - column)
-        # While the front before is a child of this one:
-        while len(starts) > 1 and parents[starts[-1] - 1] <= top:
+        while len(starts) > 1:
+            previous_last = starts[-1] - 1
+            if parents[previous_last] > top:
+                break  # the front before is no child of this one
             width = following - starts[-2]
             triangle = width * (width + 1) // 2
             area = triangle + width * reach[top]
@@ -273,7 +275,8 @@ def _assemble(A: Any, front: Front, updates: list[_Update], position: Ints) -> A
 
 def _eliminate(A: Any, fronts: list[Front]) -> list[_FrontFactors]:
     """Pivot and multiplier of every front, children first."""
-    position = np.empty(A.shape[0], dtype=np.intp)
+    n = A.shape[0]
+    position = np.empty(n, dtype=np.intp)
     updates: list[list[_Update]] = [[] for _ in fronts]  # for every front
     factors = []
     for number, front in enumerate(fronts):

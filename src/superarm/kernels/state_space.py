@@ -173,7 +173,8 @@ def multiply_states(left: StateSpace, right: StateSpace) -> StateSpace:
     """The state space of a product of kernels: all products of their states."""
     left_variance = float(left.output @ left.output)
     right_variance = float(right.output @ right.output)
-    left_error = left.error * (right_variance + right.error)
+    right_size = right_variance + right.error
+    left_error = left.error * right_size
     right_error = right.error * left_variance
     output = _kron(left.output, right.output)
     transition = partial(_both, left.transition, right.transition)
@@ -187,4 +188,5 @@ def _both(left: Transition, right: Transition, elapsed: float) -> Floats:
 
 
 def _kron(left: Floats, right: Floats) -> Floats:
-    return np.asarray(np.kron(left, right), dtype=np.float64)
+    product = np.kron(left, right)
+    return np.asarray(product, dtype=np.float64)

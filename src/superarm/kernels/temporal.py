@@ -71,7 +71,8 @@ class Temporal(SingleColumn):
     def _gradients(self, X: Floats, K: Floats) -> Gradients:
         # ∂K/∂log ε = −½ ε/(1 − ε) |s − t| K
         times = X[:, 0]
-        elapsed = np.abs(np.subtract.outer(times, times))
+        elapsed = np.subtract.outer(times, times)
+        np.abs(elapsed, out=elapsed)
         factor = -0.5 * self.epsilon / (1.0 - self.epsilon)
         along_epsilon = K * elapsed * factor
         return {"epsilon": [along_epsilon]}

@@ -28,7 +28,12 @@ draw = compiled(_DRAW_SIGNATURE)(draw_from)
 
 @compiled(_DESCEND_SIGNATURE)
 def descend(
-    parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats
+    parent: Ints,
+    rate: Floats,
+    delta: Floats,
+    q: Floats,
+    c: Floats,
+    after: Floats,
 ) -> None:
     """Compiled ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together.
 
@@ -52,16 +57,18 @@ def descend(
         b = inf
         for v in range(begin, last + 1):
             cost = c[v] - lowest
-            ratio = (1.0 + delta[v]) / (q[v] + delta[v])
-            b = min(b, cost + log(ratio) / rate[v])
+            a = q[v] + delta[v]
+            ratio = (1.0 + delta[v]) / a
+            upper = cost + log(ratio) / rate[v]
+            b = min(b, upper)
         total = 1.0
         for _ in range(MOST_STEPS):
             total = 0.0
             slope = 0.0
             for v in range(begin, last + 1):
                 cost = c[v] - lowest
-                growth = exp(rate[v] * (b - cost))
-                e = (q[v] + delta[v]) * growth
+                a = q[v] + delta[v]
+                e = a * exp(rate[v] * (b - cost))
                 after[v] = max(e - delta[v], 0.0)
                 if after[v] > 0.0:
                     total += after[v]

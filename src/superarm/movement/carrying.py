@@ -135,12 +135,14 @@ def _probabilities_of(state: State, tree: Tree) -> Floats:
     parent = tree.parent
     stored = state.array("q")
     q = read_only(as_vector(stored, "q", len(parent)))
-    sums = np.bincount(parent[1:], q[1:], minlength=len(q))  # of siblings
+    below_root = slice(1, None)
+    sums = np.bincount(parent[below_root], q[below_root], minlength=len(q))
     is_inner = tree.sizes > 1
     errors = np.abs(sums[is_inner] - 1.0)
     depth = len(tree.levels)
     slack = _SLACK / (1 + depth)
-    if q.min() < 0.0 or (errors > slack).any():
+    is_off = (errors > slack).any()
+    if q.min() < 0.0 or is_off:
         raise StateError(
             "this state is damaged: its probabilities do not sum to 1 at every vertex"
         )

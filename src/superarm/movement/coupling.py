@@ -121,7 +121,8 @@ class TreeCoupling:
             _refuse(before, "before")
         if count == BAD_AFTER:
             _refuse(after, "after")
-        return Coupling(source[:count], target[:count], mass[:count])
+        entries = slice(count)
+        return Coupling(source[entries], target[entries], mass[entries])
 
     def draw(self, plan: Coupling, action: int, rng: Rng) -> Draw:
         """Draw from the row of an action, without computing the row.
@@ -152,10 +153,10 @@ def _refuse(values: Floats, name: str) -> None:
 
 def _as_plain(values: Floats, name: str, n: int) -> Floats:
     """A vector that compiled code accepts, which needs it writable; a copy if necessary."""
-    is_array = type(values) is np.ndarray and values.dtype == np.float64
-    if is_array and values.shape == (n,):
+    if type(values) is np.ndarray and values.shape == (n,):
         flags = values.flags
-        if flags.c_contiguous and flags.writeable:
+        is_usable = flags.c_contiguous and flags.writeable
+        if values.dtype == np.float64 and is_usable:
             return values
     vector = as_vector(values, name, n)
     return np.array(vector)

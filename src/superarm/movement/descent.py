@@ -66,12 +66,16 @@ class TreeDescent:
         self.eta = 1.0 - np.log(self.theta)
         self.delta = self.theta / self.eta
         # κ η / w, below the root.
-        rate = self.kappa * self.eta[1:] / tree.weight[1:]
+        eta = self.eta[1:]
+        weight = tree.weight[1:]
+        rate = self.kappa * eta / weight
         self._rate = np.zeros_like(self.eta)
         self._rate[1:] = rate
         # An action that costs this much more than another loses all of its mass, whatever q is.
-        emptied = np.log1p(1.0 / self.delta[1:]) / rate
-        self._reach = 1.01 * float(emptied.max(initial=0.0))
+        delta = self.delta[1:]
+        emptied = np.log1p(1.0 / delta) / rate
+        largest = float(emptied.max(initial=0.0))
+        self._reach = 1.01 * largest
 
     def at(self, action: int) -> Floats:
         """q of being at an action for certain (eq. 23); θ below vertices that are not above it.

@@ -172,7 +172,8 @@ class Forest(Displayable):
         before = descent.distribution(stand.q)
         after = descent.distribution(q)
         plan = coupling.between(before, after)
-        action, probability = coupling.draw(plan, stand.action, as_generator(rng))
+        rng = as_generator(rng)
+        action, probability = coupling.draw(plan, stand.action, rng)
         moved_stand = Stand(stand.tree, q, action)
         if stand.action == NOWHERE:
             return Move(moved_stand, probability, after, 0.0)

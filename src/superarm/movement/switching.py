@@ -142,7 +142,8 @@ def previous_positions(offer: Offer) -> Ints:
         return np.empty(0, dtype=np.intp)
     positions = as_positions(offer.previous_action, "the previous action")
     n = len(offer.arms)
-    if len(positions) and (positions.min() < 0 or positions.max() >= n):
+    is_unknown = (positions < 0) | (positions >= n)
+    if is_unknown.any():
         raise UnknownArmError(
             f"the previous action names arms {positions.tolist()[:9]}, but the offer has arms 0 to "
             f"{n - 1}; where arms change from round to round, write a cost of your own"

@@ -125,7 +125,8 @@ class Tree(Displayable):
         Args:
             vertex: Number of the vertex.
         """
-        start, stop = np.searchsorted(self.parent, [vertex, vertex + 1]).tolist()
+        ends = np.searchsorted(self.parent, [vertex, vertex + 1])
+        start, stop = ends.tolist()
         return slice(start, stop)
 
     @cached_property
@@ -169,7 +170,8 @@ class Tree(Displayable):
             one: Probability of each action, (n,).
             other: The same of another distribution.
         """
-        moved = np.abs(self.masses(one) - self.masses(other))
+        difference = self.masses(one) - self.masses(other)
+        moved = np.abs(difference)
         return float(self.weight @ moved)
 
     @cached_property
@@ -245,8 +247,11 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     order = rng.permutation(n)
     beta = tau ** rng.random()
     if n == 1:
-        root = np.array([_ROOT])
-        return Tree(parent=np.array([_NO_PARENT]), weight=np.zeros(1), leaf=root)
+        return Tree(
+            parent=np.array([_NO_PARENT]),
+            weight=np.zeros(1),
+            leaf=np.array([_ROOT]),
+        )
     distances = metric.distances
     different = ~np.eye(n, dtype=bool)
     unit = float(np.min(distances, where=different, initial=np.inf))

@@ -182,7 +182,8 @@ def cover_most(sets: ReachableSets, candidates: int, n: int, k: int) -> list[int
     members, of_set, size = sets
     order = np.argsort(members, kind="stable")
     sets_by_node = of_set[order]
-    node_starts = np.searchsorted(members[order], np.arange(n + 1))
+    sorted_members = members[order]
+    node_starts = np.searchsorted(sorted_members, np.arange(n + 1))
     set_starts = np.searchsorted(of_set, np.arange(size + 1))
     counts = np.bincount(members, minlength=n)  # uncovered sets of each node
     counts[candidates:] = _EXCLUDED

@@ -105,7 +105,8 @@ class Knapsack:
         largest = int(budget)
         cells = len(weights) * (largest + 1)
         is_small = largest <= _MOST_BUDGET and cells <= _MOST_CELLS
-        is_whole = bool((weights == np.floor(weights)).all())
+        rounded = np.floor(weights)
+        is_whole = bool((weights == rounded).all())
         is_possible = is_small and is_whole
         if self.method == "exact" and not is_possible:
             raise InputError(

@@ -97,9 +97,10 @@ class Matching:
         useful = -np.inf if self.exactly else 0.0
         table = _Table.from_useful(desirability, joined, useful)
         check_sums(table.worth)
-        if self.exactly and self.pairs is not None and self.pairs > min(table.shape):
-            self._refuse()
         lefts, rights = table.shape
+        most = min(lefts, rights)
+        if self.exactly and self.pairs is not None and self.pairs > most:
+            self._refuse()
         if lefts * rights > _MOST_ENTRIES:
             raise InputError(f"{lefts} × {rights} nodes make a table that is too large")
         cells = table.cells()

@@ -167,8 +167,9 @@ class TIM:
         """KPT⁺ of Algorithm 3: another bound, from how many new sets the chosen nodes cover."""
         n = graph.n
         ell = self.ell
+        # Algorithm 3: ε′ = 5 (ℓ ε² / (ℓ + k))^⅓, λ′ = (2 + ε′) ℓ n ln n / ε′²
         ratio = ell * self.epsilon**2 / (self.k + ell)
-        accuracy: float = 5.0 * ratio ** (1.0 / 3.0)  # ε′ of the paper
+        accuracy: float = 5.0 * ratio ** (1.0 / 3.0)
         numerator = (2.0 + accuracy) * ell * n * math.log(n)
         enough = numerator / accuracy**2
         count = self._count(enough / least)
@@ -199,5 +200,7 @@ def _positions(values: Ints, nodes: Ints) -> Ints:
 
 def _log_binomial(n: int, k: int) -> float:
     """ln (n choose k)."""
-    numerator = math.lgamma(n + 1)
-    return numerator - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    log_orders = math.lgamma(n + 1)
+    log_chosen = math.lgamma(k + 1)
+    log_others = math.lgamma(n - k + 1)
+    return log_orders - log_chosen - log_others

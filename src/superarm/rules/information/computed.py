@@ -89,7 +89,8 @@ def greedy_information_gain(
     if count > 0 and len(rows) == 0:
         raise InputError("candidates has no rows; give at least one")
     if count == 0:
-        return GreedyGain(np.empty(0, dtype=np.intp), np.zeros(1))
+        nothing = np.empty(0, dtype=np.intp)
+        return GreedyGain(nothing, np.zeros(1))
     if count >= len(rows):
         return _greedy_by_covariance(kernel, rows, count, noise)
     return _greedy_by_rows(kernel, rows, count, noise)
@@ -171,7 +172,8 @@ def arriving_information_gain(
         size = len(chosen)
         W = np.zeros((len(rows), size))
         if size:
-            prior = np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64)
+            K = kernel(rows, chosen)
+            prior = np.ascontiguousarray(K, dtype=np.float64)
             W = factor.solve_rows(prior)
         count = min(most, len(rows))
         choice = _choose_greedily(kernel, rows, W, count, noise)

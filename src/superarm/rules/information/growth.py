@@ -27,7 +27,10 @@ class SquaredExponentialGain(CheckedParameters):
     dimension: int
 
     def __call__(self, t: int) -> float:
-        return math.log(t) ** (self.dimension + 1) if t > 1 else 0.0
+        if t <= 1:
+            return 0.0
+        exponent = self.dimension + 1
+        return math.log(t) ** exponent
 
 
 @register("gain", "matern")
@@ -80,7 +83,9 @@ class LinearGain(CheckedParameters):
     dimension: int
 
     def __call__(self, t: int) -> float:
-        return self.dimension * math.log(t) if t > 1 else 0.0
+        if t <= 1:
+            return 0.0
+        return self.dimension * math.log(t)
 
 
 @register("gain", "constant")

@@ -37,7 +37,8 @@ class ImprovedGPUCB(CheckedParameters):
 
     def width(self, step: int, gamma: Gamma) -> float:
         gain = gamma(step - 1)
-        information = gain + 1.0 + self.log_events - math.log(self.delta)
+        log_delta = math.log(self.delta)
+        information = gain + 1.0 + self.log_events - log_delta
         deviation = math.sqrt(2.0 * information)
         return self.norm_bound + self.noise_bound * deviation
 
@@ -102,9 +103,10 @@ class RidgeUCB(CheckedParameters):
 
     def width(self, step: int, gamma: Gamma) -> float:
         gain = gamma(step - 1)
-        information = 2.0 * gain - 2.0 * math.log(self.delta)
+        log_delta = math.log(self.delta)
+        deviation = math.sqrt(2.0 * gain - 2.0 * log_delta)
         scale = self.noise_bound / math.sqrt(self.regularisation)
-        return self.norm_bound + scale * math.sqrt(information)
+        return self.norm_bound + scale * deviation
 
 
 @register("schedule", "kernel-ucb")
