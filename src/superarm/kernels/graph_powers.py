@@ -71,7 +71,7 @@ class SparsePower:
     @cached_property
     def _factor(self) -> Any:
         """The sparse factor of A; refuses a Laplacian that is not positive semi-definite."""
-        from .selected_inverse import factorise
+        from .elimination import factorise
 
         A = self._shifted(self._shift)
         factor = factorise(A)
@@ -84,7 +84,8 @@ class SparsePower:
     @cached_property
     def diagonal(self) -> Floats:
         """diag(A^{−ν}), (n,)."""
-        from .selected_inverse import inverse_diagonal, plan_elimination
+        from .elimination import plan_elimination
+        from .selected_inverse import inverse_diagonal
 
         if self._nu > 2:
             return self._diagonal_by_solving()

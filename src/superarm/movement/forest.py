@@ -22,8 +22,9 @@ from superarm.core.inputs import (
 
 from .coupling import TreeCoupling
 from .descent import TreeDescent
+from .frt import frt_tree
 from .metrics import ActionMetric
-from .tree import Tree, frt_tree
+from .tree import Tree
 
 NOWHERE = -1  # the action of a walk that has not moved yet
 MOST_TREES = 10_000

@@ -99,7 +99,8 @@ class ShortestPath(HasParameters, CostsOnly):
 
         graph: Any = self.successors
         matrix: Any = graph.successors if isinstance(graph, Graph) else graph
-        if not issparse(matrix) or not _is_square(matrix):
+        is_sparse: bool = issparse(matrix)
+        if not is_sparse or not _is_square(matrix):
             raise InputError(
                 "successors must be a square sparse matrix: one row and column per arm"
             )

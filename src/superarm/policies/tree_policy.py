@@ -18,7 +18,7 @@ from superarm.movement import ActionMetric, Forest, Stand, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
-from superarm.movement.tree import TAU
+from superarm.movement.frt import TAU
 
 from .base import Learner, retry_if_stale
 from .ledger import CHANGED
