@@ -80,7 +80,8 @@ def features_of(part: Covariance, box: Box, tolerance: float) -> FeatureMap | No
     """The part's finite-rank form, or ``None`` if it has none."""
     if not isinstance(part, Kernel):
         return None
-    return part.features(box.lower, box.upper, tolerance, box.max_rank)
+    lower, upper, _, max_rank = box
+    return part.features(lower, upper, tolerance, max_rank)
 
 
 def features_of_all(

@@ -46,9 +46,10 @@ class RationalQuadratic(Radial):
 
     def _slope(self, q: Floats) -> Floats:
         # f'(q) = −½ (1 + q/(2α))^{−α−1}
+        u = q * (0.5 / self.alpha)
         exponent = -self.alpha - 1.0
-        logarithm = np.log1p(q * (0.5 / self.alpha))
-        return -0.5 * np.exp(exponent * logarithm)
+        powers = np.exp(exponent * np.log1p(u))
+        return -0.5 * powers
 
     def _gradients(self, X: Floats, K: Floats) -> Gradients:
         # ∂K/∂log α = α K (u/(1 + u) − ln(1 + u)) with u = q/(2α).

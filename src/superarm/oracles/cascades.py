@@ -111,9 +111,12 @@ def draw_sets(graph: Cascade, count: int, rng: Rng) -> ReachableSets:
 
 def _join(parts: list[_Members]) -> _Members:
     """All members, part after part."""
-    nodes = np.concatenate([part.nodes for part in parts])
-    of_set = np.concatenate([part.of_set for part in parts])
-    return _Members(nodes, of_set)
+    nodes = [part.nodes for part in parts]
+    of_set = [part.of_set for part in parts]
+    return _Members(
+        nodes=np.concatenate(nodes),
+        of_set=np.concatenate(of_set),
+    )
 
 
 class _Batch(NamedTuple):

@@ -33,7 +33,8 @@ def bayesian_beta(log_points: Number, log_step: Number) -> Number:
         log_points: ln n.
         log_step: ln t.
     """
-    return 2.0 * (log_points + 2.0 * log_step - LOG_ROOT_TWO_PI)
+    logarithm = log_points + 2.0 * log_step - LOG_ROOT_TWO_PI
+    return 2.0 * logarithm
 
 
 def bayesian_log_tail(
@@ -70,7 +71,8 @@ class BayesianGPUCB(CheckedParameters):
 
     def width(self, step: int, gamma: Gamma) -> float:
         log_points = math.log(self.arms)
-        beta = bayesian_beta(log_points, math.log(step))
+        log_step = math.log(step)
+        beta = bayesian_beta(log_points, log_step)
         return root(self.scale * beta)
 
 
@@ -120,5 +122,6 @@ class BayesianGPUCBCompact(Discretisation):
 
     def width(self, step: int, gamma: Gamma) -> float:
         log_points = self.log_points(step)
-        beta = bayesian_beta(log_points, math.log(step))
+        log_step = math.log(step)
+        beta = bayesian_beta(log_points, log_step)
         return root(self.scale * beta)

@@ -30,8 +30,8 @@ class LogarithmicUCB(CheckedParameters):
     c2: float = 4.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        logarithm = math.log(self.c2 * step)
-        return root(self.c1 * logarithm)
+        beta = self.c1 * math.log(self.c2 * step)
+        return root(beta)
 
 
 @register("schedule", "in-block")
@@ -93,11 +93,13 @@ class DriftSchedule(CheckedParameters):
         all_events = self.events * _PI_SQUARED * squared_rounds
         events = all_events / (6.0 * self.delta)
         # r d b T² √ln(d a m π²T²/(6δ))
-        slope = root(math.log(d * self.a * events))
+        log_slopes = math.log(d * self.a * events)
+        slope = root(log_slopes)
         points = self.side * d * self.b * squared_rounds * slope
         log_points = math.log(max(1.0, points))
         log_events = math.log(events)
-        return root(2.0 * log_events + 2.0 * d * log_points)
+        beta = 2.0 * log_events + 2.0 * d * log_points
+        return root(beta)
 
 
 @register("schedule", "r-gp-ucb")

@@ -29,8 +29,9 @@ class SrinivasFinite(CheckedParameters):
 
     def width(self, step: int, gamma: Gamma) -> float:
         events = self.arms * _PI_SQUARED * step * step
-        logarithm = math.log(events / (6.0 * self.delta))
-        return root(2.0 * logarithm)
+        ratio = events / (6.0 * self.delta)
+        beta = 2.0 * math.log(ratio)
+        return root(beta)
 
 
 @register("schedule", "oclok-ucb")
@@ -50,5 +51,6 @@ class OclokUCB(CheckedParameters):
 
     def width(self, step: int, gamma: Gamma) -> float:
         events = self.most_arms * _PI_SQUARED * step * step
-        logarithm = math.log(events / (3.0 * self.delta))
-        return root(2.0 * logarithm)
+        ratio = events / (3.0 * self.delta)
+        beta = 2.0 * math.log(ratio)
+        return root(beta)

@@ -79,7 +79,8 @@ class AgnosticGPUCB(CheckedParameters):
         gain = gamma(step - 1)
         logarithm = math.log(step / self.delta)
         information = 300.0 * gain * logarithm**3
-        return root(2.0 * self.norm_bound**2 + information)
+        norm = 2.0 * self.norm_bound**2
+        return root(norm + information)
 
 
 @register("schedule", "ridge-ucb")
