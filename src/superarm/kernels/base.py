@@ -274,7 +274,7 @@ class Kernel(ABC):
         width = array.shape[1]
         if max(listed) >= width:
             message = f"{name} has {width} columns"
-            message += f", but {kind} looks at columns {listed}"
+            message += f", but {kind} uses columns {listed}"
             raise ShapeError(f"{message}; columns are counted from 0")
         return array[:, listed]
 
@@ -379,7 +379,7 @@ class Kernel(ABC):
         is_finite = np.isfinite(used_corners).all()
         if not is_finite or (used_low > used_high).any():
             raise InputError(
-                "every column the kernel looks at needs finite bounds, lower ≤ upper"
+                "every column that the kernel uses needs finite bounds, lower ≤ upper"
             )
         error = as_positive(tolerance, "tolerance")
         box = Box(used_low, used_high, tolerance=error, max_rank=max_rank)

@@ -125,7 +125,7 @@ class SparsePower:
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         """The columns (n,) of ``nodes``, in their order; do not write into them."""
         # One by one: BLAS rounds a column depending on how many are solved beside it, and the cache
-        # must not depend on who came first. Solving 32 at once would save a tenth of the time.
+        # must not depend on which came first. Solving 32 at once would save a tenth of the time.
         for node in nodes.tolist():
             yield self._cached_column(node)
 
