@@ -21,8 +21,10 @@ from superarm.kernels import (
     SquaredExponential,
     drawing,
     prior_root,
+    sparse_root,
 )
-from superarm.kernels.drawing import DenseRoot, SparseRoot
+from superarm.kernels.roots import DenseRoot
+from superarm.kernels.sparse_root import SparseRoot
 from superarm.posteriors import FiniteGP
 from superarm.roads.problems import Navigation, navigation
 
@@ -198,7 +200,7 @@ def exact(root: drawing.PriorRoot) -> Floats:
 def test_sparse_draws_have_the_kernels_covariance(
     name: str, arms: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "_SMALL_RESIDUAL", 1e-14)
+    monkeypatch.setattr(sparse_root, "_SMALL_RESIDUAL", 1e-14)
     root = SparseRoot(SPARSE[name], arms)
     assert root.tolerance <= 1e-14
     K = SPARSE[name](arms)
@@ -213,7 +215,7 @@ def test_what_features_leave_out_is_told_and_variances_are_exact(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is positive semi-definite, and so is its product with a graph's kernel."""
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", most)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", most)
     root, K = SparseRoot(SPARSE[name], NUMBERED), SPARSE[name](NUMBERED)
     lost = np.abs(exact(root) - K)
     largest = np.diagonal(K).max()
@@ -260,7 +262,7 @@ def test_features_that_leave_too_much_out_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", 2)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", 2)
     kernel = roads()
     with pytest.raises(
         InputError, match=r"2 features in its place leave \d+% of a variance out: use"
@@ -278,7 +280,7 @@ def test_joint_draws_of_large_sets_have_the_posteriors_covariance(
 ) -> None:
     """u − K_EV H (u_V + ε) = B u − K_EV H ε, so that an error E of the prior becomes B E Bᵀ."""
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", most)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", most)
     monkeypatch.setattr(drawing, "_LARGEST_RESIDUAL", 1.0)
     kernel, visited = roads(), np.array([2, 9, 9, 20])
     gp = FiniteGP(kernel, NUMBERED, NOISE, form="visited")

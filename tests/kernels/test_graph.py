@@ -22,7 +22,8 @@ from superarm.core.errors import (
 from superarm.core.graphs import Graph, TurnGraph
 from superarm.core.registry import build, spec_of
 from superarm.kernels import GraphMatern, Matern
-from superarm.kernels.selected_inverse import inverse_diagonal, plan_elimination
+from superarm.kernels.elimination import plan_elimination
+from superarm.kernels.selected_inverse import inverse_diagonal
 
 NORMALISATIONS = ("mean", "unit", "raw")
 

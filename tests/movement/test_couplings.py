@@ -205,7 +205,7 @@ def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([7, 2, 5, 0], [0.08, 0.01, 0.05, 0.06])
     row, source, count = plan.row(6), rng(0), 20_000
-    drawn = [coupling.lead(plan, 6, source) for _ in range(count)]
+    drawn = [coupling.draw(plan, 6, source) for _ in range(count)]
     told = dict(drawn)
     assert told == pytest.approx(
         dict(zip(row.targets.tolist(), row.probabilities, strict=True))
@@ -249,7 +249,7 @@ def test_each_action_has_its_piece_of_the_line(
 ) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([3, 1, 8], [0.125, 0.125, 0.25])
-    assert coupling.lead(plan, 6, Fixed(number)) == (
+    assert coupling.draw(plan, 6, Fixed(number)) == (
         action,
         {3: 0.25, 1: 0.25, 8: 0.5}[action],
     )
@@ -260,7 +260,7 @@ def test_each_action_has_its_piece_of_the_line(
 def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of(list(range(count)), [0.1] * count)
-    action, probability = coupling.lead(plan, 6, Fixed(1.0 - 2**-53))
+    action, probability = coupling.draw(plan, 6, Fixed(1.0 - 2**-53))
     assert action >= count - 2, (
         "the last; or, where the sum is a hair above 1, that before it"
     )
@@ -279,7 +279,7 @@ def test_compiled_draws_are_the_same_from_the_same_numbers(
         coupling, source = TreeCoupling(tree, backend=backend), rng(seed)
         plan = coupling.between(*given_)
         drawn.append(
-            [coupling.lead(plan, action, source) for action in (*range(-1, n), -1)]
+            [coupling.draw(plan, action, source) for action in (*range(-1, n), -1)]
         )
         assert source.random() == rng(seed).random(n + 3)[-1], (
             "one number for each draw"
@@ -322,7 +322,7 @@ def test_senseless_settings_are_refused() -> None:
 def test_one_action_stays(backend: Backend) -> None:
     plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
     assert plan.cost(np.zeros((1, 1))) == 0.0
-    assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (
+    assert TreeCoupling(drawn_tree(1, 0), backend=backend).draw(plan, 0, rng(0)) == (
         0,
         1.0,
     )

@@ -106,7 +106,7 @@ def test_a_move_is_a_step_a_coupling_and_a_draw(backend: Backend) -> None:
 
 
 def test_walks_take_the_trees_in_turn() -> None:
-    forest = Forest.grown(plane(5, 0), rng(0), trees=3)
+    forest = Forest.grow(plane(5, 0), rng(0), trees=3)
     assert len(forest.trees) == 3
     assert [forest.begin(0, walk).tree for walk in range(7)] == [0, 1, 2, 0, 1, 2, 0]
     for walk in range(3):
@@ -120,7 +120,7 @@ def test_walks_take_the_trees_in_turn() -> None:
 
 def test_a_forest_is_grown_by_frt() -> None:
     metric, source = plane(6, 2), rng(3)
-    forest = Forest.grown(metric, rng(3), trees=4, tau=3.0)
+    forest = Forest.grow(metric, rng(3), trees=4, tau=3.0)
     for tree in forest.trees:
         other = frt_tree(metric, source, tau=3.0)
         np.testing.assert_array_equal(tree.parent, other.parent)
@@ -129,7 +129,7 @@ def test_a_forest_is_grown_by_frt() -> None:
 
 def test_stretch_is_a_mean_of_ratios() -> None:
     metric = plane(6, 4)
-    forest = Forest.grown(metric, rng(4), trees=3)
+    forest = Forest.grow(metric, rng(4), trees=3)
     slow = []
     for tree in forest.trees:
         pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
@@ -139,7 +139,7 @@ def test_stretch_is_a_mean_of_ratios() -> None:
         )
     np.testing.assert_allclose(forest.stretch(), slow, rtol=1e-13)
     assert (forest.stretch() >= 1.0).all()
-    equal = Forest.grown(
+    equal = Forest.grow(
         MatrixMetric(distances=1.0 - np.eye(4)), rng(0), trees=2, tau=3.0
     )
     np.testing.assert_allclose(equal.stretch(), 6.0, rtol=1e-13)
@@ -217,7 +217,7 @@ def test_no_walk_beats_the_optimum_and_trees_never_move_less(
     seed: int, n: int, kappa: float
 ) -> None:
     metric, source = plane(n, seed), rng(seed)
-    forest = Forest.grown(metric, source, trees=1, kappa=kappa)
+    forest = Forest.grow(metric, source, trees=1, kappa=kappa)
     tree, stand, paid = forest.trees[0], forest.begin(0), 0.0
     here, table = np.eye(n)[0], source.exponential(size=(15, n))
     for costs in table:
@@ -262,7 +262,7 @@ def test_one_action_alone(backend: Backend) -> None:
 
 def test_senseless_walks_are_refused() -> None:
     metric = plane(3, 0)
-    forest = Forest.grown(metric, rng(0))
+    forest = Forest.grow(metric, rng(0))
     stand = forest.begin(0)
     wrong: list[tuple[Any, type[Exception]]] = [
         ([1.0, 2.0], ShapeError),
@@ -309,7 +309,7 @@ def test_senseless_forests_are_refused() -> None:
         Forest(metric, [tree], backend="gpu")  # type: ignore[arg-type]
     for trees in (0, -1, 1.5, 10_001):
         with pytest.raises(InputError, match="trees"):
-            Forest.grown(metric, rng(0), trees=trees)  # type: ignore[arg-type]
+            Forest.grow(metric, rng(0), trees=trees)  # type: ignore[arg-type]
 
 
 # --- the optimum ---------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_senseless_requests_are_refused() -> None:
 
 def test_a_stand_is_plain_data() -> None:
     """What a policy carries on: three values that can be written down and put together again."""
-    forest = Forest.grown(plane(5, 1), rng(1), trees=2)
+    forest = Forest.grow(plane(5, 1), rng(1), trees=2)
     stand = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).stand
     copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))
     for seed in range(5):

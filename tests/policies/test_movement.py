@@ -76,7 +76,7 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
     for step in range(1, 21):
         offer = problem.offer(step).after(action)
         if forest is None:
-            forest = Forest.grown(problem.metric, mine, trees=3, kappa=1.5)
+            forest = Forest.grow(problem.metric, mine, trees=3, kappa=1.5)
         if offer.begins:
             stand = forest.begin(
                 int(np.asarray(offer.previous_action)[0]), (step - 1) // 5
@@ -161,7 +161,7 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     problem = world()
     walks, rounds = 200, 10
     paid, expected = np.zeros((walks, rounds)), np.zeros((walks, rounds))
-    forest = Forest.grown(problem.metric, np.random.default_rng(0))
+    forest = Forest.grow(problem.metric, np.random.default_rng(0))
     for walk in range(walks):
         policy = md_known(problem.model, problem=problem)
         # The same tree for all: only what is drawn on it differs.

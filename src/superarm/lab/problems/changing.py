@@ -27,7 +27,7 @@ from superarm.core import (
 from superarm.core.capabilities import HasMetrics, Metric
 from superarm.core.streams import Streams
 from superarm.kernels import Kernel, SquaredExponential
-from superarm.kernels.drawing import DenseRoot
+from superarm.kernels.roots import DenseRoot
 from superarm.models import Model
 from superarm.models.worlds import GaussianNoise
 

@@ -32,7 +32,7 @@ from superarm.core import Floats, Rng
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_generator, as_number, require_type
 from superarm.movement import ActionMetric, Tree, TreeDescent, frt_tree
-from superarm.movement.tree import TAU
+from superarm.movement.frt import TAU
 
 
 def service_constant(tree: Tree, kappa: float = 1.0) -> float:

@@ -528,7 +528,7 @@ class DriftingGP(GaussianPosterior):
     def _forget(self) -> None:
         """Drop observations that have faded: late feedback no longer needs them."""
         now = self._form.time
-        remains = self._space.left  # after a duration, relative
+        remains = self._space.remaining_share  # after a duration, relative
         faded = [
             form for form in self._checkpoints if remains(now - form.time) < _NEGLIGIBLE
         ]

@@ -41,7 +41,8 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
     noise = as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         return 0.0
-    matrix = np.eye(len(rows)) + kernel(rows) / noise
+    K = kernel(rows)
+    matrix = np.eye(len(rows)) + K / noise
     sign, logarithm = np.linalg.slogdet(matrix)
     if sign <= 0.0:
         raise NotPositiveDefiniteError(
@@ -88,7 +89,8 @@ def greedy_information_gain(
     if count > 0 and len(rows) == 0:
         raise InputError("candidates has no rows; give at least one")
     if count == 0:
-        return GreedyGain(np.empty(0, dtype=np.intp), np.zeros(1))
+        nothing = np.empty(0, dtype=np.intp)
+        return GreedyGain(nothing, np.zeros(1))
     if count >= len(rows):
         return _greedy_by_covariance(kernel, rows, count, noise)
     return _greedy_by_rows(kernel, rows, count, noise)
@@ -106,9 +108,11 @@ def _greedy_by_covariance(
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         positions[step] = best
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        information = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + information
         column = cov[:, best].copy()
-        cov -= np.outer(column, column / (noise + variance))
+        scaled = column / (noise + variance)
+        cov -= np.outer(column, scaled)
     return GreedyGain(positions, gains)
 
 
@@ -124,12 +128,21 @@ def _greedy_by_rows(
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         positions[step] = best
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
-        prior = kernel(rows, rows[best : best + 1])[:, 0]
-        column = prior - W[:step, best] @ W[:step]
-        W[step] = column / math.sqrt(noise + variance)
-        variances -= W[step] ** 2
+        information = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + information
+        prior = _prior_column(kernel, rows, best)
+        solved = W[:step]
+        column = prior - solved[:, best] @ solved
+        new_row = column / math.sqrt(noise + variance)
+        W[step] = new_row
+        variances -= new_row**2
     return GreedyGain(positions, gains)
+
+
+def _prior_column(kernel: Covariance, rows: Floats, position: int) -> Floats:
+    """Prior covariances of all rows with one of them, (m,)."""
+    row = rows[position : position + 1]
+    return kernel(rows, row)[:, 0]
 
 
 @one_blas_thread
@@ -159,15 +172,19 @@ def arriving_information_gain(
         size = len(chosen)
         W = np.zeros((len(rows), size))
         if size:
-            prior = np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64)
+            K = kernel(rows, chosen)
+            prior = np.ascontiguousarray(K, dtype=np.float64)
             W = factor.solve_rows(prior)
-        choice = _choose_greedily(kernel, rows, W, min(most, len(rows)), noise)
+        count = min(most, len(rows))
+        choice = _choose_greedily(kernel, rows, W, count, noise)
         gain = gains[-1]
         for information in choice.information:
             gain += information
         gains.append(gain)
         picks = choice.picks
-        factor.append(choice.W[picks, :size], np.tril(choice.W[picks, size:]))
+        picked_W = choice.W[picks]  # (p, size + p)
+        corner = np.tril(picked_W[:, size:])
+        factor.append(picked_W[:, :size], corner)
         new_rows = rows[picks]
         chosen = np.vstack([chosen, new_rows]) if size else new_rows
     return np.array(gains)
@@ -185,15 +202,17 @@ def _choose_greedily(
     kernel: Covariance, rows: Floats, W: Floats, count: int, noise: float
 ) -> _RoundChoice:
     """Choose ``count`` different arms, each where the posterior variance is largest."""
-    variances = np.array(kernel.diag(rows)) - np.einsum("ij,ij->i", W, W)
+    prior_variances = np.array(kernel.diag(rows))
+    variances = prior_variances - np.einsum("ij,ij->i", W, W)
     picks: list[int] = []
     information: list[float] = []
     for _ in range(count):
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         root = math.sqrt(noise + variance)
-        information.append(math.log(root / math.sqrt(noise)))
-        prior = kernel(rows, rows[best : best + 1])[:, 0]
+        ratio = root / math.sqrt(noise)
+        information.append(math.log(ratio))
+        prior = _prior_column(kernel, rows, best)
         column = (prior - W @ W[best]) / root
         variances -= column**2
         variances[best] = -np.inf  # once a round
