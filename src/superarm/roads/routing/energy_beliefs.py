@@ -22,7 +22,7 @@ from superarm.core import Floats, Ints
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import IntervalCalibration, TrackRecord
-from superarm.roads.problems.fleet import road_rows, road_sizes
+from superarm.roads.problems.fleet_model import road_rows, road_sizes
 from superarm.roads.rows import (
     Column,
     NoiseColumn,

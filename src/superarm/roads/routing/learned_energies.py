@@ -23,7 +23,7 @@ from superarm.roads.fleets import road_mismatch
 from superarm.roads.networks import LineGraph
 from superarm.roads.networks.road import Uturns
 from superarm.roads.posterior import RoadGP, TrackRecord, noise_parts
-from superarm.roads.problems.fleet import road_rows
+from superarm.roads.problems.fleet_model import road_rows
 from superarm.roads.problems.road_models import road_arms
 
 from .battery import VEHICLE
