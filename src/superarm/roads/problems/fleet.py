@@ -304,7 +304,8 @@ class Fleet(Driven):
         assert isinstance(trip, Trip)
         assert trip.turn_costs is not None
         cost = self._cost(offer.step, tuple(route.tolist()))
-        vehicle = self._described(self.journey(offer.step).vehicle)
+        journey = self.journey(offer.step)
+        vehicle = self._described(journey.vehicle)
         stored = vehicle.potential(self.graph.rise[route])
         rewards = cost.energies - stored
         turns = self.graph.turn_numbers(route)
@@ -327,13 +328,14 @@ class Fleet(Driven):
         times = self._times
         departure = float(times[step - 1])
         known_at = departure + seconds + self.late
-        count_of_times = max(step, self.horizon)
+        trips = max(step, self.horizon)
         # Also those after the last round: a run that is made longer meets the same delays.
         while len(times) <= step or times[-1] <= known_at:
-            count_of_times = 2 * count_of_times
-            times = departure_times(self.seed, self.headway, count_of_times)
-        later = np.count_nonzero(times[step:] <= known_at)
-        return np.full(count, later, dtype=np.intp)
+            trips = 2 * trips
+            times = departure_times(self.seed, self.headway, trips)
+        later_times = times[step:]
+        delay = np.count_nonzero(later_times <= known_at)
+        return np.full(count, delay, dtype=np.intp)
 
     def _described(self, number: int) -> Vehicle:
         """A vehicle as offers describe it."""
@@ -414,21 +416,33 @@ class Fleet(Driven):
     def _interpret(self, driven: bool) -> dict[str, str]:
         """What a report explains about the problem."""
         graph = self.graph
-        source = "driven in SUMO" if driven else "drawn from the fleet's own model"
-        feedback = "of every edge" if self.seen == "edges" else "of whole trips"
-        delay = "at once" if self.late is None else f"{self.late:g} s after arrival"
+        source = "drawn from the fleet's own model"
+        if driven:
+            source = "driven in SUMO"
+        feedback = "of every edge"
+        if self.seen == "trips":
+            feedback = "of whole trips"
+        delay = "at once"
+        if self.late is not None:
+            delay = f"{self.late:g} s after arrival"
+        traffic = "none"
+        if self.traffic:
+            traffic = f"{self.traffic:g} cars an hour"
+        pairs = self.trips or "ever-new"
+        variety = 100.0 * self.variety  # %
+        wear = 100.0 * self.wear  # %
         return {
             "data": self.roads.description,
             "network": f"passenger edges: {len(graph)}, {len(graph.turns)} turns",
-            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever-new'} pairs of roads, a "
+            "trips": f"{self.vehicles} vehicles between {pairs} pairs of roads, a "
             f"trip every {self.headway:g} s on average",
-            "vehicles": f"differ by {100.0 * self.variety:g} % in what the fleet knows and by another "
-            f"{100.0 * self.wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
+            "vehicles": f"differ by {variety:g} % in what the fleet knows and by another "
+            f"{wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
             f"temperatures of 10 ± {self.weather:g} °C",
             "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
             f"and forecast; {source}",
             "feedback": f"{feedback}, {delay}",
-            "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
+            "traffic": traffic,
             "regret": "energy above that of the informed prior's route, driven on the same day; "
             "negative where less was needed",
         }

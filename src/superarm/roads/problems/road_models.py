@@ -94,8 +94,9 @@ EQUAL_KERNELS = FeatureKernels()
 def _in_words(scales: Lengthscale | None) -> str:
     if scales is None:
         return "as stated"
-    listed = scales if isinstance(scales, tuple) else (scales,)
-    return ", ".join(f"{scale:g}" for scale in listed)
+    if isinstance(scales, tuple):
+        return ", ".join(f"{scale:g}" for scale in scales)
+    return f"{scales:g}"
 
 
 def as_feature_kernels(
@@ -114,11 +115,9 @@ def as_feature_kernels(
         raise InputError(
             f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}"
         )
-    return FeatureKernels(
-        _as_lengthscales(near, f"{prefix}graph_lengthscales"),
-        _as_lengthscales(alone, f"{prefix}feature_lengthscales"),
-        part,
-    )
+    near_scales = _as_lengthscales(near, f"{prefix}graph_lengthscales")
+    alone_scales = _as_lengthscales(alone, f"{prefix}feature_lengthscales")
+    return FeatureKernels(near_scales, alone_scales, part)
 
 
 def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
@@ -131,9 +130,10 @@ def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
             f"{name} has {len(value)} entries; give one number, or three: for length, speed limit and "
             "incline"
         )
-    return tuple(
-        as_positive(scale, f"{name}[{place}]") for place, scale in enumerate(value)
-    )
+    scales = []
+    for place, scale in enumerate(value):
+        scales.append(as_positive(scale, f"{name}[{place}]"))
+    return tuple(scales)
 
 
 class Roads(NamedTuple):
@@ -230,10 +230,14 @@ def _file_stamps(path: str) -> tuple[FileStamp, ...]:
     place = Path(path)
     stamps = []
     try:
-        for file in sorted(place.iterdir()) if place.is_dir() else [place]:
+        files = [place]
+        if place.is_dir():
+            files = sorted(place.iterdir())
+        for file in files:
             if file.is_file():
                 stat = file.stat()
-                stamps.append(FileStamp(file.name, stat.st_mtime_ns, stat.st_size))
+                stamp = FileStamp(file.name, stat.st_mtime_ns, stat.st_size)
+                stamps.append(stamp)
     except OSError:
         return ()  # does not exist, or no file can have this name: reading it raises the error
     return tuple(stamps)
@@ -264,17 +268,15 @@ def _load_roads(
         graph = city.line_graph(vehicle_class, uturns=uturns)
         return Roads(graph, f"a generated city (city seed {city_seed}), synthetic data")
     if network in REAL_NETWORKS:
-        data_set = REAL_NETWORKS[network]
-        path = find(data_set).parent
-        if junctions:
-            path = find(data_set, ending=".net.xml.xz")
+        path = _data_file(network, junctions=junctions)
         description = f"the road network of {network.capitalize()}"
     else:
         path = Path(network)
         description = f"the road network in {path.name}"
         if not network_stamps:
+            names = ", ".join([*REAL_NETWORKS, "city"])
             raise InputError(
-                f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
+                f"there is no network {network!r}; choose {names}, "
                 "or give the path of a network file"
             )
     try:
@@ -283,7 +285,17 @@ def _load_roads(
         raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
         roads = replace(roads, name=network.capitalize())
-    return Roads(roads.line_graph(vehicle_class, uturns=uturns), description)
+    graph = roads.line_graph(vehicle_class, uturns=uturns)
+    return Roads(graph, description)
+
+
+def _data_file(network: str, *, junctions: bool) -> Path:
+    """The tables of a real network, or its SUMO file, which describes its junctions."""
+    data_set = REAL_NETWORKS[network]
+    tables = find(data_set).parent
+    if junctions:
+        return find(data_set, ending=".net.xml.xz")
+    return tables
 
 
 def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
@@ -324,7 +336,8 @@ def road_arms(graph: LineGraph) -> Arms:
         graph: The roads.
     """
     numbers = np.arange(len(graph), dtype=np.float64)
-    return Arms(ids=graph.ids, features=np.column_stack([numbers, graph.features]))
+    features = np.column_stack([numbers, graph.features])
+    return Arms(ids=graph.ids, features=features)
 
 
 @lru_cache(maxsize=2)
@@ -349,7 +362,8 @@ def road_kernel(
     alone_lengthscale = lengthscale if features.alone is None else features.alone
     near_variance = features.share * variance
     alone_variance = (1.0 - features.share) * variance
-    near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(near_variance)])
+    graph_kernel = _graph_kernel(graph, normalisation)
+    near = graph_kernel.clone_with_theta([np.log(near_variance)])
     alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=_FEATURE_COLUMNS)
     alone = Matern(
         nu=2.5,
@@ -411,15 +425,18 @@ def road_model(
     as_number(noise_scale, "noise_scale", 1e-6, 1e6)
     prior_std = prior_scale * spread
     noise_std = noise_scale * spread
-    has_potential = vehicle.recuperation == "multiply"
+    kernel = road_kernel(
+        graph,
+        prior_std**2,
+        lengthscale=lengthscale,
+        normalisation=normalisation,
+        features=features,
+    )
+    reduction = None
+    if vehicle.recuperation == "multiply":
+        reduction = vehicle.potential(graph.rise)
     return RoadModel(
-        kernel=road_kernel(
-            graph,
-            prior_std**2,
-            lengthscale=lengthscale,
-            normalisation=normalisation,
-            features=features,
-        ),
+        kernel=kernel,
         noise_variance=noise_std**2,
         noise_bound=noise_std,
         oracle=ShortestPath(successors=graph.turn_graph, on_no_path=on_no_path),
@@ -429,7 +446,7 @@ def road_model(
         arms=road_arms(graph).features,
         direction="minimize",
         most_arms=len(graph),
-        reduction=vehicle.potential(graph.rise) if has_potential else None,
+        reduction=reduction,
         costs={"length": graph.length, "travel_time": graph.travel_time},
         discrete_columns=(_EDGE_COLUMN,),
     )
@@ -449,7 +466,8 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
     columns = (*_FEATURE_COLUMNS, *conditions)
     variance = float(np.mean(model.kernel.diag(model.arms)))
     changing = Matern(nu=2.5, lengthscale=2.0, variance=variance, columns=columns)
-    return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
+    kernel = Sum(kernels=(model.kernel, changing))
+    return replace(model, kernel=kernel, arms=None)
 
 
 class RoadWorld(AdditiveProblem, HasMetrics, HasRoadMap):
@@ -523,7 +541,8 @@ class RoadProblem(RoadWorld):
             network = otherwise if self.network is None else self.network
             return NamedTrip(network, self.start, self.goal)
         require_choice(self.route, "route", tuple(ROUTES))
-        if (self.network, self.start, self.goal) != (None, None, None):
+        named = (self.network, self.start, self.goal)
+        if named != (None, None, None):
             raise InputError(
                 f"route {self.route!r} names network, start and goal; leave these out"
             )
@@ -567,6 +586,8 @@ class RoadProblem(RoadWorld):
     def _interpret_roads(self) -> dict[str, str]:
         """What a report explains about the roads and the trip."""
         graph = self.graph
+        start = graph.ids[self.trip.start]
+        goal = graph.ids[self.trip.goal]
         if self.flat:
             heights = "flat: heights are left out"
         elif is_level(graph.network):
@@ -578,7 +599,7 @@ class RoadProblem(RoadWorld):
             )
         return {
             "data": self.roads.description,
-            "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
+            "route": f"from edge {start} to edge {goal}",
             "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
             f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
             "heights": heights,
@@ -595,7 +616,7 @@ class RoadProblem(RoadWorld):
             costs: Cost of each road, (n,); roads of infinite cost are closed.
             trip: The trip; by default that of the problem.
         """
-        rng = np.random.default_rng(0)  # the oracle leaves it alone
+        rng = np.random.default_rng(0)  # the oracle does not use it
         oracle = _oracle(self.graph)
         route = oracle.select(np.negative(costs), trip or self.trip, rng)
         return [int(edge) for edge in route.positions]
