@@ -173,10 +173,9 @@ class _SumoFile:
     def _end(self, tag: str) -> None:
         if tag != "edge":
             return
-        if self._open_edge is not None and not self._open_edge.lanes:
-            raise self.fault(
-                "the edge that ends here has no lanes", self._open_edge.line
-            )
+        edge = self._open_edge
+        if edge is not None and not edge.lanes:
+            raise self.fault("the edge that ends here has no lanes", edge.line)
         self._open_edge = None
         self._in_inner_edge = False
 
@@ -230,7 +229,9 @@ class _SumoFile:
         key = attributes["id"]
         if key in self.junctions:
             raise self.fault(f"junction id {key!r} appears more than once")
-        z = self._number("z", attributes, "height") if "z" in attributes else 0.0
+        z = 0.0
+        if "z" in attributes:
+            z = self._number("z", attributes, "height")
         x = self._number("x", attributes, "place")
         y = self._number("y", attributes, "place")
         self.junctions[key] = (x, y, z)
@@ -243,8 +244,10 @@ class _SumoFile:
             self.next_lanes[lane] = via
         if "visibility" in attributes:
             self._number("visibility", attributes, "turn_length")  # checks it
-        if first not in self.inner_edges and attributes["to"] not in self.inner_edges:
-            self.connections.append(_Element(attributes, self._file.line))
+        if first in self.inner_edges or attributes["to"] in self.inner_edges:
+            return
+        connection = _Element(attributes, self._file.line)
+        self.connections.append(connection)
 
     def _read_program(self, attributes: Attributes) -> None:
         offset = 0.0
@@ -258,7 +261,8 @@ class _SumoFile:
         if self._open_program is None:
             raise self.fault("a phase is outside any tlLogic")
         seconds = self._number("duration", attributes, "phase")
-        self._open_program.phases.append(_Phase(seconds, attributes["state"]))
+        phase = _Phase(seconds, attributes["state"])
+        self._open_program.phases.append(phase)
 
     def _read_location(self, attributes: Attributes) -> None:
         self.location = _Element(attributes, self._file.line)
@@ -280,7 +284,6 @@ class _Turns:
 
     def __init__(self, file: _SumoFile) -> None:
         self._file = file
-        numbers = {key: number for number, key in enumerate(file.edges)}
         # One bit per class for each pair of edges.
         self.masks: dict[tuple[int, int], int] = {}
         self.length = array("d")  # metres
@@ -288,22 +291,29 @@ class _Turns:
         self.entry = array("d")  # m/s
         self.signals: dict[int, Signal] = {}
         # Numbers of turns whose connections so far are not for passenger cars.
-        not_for_cars: dict[tuple[int, int], int] = {}
+        self._not_for_cars: dict[tuple[int, int], int] = {}
+        numbers = {key: number for number, key in enumerate(file.edges)}
         for connection in file.connections:
             first = connection.attributes["from"]
             second = connection.attributes["to"]
             if first in file.inner_edges or second in file.inner_edges:
                 continue  # an edge that the file named after its connection
             self._check_ends(first, second, connection.line)
-            mask = self._mask(connection)
             pair = (numbers[first], numbers[second])
-            is_first = pair not in self.masks
-            if is_first or (pair in not_for_cars and mask & _PASSENGER):
-                number = not_for_cars.pop(pair, len(self.masks))
-                self._set_turn(number, connection)
-                if not mask & _PASSENGER:
-                    not_for_cars[pair] = number
-            self.masks[pair] = self.masks.get(pair, 0) | mask
+            self._add(pair, connection)
+
+    def _add(self, pair: tuple[int, int], connection: _Element) -> None:
+        """Add a connection to the turn between two edges: cars decide how it is driven."""
+        mask = self._mask(connection)
+        is_for_cars = bool(mask & _PASSENGER)
+        is_first = pair not in self.masks
+        if is_first or (pair in self._not_for_cars and is_for_cars):
+            number = self._not_for_cars.pop(pair, len(self.masks))
+            self._set_turn(number, connection)
+            if not is_for_cars:
+                self._not_for_cars[pair] = number
+        earlier_mask = self.masks.get(pair, 0)
+        self.masks[pair] = earlier_mask | mask
 
     def _check_ends(self, first: str, second: str, line: int) -> None:
         edges = self._file.edges
@@ -345,7 +355,8 @@ class _Turns:
 
     def _set_turn(self, number: int, connection: _Element) -> None:
         """Set how one drives over a connection; a turn that is known is replaced."""
-        length, seconds = self._drive_through(connection.attributes.get("via"))
+        via = connection.attributes.get("via")
+        length, seconds = self._drive_through(via)
         speed = length / seconds if seconds else 0.0
         self.signals.pop(number, None)
         signal = self._find_signal(connection)
@@ -372,13 +383,15 @@ class _Turns:
             metres = lanes.length(lane)
             speed = lanes.speed(lane)
             length += metres
-            seconds += metres / speed if speed else 0.0
+            if speed:
+                seconds += metres / speed
             lane = self._file.next_lanes.get(lane)
         return length, seconds
 
     def _find_signal(self, connection: _Element) -> Signal | None:
         attributes = connection.attributes
-        program = self._file.programs.get(attributes.get("tl", ""))
+        name = attributes.get("tl", "")
+        program = self._file.programs.get(name)
         if program is None or not program.phases:
             return None
         index = attributes.get("linkIndex", "")
@@ -386,13 +399,13 @@ class _Turns:
         is_number = index.isdecimal() and len(index) < 6
         if not is_number or int(index) >= links:
             raise self._file.fault(
-                f"linkIndex is {index!r}; signal {attributes['tl']!r} has states for {links} links",
+                f"linkIndex is {index!r}; signal {name!r} has states for {links} links",
                 connection.line,
             )
         link = int(index)
         phases = [(phase.seconds, phase.states[link]) for phase in program.phases]
-        limit = self._file.edges[attributes["from"]].speed
-        return Signal.from_phases(phases, offset=program.offset, speed=limit)
+        edge = self._file.edges[attributes["from"]]
+        return Signal.from_phases(phases, offset=program.offset, speed=edge.speed)
 
 
 def _entry_speed(attributes: Attributes, signal: Signal | None) -> float:
@@ -406,36 +419,40 @@ def _entry_speed(attributes: Attributes, signal: Signal | None) -> float:
         must_yield = not state.isupper()
     if not must_yield:
         return 0.0
-    return yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
+    visibility = attributes.get("visibility", _VISIBILITY)
+    return yielding_speed(float(visibility))
 
 
 # --- the network ---------------------------------------------------------------------------
 
 
 def _build_network(file: _SumoFile, name: str | None) -> RoadNetwork:
-    edges = file.edges
+    edges = list(file.edges.values())
     tail, head = _find_ends(file)
-    masks = np.array([edge.permits() for edge in edges.values()])
+    lengths = [edge.length for edge in edges]
+    speeds = [edge.speed for edge in edges]
+    masks = [edge.permits() for edge in edges]
+    street_names = tuple(edge.name for edge in edges)
     turns = _Turns(file)
+    connections = np.array(list(turns.masks), dtype=np.intp)
+    turn_masks = np.array(list(turns.masks.values()), dtype=np.intp)
     wait = np.zeros(len(turns.masks))
     stop = np.zeros(len(turns.masks))
     for number, signal in turns.signals.items():
         wait[number] = signal.wait
         stop[number] = signal.stop
-    street_names = tuple(edge.name for edge in edges.values())
     junctions = np.array(list(file.junctions.values()))
-    turn_masks = np.array(list(turns.masks.values()), dtype=np.intp)
     return RoadNetwork(
         name=name or bare_name(file.path),
         junction_ids=tuple(file.junctions),
         junctions=junctions,
-        edge_ids=tuple(edges),
+        edge_ids=tuple(file.edges),
         tail=tail,
         head=head,
-        length=np.array([edge.length for edge in edges.values()]),
-        speed=np.array([edge.speed for edge in edges.values()]),
-        permits=_by_class(masks),
-        connections=np.array(list(turns.masks), dtype=np.intp).reshape(-1, 2),
+        length=np.array(lengths),
+        speed=np.array(speeds),
+        permits=_by_class(np.array(masks)),
+        connections=connections.reshape(-1, 2),
         turn_permits=_by_class(turn_masks),
         lon_lat=_find_lon_lat(file, junctions[:, :2]),
         shapes=_parse_shapes(file),
@@ -469,8 +486,9 @@ def _find_ends(file: _SumoFile) -> tuple[Ints, Ints]:
 def _parse_shapes(file: _SumoFile) -> tuple[Floats, ...]:
     courses: list[Floats] = []
     for key, edge in file.edges.items():
-        points = (edge.shape or "").split()
-        course = _parse_pairs([point.split(",")[:2] for point in points])
+        shape = edge.shape or ""
+        points = [point.split(",") for point in shape.split()]
+        course = _parse_pairs([coordinates[:2] for coordinates in points])
         if len(course) < 2:
             raise file.fault(
                 f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
@@ -504,29 +522,36 @@ def _parse_pairs(pairs: list[list[str]]) -> Floats:
         numbers = np.array([[float(x), float(y)] for x, y in pairs])
     except ValueError:
         return np.empty(0)
-    return numbers if np.isfinite(numbers).all() else np.empty(0)
+    if not np.isfinite(numbers).all():
+        return np.empty(0)
+    return numbers
 
 
 def _permission_mask(attributes: Attributes) -> int:
     """Return who may use a lane or a connection."""
-    return _parse_mask(attributes.get("allow", ""), attributes.get("disallow", ""))
+    allow = attributes.get("allow", "")
+    disallow = attributes.get("disallow", "")
+    return _parse_mask(allow, disallow)
 
 
 @lru_cache(maxsize=1024)  # only a few texts occur
 def _parse_mask(allow: str, disallow: str) -> int:
     """Return one bit per vehicle class; ``allow`` wins, and neither means everybody."""
-    named = (allow or disallow).split()
+    classes = (allow or disallow).split()
     mask = 0
     for bit, vehicle_class in enumerate(VEHICLE_CLASSES):
-        if vehicle_class in named or "all" in named:
+        if vehicle_class in classes or "all" in classes:
             mask |= 1 << bit
-    return mask if allow else _EVERYBODY & ~mask
+    if allow:
+        return mask
+    return _EVERYBODY & ~mask
 
 
 def _by_class(masks: Ints) -> dict[str, Bools]:
     flags = {}
     for bit, vehicle_class in enumerate(VEHICLE_CLASSES):
-        flags[vehicle_class] = (masks >> bit & 1).astype(bool)
+        bits = masks >> bit & 1
+        flags[vehicle_class] = bits.astype(bool)
     return flags
 
 
@@ -543,4 +568,7 @@ def _utm_zone(projection: str) -> int | None:
     is_number = zone.isascii() and zone.isdigit()
     if not (is_utm and is_metric and is_number and 1 <= int(zone[:3]) <= 60):
         return None
-    return -int(zone) if "+south" in words else int(zone)
+    number = int(zone)
+    if "+south" in words:
+        return -number
+    return number
