@@ -195,12 +195,15 @@ def _draw_strict_crossings(main_ends: Ints, places: int, rng: Rng) -> Bools:
 def _meeting_edges(tail: Ints, head: Ints, places: int) -> tuple[Ints, Ints]:
     """Return all pairs of edges of which the second leaves where the first ends, (c,) each."""
     by_tail = np.argsort(tail, kind="stable")
+    sorted_tail = tail[by_tail]
     # Edges that leave place p are by_tail[begins[p] : begins[p + 1]].
-    begins = np.searchsorted(tail[by_tail], np.arange(places + 1))
+    begins = np.searchsorted(sorted_tail, np.arange(places + 1))
     counts = np.diff(begins)
     first, number = repeated(counts[head])
-    begin = begins[head[first]]
-    return first, by_tail[begin + number]
+    meeting_place = head[first]
+    begin = begins[meeting_place]
+    second = by_tail[begin + number]
+    return first, second
 
 
 def _has_other_way(first: Ints, is_barred: Bools, edges: int) -> Bools:

@@ -315,9 +315,10 @@ def _draw_jittered_lattice(districts: int, reach: int, rng: Rng) -> Points:
     across = across.reshape(1, -1)
     up = up.reshape(1, -1)
     # Old towns are less regular.
-    is_old = rng.random((districts, 1)) < 0.2
-    jitter = np.where(is_old, 0.45, 0.12)
-    aspect = np.sqrt(1.1 + 0.9 * rng.random((districts, 1)))
+    old_draws = rng.random((districts, 1))
+    jitter = np.where(old_draws < 0.2, 0.45, 0.12)
+    aspect_draws = rng.random((districts, 1))
+    aspect = np.sqrt(1.1 + 0.9 * aspect_draws)
     shape = (districts, across.size)
     x_jitter = jitter * (rng.random(shape) - 0.5)
     y_jitter = jitter * (rng.random(shape) - 0.5)
@@ -389,11 +390,14 @@ def _circumcentres(a: Points, b: Points, c: Points) -> Points:
     """Return the centres of the circles through the corners of each triangle, (v,)."""
     u = b - a
     v = c - a
-    area = 2.0 * (u.conj() * v).imag
+    product = u.conj() * v
+    area = 2.0 * product.imag
     # Slivers of the hull have corners far outside anyway.
-    area = np.where(np.abs(area) > 1e-9, area, np.inf)
-    weighted = v * np.abs(u) ** 2 - u * np.abs(v) ** 2
-    centres: Points = a + 1j * weighted / -area
+    is_wide = np.abs(area) > 1e-9
+    area = np.where(is_wide, area, np.inf)
+    u_weighted = u * np.abs(v) ** 2
+    v_weighted = v * np.abs(u) ** 2
+    centres: Points = a + 1j * (v_weighted - u_weighted) / -area
     return centres
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Bools, Floats
+from superarm.core import Bools, Floats, Ints
 from superarm.core.compressed import open_packed
 from superarm.core.errors import InputError
 from superarm.core.inputs import read_only
@@ -119,8 +119,8 @@ class Tile:
         last = len(self.heights) - 1
         across = (lon - self.west) * last
         down = (self.south + 1 - lat) * last
-        column = np.minimum(np.floor(across), last - 1).astype(np.intp)
-        row = np.minimum(np.floor(down), last - 1).astype(np.intp)
+        column = _whole_steps(across, last)
+        row = _whole_steps(down, last)
         # Each of the four corners around a place, (…, 4): north-west, north-east, south-west, south-east.
         corner_rows = row[..., None] + (0, 0, 1, 1)
         corner_columns = column[..., None] + (0, 1, 0, 1)
@@ -135,6 +135,13 @@ class Tile:
         with np.errstate(invalid="ignore"):
             heights: Floats = weighted.sum(axis=-1) / weights.sum(axis=-1)
         return heights
+
+
+def _whole_steps(steps: Floats, last: int) -> Ints:
+    """Return the grid line before each place; places on the last line belong to the one before."""
+    whole = np.floor(steps)
+    numbers: Ints = np.minimum(whole, last - 1).astype(np.intp)
+    return numbers
 
 
 def _corner_weights(east: Floats, south: Floats) -> Floats:
@@ -222,14 +229,16 @@ def _tile_files(path: Path) -> list[Path]:
     """Return the file of this path, or the tiles of a folder, which may hold other things."""
     if not path.is_dir():
         return [path]
-    return [file for file in sorted(path.iterdir()) if _corner(file) is not None]
+    files = sorted(path.iterdir())
+    return [file for file in files if _corner(file) is not None]
 
 
 def _may_cover(file: Path, lon: Floats, lat: Floats) -> bool:
     corner = _corner(file)
     if corner is None or not file.exists():
         return True  # reading raises the error
-    return bool(corner.covers(lon, lat).any())
+    is_covered = corner.covers(lon, lat)
+    return bool(is_covered.any())
 
 
 class _Corner(NamedTuple):
@@ -240,8 +249,10 @@ class _Corner(NamedTuple):
 
     def covers(self, lon: Floats, lat: Floats) -> Bools:
         """Return which places lie in the tile; its edges belong to it."""
-        in_longitude = (lon >= self.west) & (lon <= self.west + 1)
-        in_latitude = (lat >= self.south) & (lat <= self.south + 1)
+        east = self.west + 1
+        north = self.south + 1
+        in_longitude = (lon >= self.west) & (lon <= east)
+        in_latitude = (lat >= self.south) & (lat <= north)
         return in_longitude & in_latitude
 
     def name(self) -> str:

@@ -248,12 +248,14 @@ def largest_part(edges: Ints, turns: Ints, count: int) -> ConnectedPart:
         turns: From and to, (c, 2).
         count: How many edges there are in all.
     """
-    labels = components(turns, count, directed=True)[edges]
-    sizes = np.bincount(labels, minlength=1)
+    all_labels = components(turns, count, directed=True)
+    labels = all_labels[edges]
     part: Ints = edges
     if len(edges):
-        largest = labels[sizes[labels].argmax()]
-        part = edges[labels == largest]
+        sizes = np.bincount(labels)
+        size_by_edge = sizes[labels]
+        in_largest = size_by_edge.argmax()
+        part = edges[labels == labels[in_largest]]
     number = np.full(count, -1, dtype=np.intp)
     number[part] = np.arange(len(part))
     part_turns = number[turns]
@@ -274,7 +276,8 @@ def components(links: Ints, count: int, *, directed: bool) -> Ints:
 
     first, second = links.T
     ones = np.ones(len(links))
-    graph = csr_array((ones, (first, second)), shape=(count, count))
+    entries = (ones, (first, second))
+    graph = csr_array(entries, shape=(count, count))
     _, labels = connected_components(graph, directed=directed, connection="strong")
     return np.asarray(labels, dtype=np.intp)
 
@@ -307,7 +310,9 @@ def _turn_column(values: Floats | None, connection: Ints) -> Floats:
     """Return the values of a network's connections for each turn, (c,); 0: not known."""
     if values is None:
         return read_only(np.zeros(len(connection)))
-    return read_only(np.where(connection < 0, 0.0, values[connection]))
+    is_unknown = connection < 0
+    column = np.where(is_unknown, 0.0, values[connection])
+    return read_only(column)
 
 
 def _turn_signals(

@@ -98,9 +98,10 @@ def unpack_network(arrays: Arrays, name: str) -> RoadNetwork:
 
 
 def _pack_permits(name: str, permits: Mapping[str, Bools], count: int) -> Arrays:
-    flags = np.array(list(permits.values()), dtype=np.bool_)
+    rows = list(permits.values())
+    flags = np.array(rows, dtype=np.bool_)
     arrays = _pack_texts(f"{name}_classes", permits)
-    arrays[name] = flags.reshape(len(permits), count)
+    arrays[name] = flags.reshape(len(rows), count)
     return arrays
 
 

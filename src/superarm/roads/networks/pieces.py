@@ -89,12 +89,14 @@ class Pieces(NamedTuple):
 
     def split(self, longest: float) -> Pieces:
         """Return the same in pieces of at most ``longest`` metres."""
-        parts = np.ceil(np.abs(self.step) / longest)
+        lengths = np.abs(self.step)
+        parts = np.ceil(lengths / longest)
         counts = np.maximum(1, parts).astype(np.intp)
         rows, number = repeated(counts)
-        step = self.step[rows] / counts[rows]
-        begin = self.begin[rows] + number * step
-        return Pieces(self.edge[rows], begin, step)
+        pieces = self.take(rows)
+        step = pieces.step / counts[rows]
+        begin = pieces.begin + number * step
+        return Pieces(pieces.edge, begin, step)
 
     def distance(self, points: Any) -> Floats:
         """Return metres in the plane from each piece to a point, (p,).
@@ -103,10 +105,12 @@ class Pieces(NamedTuple):
             points: One point for all pieces, or one for each, (p,).
         """
         offset = points - self.begin
-        square = np.square(np.abs(self.step))
+        lengths = np.abs(self.step)
+        square = np.square(lengths)
         divisor = np.where(square > 0.0, square, 1.0)
-        along = (offset * np.conj(self.step)).real
-        share = np.clip(along / divisor, 0.0, 1.0)
+        product = offset * np.conj(self.step)
+        share = product.real / divisor
+        share = np.clip(share, 0.0, 1.0)
         metres: Floats = np.abs(offset - share * self.step)
         return metres
 

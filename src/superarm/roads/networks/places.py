@@ -110,13 +110,17 @@ class Places:
                 street.
         """
         if not isinstance(place, str):
-            return self._find_nearest(*_as_degrees(place))
+            latitude, longitude = _as_degrees(place)
+            return self._find_nearest(latitude, longitude)
         if place in self.graph:
-            return PlaceMatch((self.graph.number(place),))
+            number = self.graph.number(place)
+            return PlaceMatch((number,))
         pair = _parse_pair(place)
         if pair is not None:
-            return self._find_nearest(*_as_degrees(pair))
-        return self._find_middle(self._find_street(place))
+            latitude, longitude = _as_degrees(pair)
+            return self._find_nearest(latitude, longitude)
+        street = self._find_street(place)
+        return self._find_middle(street)
 
     def _find_middle(self, street: _Street) -> PlaceMatch:
         """Find the edge at the middle of a street."""
@@ -135,8 +139,10 @@ class Places:
     def street(self, name: str) -> Ints:
         """Return the edge of this id, or all edges of the street of this name."""
         if name in self.graph:
-            return np.array([self.graph.number(name)])
-        return np.array(self._find_street(name).edges)
+            number = self.graph.number(name)
+            return np.array([number])
+        street = self._find_street(name)
+        return np.array(street.edges)
 
     def along(
         self, line: Sequence[Sequence[float]], budget: Budget | None = None
@@ -273,9 +279,10 @@ class Places:
         _, nearest_middle = self._tree.query(pair)
         # The piece with the nearest middle bounds how far the nearest piece can be.
         candidate = self._pieces.take([nearest_middle])
-        bound = candidate.distance(point)[0]
+        (bound,) = candidate.distance(point)
         close = self._tree.query_ball_point(pair, bound + _PIECE)
-        return self._pieces.take(np.array(sorted(close)))
+        rows = np.array(sorted(close))
+        return self._pieces.take(rows)
 
     def _too_far(
         self, latitude: float, longitude: float, edge: int, distance: float
@@ -372,9 +379,10 @@ class Places:
         turned = (metres - frames.begin[edge]) * frames.turn[edge]
         points = frames.origin[edge] + turned
         # All points are in one row: a piece joins two of the same edge.
-        is_joined = edge[1:] == edge[:-1]
-        joined = Pieces(edge=edge[1:], begin=points[:-1], step=np.diff(points))
-        pieces = joined.take(is_joined)
+        next_edge = edge[1:]
+        is_joined = next_edge == edge[:-1]
+        steps = Pieces(edge=next_edge, begin=points[:-1], step=np.diff(points))
+        pieces = steps.take(is_joined)
         return pieces.split(_PIECE)
 
     @cached_property

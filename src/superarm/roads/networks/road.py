@@ -220,7 +220,8 @@ class RoadNetwork(Displayable, Remade):
             )
 
     def _check_numbers(self, numbers: Ints, name: str, count: int) -> None:
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
+        is_known = (numbers >= 0) & (numbers < count)
+        if not is_known.all():
             raise InputError(
                 f"{self.name}: {name} names a number outside 0 … {count - 1}"
             )

@@ -106,8 +106,9 @@ class CautiousPolicy(IndexPolicy):
         saved = float(sign @ mean)
         trip = offer.structure
         if isinstance(trip, Trip) and trip.turn_costs is not None:
-            old_turns = self._turn_costs(trip.turn_costs, old)
-            new_turns = self._turn_costs(trip.turn_costs, new)
+            turn_costs = trip.turn_costs
+            old_turns = self._turn_costs(turn_costs, old)
+            new_turns = self._turn_costs(turn_costs, new)
             saved += float(old_turns - new_turns)
         variance = sign @ cov @ sign
         std = np.sqrt(max(variance, 0.0))

@@ -177,7 +177,8 @@ class RushHours:
         """
         streams = Streams(self.seed, "rush-hours")
         while len(self._drifts) < step:
-            rng = streams.at(len(self._drifts) + 1)
+            next_step = len(self._drifts) + 1
+            rng = streams.at(next_step)
             normals = rng.standard_normal((1, self.root.normals))
             draw = self.root.times(normals)[0]
             self._append_drift(draw)

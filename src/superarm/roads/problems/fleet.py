@@ -279,19 +279,19 @@ class Fleet(Driven):
         moment = int(rng.integers(self.moments))
         load = float(rng.uniform(0.0, self.payload))
         temperature = float(rng.normal(USUAL_TEMPERATURE, self.weather))
+        day = Day(load, temperature)
         wear = Factors(*self._wears[number].tolist())
-        vehicle = as_driven(
-            self.fleet[number], wear, Day(load, temperature), payload=self.payload
-        )
+        vehicle = as_driven(self.fleet[number], wear, day, payload=self.payload)
         return Journey(pair, number, vehicle, moment)
 
     # --- rounds ----------------------------------------------------------------------------
 
     def offer(self, step: int) -> Offer:
         journey = self.journey(step)
+        number = journey.vehicle
+        vehicle = self._described(number)
+        departure = DEPARTURES.get(self.graph, vehicle, number)
         start, goal = self._pairs[journey.trip]
-        vehicle = self._described(journey.vehicle)
-        departure = DEPARTURES.get(self.graph, vehicle, journey.vehicle)
         trip = Trip(start=start, goal=goal, turn_costs=departure.turn_costs)
         time = None
         if step <= self.horizon:
@@ -405,12 +405,13 @@ class Fleet(Driven):
         drive = self._drive(ids, moment=journey.moment)
         # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
         # adds up to the same for all routes of a trip.
-        rise = graph.rise[edges]
-        energies = drive.energies(vehicle, rise) - drive.stored(vehicle)
+        spent = drive.energies(vehicle, graph.rise[edges])
+        energies = spent - drive.stored(vehicle)
         # Edges that the vehicle did not reach cost what the energy model expects.
-        missing = edges[drive.completed :]
+        completed = drive.completed
+        missing = edges[completed:]
         modelled = vehicle.energy(graph.length, graph.speed, graph.rise)
-        energies[drive.completed :] += modelled[missing]
+        energies[completed:] += modelled[missing]
         return TripCost(energies, drive.duration, drive.arrived)
 
     def _interpret(self, driven: bool) -> dict[str, str]:

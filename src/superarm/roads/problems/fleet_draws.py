@@ -60,13 +60,18 @@ class DrawnTrips:
             edges: The route, (k,).
         """
         graph = self._graph
-        day = cached_round(self._days, step, lambda step: self._draw_day(step, vehicle))
+
+        def draw_day(step: int) -> _DrawnDay:
+            return self._draw_day(step, vehicle)
+
+        day = cached_round(self._days, step, draw_day)
         turns = graph.turn_numbers(edges)
         energies = day.energies[edges]
         energies[:-1] += day.turn_energies[turns]
         road_seconds = graph.travel_time[edges].sum()
         turn_seconds = graph.turn_seconds[turns].sum()
-        return TripCost(energies, float(road_seconds + turn_seconds), True)
+        seconds = float(road_seconds + turn_seconds)
+        return TripCost(energies, seconds, arrived=True)
 
     @cached_property
     def roads(self) -> Floats:
@@ -74,10 +79,12 @@ class DrawnTrips:
         rng = stream(self._seed, "truth", 2)
         scales = RoadScales()
         n = len(self._graph)
-        near_draw = self._model.kernel.root_times(rng.standard_normal(n))
-        own_draw = rng.standard_normal(n)
-        own_std = np.hypot(scales.own, scales.share * self._model.sizes)
-        return scales.near * near_draw + own_std * own_draw + 1.0
+        near_normals = rng.standard_normal(n)
+        near = self._model.kernel.root_times(near_normals)
+        own_normals = rng.standard_normal(n)
+        share_std = scales.share * self._model.sizes
+        own_std = np.hypot(scales.own, share_std)
+        return scales.near * near + own_std * own_normals + 1.0
 
     def _draw_day(self, step: int, vehicle: Vehicle) -> _DrawnDay:
         graph = self._graph

@@ -462,9 +462,11 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
         count: How many conditions there are.
     """
     assert model.arms is not None
-    conditions = range(_FIRST_CONDITION, _FIRST_CONDITION + count)
-    columns = (*_FEATURE_COLUMNS, *conditions)
-    variance = float(np.mean(model.kernel.diag(model.arms)))
+    end = _FIRST_CONDITION + count
+    condition_columns = range(_FIRST_CONDITION, end)
+    columns = (*_FEATURE_COLUMNS, *condition_columns)
+    variances = model.kernel.diag(model.arms)
+    variance = float(np.mean(variances))
     changing = Matern(nu=2.5, lengthscale=2.0, variance=variance, columns=columns)
     kernel = Sum(kernels=(model.kernel, changing))
     return replace(model, kernel=kernel, arms=None)

@@ -247,8 +247,9 @@ class SumoNavigation(RoadProblem, Driven):
         energies = drive.energies(self.vehicle, rise)
         if self.motion == "stored":
             energies -= drive.stored(self.vehicle)
-        missing = list(route[drive.completed :])
-        energies[drive.completed :] += self._unfinished[missing]
+        completed = drive.completed
+        missing = list(route[completed:])
+        energies[completed:] += self._unfinished[missing]
         return energies, drive
 
     def _moment(self, step: int) -> int:
