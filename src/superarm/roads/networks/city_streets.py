@@ -69,7 +69,8 @@ class Streets(NamedTuple):
     def spans(self) -> Points:
         """Return the way from the first end of each street to the second, (s,)."""
         first, second = self.ends.T
-        return self.places[second] - self.places[first]
+        spans: Points = self.places[second] - self.places[first]
+        return spans
 
     def select(self, rows: Bools | Ints) -> Streets:
         """Return some of the streets and the places they need."""
