@@ -56,7 +56,8 @@ from .fleet_vehicles import (
     draw_fleet,
     draw_wears,
 )
-from .road_models import TABLE_2, Roads, load_roads
+from .road_loading import Roads, load_roads
+from .road_models import TABLE_2
 from .sumo import Driven, drive_of, network_file
 
 __all__ = ["Fleet", "Journey", "fleet_model", "near_kernel", "road_rows", "road_sizes"]

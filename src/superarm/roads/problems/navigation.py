@@ -51,17 +51,16 @@ from superarm.rewards import total
 from superarm.roads.energy.vehicle import Recuperation, Vehicle
 
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
+from .road_loading import load_roads
 from .road_models import (
     EQUAL_KERNELS,
-    MEASURES,
     FeatureKernels,
-    RoadProblem,
     as_feature_kernels,
-    load_roads,
     road_arms,
     road_kernel,
     with_conditions,
 )
+from .road_problem import MEASURES, RoadProblem
 
 _TRIES = 100
 _SWITCHING = {

@@ -39,14 +39,9 @@ from superarm.roads.networks.reading import SUMO_FILES
 from superarm.roads.networks.records import Remade
 from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
 
-from .road_models import (
-    MEASURES,
-    REAL_NETWORKS,
-    TABLE_2,
-    RoadProblem,
-    RoadWorld,
-    load_roads,
-)
+from .road_loading import REAL_NETWORKS, load_roads
+from .road_models import TABLE_2
+from .road_problem import MEASURES, RoadProblem, RoadWorld
 
 _MOST_DRIVES = 1024  # in memory: of 20 minutes each they take some 100 MB
 

@@ -17,7 +17,7 @@ from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.geography import COMPLEX, Points, pairs
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
-from superarm.roads.problems.road_models import is_level
+from superarm.roads.problems.road_loading import is_level
 
 from .battery import Charge
 from .search import RoutePath

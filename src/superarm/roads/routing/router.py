@@ -51,7 +51,7 @@ from superarm.roads.networks.places import PlaceMatch, Places
 from superarm.roads.networks.road import Uturns
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
-from superarm.roads.problems.road_models import load_roads
+from superarm.roads.problems.road_loading import load_roads
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
