@@ -139,8 +139,8 @@ class Tile:
 
 def _whole_steps(steps: Floats, last: int) -> Ints:
     """Return the grid line before each place; places on the last line belong to the one before."""
-    whole = np.floor(steps)
-    numbers: Ints = np.minimum(whole, last - 1).astype(np.intp)
+    lines = np.floor(steps)
+    numbers: Ints = np.minimum(lines, last - 1).astype(np.intp)
     return numbers
 
 

@@ -13,8 +13,6 @@ scales: at 500 m it is wrong by centimetres. What is nearest on the map is neare
 
 from __future__ import annotations
 
-import difflib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +26,7 @@ from superarm.core.errors import InputError, UnknownArmError
 from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs
 from .line_graph import LineGraph
 from .pieces import Budget, Pieces, is_inside, is_near
+from .street_names import Street, StreetNames
 
 # Metres from a place to the farthest edge that is used for it.
 _FARTHEST = 500.0
@@ -48,10 +47,6 @@ _MIDDLES_APART = _ALONG + _PIECE
 _LONGEST_LINE = 5e6
 # Pieces of roads that are split in one go, each into at most 25 points.
 _PIECES_AT_ONCE = 20_000
-# How alike names must be, to be meant or to be suggested, and how many are listed.
-_ALIKE = 0.8
-_HARDLY_ALIKE = 0.5
-_MOST_NAMES = 5
 # Steps of the budget: to find the nearest road for 2 m of a line, and for a point of a road.
 _PER_STEP = 100.0
 _PER_POINT = 20.0
@@ -67,11 +62,6 @@ class PlaceMatch(NamedTuple):
     """How the edge belongs to the place."""
     shares: tuple[float, ...] | None = None
     """How much of each edge lies before the place; ``None``: whole edges are meant."""
-
-
-class _Street(NamedTuple):
-    name: str
-    edges: list[int]
 
 
 class _Frames(NamedTuple):
@@ -119,10 +109,10 @@ class Places:
         if pair is not None:
             latitude, longitude = _as_degrees(pair)
             return self._find_nearest(latitude, longitude)
-        street = self._find_street(place)
+        street = self._street_names.find(place)
         return self._find_middle(street)
 
-    def _find_middle(self, street: _Street) -> PlaceMatch:
+    def _find_middle(self, street: Street) -> PlaceMatch:
         """Find the edge at the middle of a street."""
         is_street = np.isin(self._pieces.edge, street.edges)
         pieces = self._pieces.take(is_street)
@@ -141,7 +131,7 @@ class Places:
         if name in self.graph:
             number = self.graph.number(name)
             return np.array([number])
-        street = self._find_street(name)
+        street = self._street_names.find(name)
         return np.array(street.edges)
 
     def along(
@@ -254,6 +244,10 @@ class Places:
             inside = is_inside(points.middle, begin, end, budget)
             edges.append(np.unique(points.edge[inside]))
         return np.unique(np.concatenate(edges))
+
+    @cached_property
+    def _street_names(self) -> StreetNames:
+        return StreetNames(self.graph)
 
     # --- by place --------------------------------------------------------------------------
 
@@ -391,58 +385,6 @@ class Places:
 
         return cKDTree(pairs(self._pieces.middle))
 
-    # --- by name ---------------------------------------------------------------------------
-
-    @cached_property
-    def _streets(self) -> dict[str, _Street]:
-        """All streets, by their names in plain letters."""
-        streets: dict[str, _Street] = {}
-        names = self.graph.street_names or ()
-        for edge, name in enumerate(names):
-            if name:
-                new_street = _Street(name, [])
-                street = streets.setdefault(_plain(name), new_street)
-                street.edges.append(edge)
-        return streets
-
-    def _find_street(self, name: str) -> _Street:
-        """Find the street of this name, or of the one name that is like it."""
-        streets = self._streets
-        plain = _plain(name)
-        if plain and plain in streets:
-            return streets[plain]
-        is_known_edge = name in self.graph.network.edge_ids
-        if not streets or not plain or is_known_edge:
-            self.graph.number(name)  # raises an error about the edge
-        matches = [street for street in streets if plain in street]
-        if not matches:
-            matches = self._alike(plain, _ALIKE)
-        if len(matches) != 1:
-            raise self._no_street(name, matches)
-        return streets[matches[0]]
-
-    def _alike(self, plain: str, cutoff: float) -> list[str]:
-        return difflib.get_close_matches(
-            plain, self._streets, n=_MOST_NAMES, cutoff=cutoff
-        )
-
-    def _no_street(self, name: str, matches: list[str]) -> UnknownArmError:
-        network = self.graph.network.name
-        suggestions = matches or self._alike(_plain(name), _HARDLY_ALIKE)
-        listed = sorted(suggestions)[:_MOST_NAMES]
-        quoted_names = [repr(self._streets[street].name) for street in listed]
-        names = " or ".join(quoted_names)
-        if matches:
-            message = (
-                f"{len(matches)} streets of {network} fit {name!r}, such as {names}; "
-                "write more of the name"
-            )
-        else:
-            message = f"{network} has no edge and no street {name!r}"
-            if suggestions:
-                message += f"; did you mean {names}?"
-        return UnknownArmError(message)
-
 
 def _in_box(points: Floats, corners: Floats, margin: float) -> Ints:
     """Return rows of points, (p, 2), that lie in the box around corners, (c, 2), and a margin."""
@@ -471,14 +413,6 @@ def _share(course: Points, point: complex) -> float:
     on_step = along[nearest] * lengths[nearest]
     before = float(steps_before + on_step)
     return min(before / total, 1.0)
-
-
-def _plain(name: str) -> str:
-    """Return small letters without accents, one space between words."""
-    letters = unicodedata.normalize("NFKD", name.casefold())
-    plain = [letter for letter in letters if not unicodedata.combining(letter)]
-    words = "".join(plain).split()
-    return " ".join(words)
 
 
 def _describe(latitude: float, longitude: float) -> str:

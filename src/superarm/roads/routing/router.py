@@ -42,34 +42,24 @@ from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, InputError, SpecError, StateError
 from superarm.core.inputs import require_choice
 from superarm.core.normal import rectified_mean
-from superarm.core.registry import kinds_of, require_kind, suggestion
 from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle
-from superarm.roads.networks import LineGraph, RoadNetwork, with_heights
-from superarm.roads.networks.elevation import at_one_height
+from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.places import PlaceMatch, Places
-from superarm.roads.networks.road import Uturns
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
-from superarm.roads.problems.road_loading import load_roads
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
 from .closures import closed_by
 from .energy_beliefs import EdgeEnergies, EnergySource, ModelEnergies, RouteParts, When
-from .learned_energies import (
-    FleetEnergies,
-    LearnedEnergies,
-    fixed_by_state,
-    read_learned,
-)
+from .learned_energies import FleetEnergies, read_learned
+from .requested_roads import RequestedRoads, check_settings, find_roads
 from .search import Ends, RoutePath, Search
 
 NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
-_ROADS = ("uturns", "edges", "city_seed", "flat")
 _HEIGHT = 2  # column of ``RoadNetwork.junctions``
-_KINDS = {**kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
 _MOST_PLANS = 32  # times of departure for which costs are cached
 
@@ -119,9 +109,9 @@ class Router:
         backend: Backend = "auto",
         record: TrackRecord | None = None,
     ) -> None:
-        _check_settings(settings)
+        check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
-        roads = _Roads(network, vehicle_class, elevation, settings)
+        roads = RequestedRoads(network, vehicle_class, elevation, settings)
         source: EnergySource
         if state is None:
             changes = {key: settings[key] for key in VEHICLE if key in settings}
@@ -130,7 +120,7 @@ class Router:
             source = ModelEnergies(self.graph, changed_vehicle)
         else:
             learned = read_learned(state, vehicle, vehicle_name, record)
-            self.graph = _find_roads(roads, learned)
+            self.graph = find_roads(roads, learned)
             source = learned.on(self.graph)
         self.source = source
         self.routing = routing
@@ -561,95 +551,3 @@ def _when(depart: str | When | None) -> When | None:
     raise SpecError(
         f"depart is {depart!r:.60}; write HH:MM, or a date and time such as 2025-03-14T08:30"
     ) from None
-
-
-# --- roads -----------------------------------------------------------------------------------
-
-
-class _Roads(NamedTuple):
-    """The roads that the parameters of a router name."""
-
-    network: str | Path | RoadNetwork
-    vehicle_class: str
-    elevation: str | Path | None
-    settings: Mapping[str, Any]
-
-    def load(self, default_uturns: Uturns = "dead-ends") -> LineGraph:
-        """The line graph; ``default_uturns`` where settings have none."""
-        settings: dict[str, Any] = {"uturns": default_uturns}
-        for key in _ROADS:
-            if key in self.settings:
-                settings[key] = self.settings[key]
-        if isinstance(self.network, RoadNetwork):
-            return self._of_network(self.network, settings)
-        # A path is not a name: "city" may be a folder.
-        name = self.network
-        if isinstance(name, Path):
-            name = str(name.absolute())
-        elevation = None if self.elevation is None else str(self.elevation)
-        roads = load_roads(
-            name,
-            vehicle_class=self.vehicle_class,
-            junctions=True,
-            elevation=elevation,
-            **settings,
-        )
-        return roads.graph
-
-    def _of_network(
-        self, network: RoadNetwork, settings: Mapping[str, Any]
-    ) -> LineGraph:
-        if self.elevation is not None:
-            network = with_heights(network, self.elevation)
-        if settings.get("flat", False):
-            network = at_one_height(network)
-        return network.line_graph(self.vehicle_class, uturns=settings["uturns"])
-
-
-def _find_roads(roads: _Roads, learned: LearnedEnergies) -> LineGraph:
-    """The roads on which energies were learned, among those that the network may mean."""
-    _refuse_vehicle_settings(roads.settings, learned)
-    candidates: list[Uturns] = list(learned.uturns)
-    if "uturns" in roads.settings:
-        candidates = [roads.settings["uturns"]]
-    first = candidates[0]
-    graph = roads.load(default_uturns=first)
-    mismatches: list[str] = []
-    for uturns in candidates:
-        if uturns != first:
-            graph = graph.network.line_graph(roads.vehicle_class, uturns=uturns)
-        mismatch = learned.mismatch(graph)
-        if mismatch is None:
-            return graph
-        mismatches.append(mismatch)
-    raise StateError(
-        f"{learned.label} was learned on another road network: {mismatches[0]}; pass the network and "
-        "elevation that it was learned on"
-    )
-
-
-def _refuse_vehicle_settings(
-    settings: Mapping[str, Any], learned: LearnedEnergies
-) -> None:
-    """Refuse parameters of the vehicle, which a state fixes."""
-    for key in settings:
-        if key in _ROADS:
-            continue
-        if isinstance(learned, FleetEnergies):
-            raise StateError(
-                f"{learned.label} is a fleet's, so {key} cannot be set; write it into the vehicle's "
-                "file (--vehicle FILE)"
-            )
-        raise StateError(fixed_by_state(learned.label, key))
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    known = (*VEHICLE, *_ROADS)
-    for key, value in settings.items():
-        if key not in known:
-            raise SpecError(
-                f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}"
-            )
-        if isinstance(value, list):
-            raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
-        require_kind(value, _KINDS[key], key)
