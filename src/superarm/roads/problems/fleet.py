@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from superarm.core import Best, Decision, Feedback, Floats, Ints, Offer
+from superarm.core import Best, Decision, Feedback, Floats, Ints, Offer, Rng
 from superarm.core.capabilities import Metric
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_count, as_number, require_choice
@@ -241,8 +241,12 @@ class Fleet(Driven):
         start, goal = pair
         graph = self.graph
         trip = Trip(start=start, goal=goal, turn_costs=graph.turn_seconds)
+        return self._select_route(-graph.travel_time, trip)
+
+    def _select_route(self, desirability: Floats, trip: object) -> Ints:
+        """The edges of the most desirable route, (k,)."""
         rng = np.random.default_rng(0)  # the oracle does not use it
-        route = self.model.oracle.select(-graph.travel_time, trip, rng)
+        route = self.model.oracle.select(desirability, trip, rng)
         return route.positions
 
     @cached_property
@@ -278,12 +282,15 @@ class Fleet(Driven):
             pair = int(rng.integers(self.trips))
         number = int(rng.integers(self.vehicles))
         moment = int(rng.integers(self.moments))
-        load = float(rng.uniform(0.0, self.payload))
-        temperature = float(rng.normal(USUAL_TEMPERATURE, self.weather))
-        day = Day(load, temperature)
+        day = self._draw_day(rng)
         wear = Factors(*self._wears[number].tolist())
         vehicle = as_driven(self.fleet[number], wear, day, payload=self.payload)
         return Journey(pair, number, vehicle, moment)
+
+    def _draw_day(self, rng: Rng) -> Day:
+        load = float(rng.uniform(0.0, self.payload))
+        temperature = float(rng.normal(USUAL_TEMPERATURE, self.weather))
+        return Day(load, temperature)
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -370,9 +377,8 @@ class Fleet(Driven):
         """
         expected = offer.arms.features[:, Column.EXPECTED]
         desirability = np.minimum(-expected, 0.0)
-        rng = np.random.default_rng(0)  # the oracle does not use it
-        route = self.model.oracle.select(desirability, offer.structure, rng)
-        return tuple(route.positions.tolist())
+        route = self._select_route(desirability, offer.structure)
+        return tuple(route.tolist())
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback

@@ -338,6 +338,11 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
                 "drawn by sparse solves: variances are those of the kernel, covariances are off by at "
                 f"most {self._root.tolerance:.1%} of the largest variance"
             )
+        return texts | self._interpret_changes()
+
+    def _interpret_changes(self) -> dict[str, str]:
+        """What a report explains about the changes from trip to trip."""
+        texts = {}
         if self.closed_roads or self.closed_turns:
             closures = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
@@ -378,7 +383,8 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     def offer(self, step: int) -> Offer:
         arms = self._arms
         if self._conditions is not None:
-            features = np.hstack([arms.features, self._conditions.columns(step)])
+            columns = self._conditions.columns(step)
+            features = np.hstack([arms.features, columns])
             arms = Arms(ids=arms.ids, features=features)
         if not (self.closed_roads or self.closed_turns):
             return Offer(step=step, arms=arms, structure=self.trip)
@@ -401,8 +407,10 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         available = road_draws >= self.closed_roads
         available[[start, goal]] = True
         turn_draws = rng.random(len(self.graph.turns))
-        closed_turns = np.flatnonzero(turn_draws < self.closed_turns)
-        return available, Trip(start=start, goal=goal, closed_turns=closed_turns)
+        is_closed = turn_draws < self.closed_turns
+        closed_turns = np.flatnonzero(is_closed)
+        trip = Trip(start=start, goal=goal, closed_turns=closed_turns)
+        return available, trip
 
     def means(self, offer: Offer) -> Floats:
         return self._energies(offer.step)

@@ -203,7 +203,9 @@ def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
         raise InputError("name both start and goal, or neither")
     if start is None or goal is None:
         start, goal = suggest_trip(graph)
-    return Trip(start=graph.number(start), goal=graph.number(goal))
+    start_edge = graph.number(start)
+    goal_edge = graph.number(goal)
+    return Trip(start=start_edge, goal=goal_edge)
 
 
 def is_level(network: RoadNetwork) -> bool:

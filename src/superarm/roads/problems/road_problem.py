@@ -191,5 +191,6 @@ class RoadProblem(RoadWorld):
         """
         rng = np.random.default_rng(0)  # the oracle does not use it
         oracle = _oracle(self.graph)
-        route = oracle.select(np.negative(costs), trip or self.trip, rng)
+        desirability = np.negative(costs)
+        route = oracle.select(desirability, trip or self.trip, rng)
         return [int(edge) for edge in route.positions]

@@ -209,8 +209,9 @@ class SumoNavigation(RoadProblem, Driven):
         energies, _ = self._energies(offer, route)
         energy_by_edge = dict(zip(route, energies.tolist(), strict=True))
         positions = decision.positions
-        rewards = np.array([energy_by_edge[edge] for edge in positions.tolist()])
-        return Feedback(positions=positions, rewards=rewards + noise[positions])
+        in_order_chosen = [energy_by_edge[edge] for edge in positions.tolist()]
+        rewards = np.array(in_order_chosen) + noise[positions]
+        return Feedback(positions=positions, rewards=rewards)
 
     def value(self, offer: Offer, decision: Decision) -> float:
         route = self._route(decision)
@@ -272,9 +273,12 @@ class SumoNavigation(RoadProblem, Driven):
 
     def _is_route(self, edges: tuple[int, ...]) -> bool:
         """Whether these edges lead from start to goal in this order, each driven once."""
-        if not edges or len(set(edges)) < len(edges):
+        if not edges:
             return False
-        if edges[0] != self.trip.start or edges[-1] != self.trip.goal:
+        has_repeats = len(set(edges)) < len(edges)
+        starts_there = edges[0] == self.trip.start
+        ends_there = edges[-1] == self.trip.goal
+        if has_repeats or not (starts_there and ends_there):
             return False
         turns = self.graph.turns_between(edges)
         return bool((turns >= 0).all())

@@ -222,8 +222,9 @@ class FleetEnergies(LearnedEnergies):
         count = len(rows)
         # Numbers as ids: an edge may be driven twice.
         ids = tuple(str(number) for number in range(count))
-        of_route = replace(offer, arms=Arms(ids=ids, features=rows))
-        return self._policy.forecast(of_route, np.arange(count))
+        arms = Arms(ids=ids, features=rows)
+        route_offer = replace(offer, arms=arms)
+        return self._policy.forecast(route_offer, np.arange(count))
 
 
 def _half_width(forecast: Forecast, shares: Floats) -> float:

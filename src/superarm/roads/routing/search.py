@@ -128,8 +128,10 @@ class Search:
             path: The route.
         """
         turns = self._graph.turn_numbers(path.edges)
-        of_edges = path.shares @ self._costs[path.edges]
-        return float(of_edges + self._turn_costs[turns].sum())
+        edge_costs = self._costs[path.edges]
+        edge_cost = path.shares @ edge_costs
+        turn_cost = self._turn_costs[turns].sum()
+        return float(edge_cost + turn_cost)
 
     def find(
         self,
@@ -219,7 +221,8 @@ class Search:
             if is_last:
                 radius = farthest
             reached = self._distances(weights, starts.edges, entering - least, radius)
-            unreduced = reached._replace(costs=reached.costs[:-1] - ahead + least)
+            costs = reached.costs[:-1] - ahead + least
+            unreduced = reached._replace(costs=costs)
             best = self._cheapest_end(unreduced, starts, goals)
             # Whatever was not reached costs more than the radius, the rest of the way included.
             if is_last or best.cost <= radius + least:
@@ -231,7 +234,8 @@ class Search:
         """w, infinite into closed edges, (a,)."""
         if closed is None:
             return self._weights
-        return np.where(closed[self._second], np.inf, self._weights)
+        is_closed = closed[self._second]
+        return np.where(is_closed, np.inf, self._weights)
 
     def _distances(
         self, weights: Floats, starts: Ints, entering: Floats, limit: float
