@@ -202,7 +202,8 @@ class LineGraph(Graph, Remade):
         mean = columns.mean(axis=0)
         spread = columns.std(axis=0)
         divisor = np.where(spread > 0.0, spread, 1.0)
-        return read_only((columns - mean) / divisor)
+        standardised = (columns - mean) / divisor
+        return read_only(standardised)
 
     def laplacian(self) -> Any:
         """Return the incidence Laplacian of the ``turn_graph``, sparse (n, n)."""

@@ -192,16 +192,18 @@ class RoadNetwork(Displayable, Remade):
             )
 
     def _check_limits(self) -> None:
+        edges = self.edge_ids
+        self._check_limit(self.length, "length", "edge", edges)
+        self._check_limit(self.speed, "speed", "edge", edges)
+        junctions = self.junction_ids
         x, y, height = self.junctions.T
-        place = np.maximum(np.abs(x), np.abs(y))
-        self._check_limit(self.length, "length", "edge", self.edge_ids)
-        self._check_limit(self.speed, "speed", "edge", self.edge_ids)
-        self._check_limit(height, "height", "junction", self.junction_ids)
-        self._check_limit(place, "place", "junction", self.junction_ids)
+        farthest = np.maximum(np.abs(x), np.abs(y))
+        self._check_limit(height, "height", "junction", junctions)
+        self._check_limit(farthest, "place", "junction", junctions)
         if self.lon_lat is not None:
             longitude, latitude = self.lon_lat.T
-            self._check_limit(longitude, "lon", "junction", self.junction_ids)
-            self._check_limit(latitude, "lat", "junction", self.junction_ids)
+            self._check_limit(longitude, "lon", "junction", junctions)
+            self._check_limit(latitude, "lat", "junction", junctions)
         connections = range(len(self.connections))
         for name, values in self.known_turn_columns().items():
             self._check_limit(values, name, "connection", connections)

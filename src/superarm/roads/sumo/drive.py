@@ -169,8 +169,10 @@ class Drive:
     def _motion_power(self, vehicle: Vehicle, pieces: _Pieces) -> Floats:
         """Return W that change the speed, (p,)."""
         mass = vehicle.mass * vehicle.gravity / _GRAVITY
-        square_changes = np.diff(self.speeds**2)[pieces.step]
-        return 0.5 * mass * square_changes / self.step
+        squares = self.speeds**2
+        changes = np.diff(squares)  # v² − v₀² of each step, (n,)
+        piece_changes = changes[pieces.step]
+        return 0.5 * mass * piece_changes / self.step
 
     def _book(self, power: Floats, pieces: _Pieces) -> Floats:
         """Return Wh on each edge, (k,), of W in each piece, (p,)."""
