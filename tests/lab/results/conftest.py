@@ -16,7 +16,7 @@ from superarm.lab.simulation.illustrations import write_shown
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
-from superarm.roads.problems.road_models import MEASURES
+from superarm.roads.problems.road_problem import MEASURES
 
 EDGES = 30
 LEARNERS = (*METHODS, "gp-ts-joint", "gp-greedy", "gp-ts-potential")

@@ -32,7 +32,9 @@ from superarm.roads.policies.navigation import (
 )
 from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems import Fleet
-from superarm.roads.problems.fleet import _Departures, road_rows
+from superarm.roads.problems.fleet import road_rows
+from superarm.roads.problems.fleet_departures import DepartureCache
+from superarm.roads.problems.fleet_draws import DrawnTrips
 from superarm.rules import Greedy
 from superarm.testing import ProblemContract
 
@@ -280,7 +282,9 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     """Where the model is right but for 1 Wh an edge, residuals are that, and nothing else."""
     nothing = RoadScales(near=1e-4, own=1e-4, share=1e-4, noise=1e-4, noise_per_time=1e-4,
                          noise_per_stop=1e-4)  # fmt: skip
-    monkeypatch.setattr("superarm.roads.problems.fleet.RoadScales", lambda: nothing)
+    for module in ("fleet_model", "fleet_draws"):
+        name = f"superarm.roads.problems.{module}.RoadScales"
+        monkeypatch.setattr(name, lambda: nothing)
     problem = world(wear=0.0, payload=0.0, weather=0.0, variety=0.3)
     policy = route_greedy(problem.model, spread="none")
     for step in range(1, 9):
@@ -301,9 +305,7 @@ def test_drawn_trips_have_the_noise_of_the_model(
     problem = world(
         wear=0.0, payload=0.0, weather=0.0, vehicles=3, variety=0.5, horizon=400
     )
-    monkeypatch.setattr(
-        type(problem), "_drawn_roads", np.zeros(len(problem.graph)), raising=False
-    )
+    monkeypatch.setattr(DrawnTrips, "roads", np.zeros(len(problem.graph)))
     scores = []
     for step in range(1, 401):
         offer, decision, feedback = seen_of(problem, step)
@@ -690,13 +692,13 @@ def test_from_an_openstreetmap_extract_with_heights_of_tiles(
 def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
     problem = world()
     graph = problem.graph
-    one = _Departures(10**9).of(graph, problem.fleet[0], 0)
-    kept = _Departures(3 * one.bytes)
-    first = kept.of(graph, problem.fleet[0], 0)
+    one = DepartureCache(10**9).get(graph, problem.fleet[0], 0)
+    kept = DepartureCache(3 * one.bytes)
+    first = kept.get(graph, problem.fleet[0], 0)
     for number in range(1, 40):
-        kept.of(graph, problem.fleet[0], number)
-        assert kept.of(graph, problem.fleet[0], 0) is first  # used last, so it stays
-    assert len(kept._known) == 3
+        kept.get(graph, problem.fleet[0], number)
+        assert kept.get(graph, problem.fleet[0], 0) is first  # used last, so it stays
+    assert len(kept._departures) == 3
     assert kept._bytes == 3 * one.bytes
     np.testing.assert_array_equal(
         first.arms.features, road_rows(graph, problem.fleet[0], 0)

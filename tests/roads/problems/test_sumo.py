@@ -19,7 +19,7 @@ from superarm.core.errors import (
 from superarm.models.worlds import World
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import read_network
-from superarm.roads.problems import road_models
+from superarm.roads.problems import road_loading
 from superarm.roads.problems.sumo import SumoNavigation
 from superarm.testing import ProblemContract
 
@@ -164,7 +164,7 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
 
 def test_heights_may_come_from_tiles_or_be_left_out(network, monkeypatch):
     """Level roads cost no more than rolling and air; the hills of a tile replace the file's own."""
-    monkeypatch.setattr(road_models, "read_network", _raised)
+    monkeypatch.setattr(road_loading, "read_network", _raised)
     hilly, flat, tiled = (
         build(network),
         build(network, flat=True),
