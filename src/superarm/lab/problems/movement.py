@@ -75,7 +75,8 @@ class MovementProblem(ChangingArms, MovementWorld):
         """α as a number."""
         if isinstance(self.alpha, str):
             require_choice(self.alpha, "alpha", ("theorem-1",))
-            return 1.0 + float(np.log(len(self.metric))) ** 2
+            log_n = float(np.log(len(self.metric)))
+            return 1.0 + log_n**2
         return as_number(self.alpha, "alpha", 0.0, LARGEST)
 
     @property
@@ -111,7 +112,8 @@ class MovementProblem(ChangingArms, MovementWorld):
         first = number * self.span + 1
         stop = min(first + self.span, self.horizon + 1)
         offers = [self.offer(step) for step in range(first, stop)]
-        costs = np.stack([self.means(offer) for offer in offers])
+        means = [self.means(offer) for offer in offers]
+        costs = np.stack(means)  # (span, n)
         start = start_of(offers[0])
         assert start is not None
         return offline_optimum(costs, self.metric, start)
@@ -123,7 +125,8 @@ class MovementProblem(ChangingArms, MovementWorld):
             offer: The round's offer.
         """
         way, position = self.way(offer.step)
-        return Best(float(way.service[position] + way.movement[position]))
+        cost = way.service[position] + way.movement[position]
+        return Best(float(cost))
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return sum(self._paid(offer, decision))
@@ -135,11 +138,13 @@ class MovementProblem(ChangingArms, MovementWorld):
                 f"{len(decision.positions)} arms were chosen; take one action in a round"
             )
         action = int(decision.positions[0])
-        service = float(self.means(offer)[action])
+        means = self.means(offer)
+        service = float(means[action])
         previous = start_of(offer)
         if previous is None:
             return Costs(service, 0.0)
-        return Costs(service, float(self.metric.distances[previous, action]))
+        distance = self.metric.distances[previous, action]
+        return Costs(service, float(distance))
 
     @property
     def measures(self) -> Mapping[str, Metric]:
@@ -290,8 +295,10 @@ class MovementField(MovementProblem):
         number, position = divmod(step - 1, self.episode)
         if position > 0:
             return Offer(step=step, arms=arms)
-        start = np.array([self._starts.at(number).integers(len(self.metric))])
-        return Offer(step=step, arms=arms, previous_action=start, begins=True)
+        rng = self._starts.at(number)
+        start = rng.integers(len(self.metric))
+        previous_action = np.array([start])
+        return Offer(step=step, arms=arms, previous_action=previous_action, begins=True)
 
     def _context(self, step: int) -> int:
         """The number of the context that a round draws."""
@@ -321,15 +328,19 @@ def _draw_product(
         root = _root(kernel, points)
         product = np.tensordot(root, values, axes=(1, position))
         values = np.moveaxis(product, 0, position)
+        axis_variances = np.sum(root**2, axis=0)  # (length of the axis,)
         others = [axis for axis in range(3) if axis != position]
-        variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
+        variances = variances * np.expand_dims(axis_variances, others)
     # Directions that nobody could see are left out of the norm.
     visible = variances > _VISIBLE * variances.max()
-    norm = float(np.sqrt(np.sum(normals[visible] ** 2)))
-    return _Draw(values, norm)
+    square = np.sum(normals[visible] ** 2)
+    return _Draw(values, float(np.sqrt(square)))
 
 
 def _root(kernel: SquaredExponential, points: Floats) -> Floats:
     """A square root of the covariance at points on a line, (n, n)."""
-    values, vectors = np.linalg.eigh(kernel(points[:, None], points[:, None]))
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    column = points[:, None]
+    K = kernel(column, column)
+    values, vectors = np.linalg.eigh(K)
+    values = np.maximum(values, 0.0)
+    return np.asarray(vectors * np.sqrt(values))

@@ -74,7 +74,8 @@ class SensorRows:
         parts = np.array_split(self.learn, self.folds)
         test = parts.pop(seed % self.folds)
         origin = f"{self.origin}. Tested on learning rows, of which {len(test)} in a row are held out"
-        return replace(self, learn=np.concatenate(parts), test=test, origin=origin)
+        learn = np.concatenate(parts)
+        return replace(self, learn=learn, test=test, origin=origin)
 
 
 @register("problem", "temperature-sensors")
@@ -235,11 +236,13 @@ def repair_glitches(readings: Floats, below: float) -> Floats:
     """
     repaired = np.array(readings)
     rows = np.arange(len(repaired))
-    for sensor in np.flatnonzero((repaired < below).any(axis=0)):
+    has_glitches = (repaired < below).any(axis=0)  # by sensor
+    for sensor in np.flatnonzero(has_glitches):
         series = repaired[:, sensor]
         good = series >= below
         glitches = ~good
-        series[glitches] = np.interp(rows[glitches], rows[good], series[good])
+        between = np.interp(rows[glitches], rows[good], series[good])
+        series[glitches] = between
     return repaired
 
 
