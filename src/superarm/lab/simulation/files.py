@@ -134,7 +134,8 @@ def read_arrays(
     with _opened(path) as file:
         arrays = read_npz(file, most=most, wanted=lambda name: only in (None, name))
     if only is not None and only not in arrays:
-        raise InputError(f"{path} has no {only!r}; it has {sorted(array_names(path))}")
+        names = sorted(array_names(path))
+        raise InputError(f"{path} has no {only!r}; it has {names}")
     return arrays
 
 
