@@ -151,7 +151,8 @@ def _panels(picture: Picture) -> list[_Panel]:
         svg = next(drawn_maps) if isinstance(panel, Map) else svg_chart(panel, area)
         view = _VIEW_BOX.search(svg)
         assert view is not None
-        panels.append(_Panel(svg, int(view[1]), int(view[2])))
+        width, height = view.groups()
+        panels.append(_Panel(svg, int(width), int(height)))
     return panels
 
 

@@ -84,7 +84,8 @@ def _without_swept(
 def _interpretation_tables(run: Run) -> Iterable[str]:
     """Interpretations that all settings share, then those in which they differ."""
     title = "What was settled" if run.spec.get("paper") else "How it was set up"
-    by_setting = [run.interpretations(index) for index in range(len(run.settings))]
+    indices = range(len(run.settings))
+    by_setting = [run.interpretations(index) for index in indices]
     shared = {
         key: text
         for key, text in by_setting[0].items()
@@ -93,8 +94,8 @@ def _interpretation_tables(run: Run) -> Iterable[str]:
     yield fact_table(title, shared)
     different = {}
     for setting, texts in zip(run.settings, by_setting, strict=True):
-        own = {key: text for key, text in texts.items() if key not in shared}
-        different[setting_text(setting)] = own
+        others = {key: text for key, text in texts.items() if key not in shared}
+        different[setting_text(setting)] = others
     if any(different.values()):
         yield option_table(f"{title}, where settings differ", "setting", different)
 

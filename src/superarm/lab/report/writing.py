@@ -179,7 +179,8 @@ def _ranked(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
     regrets = {}
     for policy in run.policies:
-        regrets[policy] = average(run.cumulative(policy, index)[:, -1])
+        totals = run.cumulative(policy, index)[:, -1]
+        regrets[policy] = average(totals)
     ranking = sorted(regrets, key=lambda policy: regrets[policy].mean)
     return {policy: regrets[policy] for policy in ranking}
 
@@ -254,11 +255,13 @@ def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
     sharing = sharing_of(run, [index])
     tied = 1
     for total in others:
-        scale = abs(float(total.mean()))
-        count = len(others)
-        if not within_noise(
-            total - best, comparisons=count, scale=scale, sharing=sharing
-        ):
+        may_be_chance = within_noise(
+            total - best,
+            comparisons=len(others),
+            scale=abs(float(total.mean())),
+            sharing=sharing,
+        )
+        if not may_be_chance:
             break
         tied += 1
     return tied
@@ -368,11 +371,16 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
     units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
     values: dict[tuple[str, str], dict[str, str]] = {}  # by policy and setting
     for row in rows:
-        if row["policy"] not in run.policies:
+        policy = row["policy"]
+        if policy not in run.policies:
             continue  # the file may have been edited
-        key = (row["policy"], setting_text(row["setting"]))
-        values.setdefault(key, {})[str(row["metric"])] = _row_text(row)
-    titles = [Metric(name.replace("_", " "), unit).text for name, unit in units.items()]
+        setting = setting_text(row["setting"])
+        numbers = values.setdefault((policy, setting), {})
+        numbers[str(row["metric"])] = _row_text(row)
+    titles = []
+    for name, unit in units.items():
+        label = name.replace("_", " ")
+        titles.append(Metric(label, unit).text)
     has_settings = any(setting for _, setting in values)
     if has_settings:
         titles.append("setting")
@@ -387,10 +395,12 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _row_text(row: Mapping[str, Any]) -> str:
     """The mean of a row of the summary, with its standard error if it has one."""
-    mean = nan if row["mean"] is None else float(row["mean"])
-    if row["stderr"] is None:
+    mean = row["mean"]
+    stderr = row["stderr"]
+    mean = nan if mean is None else float(mean)
+    if stderr is None:
         return significant(mean)
-    return plus_minus(mean, float(row["stderr"]))
+    return plus_minus(mean, float(stderr))
 
 
 def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:
