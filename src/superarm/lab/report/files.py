@@ -15,7 +15,11 @@ from superarm.lab.results.averages import Band
 from superarm.lab.results.bounds import RegretBounds
 from superarm.lab.results.calibration import calibration_picture
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
+from superarm.lab.results.maps import (
+    networks_picture,
+    uncertainty_pictures,
+    visit_pictures,
+)
 from superarm.lab.results.pictures import Map, Picture
 from superarm.lab.results.settings import synthetic_data
 from superarm.lab.simulation.run import Run
@@ -67,7 +71,7 @@ def save_run_figures(
     for charts in run_charts(run, bounds, band).values():
         pictures += charts
     pictures += visit_pictures(run, run.policies)
-    pictures += doubt_pictures(run)
+    pictures += uncertainty_pictures(run)
     for picture in (networks_picture([run]), calibration_picture(run)):
         if picture is not None:
             pictures.append(picture)

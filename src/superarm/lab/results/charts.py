@@ -28,7 +28,7 @@ from .curves import (
     growth_of,
     regret_curve,
     seconds_curve,
-    thinned,
+    spaced_rounds,
     totals_at,
 )
 from .formats import power_text, readable_seconds, setting_text
@@ -281,7 +281,7 @@ def _derived(run: Run, row: Mapping[str, str], band: Band) -> Picture:
 
 
 def _ratio_panel(run: Run, index: int, metric: str, versus: str, band: Band) -> Chart:
-    rounds = thinned(run.rounds, POINTS)
+    rounds = spaced_rounds(run.rounds, POINTS)
     reference = totals_at(run, versus, index, rounds, metric)
     reference = np.where(reference == 0.0, np.nan, reference)
     styles = policy_styles(run.policies)
@@ -298,7 +298,7 @@ def _ratio_panel(run: Run, index: int, metric: str, versus: str, band: Band) -> 
 
 
 def _mean_panel(run: Run, index: int, metric: str, name: str, band: Band) -> Chart:
-    rounds = thinned(run.rounds, _FINE)
+    rounds = spaced_rounds(run.rounds, _FINE)
     counts = rounds[None].astype(np.float64)
     styles = policy_styles(run.policies)
     series = []

@@ -19,7 +19,9 @@ class Curve(NamedTuple):
     mean: Floats
 
 
-def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
+def spaced_rounds(
+    rounds: int, points: int = 600, log: bool = False
+) -> NDArray[np.intp]:
     """Return some of the rounds 1 … ``rounds``, ends included, evenly spaced on an axis.
 
     Args:
@@ -65,7 +67,7 @@ def regret_curve(
         setting_index: The setting's position in the run.
         points: The largest number of rounds.
     """
-    rounds = thinned(run.rounds, points, log=True)
+    rounds = spaced_rounds(run.rounds, points, log=True)
     totals = totals_at(run, policy, setting_index, rounds)
     return Curve(rounds, totals.mean(axis=0))
 

@@ -118,7 +118,7 @@ def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
     return [_visits(run, index, policies) for index in trip_settings(run)]
 
 
-def doubt_pictures(run: Run) -> list[Picture]:
+def uncertainty_pictures(run: Run) -> list[Picture]:
     """For every trip, draw what learners are still unsure of after the first seed.
 
     Args:
@@ -126,13 +126,13 @@ def doubt_pictures(run: Run) -> list[Picture]:
     """
     pictures = []
     for index in trip_settings(run):
-        doubts = {}
+        stds_by_policy = {}
         for policy in run.policies:
             audit = run.audit(policy, index, run.seeds[0])
             if audit and "std" in audit:
-                doubts[policy] = audit["std"].astype(np.float64)
-        if doubts:
-            pictures.append(_doubts(run, index, doubts))
+                stds_by_policy[policy] = audit["std"].astype(np.float64)
+        if stds_by_policy:
+            pictures.append(_uncertainty_picture(run, index, stds_by_policy))
     return pictures
 
 
@@ -177,15 +177,17 @@ def _class_labels(limits: Sequence[float]) -> list[str]:
     return [*labels, f"{limits[-1]:g}+"]
 
 
-def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
+def _uncertainty_picture(
+    run: Run, index: int, stds_by_policy: Mapping[str, Floats]
+) -> Picture:
     roads = _roads(run, index)
     # A few edges are far more uncertain than all others; they take the last colour.
-    stds = np.concatenate(list(doubts.values()))
+    stds = np.concatenate(list(stds_by_policy.values()))
     highest = max(float(np.quantile(stds, 0.98)), 1e-12)
     limits = [0.0]
     limits += [tick for tick in ticks(0.0, highest)[1:] if tick < highest]
     panels = []
-    for policy, std in doubts.items():
+    for policy, std in stds_by_policy.items():
         note = f"median {significant(float(np.median(std)))} Wh"
         # The most certain roads lie on top.
         layers = _layers(std, limits, (1.2, 1.2))[::-1]

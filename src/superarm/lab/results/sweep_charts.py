@@ -12,7 +12,7 @@ from superarm.rules import BayesianGPUCB
 
 from .averages import Band, band_text
 from .chart_parts import POINTS, mean_curve, regret_text, thin_note, total_curve
-from .curves import thinned
+from .curves import spaced_rounds
 from .formats import setting_text
 from .pictures import Chart, Picture, Series
 from .roads import Schedule, schedule_of, trip_name, trip_settings
@@ -128,7 +128,7 @@ def schedules_picture(run: Run, band: Band) -> Picture:
         run: A run that compares schedules.
         band: The kind of band.
     """
-    rounds = thinned(run.rounds, POINTS)
+    rounds = spaced_rounds(run.rounds, POINTS)
     charts = []
     for index in trip_settings(run):
         charts += _trip_schedules(run, index, rounds, band)
