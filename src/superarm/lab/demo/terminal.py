@@ -162,7 +162,7 @@ def _place_dots(roads: RoadMap, columns: int, rows: int) -> NDArray[np.float64]:
     size = np.array([columns - 1, rows - 1])  # dots
     scale = float((size / span).min())
     margin = (size - span * scale) / 2.0
-    places = (roads.points - low) * scale + margin
+    places: NDArray[np.float64] = (roads.points - low) * scale + margin
     height = size[1]
     places[:, 1] = height - places[:, 1]
     return places
@@ -281,12 +281,12 @@ class Screen:
 
 def _fit_canvas(roads: RoadMap, most_columns: int, most_rows: int) -> Canvas:
     """The largest canvas of the roads' shape; a letter is about twice as high as wide."""
-    spans = np.maximum(np.ptp(roads.points, axis=0), 1.0)
-    across, up = spans  # metres
-    columns = np.ceil(2.0 * most_rows * across / up)
-    columns = int(min(most_columns, columns))
-    rows = np.ceil(columns * up / across / 2.0)
-    rows = int(min(most_rows, max(4, rows)))
+    spans = np.ptp(roads.points, axis=0)
+    across, up = np.maximum(spans, 1.0)  # metres
+    wide = np.ceil(2.0 * most_rows * across / up)
+    columns = int(min(most_columns, wide))
+    high = np.ceil(columns * up / across / 2.0)
+    rows = int(min(most_rows, max(4, high)))
     return Canvas(roads, columns, rows)
 
 

@@ -232,25 +232,31 @@ class MovementField(MovementProblem):
         as_count(self.episode, "episode")
         noise_std = as_noise_std(self.noise_std)
         kernel = SquaredExponential(lengthscale=lengthscale)
-        contexts = np.sort(stream(self.seed, "contexts", 0).random(count))
+        contexts = stream(self.seed, "contexts", 0).random(count)
+        contexts = np.sort(contexts)
         axis = np.linspace(0.0, 1.0, side)
-        grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        normals = stream(self.seed, "truth", 0).standard_normal((count, side, side))
+        coordinates = np.meshgrid(axis, axis, indexing="ij")
+        grid = np.stack(coordinates, axis=-1).reshape(-1, 2)
+        rng = stream(self.seed, "truth", 0)
+        normals = rng.standard_normal((count, side, side))
         draw = _draw_product(kernel, (contexts, axis, axis), normals)
-        drawn = draw.values
-        cost_range = float(np.ptp(drawn))
+        costs = draw.values
+        lowest = costs.min()
+        cost_range = float(np.ptp(costs))
         if cost_range < _LEAST_RANGE:
             raise InputError(
                 f"lengthscale is {lengthscale:g}, so long that costs do not differ"
             )
-        scale = rho / (1.0 + rho) / (cost_range if self.scaled else 1.0)
+        scale = rho / (1.0 + rho)
+        if self.scaled:
+            scale /= cost_range
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
             noise_variance=(noise_std * scale) ** 2,
             oracle=TopK(k=1),
             horizon=as_count(self.horizon, "horizon"),
-            mean=-float(drawn.min()) * scale,
+            mean=-float(lowest) * scale,
             direction="minimize",
             norm_bound=draw.norm,
             noise_bound=noise_std * scale,
@@ -258,33 +264,37 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = "shifted to a minimum of 0"
-        if self.scaled:
-            shape += " and scaled to the range [0, 1]"
         arms = []
         for context in contexts:
             column = np.full(len(grid), context)
-            arms.append(Arms.numbered(np.column_stack([grid, column])))
+            features = np.column_stack([grid, column])
+            arms.append(Arms.numbered(features))
         store(
             self,
             model=model,
             _noise_std=noise_std * scale,
-            interpretations={
-                "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
-                "prior mean, the kernel and the noise that learners are told are changed to match",
-                "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
-                f"{1 / (1 + rho):.3g}",
-                "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
-                "of every round",
-                "regret": "against the cheapest way through each episode, found with all costs known: "
-                "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
-            },
+            interpretations=self._interpretations(rho),
             _arms=arms,
-            _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
+            _costs=(costs - lowest).reshape(count, -1) * scale,
             _draws=Streams(self.seed, "offer"),
             _starts=Streams(self.seed, "start"),
         )
         self._check_regret()
+
+    def _interpretations(self, rho: float) -> Mapping[str, str]:
+        shape = "shifted to a minimum of 0"
+        if self.scaled:
+            shape += " and scaled to the range [0, 1]"
+        return {
+            "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
+            "prior mean, the kernel and the noise that learners are told are changed to match",
+            "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
+            f"{1 / (1 + rho):.3g}",
+            "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
+            "of every round",
+            "regret": "against the cheapest way through each episode, found with all costs known: "
+            "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
+        }
 
     @property
     def span(self) -> int:

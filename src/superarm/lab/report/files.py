@@ -133,7 +133,7 @@ def picture_svg(picture: Picture, title: str = "", origin: Sequence[str] = ()) -
         row = panels[first : first + columns]
         for column, panel in enumerate(row):
             x = _MARGIN + column * (cell_width + _MARGIN)
-            parts.append(_placed(panel, x, y))
+            parts.append(_place_panel(panel, x, y))
         y += max(panel.height for panel in row) + _MARGIN
     for entries in _key_rows(picture.key, text_width):
         y += _LINE
@@ -160,7 +160,7 @@ def _panels(picture: Picture) -> list[_Panel]:
     return panels
 
 
-def _placed(panel: _Panel, x: int, y: int) -> str:
+def _place_panel(panel: _Panel, x: int, y: int) -> str:
     place = f'<svg x="{x}" y="{y}" width="{panel.width}" height="{panel.height}" '
     return panel.svg.replace("<svg ", place, 1)
 

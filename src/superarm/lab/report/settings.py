@@ -17,7 +17,7 @@ from .pages import fact_table, option_table, readable_value, section
 _PLACE = {"problem.network": "--net", "problem.start": "--from", "problem.goal": "--to"}
 
 
-def _swept(run: Run) -> dict[str, list[Any]]:
+def _swept_values(run: Run) -> dict[str, list[Any]]:
     """Every swept key with its values in order."""
     swept: dict[str, list[Any]] = {}
     for setting in run.settings:
@@ -34,7 +34,7 @@ def settings_section(run: Run) -> str:
     Args:
         run: The run.
     """
-    swept = _swept(run)
+    swept = _swept_values(run)
     parameters = dict(run.spec.get("parameters") or {})
     problem = parameters.pop("problem", {})
     policies = parameters.pop("policies", {})
@@ -120,7 +120,7 @@ def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
             words += [_PLACE[key], value]
         elif value is not None:  # --net sets a named route to null
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
-    for key, values in _swept(run).items():
+    for key, values in _swept_values(run).items():
         words += ["--set", f"{key}={json.dumps(values, ensure_ascii=False)}"]
     line = shlex.join([*words, "--out", "OUT"])
     promise = "The same seeds give the same traces, byte for byte; timings differ."

@@ -298,7 +298,8 @@ class Plane:
         steps = np.diff(points, axis=0)
         differs = np.any(steps != 0, axis=1)
         moved = np.concatenate([[True], differs])
-        return [(int(x), int(y)) for x, y in points[moved]]
+        corners = points[moved]
+        return [(int(x), int(y)) for x, y in corners]
 
 
 def _polyline(corners: Sequence[tuple[int, int]]) -> str:

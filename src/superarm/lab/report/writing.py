@@ -115,9 +115,9 @@ def write_report(
         band: The kind of band around means; by default that of the experiment.
     """
     path = Path(path)
-    rankings = [_ranked(run, index) for index in range(len(run.settings))]
+    rankings = [_rank_by_regret(run, index) for index in range(len(run.settings))]
     headline = _best_by_metrics(run) + _headline(run, rankings)
-    headline += _smaller(run, full_size)
+    headline += _size_note(run, full_size)
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {}
@@ -125,42 +125,37 @@ def write_report(
         charts[subject] = [figure(chart) for chart in pictures]
     others = [*charts["derived"], _further_table(run, further)] if further else []
     panels = sweeps(run)
-    body = "".join(
-        (
-            _header(run, headline, claims, warning),
-            "<main>",
-            *(f"<p>{escape(str(note))}</p>" for note in notes if note),
-            f'<figure class="wide">{picture}</figure>' if picture else "",
-            section("The truth", *charts["truth"]),
-            section("A tree over the actions", *charts["tree"]),
-            section("Over the rounds", *charts["totals"]),
-            section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
-            section("Result", *_result_tables(run, rankings)),
-            section("Further results", *others),
-            section("Claims", claims_table(claims, not_judged=not_judged)),
-            # Energies come before regret, which charges for hills when rectified.
-            *road_sections(run),
-            section("Did the forecasts hold?", *calibration_parts(run)),
-            section("How wide the bounds are", *charts["widths"]),
-            section("Regret", *charts["regret"], *charts["horizons"]),
-            section(
-                "How regret grows",
-                *charts["growth"],
-                *(_bound_tables(run, bounds) if bounds else ()),
-            ),
-            section(
-                "Statements of theory, checked on this run",
-                claims_table(statements, noun="statement"),
-            ),
-            section(
-                "Time per round",
-                *charts["seconds"] or ["<p>This run has no timings.</p>"],
-            ),
-            settings_section(run),
-            reproduce_section(run, command),
-            "</main>",
-        )
-    )
+    sweep_title = f"Sweep over {panels[0].key}" if panels else ""
+    bound_tables = _bound_tables(run, bounds) if bounds else []
+    seconds = charts["seconds"] or ["<p>This run has no timings.</p>"]
+    parts = [_header(run, headline, claims, warning), "<main>"]
+    parts += [f"<p>{escape(str(note))}</p>" for note in notes if note]
+    if picture:
+        parts.append(f'<figure class="wide">{picture}</figure>')
+    parts += [
+        section("The truth", *charts["truth"]),
+        section("A tree over the actions", *charts["tree"]),
+        section("Over the rounds", *charts["totals"]),
+        section(sweep_title, *charts["sweep"]),
+        section("Result", *_result_tables(run, rankings)),
+        section("Further results", *others),
+        section("Claims", claims_table(claims, not_judged=not_judged)),
+        # Energies come before regret, which charges for hills when rectified.
+        *road_sections(run),
+        section("Did the forecasts hold?", *calibration_parts(run)),
+        section("How wide the bounds are", *charts["widths"]),
+        section("Regret", *charts["regret"], *charts["horizons"]),
+        section("How regret grows", *charts["growth"], *bound_tables),
+        section(
+            "Statements of theory, checked on this run",
+            claims_table(statements, noun="statement"),
+        ),
+        section("Time per round", *seconds),
+        settings_section(run),
+        reproduce_section(run, command),
+        "</main>",
+    ]
+    body = "".join(parts)
     atomic_write(path, page(run.title, body).encode())
     return Report(
         path=path,
@@ -175,7 +170,7 @@ def write_report(
     )
 
 
-def _ranked(run: Run, index: int) -> dict[str, Average]:
+def _rank_by_regret(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
     regrets = {}
     for policy in run.policies:
@@ -207,7 +202,7 @@ def _headline_of_many(run: Run, rankings: Sequence[Mapping[str, Average]]) -> st
         return f"{_too_few(run)} Lowest mean regret: {text}."
     ties = 0
     for index, ranking in enumerate(rankings):
-        if _tied(run, index, ranking) > 1:
+        if _count_best(run, index, ranking) > 1:
             ties += 1
     if ties:
         text += f"; in {ties} of them the seeds do not separate the best"
@@ -222,7 +217,7 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
         texts.append(f"{policy}, {plus_minus(*regret)} {unit}".rstrip())
     if len(run.seeds) < LEAST_SEEDS:
         return f"{_too_few(run)} Mean regret: {'; '.join(texts)}."
-    ties = _tied(run, 0, ranking)
+    ties = _count_best(run, 0, ranking)
     if ties <= 1:
         return f"Lowest regret: {'; next '.join(texts[:2])}."
     seeds = count_text(len(run.seeds), "seed")
@@ -247,7 +242,7 @@ def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
     return rivals
 
 
-def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
+def _count_best(run: Run, index: int, ranking: Iterable[str]) -> int:
     """The number of best policies: the first, and the next while chance may explain the lead."""
     totals = [run.cumulative(policy, index)[:, -1] for policy in ranking]
     best = totals[0]
@@ -292,7 +287,7 @@ def _best_by_metrics(run: Run) -> str:
     return text
 
 
-def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
+def _size_note(run: Run, full_size: tuple[int, int] | None) -> str:
     """A sentence on how much smaller than the experiment a run is."""
     if full_size is None:
         return ""

@@ -45,10 +45,12 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:
-    step = _round_step((high - low) / _MOST_INTERVALS)
-    first = int(np.ceil(low / step - 1e-9))
-    last = int(np.floor(high / step + 1e-9))
-    numbers = range(first, last + 1)
+    least = (high - low) / _MOST_INTERVALS
+    step = _round_step(least)
+    # Ends of the axis that are ticks but for rounding count as ticks.
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    numbers = range(int(first), int(last) + 1)
     return [round(number * step, 12) for number in numbers]
 
 

@@ -93,8 +93,8 @@ class IntervalCoverage(NamedTuple):
         tail = min(1.0, self._tail())
         errors = max(0.0, -float(ndtri(tail)))
         if self.groups and errors > 0.0:
-            tail = stdtr(self.groups - 1, -errors)
-            errors = -float(ndtri(tail))
+            student_tail = stdtr(self.groups - 1, -errors)
+            errors = -float(ndtri(student_tail))
         difference = self.observed - self.level
         return float(np.copysign(errors, difference))
 

@@ -96,8 +96,10 @@ def _derived_pictures(run: Run, panels: Sequence[Sweep], band: Band) -> list[Pic
 
 def _regret_pictures(run: Run, panels: Sequence[Sweep], band: Band) -> list[Picture]:
     if _is_large_sweep(run, panels):
-        return [sweep_curves(run, panels, band)]
-    return [_regret(run, index, band) for index in range(len(run.settings))]
+        picture = sweep_curves(run, panels, band)
+        return [picture]
+    indices = range(len(run.settings))
+    return [_regret(run, index, band) for index in indices]
 
 
 def _growth_pictures(run: Run, bounds: RegretBounds | None) -> list[Picture]:
@@ -233,7 +235,8 @@ def _theory_series(run: Run, curves: Mapping[str, Bound], dash: int) -> list[Ser
     styles = policy_styles(run.policies)
     series = []
     for policy, curve in curves.items():
-        style = PolicyStyle(styles[policy].colour, dash)
+        colour = styles[policy].colour
+        style = PolicyStyle(colour, dash)
         series.append(Series(curve.label, curve.rounds, curve.values, style))
     return series
 

@@ -183,12 +183,14 @@ def _uncertainty_picture(
     roads = _roads(run, index)
     # A few edges are far more uncertain than all others; they take the last colour.
     stds = np.concatenate(list(stds_by_policy.values()))
-    highest = max(float(np.quantile(stds, 0.98)), 1e-12)
+    high = float(np.quantile(stds, 0.98))
+    highest = max(high, 1e-12)
     limits = [0.0]
     limits += [tick for tick in ticks(0.0, highest)[1:] if tick < highest]
     panels = []
     for policy, std in stds_by_policy.items():
-        note = f"median {significant(float(np.median(std)))} Wh"
+        median = float(np.median(std))
+        note = f"median {significant(median)} Wh"
         # The most certain roads lie on top.
         layers = _layers(std, limits, (1.2, 1.2))[::-1]
         panels.append(_Panel(policy, note, layers))

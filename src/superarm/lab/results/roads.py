@@ -224,5 +224,7 @@ def compares_schedules(run: Run) -> bool:
         run: The run.
     """
     schedules = {schedule_of(run, policy, 0, arms=1) for policy in run.policies}
+    if None in schedules:
+        return False
     kinds = {type(schedule) for schedule in schedules}
-    return None not in schedules and len(schedules) > len(kinds)
+    return len(schedules) > len(kinds)

@@ -52,9 +52,13 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
 
 def _most_swept_key(values: Mapping[str, set[Any]]) -> str:
     """The key with most values; empty where each has one only."""
-    counts = {key: len(distinct) for key, distinct in values.items()}
-    swept = [key for key, count in counts.items() if count > 1]
-    return max(swept, key=lambda key: counts[key], default="")
+    most_swept = ""
+    most = 1
+    for key, distinct in values.items():
+        if len(distinct) > most:
+            most_swept = key
+            most = len(distinct)
+    return most_swept
 
 
 def _swept_values(run: Run, key: str | None) -> dict[str, set[Any]]:
@@ -136,9 +140,9 @@ def sharing_of(run: Run, settings: Sequence[int]) -> Sharing:
         run: The run.
         settings: Positions of some of its settings.
     """
-    share = max(run.shared_data(index) for index in settings)
-    independent = min(run.independent_seeds(index) for index in settings)
-    return Sharing(share, independent)
+    shares = [run.shared_data(index) for index in settings]
+    seeds = [run.independent_seeds(index) for index in settings]
+    return Sharing(share=max(shares), independent=min(seeds))
 
 
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:

@@ -120,7 +120,7 @@ class Mail:
             self._put(offer.step, offer, decision, feedback)
         else:
             self._send(offer, decision, feedback, delays)
-        return self._arrived(offer.step)
+        return self._take_arrivals(offer.step)
 
     def _send(
         self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
@@ -193,7 +193,7 @@ class Mail:
         self._sent = resume_state.scalar("sent")
         self._last_due = resume_state.scalar("last_due")
 
-    def _arrived(self, step: int) -> Iterator[Delivery]:
+    def _take_arrivals(self, step: int) -> Iterator[Delivery]:
         """Take off the queue what arrives after the decision of this round."""
         while self._queue and self._queue[0].due <= step:
             yield heappop(self._queue).delivery

@@ -439,7 +439,8 @@ def _check_table(table: Any, name: str, kinds: Mapping[str, Any]) -> None:
     require_kind(table, Sequence[Mapping[str, Any]], repr(name))
     for row in table:
         for key, kind in kinds.items():
-            require_kind(row.get(key), kind, f"{key!r} in {name!r}")
+            value = row.get(key)
+            require_kind(value, kind, f"{key!r} in {name!r}")
 
 
 def _mean_after_first_block(seconds: NDArray[np.float32]) -> float:
