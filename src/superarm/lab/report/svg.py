@@ -24,6 +24,7 @@ DASHES = ("none", "9 3", "3 3")
 _MAP_WIDTH = 420
 _LETTER = 7.0  # the width of a letter, on average
 _TEXT_START = 18.0  # from the end of the x-axis to a label, beside the stroke before it
+_MOST_LABELS = 0.5  # share of a chart's width that labels may take
 _LEAST_NAME = 4  # letters of a name that is shortened
 _HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
@@ -97,7 +98,7 @@ def _layout(chart: Chart, frame: PlotArea, stub: float) -> tuple[_Axis, _Axis]:
         tick_labels = chart.y_ticks().values()
         label_room = _TEXT_START + stub + 10.0 + _LETTER * _longest(labels)
         left = max(58.0, 14.0 + _LETTER * _longest(tick_labels))
-        right = width - min(0.45 * width, label_room)
+        right = width - min(_MOST_LABELS * width, label_room)
         top = 48.0 if chart.title else 32.0
         bottom = height - 46.0
     x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
