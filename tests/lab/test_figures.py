@@ -211,6 +211,26 @@ def test_labels_do_not_overlap(tmp_path: Path) -> None:
     assert np.diff(heights).min() >= 16.8  # a line, up to rounding
 
 
+def test_long_labels_are_shortened_and_have_a_title() -> None:
+    rounds = np.arange(1.0, 4.0)
+    label = f"{'a-name-<without>-end-' * 4}  12,300"
+    series = (Series(label, rounds, rounds), Series("short  7", rounds, rounds))
+    chart = Chart(series=series, y_label="y")
+    picture = Picture(name="long", panels=(chart,), caption="")
+    root = ElementTree.fromstring(picture_svg(picture))
+    titled = [
+        text for text in root.iter(f"{SVG}text") if text.find(f"{SVG}title") is not None
+    ]
+    (shortened,) = titled  # the other label has room
+    (title,) = shortened
+    assert title.text == label
+    assert title.tail is not None
+    assert title.tail.startswith("a-name-<without>")
+    assert title.tail.endswith("…  12,300")  # the number stays
+    width = int(root.attrib["width"])
+    assert float(shortened.attrib["x"]) + 7.0 * len(title.tail) <= width
+
+
 def test_panels_and_keys_do_not_overlap() -> None:
     """Panels stand in rows of ``columns``, and a long key takes several lines."""
     chart = Chart(series=(), y_label="y")

@@ -15,7 +15,7 @@ from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.axes import spread_labels, ticks
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import growth_exponent, thinned
+from superarm.lab.results.curves import growth_exponent, spaced_rounds
 from superarm.lab.results.formats import plus_minus, readable_seconds, significant
 from superarm.lab.results.pictures import Chart, Series
 from superarm.lab.results.settings import sweeps
@@ -487,7 +487,7 @@ def test_growth_exponent_recovers_the_power(tmp_path: Path) -> None:
 def test_thinning_keeps_both_ends() -> None:
     for rounds in (1, 2, 599, 30_000):
         for log in (False, True):
-            chosen = thinned(rounds, log=log)
+            chosen = spaced_rounds(rounds, log=log)
             assert (chosen[0], chosen[-1]) == (1, rounds)
             assert len(chosen) <= 600
 

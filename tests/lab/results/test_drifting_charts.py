@@ -21,7 +21,7 @@ from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.charts import run_charts
 from superarm.lab.results.pictures import Chart, Picture, Series
 from superarm.lab.results.styles import shade
-from superarm.lab.simulation.illustrations import TruthRecord, write_shown
+from superarm.lab.simulation.illustrations import TruthRecord, write_illustration
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
@@ -164,7 +164,7 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
     rounds, places = np.arange(1, 201), np.array([[0.5], [0.0], [1.0]])
     values = np.zeros((200, 3))
     values[:, 1] = np.linspace(-1.0, 1.0, 200)  # at 0, which becomes the best half-way
-    write_shown(tmp_path, 0, TruthRecord(rounds, values, places))
+    write_illustration(tmp_path, 0, TruthRecord(rounds, values, places))
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [
         f"t = {t}" for t in (1, 50, 100, 150, 200)
@@ -188,7 +188,7 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     truth = TruthRecord(
         np.arange(1, 41), rng.normal(20.0, 1.0, (40, 6)), rng.random((6, 2))
     )
-    write_shown(tmp_path, 0, truth)
+    write_illustration(tmp_path, 0, truth)
     (picture,) = run_charts(run)["truth"]
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [""] * 6 + ["best"]
@@ -263,7 +263,7 @@ def test_a_damaged_truth_is_named(
 ) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     good = TruthRecord(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
-    write_shown(tmp_path, 0, good._replace(**change))
+    write_illustration(tmp_path, 0, good._replace(**change))
     with pytest.raises(
         StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"
     ):

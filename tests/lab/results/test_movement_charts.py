@@ -13,7 +13,11 @@ from superarm.core.errors import SpecError, StateError
 from superarm.lab import report as reports
 from superarm.lab.experiments import Experiment, Plan, execute, load_experiment
 from superarm.lab.results.charts import run_charts
-from superarm.lab.simulation.illustrations import TreeMasses, write_masses, write_shown
+from superarm.lab.simulation.illustrations import (
+    TreeMasses,
+    write_illustration,
+    write_masses,
+)
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
@@ -86,7 +90,7 @@ def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     assert run.tree() is None
     assert run_charts(run)["tree"] == []
-    write_shown(tmp_path, 0, tree)
+    write_illustration(tmp_path, 0, tree)
     read = run.tree()
     assert read is not None
     np.testing.assert_array_equal(read.parent, tree.parent)
@@ -223,7 +227,7 @@ def test_probabilities_are_those_of_the_last_round(
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    for written in ("write_shown", "write_masses", "write_trace"):
+    for written in ("write_illustration", "write_masses", "write_trace"):
         out = tmp_path / written
         plan = Plan.make(experiment, out=out)
         with monkeypatch.context() as patched:
@@ -233,7 +237,7 @@ def test_probabilities_are_those_of_the_last_round(
         execute(plan, resume=True)
     for name in names:
         content = (tmp_path / "whole" / "trees" / name).read_bytes()
-        for other in ("grown", "write_shown", "write_masses", "write_trace"):
+        for other in ("grown", "write_illustration", "write_masses", "write_trace"):
             assert (tmp_path / other / "trees" / name).read_bytes() == content, (
                 other,
                 name,
@@ -249,7 +253,7 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     q = descent.step(descent.at(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
     run = make_run(tmp_path)
     assert run.tree_masses() is None
-    write_shown(tmp_path, 0, tree)
+    write_illustration(tmp_path, 0, tree)
     write_masses(tmp_path, 0, run.policies, TreeMasses(tree, q, "other"))
     read = run.tree_masses()
     assert read is not None

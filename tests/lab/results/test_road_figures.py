@@ -16,7 +16,11 @@ from superarm.lab import report as reports
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
 from superarm.lab.results.charts import group_pictures, regret_chart, run_charts
-from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
+from superarm.lab.results.maps import (
+    networks_picture,
+    uncertainty_pictures,
+    visit_pictures,
+)
 from superarm.lab.results.pictures import Chart, Map, Picture
 from superarm.lab.simulation.run import Run
 
@@ -63,7 +67,7 @@ def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    (picture,) = doubt_pictures(run)
+    (picture,) = uncertainty_pictures(run)
     assert [panel.title for panel in maps(picture)] == list(
         SIX
     )  # baselines know nothing
@@ -74,7 +78,7 @@ def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
         assert sorted(shown) == list(range(EDGES))
         lowest = [audit["std"][layer.edges].min() for layer in panel.layers]
         assert lowest == sorted(lowest, reverse=True)  # what is known lies on top
-    assert doubt_pictures(make_run(tmp_path / "b", audited=())) == []
+    assert uncertainty_pictures(make_run(tmp_path / "b", audited=())) == []
 
 
 def test_drawn_maps_have_roads_ends_and_a_key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import numpy as np
 
 from superarm.core.road_map import RoadMap
 from superarm.lab import report as reports
+from superarm.lab.report.pages import figure
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
 from superarm.lab.results.formats import plus_minus
+from superarm.lab.results.maps import visit_pictures
 from superarm.lab.results.pictures import Chart, Series
 from superarm.lab.simulation.run import Run
 
@@ -84,6 +87,20 @@ def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     bare = make_run(tmp_path / "d", ("gp-ts",), audited=())
     (bare.directory / "maps" / "s0.npz").unlink()
     assert "Where they drove" not in written(bare, tmp_path)
+
+
+def test_names_of_pictures_become_valid_ids(make_run: MakeRun, tmp_path: Path) -> None:
+    [picture] = visit_pictures(make_run(tmp_path), SIX[:2])
+    pages = set()
+    for name in ('a "name" <b>', 'a "name" <c>'):
+        page = figure(dataclasses.replace(picture, name=name))
+        [identifier] = re.findall(r' id="([^"]*)"', page)
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", identifier)
+        assert f'<use href="#{identifier}"/>' in page
+        assert "<b>" not in page
+        pages.add(identifier)
+    assert len(pages) == 2
+    assert ' id="plain-0"' in figure(dataclasses.replace(picture, name="plain"))
 
 
 def test_the_page_of_a_whole_city_is_small(

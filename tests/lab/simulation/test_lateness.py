@@ -201,7 +201,7 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     # What is lost is lost, whatever the world says.
     assert list(mail.exchange(offer, decision, said, np.array([5, 0, -1, 0, 3]))) == []
     arrived = {
-        step: [each.feedback.positions.tolist() for each in mail._arrived(step)]
+        step: [each.feedback.positions.tolist() for each in mail._take_arrivals(step)]
         for step in range(9)
     }
     assert {step: heard for step, heard in arrived.items() if heard} == {
@@ -218,12 +218,14 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
         positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4])
     )
     assert list(mail.exchange(offer, decision, said, None)) == []
-    assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
+    assert [each.feedback.positions.tolist() for each in mail._take_arrivals(3)] == [
+        [0]
+    ]
     left = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
     longer = Mail(4, in_order=True)
     longer.resume(restored(left), lambda step: Offer(step=step, arms=ARMS))
     assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
-    ((same, chosen, feedback),) = longer._arrived(4)
+    ((same, chosen, feedback),) = longer._take_arrivals(4)
     assert (same.step, same.previous_action, chosen.positions.tolist()) == (
         1,
         (4,),

@@ -11,14 +11,14 @@ import numpy as np
 from superarm.core import Policy
 from superarm.core.plugins import import_parts
 from superarm.core.streams import stream
-from superarm.lab.results.curves import thinned
+from superarm.lab.results.curves import spaced_rounds
 from superarm.lab.results.formats import setting_text
 from superarm.lab.simulation import Trace, simulate, write_trace
 from superarm.lab.simulation.illustrations import (
     TreeMasses,
     TruthRecord,
+    write_illustration,
     write_masses,
-    write_shown,
 )
 from superarm.models.worlds import HasRoadMap, World
 from superarm.movement import frt_tree
@@ -46,7 +46,7 @@ def play(task: Task) -> list[RestartReason]:
     chart = task.experiment.chart
     world = task.experiment.build_problem(seed=task.seed, horizon=plan.horizon)
     if task.shown and isinstance(world, HasRoadMap):
-        write_shown(plan.out, task.setting_index, world.road_map())
+        write_illustration(plan.out, task.setting_index, world.road_map())
     if task.shown and chart.get("truth"):
         _write_truth(task, world)
     reasons: list[RestartReason] = []
@@ -111,11 +111,11 @@ def _simulate(
 def _write_truth(task: Task, world: World) -> None:
     """The means of all arms in some rounds."""
     plan = task.plan
-    steps = thinned(plan.rounds)
+    steps = spaced_rounds(plan.rounds)
     offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
     means = np.stack([world.means(offer) for offer in offers])
     record = TruthRecord(steps, means, offers[0].arms.features)
-    write_shown(plan.out, task.setting_index, record)
+    write_illustration(plan.out, task.setting_index, record)
 
 
 def _write_tree(task: Task, world: World) -> None:
@@ -123,7 +123,7 @@ def _write_tree(task: Task, world: World) -> None:
     metric = world.model.metric
     if metric is not None:
         tree = frt_tree(metric, stream(task.seed, "tree", 0))
-        write_shown(task.plan.out, task.setting_index, tree)
+        write_illustration(task.plan.out, task.setting_index, tree)
 
 
 def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:

@@ -64,19 +64,29 @@ class Channels(ChangingArms):
         rng = self._streams.at(step)
         users = arrivals(rng, self.users, self.channels)
         shape = (users, self.channels)
-        distance = np.sqrt(rng.random((users, 1)))
+        # Uniform over a disc: the share of it within a radius is the radius squared.
+        squares = rng.random((users, 1))
+        distance = np.sqrt(squares)
         busy = rng.random((1, self.channels))
         suits = rng.random(shape)
         is_open = rng.random(shape) >= self.barred
         is_open[0, 0] = True  # there is always something to choose
         user, channel = np.nonzero(is_open)
-        columns = [distance[user, 0], busy[0, channel], suits[user, channel]]
+        contexts = [
+            distance[user, 0],
+            busy[0, channel],
+            suits[user, channel],
+        ]
+        features = np.stack(contexts, axis=1)
         pairs = zip(user.tolist(), channel.tolist(), strict=True)
         ids = [(step, *pair) for pair in pairs]
-        arms = Arms(ids=ids, features=np.stack(columns, axis=1))
-        return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
+        arms = Arms(ids=ids, features=features)
+        structure = Pairs(left=user, right=channel)
+        return Offer(step=step, arms=arms, structure=structure)
 
     def means(self, offer: Offer) -> Floats:
         distance, busy, suits = offer.arms.features.T
-        outcomes: Floats = (1.0 - distance**2) * (1.0 - 0.8 * busy) * np.sqrt(suits)
+        signal = 1.0 - distance**2
+        free = 1.0 - 0.8 * busy
+        outcomes: Floats = signal * free * np.sqrt(suits)
         return outcomes

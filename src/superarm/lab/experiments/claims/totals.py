@@ -6,7 +6,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.lab.results.averages import average
-from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, thinned
+from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, spaced_rounds
 from superarm.lab.results.formats import significant
 from superarm.lab.results.totals import outcomes, per_round
 from superarm.lab.results.verdicts import ROUNDING
@@ -98,7 +98,7 @@ class Totals:
         if self.metric == SECONDS:
             curves = seconds_by_seed(self.run, policy, index)
         else:
-            rounds = thinned(self.run.rounds, log=True)
+            rounds = spaced_rounds(self.run.rounds, log=True)
             sums = self.run.cumulative(policy, index, self.metric)[:, rounds - 1]
             curves = [Curve(rounds, totals) for totals in sums]
         return np.array([growth_of(curve) for curve in curves])

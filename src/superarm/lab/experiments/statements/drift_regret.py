@@ -11,7 +11,7 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.lab.experiments.claims import Margin, Verdict
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import Curve, growth_of, thinned
+from superarm.lab.results.curves import Curve, growth_of, spaced_rounds
 from superarm.lab.results.formats import count_text, mean_text, significant
 from superarm.lab.results.settings import sharing_of, sweeps
 from superarm.lab.theory import DriftAlgorithm, rate_drift, regret_lower_bound
@@ -141,7 +141,7 @@ def judge_growth_with_time(
         world: the problem in that setting.
     """
     run = recorded.run
-    rounds = thinned(run.rounds, log=True)
+    rounds = spaced_rounds(run.rounds, log=True)
     for policy in run.policies:
         order = _order_of(recorded, policy, index, world)
         if order is None:
