@@ -38,7 +38,7 @@ _SIZES = [Column.ROLLING, Column.DRAG, Column.CLIMB]
 
 
 class NoiseColumn(IntEnum):
-    """Columns of :func:`noise_parts`, in the order of ``RoadScales.of_noise``."""
+    """Columns of :func:`noise_parts`, in the order of ``RoadScales.noise_scales``."""
 
     ROAD = 0
     TIME = 1

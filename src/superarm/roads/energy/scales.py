@@ -88,14 +88,14 @@ class RoadScales:
 
         Args:
             terms: Terms of the trip's roads, Wh, (k, 5).
-            noise: What multiplies the squares of ``of_noise``, (k, 4).
+            noise: What multiplies the squares of ``noise_scales``, (k, 4).
             sizes: Wh that each road moves, (k,).
         """
         share_variance = np.square(self.share * sizes)
         road_variance = self.near**2 + self.own**2 + share_variance
         road_term = terms[:, _ROAD_TERM]
         roads = np.square(road_term) * road_variance
-        roads = roads + noise @ np.square(self.of_noise)
+        roads = roads + noise @ np.square(self.noise_scales)
         term_variances = [
             np.square(self.fleet),
             np.square(self.vehicle),
@@ -107,14 +107,14 @@ class RoadScales:
         return float(roads.sum() + shared)
 
     @property
-    def of_noise(self) -> Floats:
+    def noise_scales(self) -> Floats:
         """The scales of the noise that each drive over a road has by itself, (4,)."""
         return np.array(
             [self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share]
         )
 
     @classmethod
-    def of(cls, values: Floats, like: RoadScales | None = None) -> Self:
+    def from_vector(cls, values: Floats, like: RoadScales | None = None) -> Self:
         """Build scales from a vector: the inverse of :meth:`as_vector`.
 
         New scales are added at the end, so that a state saved before has fewer values.

@@ -69,7 +69,7 @@ class Lesson:
             graph: The roads.
         """
         gp = self.posterior
-        record = gp.held
+        record = gp.track_record
         scales = gp.fitted
         flagged = []
         for outlier in gp.flagged:

@@ -219,10 +219,10 @@ def split_trip(trip: Trips, arms: list[int]) -> list[Trips]:
     """
     parts = []
     begins = [0, *arms]
-    ends = [*arms, len(trip.of)]
+    ends = [*arms, len(trip.reward_of_arm)]
     for begin, end in zip(begins, ends, strict=True):
-        first = int(trip.of[begin])
-        of = trip.of[begin:end] - first
+        first = int(trip.reward_of_arm[begin])
+        of = trip.reward_of_arm[begin:end] - first
         count = int(of[-1]) + 1
         rewards = slice(first, first + count)
         numbers = np.full(len(trip.rewards), -1)

@@ -551,7 +551,7 @@ class Fleet(Driven):
         vehicle = self.journey(step).own
         rows = road_rows(graph, vehicle, 0)
         # Terms describe the vehicle of the day exactly, so no noise is a share of sizes.
-        scales = RoadScales().of_noise[: NoiseColumn.SIZE]
+        scales = RoadScales().noise_scales[: NoiseColumn.SIZE]
         parts = noise_parts(rows)[:, : NoiseColumn.SIZE]
         std = np.sqrt(parts @ np.square(scales))
         normals = Streams(self.seed, "noise-of-roads").at(step)
