@@ -120,8 +120,10 @@ def match_trace(
     sigma = as_number(noise, "noise", 0.1, 100.0)
 
     nearest_sample, _ = streets.tree.query(points)
-    on_road = np.flatnonzero(nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE)
-    route = _find_route(graph, streets, points, _thin(points, on_road, sigma), sigma)
+    is_near = nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE
+    on_road = np.flatnonzero(is_near)
+    thinned = _thin(points, on_road, sigma)
+    route = _find_route(graph, streets, points, thinned, sigma)
     if not route.edges:
         raise InputError(
             f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}; "
@@ -129,25 +131,23 @@ def match_trace(
         )
     first_seen = route.matches[0].point
     last_seen = route.matches[-1].point
-    used = on_road[(on_road >= first_seen) & (on_road <= last_seen)]
+    is_used = (on_road >= first_seen) & (on_road <= last_seen)
+    used = on_road[is_used]
     projected = _project_on_route(streets, route, points, used)
 
-    along = projected.along
     bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route.edges])])
-    # A car that is just over a boundary when a trace begins or ends may not have been there at all.
-    first = np.searchsorted(bounds[1:] - _ENDS * sigma, along[0])
-    first = min(first, len(route.edges) - 1)
-    last = np.searchsorted(bounds[:-1] + _ENDS * sigma, along[-1])
-    last = max(last, first + 1)
+    driven = _driven_edges(bounds, projected.along, sigma)
     # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
-    bounds[1:-1] += 0.5 * graph.turn_length[graph.turn_numbers(route.edges)]
+    turns = graph.turn_numbers(route.edges)
+    bounds[1:-1] += 0.5 * graph.turn_length[turns]
     bounds = np.maximum.accumulate(bounds)
-    crossed = np.interp(bounds[first : last + 1], along, clock[used])
-    guessed = np.array(route.guessed[first:last])
-    number = np.arange(first, last)
-    is_inner = (number > first) & (number < last - 1)
+    driven_bounds = bounds[driven.start : driven.stop + 1]
+    crossed = np.interp(driven_bounds, projected.along, clock[used])
+    guessed = np.array(route.guessed[driven])
+    is_inner = np.ones(len(guessed), dtype=np.bool_)
+    is_inner[[0, -1]] = False
     return MatchedTrace(
-        edges=np.array(route.edges[first:last]),
+        edges=np.array(route.edges[driven]),
         enter=crossed[:-1],
         leave=crossed[1:],
         whole=~guessed & is_inner,
@@ -156,6 +156,25 @@ def match_trace(
         worst=float(projected.distance.max()),
         missed=len(points) - len(used),
     )
+
+
+def _driven_edges(bounds: Floats, along: Floats, sigma: float) -> slice:
+    """Return the edges of a route that were driven.
+
+    A car that is just over a boundary when a trace begins or ends may not have been there at all.
+
+    Args:
+        bounds: Metres along the route where its edges begin, and its end, (k + 1,).
+        along: Metres along the route of each point, (u,).
+        sigma: The noise of a point, metres.
+    """
+    margin = _ENDS * sigma
+    edges = len(bounds) - 1
+    first = int(np.searchsorted(bounds[1:] - margin, along[0]))
+    first = min(first, edges - 1)
+    last = int(np.searchsorted(bounds[:-1] + margin, along[-1]))
+    last = max(last, first + 1)
+    return slice(first, last)
 
 
 def _as_clock(times: Any, count: int) -> Floats:
@@ -171,8 +190,8 @@ def _estimate_noise(streets: StreetMap, points: Floats) -> float:
     """
     count = min(_LOOKED_UP, len(streets.sampled))
     _, samples = streets.tree.query(points, k=count)
-    parts = streets.sampled[samples]
-    parts = parts.reshape(len(points), -1)  # (p, k)
+    sampled = streets.sampled[samples]
+    parts = sampled.reshape(len(points), -1)  # (p, k)
     begin = streets.begin[parts]
     end = streets.end[parts]
     projection = project(points[:, None, :], begin, end)
@@ -186,9 +205,14 @@ def _thin(points: Floats, rows: Ints, sigma: float) -> Ints:
     thinned: list[int] = []
     for row in rows.tolist():
         is_end = not thinned or row == rows[-1]
-        if is_end or norms(points[row] - points[thinned[-1]]) >= _APART * sigma:
+        if is_end or _distance(points, row, thinned[-1]) >= _APART * sigma:
             thinned.append(row)
     return np.array(thinned, dtype=np.intp)
+
+
+def _distance(points: Floats, first: int, second: int) -> Floats:
+    """Return metres between two of the points."""
+    return norms(points[first] - points[second])
 
 
 class _PointOnRoute(NamedTuple):
@@ -200,6 +224,17 @@ class _Route(NamedTuple):
     edges: list[int]
     guessed: list[bool]  # of each edge
     matches: list[_PointOnRoute]  # of every point that was matched
+
+    def add_edge(self, edge: int) -> None:
+        """Add an edge, unless the route ends with it."""
+        if not self.edges or self.edges[-1] != edge:
+            self.edges.append(edge)
+            self.guessed.append(False)
+
+    def add_match(self, point: int) -> None:
+        """Add a point that was matched to the last edge."""
+        place = len(self.edges) - 1
+        self.matches.append(_PointOnRoute(point, place))
 
     def add_guess(self, way: list[int]) -> None:
         """Add the edges of a way from the last edge, which then is guessed too."""
@@ -213,7 +248,8 @@ def _find_route(
 ) -> _Route:
     route = _Route([], [], [])
     gaps = norms(np.diff(points[thinned], axis=0))
-    stretches = np.split(thinned, np.flatnonzero(gaps > _LONGEST) + 1)
+    breaks = np.flatnonzero(gaps > _LONGEST) + 1
+    stretches = np.split(thinned, breaks)
     stretches.reverse()  # a stack, the first stretch on top
     while stretches:
         rows = stretches.pop()
@@ -221,20 +257,21 @@ def _find_route(
             continue
         states, matched = _match_stretch(streets, points[rows], sigma)
         stretches.append(rows[matched:])
-        edges = [
-            streets.edge_of((state.edge_m.l1, state.edge_m.l2)) for state in states
-        ]
+        edges = [_edge_of_state(streets, state) for state in states]
         if route.edges and edges and route.edges[-1] != edges[0]:
             way = _shortest_way(graph, route.edges[-1], edges[0])
             route.add_guess(way[1:])
         for state, edge in zip(states, edges, strict=True):
-            if not route.edges or route.edges[-1] != edge:
-                route.edges.append(edge)
-                route.guessed.append(False)
+            route.add_edge(edge)
             if state.is_emitting():
-                place = len(route.edges) - 1
-                route.matches.append(_PointOnRoute(int(rows[state.obs]), place))
+                point = int(rows[state.obs])
+                route.add_match(point)
     return route
+
+
+def _edge_of_state(streets: StreetMap, state: Any) -> int:
+    part = state.edge_m
+    return streets.edge_of((part.l1, part.l2))
 
 
 def _match_stretch(
@@ -243,7 +280,8 @@ def _match_stretch(
     """Return the library's likeliest states from the first point on, and how many points they cover."""
     gap = norms(np.diff(points, axis=0)).max(initial=0.0)
     near = _NEAR * sigma
-    matcher = load_library("matcher.distance").DistanceMatcher(
+    library = load_library("matcher.distance")
+    matcher = library.DistanceMatcher(
         streets,
         obs_noise=2.0 * sigma,
         obs_noise_ne=4.0 * sigma,
@@ -257,10 +295,13 @@ def _match_stretch(
     if not path:
         return [], 1
     # The library looks for the last state in a set, whose order differs between processes.
-    ends = [state for state in matcher.lattice[last].values(0) if not state.stop]
-    states = [max(ends, key=lambda state: state.logprob)]
-    while states[-1].prev:
-        states.append(next(iter(states[-1].prev)))
+    last_column = matcher.lattice[last].values(0)
+    ends = [state for state in last_column if not state.stop]
+    state = max(ends, key=lambda state: state.logprob)
+    states = [state]
+    while state.prev:
+        state = next(iter(state.prev))
+        states.append(state)
     states.reverse()
     return states, last + 1
 
@@ -269,7 +310,8 @@ def _shortest_way(graph: LineGraph, start: int, goal: int) -> list[int]:
     """Return the edges of the shortest way, with both ends."""
     turns = graph.successors.astype(np.float64)
     turns.data = graph.length[turns.indices]
-    way = shortest_paths(turns, start).route_to(goal)
+    paths = shortest_paths(turns, start)
+    way = paths.route_to(goal)
     if way is None:
         raise InfeasibleError(
             f"the trace has a gap between edges {graph.ids[start]} and {graph.ids[goal]}, which no "
@@ -298,22 +340,28 @@ def _project_on_route(
     lengths = streets.length[parts]
     metres_before = np.cumsum(lengths) - lengths
 
+    first_places, last_places = _places_around(route, used)
+    begins = starts[first_places]
+    ends = starts[last_places + 1]
+    along = np.empty(len(used))
+    distance = np.empty(len(used))
+    for row, point in enumerate(points[used]):
+        begin = begins[row]
+        near = parts[begin : ends[row]]
+        projection = project(point, streets.begin[near], streets.end[near])
+        nearest = int(projection.distance.argmin())
+        best = begin + nearest  # among the parts
+        metres = projection.share[nearest] * lengths[best]
+        along[row] = metres_before[best] + metres
+        distance[row] = projection.distance[nearest]
+    return _PointsAlong(isotonic_regression(along).x, distance)
+
+
+def _places_around(route: _Route, used: Ints) -> tuple[Ints, Ints]:
+    """Return the places in the route of the points matched before and after each point used."""
     matched = np.array([match.point for match in route.matches])
     places = np.array([match.place for match in route.matches])
     after = np.searchsorted(matched, used)
-    before = np.where(matched[after] == used, after, after - 1)
-    along = np.empty(len(used))
-    distance = np.empty(len(used))
-    for row, point in enumerate(used):
-        first_place = places[before[row]]
-        last_place = places[after[row]]
-        begin = starts[first_place]
-        end = starts[last_place + 1]
-        near = parts[begin:end]
-        projection = project(points[point], streets.begin[near], streets.end[near])
-        nearest = int(projection.distance.argmin())
-        best = begin + nearest  # among the parts
-        distance[row] = projection.distance[nearest]
-        metres = projection.share[nearest] * lengths[best]
-        along[row] = metres_before[best] + metres
-    return _PointsAlong(isotonic_regression(along).x, distance)
+    is_matched = matched[after] == used
+    before = np.where(is_matched, after, after - 1)
+    return places[before], places[after]

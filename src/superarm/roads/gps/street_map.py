@@ -68,7 +68,8 @@ class StreetMap:
         self.end = np.concatenate([course[1:] for course in courses])
         self.step = self.end - self.begin
         self.length = norms(self.step)
-        self.metres = np.add.reduceat(self.length, self.first[:-1])  # of each edge
+        first_parts = self.first[:-1]
+        self.metres = np.add.reduceat(self.length, first_parts)  # of each edge
         self._number = {label: part for part, label in enumerate(labels)}
         self._parts = self._library_parts(labels)
         self._next = self._following_parts(graph)
@@ -76,15 +77,21 @@ class StreetMap:
         samples = np.ceil(self.length / SAMPLE).astype(int) + 1  # of each part
         parts = np.arange(len(labels))
         self.sampled = np.repeat(parts, samples)  # the part of each sample
+        self.tree = cKDTree(self._sample_places(samples))
+
+    def _sample_places(self, samples: Ints) -> Floats:
+        """Return places on all parts, so many on each, from its begin to its end, (·, 2)."""
         shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in samples])
-        offsets = shares[:, None] * self.step[self.sampled]
-        self.tree = cKDTree(self.begin[self.sampled] + offsets)
+        steps = self.step[self.sampled]
+        begins = self.begin[self.sampled]
+        return begins + shares[:, None] * steps
 
     def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
         """Return parts as the library wants them: label and place of one end, then of the other."""
+        begins = self.begin.tolist()
+        ends = self.end.tolist()
         parts: list[tuple[Any, ...]] = []
-        places = zip(self.begin.tolist(), self.end.tolist(), strict=True)
-        for label, (begin, end) in zip(labels, places, strict=True):
+        for label, begin, end in zip(labels, begins, ends, strict=True):
             begin_label, end_label = label
             part = (begin_label, tuple(begin), end_label, tuple(end))
             parts.append(part)
@@ -99,12 +106,14 @@ class StreetMap:
             following[last] = []
         for before, after in graph.turns.tolist():
             last = last_parts[before]
-            following[last].append(first_parts[after])
+            first = first_parts[after]
+            following[last].append(first)
         return following
 
     def edge_of(self, label: Label) -> int:
         """Return the edge that a part belongs to."""
-        return int(self.edge[self._number[label]])
+        part = self._number[label]
+        return int(self.edge[part])
 
     def parts_of(self, edge: int) -> Ints:
         """Return the parts of an edge, in order."""
@@ -112,7 +121,8 @@ class StreetMap:
 
     def edges_nbrto(self, label: Label) -> list[Any]:
         """Return the parts that may follow; the library calls this."""
-        return [self._parts[part] for part in self._next[self._number[label]]]
+        part = self._number[label]
+        return [self._parts[following] for following in self._next[part]]
 
     def edges_closeto(self, place: tuple[float, float], max_dist: float) -> list[Any]:
         """Return parts near a place; the library calls this.
@@ -124,11 +134,12 @@ class StreetMap:
         Returns:
             For each part its distance, the part, its nearest point and the share before that.
         """
-        samples = self.tree.query_ball_point(place, max_dist + 0.5 * SAMPLE)
+        farthest_sample = max_dist + 0.5 * SAMPLE
+        samples = self.tree.query_ball_point(place, farthest_sample)
         near = np.unique(self.sampled[samples])
-        projection = project(np.array(place), self.begin[near], self.end[near])
-        offset = projection.share[:, None] * self.step[near]
-        nearest = self.begin[near] + offset
+        begin = self.begin[near]
+        projection = project(np.array(place), begin, self.end[near])
+        nearest = begin + projection.share[:, None] * self.step[near]
         rows = zip(
             near.tolist(),
             projection.distance.tolist(),
@@ -139,7 +150,8 @@ class StreetMap:
         close = []
         for part, distance, point, share in rows:
             if distance <= max_dist:
-                close.append((distance, *self._parts[part], tuple(point), share))
+                entry = (distance, *self._parts[part], tuple(point), share)
+                close.append(entry)
         return close
 
 
@@ -157,18 +169,21 @@ def _label_courses(graph: LineGraph) -> tuple[list[Floats], list[Label]]:
     seen_ends: set[Label] = set()
     free_label = len(network.junction_ids)
     for edge in graph.edges:
-        ends = (int(network.tail[edge]), int(network.head[edge]))
-        course = network.junctions[ends, :2]
+        tail = int(network.tail[edge])
+        head = int(network.head[edge])
+        course = network.junctions[(tail, head), :2]
         if network.shapes is not None:
             course = _simplify(network.shapes[edge])
         # Two straight edges between the same junctions would have the same label.
-        if len(course) == 2 and ends in seen_ends:
-            course = np.insert(course, 1, course.mean(axis=0), axis=0)
-        seen_ends.add(ends)
-        inner = range(free_label, free_label + len(course) - 2)
-        free_label += len(inner)
-        labels += pairwise([ends[0], *inner, ends[1]])
+        if len(course) == 2 and (tail, head) in seen_ends:
+            middle = course.mean(axis=0)
+            course = np.insert(course, 1, middle, axis=0)
+        seen_ends.add((tail, head))
         courses.append(course)
+        inner_count = len(course) - 2
+        inner = range(free_label, free_label + inner_count)
+        free_label += inner_count
+        labels += pairwise([tail, *inner, head])
     return courses, labels
 
 
@@ -184,7 +199,8 @@ def _simplify(course: Floats) -> Floats:
         if distance.max() > _TOLERANCE:
             farthest = begin + int(distance.argmax())
             points.add(farthest)
-            stretches += [(begin, farthest), (farthest, end)]
+            stretches.append((begin, farthest))
+            stretches.append((farthest, end))
     return course[sorted(points)]
 
 
@@ -207,5 +223,7 @@ def project(point: Floats, begin: Floats, end: Floats) -> Projection:
     offset = point - begin
     square = (step**2).sum(axis=-1)
     along = (offset * step).sum(axis=-1)
-    share = np.clip(along / np.where(square > 0.0, square, 1.0), 0.0, 1.0)
-    return Projection(share, norms(offset - share[..., None] * step))
+    divisor = np.where(square > 0.0, square, 1.0)
+    share = np.clip(along / divisor, 0.0, 1.0)
+    away = offset - share[..., None] * step
+    return Projection(share, norms(away))

@@ -47,8 +47,9 @@ def pieces_of(graph: LineGraph, places: Any, times: Any) -> list[slice]:
     longest_pause = np.maximum(_PAUSE, 10.0 * np.median(seconds))
     is_late = seconds > longest_pause
     is_far = metres > _FAR
-    is_far &= metres > _FASTEST * seconds
-    jumps = np.flatnonzero(is_late | is_far) + 1
+    is_too_fast = metres > _FASTEST * seconds
+    is_jump = is_late | (is_far & is_too_fast)
+    jumps = np.flatnonzero(is_jump) + 1
     ends = [0, *jumps.tolist(), len(clock)]
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -64,8 +65,9 @@ def as_rising(values: Any, name: str, length: int | None = None) -> Floats:
     vector = as_vector(values, name, length)
     falls = np.flatnonzero(np.diff(vector) <= 0.0)
     if len(falls):
-        before = vector[falls[0]]
-        after = vector[falls[0] + 1]
+        first = falls[0]
+        before = vector[first]
+        after = vector[first + 1]
         raise InputError(
             f"{name} must rise, but {after:g} follows {before:g}; sort the log by time"
         )
@@ -90,18 +92,22 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     unit = (known - middle) / scale
     terms = unit[:, None] ** powers
     factors = np.linalg.lstsq(terms, target)[0]
-    error = np.abs(terms @ factors - target).max()
+    errors = np.abs(terms @ factors - target)
+    error = errors.max()
     if error > _FITS:
         raise InputError(
             f"{network.name}: longitudes and latitudes are up to {error:.1f} m off its x and y; "
             "give places in metres"
         )
-    point_unit = (mercator(lon_lat) - middle) / scale
+    points = mercator(lon_lat)
+    point_unit = (points - middle) / scale
     point_terms = point_unit[:, None] ** powers
     return pairs(point_terms @ factors)
 
 
 def norms(vectors: Floats) -> Floats:
     """Return the lengths of vectors, (…, 2)."""
-    lengths: Floats = np.hypot(vectors[..., 0], vectors[..., 1])
+    x = vectors[..., 0]
+    y = vectors[..., 1]
+    lengths: Floats = np.hypot(x, y)
     return lengths

@@ -13,7 +13,7 @@ What one stretch pays for motion, the next one gets; from rest to rest it adds u
 a car stores 47 Wh, and a road of 100 m costs 8: readings that are taken for net are mostly motion.
 
 The speed at a border is expected from the limits, curves, rights of way and signals along the route
-(:func:`superarm.roads.energy.junctions.border_speeds`). So
+(:func:`superarm.roads.energy.drives.border_speeds`). So
 
     E s = c·E v²                                             c = η⁻·½·m/3600
     v_q = (motion·c·v_free²)² + c²·p(1 − p)(v_free² − v_stopped²)²

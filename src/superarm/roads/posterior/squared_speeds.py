@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.roads.energy.junctions import border_speeds
+from superarm.roads.energy.drives import border_speeds
 from superarm.roads.networks import LineGraph
 
 # Of v² at the limit: doubt about v² where a log begins or ends in motion.
