@@ -197,7 +197,10 @@ class _RoutePieces(NamedTuple):
 
 
 def _split_route(
-    graph: LineGraph, edges: Ints, turns: Ints, lengths: Floats
+    graph: LineGraph,
+    edges: Ints,
+    turns: Ints,
+    lengths: Floats,
 ) -> _RoutePieces:
     """Split a route into pieces; ``lengths`` are the metres of each edge that are driven, (k,)."""
     look = graph.turn_entry[turns]

@@ -219,7 +219,10 @@ class Vehicle:
         return _divide(total, count.astype(np.float64))
 
     def _stop_variance_of_turns(
-        self, graph: LineGraph, turns: Ints, p: Floats
+        self,
+        graph: LineGraph,
+        turns: Ints,
+        p: Floats,
     ) -> Floats:
         """Return Var(I·(stop + power·U)), Wh²: I stopping with probability p, U uniform up to red."""
         # Seconds of red, of which who stops waits half on average.
@@ -262,7 +265,9 @@ class Vehicle:
 
 
 def _drag_saved(
-    graph: LineGraph, turns: slice | Ints, speeds: JunctionSpeeds
+    graph: LineGraph,
+    turns: slice | Ints,
+    speeds: JunctionSpeeds,
 ) -> Floats:
     """Return metres times (m/s)² below the limits² of the edges before and after each turn."""
     edges = graph.turns[turns]

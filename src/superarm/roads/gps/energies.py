@@ -24,7 +24,11 @@ class TraceSection(NamedTuple):
 
 
 def energies_along(
-    matched: MatchedTrace, times: Any, cumulative_wh: Any, *, doubt: float = 0.1
+    matched: MatchedTrace,
+    times: Any,
+    cumulative_wh: Any,
+    *,
+    doubt: float = 0.1,
 ) -> tuple[TraceSection, ...]:
     """Return what whole edges took, by a counter of energy.
 

@@ -244,7 +244,11 @@ class _Route(NamedTuple):
 
 
 def _find_route(
-    graph: LineGraph, streets: StreetMap, points: Floats, thinned: Ints, sigma: float
+    graph: LineGraph,
+    streets: StreetMap,
+    points: Floats,
+    thinned: Ints,
+    sigma: float,
 ) -> _Route:
     route = _Route([], [], [])
     gaps = norms(np.diff(points[thinned], axis=0))
@@ -275,7 +279,9 @@ def _edge_of_state(streets: StreetMap, state: Any) -> int:
 
 
 def _match_stretch(
-    streets: StreetMap, points: Floats, sigma: float
+    streets: StreetMap,
+    points: Floats,
+    sigma: float,
 ) -> tuple[list[Any], int]:
     """Return the library's likeliest states from the first point on, and how many points they cover."""
     gap = norms(np.diff(points, axis=0)).max(initial=0.0)
@@ -326,7 +332,10 @@ class _PointsAlong(NamedTuple):
 
 
 def _project_on_route(
-    streets: StreetMap, route: _Route, points: Floats, used: Ints
+    streets: StreetMap,
+    route: _Route,
+    points: Floats,
+    used: Ints,
 ) -> _PointsAlong:
     """Project the points used on the route, each between the matched points around it.
 

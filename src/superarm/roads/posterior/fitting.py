@@ -83,7 +83,10 @@ class _Loss:
 
 
 def fit_scales(
-    engine: RoadEngine, trips: Trips, initial: RoadScales, most: int
+    engine: RoadEngine,
+    trips: Trips,
+    initial: RoadScales,
+    most: int,
 ) -> RoadScales:
     """The most likely scales, searched from those of the engine.
 

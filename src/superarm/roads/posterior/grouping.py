@@ -56,7 +56,10 @@ class _CrossBlocks(NamedTuple):
 
 
 def group_vehicles(
-    vehicles: Ints, cross: Any, information: Any, pull: Floats
+    vehicles: Ints,
+    cross: Any,
+    information: Any,
+    pull: Floats,
 ) -> VehicleGroups:
     """Groups of vehicles that depend on each other; each vehicle has five columns.
 

@@ -69,7 +69,10 @@ def _half_correction(woodbury: Woodbury, trips: Trips) -> Any:
 
 
 def _with_borders(
-    A: Any, noise: TripNoise, trips: Trips, residual: Floats
+    A: Any,
+    noise: TripNoise,
+    trips: Trips,
+    residual: Floats,
 ) -> SlotInformation:
     """The same where T is not diagonal: trip by trip, over the slots that it touches."""
     size = A.shape[0]
@@ -157,7 +160,10 @@ def _trip_vehicle_pairs(trips: Trips, vehicles: int, whose: Ints) -> _TripVehicl
 
 
 def _by_vehicle(
-    rewards: Ints, whose: Ints, values: Floats, shape: tuple[int, int]
+    rewards: Ints,
+    whose: Ints,
+    values: Floats,
+    shape: tuple[int, int],
 ) -> Any:
     """Terms of vehicles, (m, 5), as a sparse matrix of rewards by vehicles' terms."""
     from scipy.sparse import csr_array

@@ -94,7 +94,10 @@ def with_motion(
 
 
 def sections_of(
-    graph: LineGraph, trip: Trips, route: Ints, speeds: Floats | None = None
+    graph: LineGraph,
+    trip: Trips,
+    route: Ints,
+    speeds: Floats | None = None,
 ) -> Ints:
     """The section that each reward of a trip is learned in where it holds motion, (M,), rising.
 

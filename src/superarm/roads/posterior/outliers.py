@@ -79,7 +79,11 @@ def list_outliers(trip: Trips, scores: Floats, limit: float) -> tuple[Outlier, .
 
 
 def treat_outliers(
-    trip: Trips, scores: Floats, limit: float, how: Outliers, noise: TripNoise
+    trip: Trips,
+    scores: Floats,
+    limit: float,
+    how: Outliers,
+    noise: TripNoise,
 ) -> Trips:
     """A trip as it is learned.
 

@@ -459,7 +459,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return Trips.joined(learned), outliers
 
     def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+        self,
+        keys: Floats,
+        rewards: Floats,
+        noise: Floats,
+        rng: Rng | None,
     ) -> float:
         has_model_noise = (noise == self.noise_variance).all()
         stated = None if has_model_noise else noise

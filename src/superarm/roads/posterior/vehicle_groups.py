@@ -77,7 +77,10 @@ class VehicleGroups:
     # --- all at once ------------------------------------------------------------------------
 
     def eliminate(
-        self, prior: Floats, information: Floats, pull: Floats
+        self,
+        prior: Floats,
+        information: Floats,
+        pull: Floats,
     ) -> tuple[Floats, Floats]:
         """The information about slots where vehicles' terms are unknown, (s, s) and (s,).
 
