@@ -86,9 +86,10 @@ class Borders(NamedTuple):
 
     def shifted(self, by: int) -> Borders:
         """The same borders with rewards numbered from ``by`` on."""
-        before = np.where(self.before < 0, -1, self.before + by)
-        after = np.where(self.after < 0, -1, self.after + by)
-        return self._replace(before=before, after=after)
+        return self._replace(
+            before=_shift(self.before, by),
+            after=_shift(self.after, by),
+        )
 
     def of_rewards(self, numbers: Ints) -> Borders:
         """The borders of some rewards.
@@ -131,7 +132,8 @@ class Borders(NamedTuple):
         last = self.last
         is_known = last.min(initial=0) >= 0
         is_below_count = last.max(initial=-1) < count
-        is_rising = (np.diff(last) >= 0).all()
+        steps = np.diff(last)
+        is_rising = (steps >= 0).all()
         return bool(is_known and is_below_count and is_rising)
 
     def _joins_neighbours(self, trip: Ints) -> bool:
@@ -146,3 +148,9 @@ class Borders(NamedTuple):
         has_size = self.size >= 0.0
         has_variance = self.variance >= 0.0
         return bool((has_size & has_variance).all())
+
+
+def _shift(rewards: Ints, by: int) -> Ints:
+    """Numbers of rewards from ``by`` on; −1 stays −1."""
+    is_missing = rewards < 0
+    return np.where(is_missing, -1, rewards + by)

@@ -61,20 +61,21 @@ class IntervalCalibration:
 
     def widths(self) -> Floats:
         """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
-        prior_scores = _prior_scores()
+        own_scores = self._scores
+        own_weights = np.ones(len(own_scores))
         prior_weights = np.full(_NORMAL, _PRIOR_SCORES / _NORMAL)
-        own_weights = np.ones(len(self._scores))
-        scores = np.concatenate([self._scores, prior_scores])
+        scores = np.concatenate([own_scores, _prior_scores()])
         weights = np.concatenate([own_weights, prior_weights])
         order = np.argsort(scores)
         # The score to come counts as one of them.
         total = weights.sum() + 1.0
         below = np.cumsum(weights[order]) / total
         levels = np.clip(self._levels, 0.0, _HIGHEST)
-        places = np.searchsorted(below, levels)
         last = len(order) - 1
+        places = np.searchsorted(below, levels)
+        places = np.minimum(places, last)
         sorted_scores = scores[order]
-        widths: Floats = sorted_scores[np.minimum(places, last)]
+        widths: Floats = sorted_scores[places]
         return widths
 
     def judge(self, scores: Floats) -> None:
@@ -87,7 +88,8 @@ class IntervalCalibration:
         inside = is_inside.mean(axis=0)  # shares, (3,)
         too_few = np.array(LEVELS) - inside
         moved = self._levels + _STEP * too_few
-        self._levels = np.clip(moved, -_STEP, 1.0 + _STEP)
+        highest = 1.0 + _STEP
+        self._levels = np.clip(moved, -_STEP, highest)
         every_inside = np.vstack([self._inside, inside])
         self._inside = every_inside[-_RECENT:]
         every_score = np.concatenate([self._scores, scores])

@@ -47,9 +47,10 @@ from .forecasts import (
 )
 from .information import slot_information, vehicle_information
 from .log import Log
+from .matrices import from_lower, half_log_det, triangle_size, with_zeros
 from .noise import TripNoise
 from .old_states import has_vehicle_slots, not_of_its_trips, slots_without_vehicles
-from .slots import Slots, from_lower, with_zeros
+from .slots import Slots
 from .trips import Trips
 from .vehicle_groups import VehicleGroups
 from .vehicles import VehicleGroup
@@ -166,7 +167,7 @@ class RoadEngine:
             expected = self.expect(trips)
         C = cholesky(expected.total_cov, "the covariance of the rewards")
         noise_root = cholesky(expected.noise, "the noise of the rewards")
-        gained = float(_half_log_det(C) - _half_log_det(noise_root))
+        gained = float(half_log_det(C) - half_log_det(noise_root))
         residual = trips.rewards - expected.mean
         z = solve_lower(C, residual)
         visited = self.visited
@@ -213,10 +214,12 @@ class RoadEngine:
             return
         size_before = self.size
         self.slots.add(new_roads)
-        self._alpha = np.concatenate([self._alpha, np.zeros(count)])
+        zeros = np.zeros(count)
+        self._alpha = np.concatenate([self._alpha, zeros])
         self._H_buffer = with_zeros(self._H_buffer, size_before, self.size)
-        padding = ((0, 0), (0, count))
-        self._unsubtracted = [np.pad(rows, padding) for rows in self._unsubtracted]
+        # Rows that are still to be subtracted have nothing of new roads.
+        new_columns = ((0, 0), (0, count))
+        self._unsubtracted = [np.pad(rows, new_columns) for rows in self._unsubtracted]
 
     def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
         """The engine once these roads are observed with this noise: less variance, the same means.
@@ -233,7 +236,8 @@ class RoadEngine:
         other._unsubtracted = list(self._unsubtracted)
         trips = Trips.of_one(keys, noise=noise)
         means = other.expect(trips).mean
-        other.absorb(trips._replace(rewards=means))
+        as_expected = trips._replace(rewards=means)
+        other.absorb(as_expected)
         return other
 
     # --- learning all at once ----------------------------------------------------------------
@@ -258,16 +262,22 @@ class RoadEngine:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
-        return RoadEngine.from_trips(self.kernel, self.sizes, self.scales, log.view())
+        return RoadEngine.from_trips(
+            self.kernel,
+            self.sizes,
+            self.scales,
+            log.view(),
+        )
 
     def rebuild(self, scales: RoadScales) -> RoadEngine:
         """What was learned from the same trips under other scales, free of accumulated rounding."""
+        size = self.size
         engine = RoadEngine(self.kernel, self.sizes, scales)
         engine.slots = self.slots.with_scales(scales)
         engine.log = self.log
         engine._draw_order = self._draw_order
-        engine._H_buffer = np.zeros((self.size, self.size))
-        engine._alpha = np.zeros(self.size)
+        engine._H_buffer = np.zeros((size, size))
+        engine._alpha = np.zeros(size)
         engine._solve(self.log.view())
         return engine
 
@@ -276,11 +286,13 @@ class RoadEngine:
 
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
+        slots = self.slots
+        noise = self.noise
         prior = self._vehicle_prior
-        self._vehicles = vehicle_information(self.slots, self.noise, trips)
-        information, pull = slot_information(self.slots, self.noise, trips)
+        self._vehicles = vehicle_information(slots, noise, trips)
+        information, pull = slot_information(slots, noise, trips)
         information, pull = self._vehicles.eliminate(prior, information, pull)
-        L = self.slots.prior_root()
+        L = slots.prior_root()
         operations = float(self.size) ** 3
         with blas_threads_for(operations):
             inner = L.T @ information @ L  # I + G
@@ -291,7 +303,7 @@ class RoadEngine:
         self._H_buffer = 0.5 * (H + H.T)
         K_pull = L @ (L.T @ pull)
         self._alpha = pull - self._H_buffer @ K_pull
-        self.information = float(_half_log_det(factor))
+        self.information = float(half_log_det(factor))
         self.information += self._vehicles.information(prior)
         self._means = None
         self._variances = None
@@ -321,8 +333,8 @@ class RoadEngine:
         alpha = as_vector(state.array("alpha"), "alpha")
         size = len(alpha)
         roads = len(edges)
-        known = as_vector(state.array("known"), "known", _triangle(size))
-        near = as_vector(state.array("near"), "near", _triangle(roads))
+        known = as_vector(state.array("known"), "known", triangle_size(size))
+        near = as_vector(state.array("near"), "near", triangle_size(roads))
         H = from_lower(known, size)
         driven = np.unique(vehicles_of(trips.keys))
         is_old_form = has_vehicle_slots(state)
@@ -330,11 +342,12 @@ class RoadEngine:
         if is_old_form:
             slots = slots_without_vehicles(state, size, driven)
         roads_of_trips = np.unique(edges_of(trips.keys))
-        same_roads = np.array_equal(np.sort(edges), roads_of_trips)
-        if not same_roads or len(slots) != _P + roads:
+        has_same_roads = np.array_equal(np.sort(edges), roads_of_trips)
+        if not has_same_roads or len(slots) != _P + roads:
             raise not_of_its_trips()
         self.slots.restore(edges, from_lower(near, roads))
-        self._H_buffer = H[np.ix_(slots, slots)]
+        block = np.ix_(slots, slots)
+        self._H_buffer = H[block]
         self._alpha = alpha[slots]
         if is_old_form:
             self._vehicles = vehicle_information(self.slots, self.noise, trips)
@@ -374,7 +387,9 @@ class RoadEngine:
         mean_of_roads = self.means()
         f = mean_of_roads[edges_of(keys)]
         mean_at_slots = self.slots.at_slots(mean_of_roads, self._alpha)
-        mean = keys[:, Column.EXPECTED] + keys[:, Column.MASS_RATIO] * f
+        expected = keys[:, Column.EXPECTED]
+        mass_ratios = keys[:, Column.MASS_RATIO]
+        mean = expected + mass_ratios * f
         terms = terms_of(keys)
         for w in self._vehicle_terms(keys):
             phi = terms[w.rows]
@@ -394,11 +409,12 @@ class RoadEngine:
             rows = w.rows
             phi = terms[rows]
             K_w = self.slots.prior_times(w.slots)
-            cov_w = w.slots.T @ K_w + w.cov - K_w.T @ H @ K_w
-            spread = self.slots.spread(w.slots - H @ K_w)  # cov of w with f, (n, 5)
-            cov_with_f = mass_ratios[rows, None] * spread[edges[rows]]
-            variance[rows] += np.einsum("ij,jk,ik->i", phi, cov_w, phi)
-            variance[rows] += 2.0 * np.einsum("ij,ij->i", phi, cov_with_f)
+            prior_cov = w.slots.T @ K_w + w.cov
+            cov = prior_cov - K_w.T @ H @ K_w
+            cov_with_f = self.slots.spread(w.slots - H @ K_w)  # (n, 5)
+            of_rows = mass_ratios[rows, None] * cov_with_f[edges[rows]]
+            variance[rows] += np.einsum("ij,jk,ik->i", phi, cov, phi)
+            variance[rows] += 2.0 * np.einsum("ij,ij->i", phi, of_rows)
         return variance
 
     def _vehicle_terms(self, keys: Floats) -> Iterator[VehicleTerms]:
@@ -489,13 +505,18 @@ class RoadEngine:
         slots = np.asarray(self.slots.sums(trips) @ weighted)
         vehicles: dict[int, Floats] = {}
         for group in self._vehicles.all():
-            places = [self._draw_order.places(vehicle) for vehicle in group.vehicles]
-            pulls = [pull_of_vehicle[vehicle] for vehicle in group.vehicles]
+            places: list[Ints] = []
+            pulls: list[Floats] = []
+            for vehicle in group.vehicles:
+                places.append(self._draw_order.places(vehicle))
+                pulls.append(pull_of_vehicle[vehicle])
             normals_of_group = normals[np.concatenate(places)]
-            t = group.draw(prior, normals_of_group, np.concatenate(pulls))
+            pull = np.concatenate(pulls)
+            t = group.draw(prior, normals_of_group, pull)
             slots[group.slots] += group.cross @ t
             for vehicle in group.vehicles:
-                vehicles[vehicle] = t[group.place(vehicle)]
+                place = group.place(vehicle)
+                vehicles[vehicle] = t[place]
         return NoiseDraw(slots, vehicles)
 
 
@@ -510,19 +531,21 @@ def _distinct_vehicles(keys: Floats) -> list[int]:
 
 def _pulls(trips: Trips, weighted: Floats) -> dict[int, Floats]:
     """Φᵀ times values of all rewards, (M,), by vehicle, (5,) each."""
-    vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
-    weighted_of_arm = weighted[trips.reward_of_arm]  # (N,)
-    weighted_terms = terms_of(trips.keys) * weighted_of_arm[:, None]
+    vehicles, driver_of_arm = trips.drivers
+    terms = terms_of(trips.keys)
+    weighted_of_arm = weighted[trips.reward_of_arm]
+    weighted_terms = terms * weighted_of_arm[:, None]  # (N, 5)
     pulls = np.zeros((len(vehicles), _P))
-    np.add.at(pulls, whose, weighted_terms)
+    np.add.at(pulls, driver_of_arm, weighted_terms)
     return dict(zip(vehicles.tolist(), pulls, strict=True))
 
 
 def _terms_of_vehicle(trips: Trips, vehicle: int) -> Floats:
     """Φ: the terms of one vehicle in each reward, (M, 5)."""
-    is_driver = trips.keys[:, Column.VEHICLE] == vehicle
-    terms = terms_of(trips.keys) * is_driver[:, None]
-    return trips.summed(terms)
+    keys = trips.keys
+    is_driven = keys[:, Column.VEHICLE] == vehicle
+    terms = terms_of(keys)
+    return trips.summed(terms * is_driven[:, None])
 
 
 def _terms_of_group(trips: Trips, group: VehicleGroup) -> Floats:
@@ -534,15 +557,6 @@ def _terms_of_group(trips: Trips, group: VehicleGroup) -> Floats:
     return phi
 
 
-# --- matrices ------------------------------------------------------------------------------
-
-
-def _half_log_det(factor: Floats) -> Any:
-    """½ ln det(L Lᵀ) of a Cholesky factor L."""
-    diagonal = np.diagonal(factor)
-    return np.log(diagonal).sum()
-
-
 def _reduce_prior(L: Floats, factor: Floats) -> Floats:
     """H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹, given a Cholesky factor of I + G."""
     identity = np.eye(len(L))
@@ -551,8 +565,3 @@ def _reduce_prior(L: Floats, factor: Floats) -> Floats:
     half = solve_lower(L, identity - inverse, transposed=True)
     half_transposed = np.ascontiguousarray(half.T)
     return solve_lower(L, half_transposed, transposed=True)
-
-
-def _triangle(size: int) -> int:
-    """The number of entries of a triangle, its diagonal included."""
-    return size * (size + 1) // 2

@@ -21,10 +21,11 @@ from superarm.core import Bools, Floats
 from superarm.core.errors import NotPositiveDefiniteError
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.roads.energy.scales import RoadScales
-from superarm.roads.rows import Column, noise_parts, terms_of
+from superarm.roads.rows import noise_parts, terms_of
 
 from .engine import RoadEngine
 from .information import residuals
+from .matrices import half_log_det
 from .trips import Trips
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
@@ -71,11 +72,11 @@ class _Loss:
         inverse = solve_lower(L, L_inverse, transposed=True)
         alpha = inverse @ self.residual
         quadratic = 0.5 * float(self.residual @ alpha)
-        log_determinant = float(np.log(np.diagonal(L)).sum())
-        value = quadratic + log_determinant
-        # d(value)/d(covariance), of which each part's gradient is a sum.
+        value = quadratic + float(half_log_det(L))
+        # Twice d(value)/d(covariance), of which each part's gradient is a sum.
         by_covariance = inverse - np.outer(alpha, alpha)
-        slope = variances * np.tensordot(self.model.parts, by_covariance, 2)
+        by_variance = np.tensordot(self.model.parts, by_covariance, 2)
+        slope = variances * by_variance
 
         away = (point - self.centre) / _PRIOR_WIDTH
         penalty = 0.5 * float(away @ away)
@@ -122,8 +123,10 @@ def _bounds(centre: Floats) -> tuple[Floats, Floats]:
     place = np.arange(len(centre))
     is_fixed = place == _NOISE_SHARE
     may_not_fall = is_fixed | (place == _MOTION)
-    lower = centre - np.where(may_not_fall, 0.0, _REACH)
-    upper = centre + np.where(is_fixed, 0.0, _REACH)
+    reach_down = np.where(may_not_fall, 0.0, _REACH)
+    reach_up = np.where(is_fixed, 0.0, _REACH)
+    lower = centre - reach_down
+    upper = centre + reach_up
     return lower, upper
 
 
@@ -163,18 +166,16 @@ def _road_parts(engine: RoadEngine, trips: Trips) -> list[Floats]:
 
 def _fleet_parts(trips: Trips) -> list[Floats]:
     """For each term, how rewards covary that all owe it to the fleet, five of (M, M)."""
-    terms = trips.summed(terms_of(trips.keys))  # (M, 5)
-    return [np.outer(term, term) for term in terms.T]
+    return [np.outer(term, term) for term in trips.terms.T]
 
 
 def _vehicle_parts(trips: Trips) -> list[Floats]:
     """For each term, how rewards covary that owe it to the same vehicle, five of (M, M)."""
     from scipy.sparse import csr_array
 
-    vehicles = trips.keys[:, Column.VEHICLE]
-    distinct, whose = np.unique(vehicles, return_inverse=True)
-    shape = (len(trips.rewards), len(distinct))
-    places = (trips.reward_of_arm, whose)
+    vehicles, vehicle_of_arm = trips.drivers
+    places = (trips.reward_of_arm, vehicle_of_arm)
+    shape = (len(trips.rewards), len(vehicles))
     covariances = []
     for term in terms_of(trips.keys).T:
         by_vehicle = csr_array((term, places), shape=shape)
@@ -185,9 +186,8 @@ def _vehicle_parts(trips: Trips) -> list[Floats]:
 
 def _trip_parts(trips: Trips) -> list[Floats]:
     """For each term, how rewards covary that owe it to the same trip, five of (M, M)."""
-    terms = trips.summed(terms_of(trips.keys))
     unshared = trips.unshared[:, None]
-    shared = np.where(unshared, 0.0, terms)  # (M, 5)
+    shared = np.where(unshared, 0.0, trips.terms)  # (M, 5)
     return [_within_trips(trips, term) for term in shared.T]
 
 
@@ -199,14 +199,18 @@ def _within_trips(trips: Trips, values: Floats) -> Floats:
 
 def _noise_parts(trips: Trips, has_model_noise: Bools) -> list[Floats]:
     """What the square of each scale of the noise multiplies, four of (M, M)."""
-    noise = trips.summed(noise_parts(trips.keys))  # (M, 4)
-    noise = np.where(has_model_noise[:, None], noise, 0.0)
-    return [np.diag(variance) for variance in noise.T]
+    of_arms = noise_parts(trips.keys)
+    of_rewards = trips.summed(of_arms)  # (M, 4)
+    has_model_noise = has_model_noise[:, None]
+    modelled = np.where(has_model_noise, of_rewards, 0.0)
+    return [np.diag(variance) for variance in modelled.T]
 
 
 def _motion_parts(trips: Trips) -> list[Floats]:
     """What motion² and motion_trip² multiply, two of (M, M)."""
     sizes = trips.borders.size
+    by_border = trips.across(np.square(sizes))
     crossing = trips.crossing(sizes)
     shared = np.where(trips.unshared, 0.0, crossing)
-    return [trips.across(np.square(sizes)), _within_trips(trips, shared)]
+    by_trip = _within_trips(trips, shared)
+    return [by_border, by_trip]

@@ -107,17 +107,22 @@ def group_vehicles(
 
 def _cross_blocks(cross: Any, members: _Membership, widest: int) -> _CrossBlocks:
     entries = cross.tocoo()
-    size = cross.shape[0]
-    groups = members.group_of(entries.col).astype(np.int64)
+    size, _ = cross.shape
+    group_of_entry = members.group_of(entries.col)
+    codes = group_of_entry.astype(np.int64) * size + entries.row
     # Pairs of a group and a slot, each once, sorted.
-    pairs, pair = np.unique(groups * size + entries.row, return_inverse=True)
+    pairs, pair = np.unique(codes, return_inverse=True)
     values = np.zeros((len(pairs), widest))
     columns = members.column_in_group(entries.col)
     values[pair, columns] = entries.data
-    slots = (pairs % size).astype(np.intp)
-    first_pairs = np.arange(members.groups + 1, dtype=np.int64) * size
-    ends = np.searchsorted(pairs, first_pairs)
-    return _CrossBlocks(values, slots, ends.tolist())
+    slots = pairs % size
+    groups = np.arange(members.groups + 1, dtype=np.int64)
+    ends = np.searchsorted(pairs, groups * size)
+    return _CrossBlocks(
+        values=values,
+        slots=slots.astype(np.intp),
+        ends=ends.tolist(),
+    )
 
 
 def _membership(first: Ints, second: Ints, count: int) -> _Membership:
@@ -126,7 +131,8 @@ def _membership(first: Ints, second: Ints, count: int) -> _Membership:
     from scipy.sparse.csgraph import connected_components
 
     ones = np.ones(len(first))
-    links = csr_array((ones, (first, second)), shape=(count, count))
+    places = (first, second)
+    links = csr_array((ones, places), shape=(count, count))
     groups, labels = connected_components(links, directed=False)
     group: Ints = labels.astype(np.intp)
     order = np.argsort(group, kind="stable")
@@ -135,4 +141,10 @@ def _membership(first: Ints, second: Ints, count: int) -> _Membership:
     begin_of_vehicle = np.repeat(begins, sizes)
     place = np.empty(count, dtype=np.intp)
     place[order] = np.arange(count) - begin_of_vehicle
-    return _Membership(groups, group, place, sizes, order)
+    return _Membership(
+        groups=groups,
+        group=group,
+        place=place,
+        sizes=sizes,
+        order=order,
+    )

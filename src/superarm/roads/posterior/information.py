@@ -8,12 +8,12 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.roads.energy.scales import TERMS
-from superarm.roads.rows import Column, terms_of, vehicles_of
+from superarm.roads.rows import Column, terms_of
 
 from .grouping import group_vehicles
 from .noise import TripNoise, Woodbury
 from .slots import Slots
-from .trips import Trips
+from .trips import Drivers, Trips
 from .vehicle_groups import VehicleGroups
 
 _P = len(TERMS)
@@ -48,7 +48,10 @@ def slot_information(slots: Slots, noise: TripNoise, trips: Trips) -> SlotInform
     weighted = A * woodbury.weight
     matrix = weighted @ A.T - low_rank @ low_rank.T
     pull = A @ noise.solve(trips, residual)
-    return SlotInformation(np.asarray(matrix.toarray()), np.asarray(pull))
+    return SlotInformation(
+        matrix=np.asarray(matrix.toarray()),
+        pull=np.asarray(pull),
+    )
 
 
 def _half_correction(woodbury: Woodbury, trips: Trips) -> Any:
@@ -60,12 +63,13 @@ def _half_correction(woodbury: Woodbury, trips: Trips) -> Any:
     weighted = weight[:, None] * shared  # W F, (M, 5)
     factors = np.linalg.cholesky(inner)
     factor_of_reward = factors[trips.trip]  # (M, 5, 5)
-    half = np.linalg.solve(factor_of_reward, weighted[:, :, None])[:, :, 0]
-    rows = np.repeat(np.arange(count), _P)
-    columns = trips.trip[:, None] * _P + _OFFSETS
-    places = (rows, columns.ravel())
+    columns = weighted[:, :, None]
+    half = np.linalg.solve(factor_of_reward, columns)
+    values = half.ravel()
+    rewards = np.arange(count)
+    places = _places_of_terms(rewards, trips.trip)
     shape = (count, trips.number * _P)
-    return csr_array((half.ravel(), places), shape=shape)
+    return csr_array((values, places), shape=shape)
 
 
 def _with_borders(
@@ -95,19 +99,23 @@ def _with_borders(
 
 def vehicle_information(slots: Slots, noise: TripNoise, trips: Trips) -> VehicleGroups:
     """The groups of the vehicles of these trips; all roads have slots."""
-    vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
+    drivers = trips.drivers
     terms = terms_of(trips.keys)
-    shape = (len(trips.rewards), _P * len(vehicles))
-    phi = _by_vehicle(trips.reward_of_arm, whose, terms, shape)
-    weighted = _weighted_terms(noise, trips, len(vehicles), whose)  # R⁻¹ Φ
-    cross = slots.sums(trips) @ weighted
-    information = phi.T @ weighted
-    pull = np.asarray(weighted.T @ residuals(trips))
-    return group_vehicles(vehicles, cross, information, pull)
+    shape = _shape(trips, drivers)
+    phi = _by_vehicle(trips.reward_of_arm, drivers.of_arm, terms, shape)
+    weighted = _weighted_terms(noise, trips, drivers)  # R⁻¹ Φ
+    A = slots.sums(trips)
+    residual = residuals(trips)
+    return group_vehicles(
+        drivers.vehicles,
+        cross=A @ weighted,
+        information=phi.T @ weighted,
+        pull=np.asarray(weighted.T @ residual),
+    )
 
 
-def _weighted_terms(noise: TripNoise, trips: Trips, vehicles: int, whose: Ints) -> Any:
-    """R⁻¹ Φ, sparse (M, 5 V), of V vehicles; ``whose`` is the vehicle of each arm, (N,).
+def _weighted_terms(noise: TripNoise, trips: Trips, drivers: Drivers) -> Any:
+    """R⁻¹ Φ, sparse (M, 5 V).
 
     R⁻¹ mixes the vehicles of a trip. So it is multiplied with the terms of the first vehicle of every
     trip, then of the second, and so on: a few products of five columns.
@@ -115,20 +123,21 @@ def _weighted_terms(noise: TripNoise, trips: Trips, vehicles: int, whose: Ints) 
     from scipy.sparse import csr_array
 
     terms = terms_of(trips.keys)
-    pairs = _trip_vehicle_pairs(trips, vehicles, whose)
+    pairs = _trip_vehicle_pairs(trips, drivers)
     rank_of_arm = pairs.rank[pairs.pair_of_arm]
-    most_vehicles = int(pairs.rank.max(initial=-1)) + 1  # of one trip
-    shape = (len(trips.rewards), _P * vehicles)
+    highest_rank = int(pairs.rank.max(initial=-1))
+    shape = _shape(trips, drivers)
     weighted = csr_array(shape)
-    for rank in range(most_vehicles):
+    for rank in range(highest_rank + 1):
         is_driven = rank_of_arm == rank
         summed = trips.summed(terms * is_driven[:, None])
         values = noise.solve(trips, summed)  # (M, 5)
         vehicle_of_trip = pairs.vehicles_of_rank(rank, trips.number)
         vehicle_of_reward = vehicle_of_trip[trips.trip]
         rewards = np.flatnonzero(vehicle_of_reward >= 0)
-        drivers = vehicle_of_reward[rewards]
-        weighted = weighted + _by_vehicle(rewards, drivers, values[rewards], shape)
+        vehicles = vehicle_of_reward[rewards]
+        part = _by_vehicle(rewards, vehicles, values[rewards], shape)
+        weighted = weighted + part
     return weighted
 
 
@@ -144,32 +153,47 @@ class _TripVehiclePairs(NamedTuple):
         """The vehicle of this rank of each trip, −1 where it has none, (trips,)."""
         vehicle_of_trip = np.full(trips, -1, dtype=np.intp)
         chosen = self.rank == rank
-        vehicle_of_trip[self.trip[chosen]] = self.vehicle[chosen]
+        chosen_trips = self.trip[chosen]
+        vehicle_of_trip[chosen_trips] = self.vehicle[chosen]
         return vehicle_of_trip
 
 
-def _trip_vehicle_pairs(trips: Trips, vehicles: int, whose: Ints) -> _TripVehiclePairs:
+def _trip_vehicle_pairs(trips: Trips, drivers: Drivers) -> _TripVehiclePairs:
     trip_of_arm = trips.trip[trips.reward_of_arm]
-    codes = trip_of_arm * vehicles + whose
+    vehicles = len(drivers.vehicles)
+    codes = trip_of_arm * vehicles + drivers.of_arm
     pairs, pair_of_arm = np.unique(codes, return_inverse=True)
     trip = pairs // vehicles
     vehicle = pairs % vehicles
-    first_pair_of_trip = np.searchsorted(trip, trip)
-    rank = np.arange(len(pairs)) - first_pair_of_trip
+    numbers = np.arange(len(pairs))
+    first_of_trip = np.searchsorted(trip, trip)
+    rank = numbers - first_of_trip
     return _TripVehiclePairs(trip, vehicle, rank, pair_of_arm)
+
+
+def _shape(trips: Trips, drivers: Drivers) -> tuple[int, int]:
+    """Of a matrix of rewards by vehicles' terms."""
+    rewards = len(trips.rewards)
+    vehicles = len(drivers.vehicles)
+    return rewards, _P * vehicles
 
 
 def _by_vehicle(
     rewards: Ints,
-    whose: Ints,
+    vehicles: Ints,
     values: Floats,
     shape: tuple[int, int],
 ) -> Any:
     """Terms of vehicles, (m, 5), as a sparse matrix of rewards by vehicles' terms."""
     from scipy.sparse import csr_array
 
-    rows = np.repeat(rewards, _P)
-    first_columns = _P * whose[:, None]
-    columns = first_columns + _OFFSETS
-    places = (rows, columns.ravel())
+    places = _places_of_terms(rewards, vehicles)
     return csr_array((values.ravel(), places), shape=shape)
+
+
+def _places_of_terms(rows: Ints, blocks: Ints) -> tuple[Ints, Ints]:
+    """Rows and columns of five terms each, in a matrix of blocks of five columns, (5 m,) each."""
+    repeated_rows = np.repeat(rows, _P)
+    first_columns = _P * blocks[:, None]
+    columns = first_columns + _OFFSETS
+    return repeated_rows, columns.ravel()

@@ -18,11 +18,14 @@ import numpy as np
 
 from superarm.core import Floats, Rng
 from superarm.roads.energy.scales import TERMS, RoadScales
-from superarm.roads.rows import noise_parts, terms_of
+from superarm.roads.rows import noise_parts
 
 from .trips import Trips
 
 _P = len(TERMS)
+# Diagonals below and above the main one, as scipy counts them.
+_LOWER = (1, 0)
+_UPPER = (0, 1)
 
 
 class Woodbury(NamedTuple):
@@ -61,8 +64,7 @@ class TripNoise:
 
     def _shared(self, trips: Trips) -> Floats:
         """F."""
-        terms = trips.summed(terms_of(trips.keys))  # (M, 5)
-        shared = terms * self._scales.trip
+        shared = trips.terms * self._scales.trip  # (M, 5)
         if trips.borders:
             crossing = trips.crossing(trips.borders.size)
             motion = self._scales.motion_trip * crossing
@@ -89,10 +91,11 @@ class TripNoise:
         weight = 1.0 / self.own_variance(trips)
         shared = self._shared(trips)
         weighted = weight[:, None] * shared
-        inner = np.zeros((trips.number, _P, _P))  # Fᵀ W F
+        F_W_F = np.zeros((trips.number, _P, _P))
         products = _outer_by_row(shared, weighted)
-        np.add.at(inner, trips.trip, products)
-        return Woodbury(weight, shared, inner + np.eye(_P))
+        np.add.at(F_W_F, trips.trip, products)
+        inner = F_W_F + np.eye(_P)
+        return Woodbury(weight, shared, inner)
 
     def solve(self, trips: Trips, values: Floats) -> Floats:
         """R⁻¹ times values, (M,) or (M, k), trip by trip."""
@@ -103,7 +106,8 @@ class TripNoise:
         columns = values.reshape(len(weight), -1)  # (M, k)
         weighted = weights * columns  # W values
         # Fᵀ W values, trip by trip, (·, 5, k).
-        projected = np.zeros((trips.number, _P, weighted.shape[1]))
+        _, k = weighted.shape
+        projected = np.zeros((trips.number, _P, k))
         products = _outer_by_row(shared, weighted)
         np.add.at(projected, trips.trip, products)
         solved = np.linalg.solve(inner, projected)
@@ -128,8 +132,8 @@ class TripNoise:
         band = self._band(trips)
         shared = self._shared(trips)
         numbers = np.arange(trips.number + 1)
-        ends = np.searchsorted(trips.trip, numbers).tolist()
-        for begin, end in pairwise(ends):
+        ends = np.searchsorted(trips.trip, numbers)
+        for begin, end in pairwise(ends.tolist()):
             rows = slice(begin, end)
             # T = (own noise, positive) + Σ v (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ is positive definite.
             block = band[:, rows]
@@ -141,14 +145,15 @@ class TripNoise:
         borders = trips.borders
         variance = self.border_variance(trips)
         diagonal = self.own_variance(trips)
-        subdiagonal = np.zeros(len(trips.rewards))
+        subdiagonal = np.zeros_like(diagonal)
         for side in borders.sides:
             observed = side.rewards >= 0
             rewards = side.rewards[observed]
             np.add.at(diagonal, rewards, variance[observed])
         is_inner = borders.is_inner
         before = borders.before[is_inner]
-        np.subtract.at(subdiagonal, before, variance[is_inner])
+        inner_variance = variance[is_inner]
+        np.subtract.at(subdiagonal, before, inner_variance)
         return np.stack([diagonal, subdiagonal])
 
     # --- draws -------------------------------------------------------------------------------
@@ -198,10 +203,11 @@ class NoiseRoot(NamedTuple):
         """
         from scipy.linalg import solve_banded
 
-        G = solve_banded((1, 0), lower, shared)
+        G = solve_banded(_LOWER, lower, shared)
         U, singular, _ = np.linalg.svd(G, full_matrices=False)
         d = np.square(singular)
-        shrinkage = 1.0 - 1.0 / np.sqrt(1.0 + d)
+        root = np.sqrt(1.0 + d)
+        shrinkage = 1.0 - 1.0 / root
         return cls(lower, U, shrinkage)
 
     def whiten(self, values: Floats, *, transposed: bool = False) -> Floats:
@@ -209,13 +215,14 @@ class NoiseRoot(NamedTuple):
         from scipy.linalg import solve_banded
 
         if not transposed:
-            solved = solve_banded((1, 0), self.lower, values)
+            solved = solve_banded(_LOWER, self.lower, values)
             return self._shrink(np.asarray(solved))
         diagonal, subdiagonal = self.lower
         superdiagonal = np.append(0.0, subdiagonal[:-1])
         upper = np.array([superdiagonal, diagonal])
         shrunk = self._shrink(values)
-        return np.asarray(solve_banded((0, 1), upper, shrunk))
+        solved = solve_banded(_UPPER, upper, shrunk)
+        return np.asarray(solved)
 
     def _shrink(self, values: Floats) -> Floats:
         """(I + U d Uᵀ)^(−½) values: symmetric."""

@@ -69,6 +69,7 @@ from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .fitting import fit_scales
 from .keys import CheckedRows, check_rows
+from .matrices import half_log_det
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
 from .trips import Trips
@@ -81,6 +82,7 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
+_LOG_2_PI = np.log(2.0 * np.pi)
 # Arrays of trips that every state has.
 _TRIP_ARRAYS = frozenset({"keys", "of", "rewards", "trip", "noise", "alone"})
 
@@ -265,7 +267,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         trips = self._as_trips(trips.arrays())
         densities = np.empty(trips.number)
         for number in range(trips.number):
-            trip = trips.between(number, number + 1)
+            trip = trips.one(number)
             densities[number] = self._log_density(trip, farthest)
         return densities
 
@@ -277,9 +279,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         z = solve_lower(L, residual)
         z = np.clip(z, -farthest, farthest)
         quadratic = 0.5 * float(z @ z)
-        half_log_det = float(np.log(np.diagonal(L)).sum())
-        constant = 0.5 * len(z) * np.log(2.0 * np.pi)
-        return float(-quadratic - half_log_det - constant)
+        log_det = float(half_log_det(L))
+        constant = 0.5 * len(z) * _LOG_2_PI
+        return float(-quadratic - log_det - constant)
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -403,11 +405,12 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             together_from = max(0, _JUDGED - self.trips)
             together_to = trips.number - _JUDGED
         for number in range(together_from):
-            self._take(trips.between(number, number + 1))
+            self._take(trips.one(number))
         if together_from < together_to:
-            self._take_all(trips.between(together_from, together_to))
+            together = trips.between(together_from, together_to)
+            self._take_all(together)
         for number in range(together_to, trips.number):
-            self._take(trips.between(number, number + 1))
+            self._take(trips.one(number))
 
     def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
         """Checked trips from their arrays by name."""
@@ -448,7 +451,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         learned: list[Trips] = []
         outliers: list[Outlier] = []
         for number in range(trips.number):
-            trip = trips.between(number, number + 1)
+            trip = trips.one(number)
             expected = self._engine.expect(trip)
             residual = trip.rewards - expected.mean
             scores = self._outlier_scores(residual, expected.total_cov)
@@ -483,7 +486,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         expected = self._engine.expect(trip)
         residual = trip.rewards - expected.mean
         covariance = expected.total_cov
-        road_scores = np.abs(residual) / np.sqrt(np.diagonal(covariance))
+        reward_std = np.sqrt(np.diagonal(covariance))
+        road_scores = np.abs(residual) / reward_std
         outlier_score = self._outlier_scores(residual, covariance)
         is_outlier = outlier_score > self.outlier_limit
         outliers: tuple[Outlier, ...] = ()
@@ -496,9 +500,12 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             noise = self._engine.noise.covariance(trip)
             expected = expected.only(is_learned, noise)
         is_empty = not len(trip.rewards)
-        gained = 0.0 if is_empty else self._engine.absorb(trip, expected)
+        gained = 0.0
+        if not is_empty:
+            gained = self._engine.absorb(trip, expected)
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
-        trip_score = abs(residual.sum()) / np.sqrt(covariance.sum())
+        trip_std = np.sqrt(covariance.sum())
+        trip_score = abs(residual.sum()) / trip_std
         self._judge_forecast(trip_score, road_scores)
         self._flag(outliers)
         if not is_empty:
@@ -612,9 +619,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         # Older states have the numbers of vehicles, but not their names.
         names = state.scalars.get("vehicle_names", {})
         self.vehicle_names = VehicleNames.from_json(names)
-        self.fits = as_count(state.scalar("fits"), "fits", 0)
-        self.outlying = as_count(state.scalar("outlying"), "outlying", 0)
-        self._since_rebuild = as_count(state.scalar("since"), "since", 0)
+        self.fits = _remembered_count(state, "fits")
+        self.outlying = _remembered_count(state, "outlying")
+        self._since_rebuild = _remembered_count(state, "since")
         scales = self._remembered_scales(state)
         self._take_noise_of(scales)
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
@@ -637,6 +644,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             )
         # States from before motion have fewer scales.
         return RoadScales.from_vector(fitted, like=self.scales)
+
+
+def _remembered_count(state: State, name: str) -> int:
+    """A number of things that a state has."""
+    return as_count(state.scalar(name), name, 0)
 
 
 def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:

@@ -21,6 +21,7 @@ from superarm.kernels import GraphMatern
 from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import Column, edges_of, terms_of
 
+from .matrices import with_zeros
 from .trips import Trips
 
 _P = len(TERMS)
@@ -60,9 +61,12 @@ class Slots:
     def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
         self.kernel = kernel
         self.sizes = sizes
-        self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
-        self._slot = np.full(len(kernel), -1, dtype=np.intp)  # by road; −1: none
-        self._near = np.empty((0, 0))  # k_G between visited roads, with room to grow
+        # Roads, in the order of their slots.
+        self.visited = np.empty(0, dtype=np.intp)
+        # The slot of each road; −1: none.
+        self._slot = np.full(len(kernel), -1, dtype=np.intp)
+        # k_G between visited roads, with room to grow.
+        self._near = np.empty((0, 0))
         self._set_scales(scales)
 
     def _set_scales(self, scales: RoadScales) -> None:
@@ -99,15 +103,16 @@ class Slots:
         """Give slots to roads that have none."""
         before = len(self.visited)
         total = before + len(edges)
-        self._slot[edges] = np.arange(_P + before, _P + total)
+        new_places = np.arange(before, total)  # among visited roads
+        self._slot[edges] = _P + new_places
         self.visited = np.concatenate([self.visited, edges])
         self._near = with_zeros(self._near, before, total)
         features = _features(self.visited)
         # Of two roads the kernel is solved for the later: the two solves differ in rounding.
-        for place in range(before, total):
+        for place in new_places.tolist():
             up_to = slice(place + 1)
             road = features[[place]]
-            row = self.kernel(road, features[up_to])[0]
+            (row,) = self.kernel(road, features[up_to])
             self._near[place, up_to] = row
             self._near[up_to, place] = row
 
@@ -129,15 +134,16 @@ class Slots:
         road_slots = self._slot[edges]
         mass_ratios = keys[:, Column.MASS_RATIO]
         # … and five terms of the fleet.
-        terms = terms_of(keys)
-        fleet_slots = np.broadcast_to(np.arange(_P), terms.shape)
+        terms = terms_of(keys).ravel()
+        fleet_slots = np.tile(np.arange(_P), len(keys))
         reward_of_term = np.repeat(trips.reward_of_arm, _P)
 
-        rows = np.concatenate([road_slots, fleet_slots.ravel()])
+        rows = np.concatenate([road_slots, fleet_slots])
         columns = np.concatenate([trips.reward_of_arm, reward_of_term])
-        values = np.concatenate([mass_ratios, terms.ravel()])
+        values = np.concatenate([mass_ratios, terms])
+        places = (rows, columns)
         shape = (len(self), len(trips.rewards))
-        return csr_array((values, (rows, columns)), shape=shape)
+        return csr_array((values, places), shape=shape)
 
     # --- K -----------------------------------------------------------------------------------
 
@@ -153,8 +159,9 @@ class Slots:
 
     def restore(self, edges: Ints, near: Floats) -> None:
         """Give slots to these roads, with k_G between them, (v, v)."""
+        places = np.arange(len(edges))
         self.visited = edges.copy()
-        self._slot[edges] = _P + np.arange(len(edges))
+        self._slot[edges] = _P + places
         self._near = near
 
     def prior_times(self, values: Floats) -> Floats:
@@ -172,9 +179,10 @@ class Slots:
 
     def prior_root(self) -> Floats:
         """L with L Lᵀ = K over the slots: lower triangular, (s, s)."""
+        own_variance = self.own_variance[self.visited]
         road_cov = self.near_variance * self._visited_near
         diagonal = np.diag_indices_from(road_cov)
-        road_cov[diagonal] += self.own_variance[self.visited]
+        road_cov[diagonal] += own_variance
         fleet_std = np.sqrt(self.fleet_variance)
 
         size = len(self)
@@ -190,41 +198,46 @@ class Slots:
         own_cov = self.own_variance[edges, None] * counts
         slots = self._slot[edges]
         has_slot = slots >= 0
-        terms = trips.summed(terms_of(trips.keys))  # (M, 5)
+        terms = trips.terms
+        fleet_variance = self.fleet_variance
 
-        K_A = np.zeros((len(self), len(trips.rewards)))
+        K_A = np.zeros((len(self), len(terms)))
         K_A[_P:] = self.near_variance * near.with_visited
         K_A[slots[has_slot]] += own_cov[has_slot]
-        K_A[:_P] = self.fleet_variance[:, None] * terms.T
+        K_A[:_P] = fleet_variance[:, None] * terms.T
 
-        cov = self.near_variance * near.cov + counts.T @ own_cov
-        fleet_terms = terms * self.fleet_variance
-        cov += fleet_terms @ terms.T
+        cov = self.near_variance * near.cov
+        cov += counts.T @ own_cov
+        cov += (terms * fleet_variance) @ terms.T
         return PriorOfRewards(K_A, cov)
 
     def _near_of(self, edges: Ints, counts: Floats) -> _NearOfSums:
         """k_G of sums of roads; ``counts`` is how often each counts each road, (u, M)."""
         is_new = self._slot[edges] < 0
         new_roads = np.count_nonzero(is_new)
-        if new_roads > counts.shape[1]:
+        _, sums = counts.shape
+        if new_roads > sums:
             # Fewer sums than new roads: one solve for each sum.
             return self._near_by_sums(edges, counts)
         return self._near_by_roads(edges, counts, is_new)
 
     def _near_by_sums(self, edges: Ints, counts: Floats) -> _NearOfSums:
-        sums = np.zeros((len(self.kernel), counts.shape[1]))
-        sums[edges] = counts
-        spread = self.kernel.times(sums)  # (n, M)
-        return _NearOfSums(spread[self.visited], counts.T @ spread[edges])
+        _, sums = counts.shape
+        counts_of_all = np.zeros((len(self.kernel), sums))  # (n, M)
+        counts_of_all[edges] = counts
+        spread = self.kernel.times(counts_of_all)
+        cov = counts.T @ spread[edges]
+        return _NearOfSums(spread[self.visited], cov)
 
     def _near_by_roads(self, edges: Ints, counts: Floats, is_new: Bools) -> _NearOfSums:
         is_visited = ~is_new
         visited_edges = edges[is_visited]
         places = self._slot[visited_edges] - _P  # among visited roads
+        count = len(edges)
         visited = len(self.visited)
-        with_visited = np.empty((len(edges), visited))  # (u, v)
+        with_visited = np.empty((count, visited))  # (u, v)
         with_visited[is_visited] = self._near[places, :visited]
-        among = np.empty((len(edges), len(edges)))  # (u, u)
+        among = np.empty((count, count))  # (u, u)
         if is_visited.any():
             among[:, is_visited] = with_visited[:, places]
         if is_new.any():
@@ -235,20 +248,26 @@ class Slots:
                 with_visited[is_new] = self.kernel(new_features, visited_features)
             among[is_new] = self.kernel(new_features, features)
             among[:, is_new] = among[is_new].T
-        return _NearOfSums(with_visited.T @ counts, counts.T @ among @ counts)
+        cov = counts.T @ among @ counts
+        return _NearOfSums(with_visited.T @ counts, cov)
 
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, all of them visited."""
         edges, counts = _count_roads(trips)
         places = self._slot[edges] - _P
-        near = self._near[np.ix_(places, places)]
-        return CountedRoads(counts, near, self.sizes[edges])
+        block = np.ix_(places, places)
+        return CountedRoads(
+            counts=counts,
+            near=self._near[block],
+            sizes=self.sizes[edges],
+        )
 
     # --- all roads ---------------------------------------------------------------------------
 
     def spread(self, values: Floats) -> Floats:
         """K_·S times values at the slots, for all roads: (s,) or (s, k) become (n,) or (n, k)."""
-        scattered = np.zeros((len(self.kernel), *values.shape[1:]))
+        columns = values.shape[1:]
+        scattered = np.zeros((len(self.kernel), *columns))
         scattered[self.visited] = values[_P:]
         # One expression: with named parts, numpy lays the sum out otherwise in memory, and later sums
         # over it round differently.
@@ -272,31 +291,15 @@ class Slots:
 
 def _count_roads(trips: Trips) -> tuple[Ints, Floats]:
     """The roads of these trips, (u,), and how much each reward counts each of them, (u, M)."""
-    edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+    edge_of_arm = edges_of(trips.keys)
     mass_ratios = trips.keys[:, Column.MASS_RATIO]
+    edges, place = np.unique(edge_of_arm, return_inverse=True)
     counts = np.zeros((len(edges), len(trips.rewards)))
-    np.add.at(counts, (place, trips.reward_of_arm), mass_ratios)
+    places = (place, trips.reward_of_arm)
+    np.add.at(counts, places, mass_ratios)
     return edges, counts
 
 
 def _features(edges: Ints) -> Floats:
     """Roads as the kernel takes them, (u, 1)."""
     return edges[:, None].astype(np.float64)
-
-
-def with_zeros(matrix: Floats, used: int, size: int) -> Floats:
-    """A square array with room for ``size``, zeros beyond what is used."""
-    if len(matrix) >= size:
-        return matrix
-    length = max(size, len(matrix) * 3 // 2)
-    bigger = np.zeros((length, length))
-    bigger[:used, :used] = matrix[:used, :used]
-    return bigger
-
-
-def from_lower(lower: Floats, size: int) -> Floats:
-    """The symmetric matrix with this lower triangle, row by row."""
-    matrix = np.zeros((size, size))
-    matrix[np.tril_indices(size)] = lower
-    below_diagonal = np.tril(matrix, -1)
-    return matrix + below_diagonal.T

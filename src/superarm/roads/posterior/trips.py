@@ -21,10 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
+from superarm.roads.rows import terms_of, vehicles_of
 
 from .borders import Borders
 
 _TOTALS = 4  # one in so many rewards that scales are fitted to is the total of an earlier trip
+
+
+class Drivers(NamedTuple):
+    """The vehicles of some trips."""
+
+    vehicles: Ints  # their numbers, each once, sorted, (V,)
+    of_arm: Ints  # the place of each arm's vehicle among them, (N,)
 
 
 class Trips(NamedTuple):
@@ -101,7 +109,21 @@ class Trips(NamedTuple):
         """How many trips there are."""
         if not len(self.trip):
             return 0
-        return int(self.trip[-1]) + 1
+        last = int(self.trip[-1])
+        return last + 1
+
+    @property
+    def terms(self) -> Floats:
+        """The terms of each reward, (M, 5)."""
+        of_arms = terms_of(self.keys)
+        return self.summed(of_arms)
+
+    @property
+    def drivers(self) -> Drivers:
+        """The vehicles, and which of them drove each arm."""
+        vehicle_of_arm = vehicles_of(self.keys)
+        vehicles, of_arm = np.unique(vehicle_of_arm, return_inverse=True)
+        return Drivers(vehicles, of_arm)
 
     # --- sums --------------------------------------------------------------------------------
 
@@ -110,7 +132,8 @@ class Trips(NamedTuple):
         rewards = len(self.rewards)
         if len(self.reward_of_arm) == rewards:
             return values
-        total = np.zeros((rewards, *values.shape[1:]))
+        columns = values.shape[1:]
+        total = np.zeros((rewards, *columns))
         np.add.at(total, self.reward_of_arm, values)
         return total
 
@@ -120,7 +143,8 @@ class Trips(NamedTuple):
         for side in self.borders.sides:
             observed = side.rewards >= 0
             rewards = side.rewards[observed]
-            np.add.at(total, rewards, side.sign * values[observed])
+            crossing = side.sign * values[observed]
+            np.add.at(total, rewards, crossing)
         return total
 
     def across(self, variances: Floats) -> Floats:
@@ -130,9 +154,14 @@ class Trips(NamedTuple):
             borders = np.flatnonzero(side.rewards >= 0)
             rewards = side.rewards[borders]
             signs[rewards, borders] += side.sign
-        return np.asarray((signs * variances) @ signs.T)
+        weighted = signs * variances
+        return np.asarray(weighted @ signs.T)
 
     # --- some of the trips -------------------------------------------------------------------
+
+    def one(self, number: int) -> Trips:
+        """One of the trips."""
+        return self.between(number, number + 1)
 
     def between(self, first: int, stop: int) -> Trips:
         """Trips ``first`` … ``stop`` − 1."""
@@ -142,7 +171,7 @@ class Trips(NamedTuple):
         rewards = slice(*ends)
         arms = slice(*arm_ends)
         borders = self.borders.take(slice(*border_ends))
-        first_reward = ends[0]
+        first_reward = int(ends[0])
         return Trips(
             keys=self.keys[arms],
             reward_of_arm=self.reward_of_arm[arms] - first_reward,
@@ -150,7 +179,7 @@ class Trips(NamedTuple):
             trip=self.trip[rewards] - first,
             noise=self.noise[rewards],
             unshared=self.unshared[rewards],
-            borders=borders.shifted(-int(first_reward)),
+            borders=borders.shifted(-first_reward),
         )
 
     def without(self, rewards: Bools) -> Trips:
@@ -188,12 +217,14 @@ class Trips(NamedTuple):
 
     def last(self, most: int) -> Trips:
         """The latest complete trips with at most so many rewards; at least one trip."""
-        reward = max(0, len(self.trip) - most)
-        first = int(self.trip[reward])
-        is_incomplete = reward > 0 and self.trip[reward - 1] == first
-        if is_incomplete:
-            first = min(first + 1, self.number - 1)
-        return self.between(first, self.number)
+        first_reward = max(0, len(self.trip) - most)
+        first = int(self.trip[first_reward])
+        last = self.number - 1
+        if first_reward > 0:
+            trip_before = self.trip[first_reward - 1]
+            if trip_before == first:  # it is incomplete
+                first = min(first + 1, last)
+        return self.between(first, last + 1)
 
     # --- fewer rewards -----------------------------------------------------------------------
 
@@ -231,8 +262,10 @@ class Trips(NamedTuple):
         is_stated = self.noise != 0.0
         left_out = is_stated & has_several[self.trip]
         summed = self.without(left_out)
+        # Trips are numbered anew, as some may be left out.
         _, trip = np.unique(summed.trip, return_inverse=True)
-        return summed._replace(trip=trip).in_sections(trip)
+        renumbered = summed._replace(trip=trip)
+        return renumbered.in_sections(trip)
 
     # --- checks ------------------------------------------------------------------------------
 

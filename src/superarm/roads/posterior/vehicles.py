@@ -66,18 +66,21 @@ class VehicleGroup(NamedTuple):
         root, inner = self.scaled_information(prior)
         inverse = np.linalg.inv(inner)
         S: Floats = root[:, None] * inverse * root
-        return np.asarray(0.5 * (S + S.T))
+        symmetric = 0.5 * (S + S.T)
+        return np.asarray(symmetric)
 
     def draw(self, prior: Floats, normals: Floats, pull: Floats) -> Floats:
         """S (V⁻¹ z − pull), (p,), for the prior draw z = √V · normals; some of V may be 0."""
         root, inner = self.scaled_information(prior)
         scaled = normals - root * pull
-        drawn: Floats = root * np.linalg.solve(inner, scaled)
+        solved = np.linalg.solve(inner, scaled)
+        drawn: Floats = root * solved
         return drawn
 
     def freeze(self) -> VehicleGroup:
         """Make the arrays read-only; returns the group itself."""
-        for values in (self.slots, self.cross, self.information, self.pull):
+        arrays = (self.slots, self.cross, self.information, self.pull)
+        for values in arrays:
             values.setflags(write=False)
         return self
 
@@ -95,8 +98,10 @@ def merge_groups(groups: Sequence[VehicleGroup]) -> VehicleGroup:
         places = [merged.place(vehicle) for vehicle in group.vehicles]
         columns = np.concatenate([all_columns[place] for place in places])
         rows = np.searchsorted(merged.slots, group.slots)
-        merged.cross[np.ix_(rows, columns)] += group.cross
-        merged.information[np.ix_(columns, columns)] += group.information
+        cross_block = np.ix_(rows, columns)
+        information_block = np.ix_(columns, columns)
+        merged.cross[cross_block] += group.cross
+        merged.information[information_block] += group.information
         merged.pull[columns] += group.pull
     return merged
 
