@@ -233,19 +233,23 @@ def _split_route(
 
 def _brake(metres: Floats, most: Floats) -> None:
     """Lower ``most``, the speeds at the ends of pieces, to those from which one can brake in time."""
-    for piece in reversed(range(len(metres))):
+    pieces = len(metres)
+    for piece in reversed(range(pieces)):
         end_square = most[piece + 1] ** 2
         begin_square = end_square + 2.0 * BRAKING * metres[piece]
-        most[piece] = min(most[piece], sqrt(begin_square))
+        can_brake = sqrt(begin_square)
+        most[piece] = min(most[piece], can_brake)
 
 
 def _accelerate(metres: Floats, most: Floats) -> Floats:
     """Return the speeds that are reached at the ends of pieces, at most ``most``."""
     speeds = most.copy()
-    for piece in range(len(metres)):
+    for piece, length in enumerate(metres):
+        end = piece + 1
         begin_square = speeds[piece] ** 2
-        end_square = begin_square + 2.0 * ACCELERATION * metres[piece]
-        speeds[piece + 1] = min(speeds[piece + 1], sqrt(end_square))
+        end_square = begin_square + 2.0 * ACCELERATION * length
+        reached = sqrt(end_square)
+        speeds[end] = min(speeds[end], reached)
     return speeds
 
 

@@ -198,15 +198,20 @@ def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpee
     # From where one looks to the line one accelerates over entry²/2b metres.
     enter_square = slow**2 + entry**2 * ACCELERATION / BRAKING
     enter = np.minimum(inside, np.sqrt(enter_square))
-    leave_square = enter**2 + 2.0 * ACCELERATION * graph.turn_length[rows]
+    turn_length = graph.turn_length[rows]
+    leave_square = enter**2 + 2.0 * ACCELERATION * turn_length
     leave = np.minimum(inside, np.sqrt(leave_square))
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
     length_before, length_after = graph.length[edges].T
     before_square = slow**2 + length_before * 2.0 / _METRES_PER_GAIN
     after_square = leave**2 + length_after * 2.0 / _METRES_PER_GAIN
-    before = np.minimum(limit_before, np.sqrt(before_square))
-    after = np.minimum(limit_after, np.sqrt(after_square))
-    return JunctionSpeeds(before, slow, enter, leave, after)
+    return JunctionSpeeds(
+        before=np.minimum(limit_before, np.sqrt(before_square)),
+        slow=slow,
+        enter=enter,
+        leave=leave,
+        after=np.minimum(limit_after, np.sqrt(after_square)),
+    )
 
 
 def _at_most_if_set(speed: Floats, limit: Floats) -> Floats:
@@ -230,7 +235,8 @@ def turn_seconds(graph: LineGraph) -> Floats:
     steady_metres = graph.turn_length - accelerating_metres
     through = (leave - enter) / ACCELERATION + steady_metres / leave
     # Before its line.
-    stopping = graph.turn_wait + graph.turn_stop * enter / (2.0 * ACCELERATION)
+    restarting = graph.turn_stop * enter / (2.0 * ACCELERATION)
+    stopping = graph.turn_wait + restarting
     uturns = UTURN_SECONDS * graph.is_uturn
     return lost + through + stopping + uturns
 

@@ -135,11 +135,12 @@ class Vehicle:
         drag = self._drag_per_square * np.square(speed)
         resistance = rolling + drag
         work = weight * rise + length * resistance  # G of eq. 8
+        spent = work / self.propulsion_efficiency
         if self.recuperation == "multiply":
             returned = work * self.recuperation_efficiency
         else:
             returned = work / self.recuperation_efficiency
-        drawn = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
+        drawn = np.where(work >= 0.0, spent, returned)
         auxiliary = self.auxiliary_power * length / speed
         energy: Floats = (drawn + auxiliary) / _JOULES_PER_WH
         return energy
@@ -158,7 +159,9 @@ class Vehicle:
         rows = slice(None) if turns is None else turns
         turn_length = graph.turn_length[rows]
         speeds = junction_speeds(graph, turns)
-        stop_or_uturn = np.maximum(graph.turn_stop[rows], graph.is_uturn[rows])
+        stop = graph.turn_stop[rows]
+        is_uturn = graph.is_uturn[rows]
+        stop_or_uturn = np.maximum(stop, is_uturn)
         # v² that is left when accelerating begins, and that is regained.
         slow_square = (1.0 - stop_or_uturn) * speeds.slow**2
         regained = np.maximum(speeds.after**2 - slow_square, 0.0)
@@ -210,26 +213,22 @@ class Vehicle:
             edges: Numbers of edges; by default all of them.
         """
         turns, row = _turns_behind(graph, edges)
-        p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
-        variance = self._stop_variance_of_turns(graph, turns, p)
+        variance = self._stop_variance_of_turns(graph, turns)
         # The mean over the turns behind each edge.
         rows = len(graph) if edges is None else len(edges)
         count = np.bincount(row, minlength=rows)
         total: Any = np.bincount(row, variance, rows)
         return _divide(total, count.astype(np.float64))
 
-    def _stop_variance_of_turns(
-        self,
-        graph: LineGraph,
-        turns: Ints,
-        p: Floats,
-    ) -> Floats:
+    def _stop_variance_of_turns(self, graph: LineGraph, turns: Ints) -> Floats:
         """Return Var(I·(stop + power·U)), Wh²: I stopping with probability p, U uniform up to red."""
+        p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
+        wait = graph.turn_wait[turns]
         # Seconds of red, of which who stops waits half on average.
-        red = _divide(2.0 * graph.turn_wait[turns], p)
+        red = _divide(2.0 * wait, p)
         first_edge = graph.turns[turns, 0]
-        speed = graph.speed[first_edge]
-        stop = 0.5 * self._lost_share * self.mass * np.square(speed)
+        speed_square = np.square(graph.speed[first_edge])
+        stop = 0.5 * self._lost_share * self.mass * speed_square
         power = self.auxiliary_power
         mean = stop + power * (0.5 * red)
         uniform_variance = (power * red) ** 2 / 12.0
@@ -302,7 +301,8 @@ def _turns_behind(graph: LineGraph, edges: Ints | None) -> _TurnsBehind:
     """Return the turns behind some edges; by default all."""
     first_edge = graph.turns[:, 0]
     if edges is None:
-        return _TurnsBehind(np.arange(len(graph.turns)), first_edge)
+        all_turns = np.arange(len(first_edge))
+        return _TurnsBehind(all_turns, first_edge)
     begin = np.searchsorted(first_edge, edges)
     end = np.searchsorted(first_edge, edges, side="right")
     row, number = repeated(end - begin)

@@ -81,9 +81,10 @@ class _Boundaries(NamedTuple):
 
     def is_certain(self, begin: int, end: int) -> bool:
         """Return whether the ends of a section are certain enough."""
-        slack = self.slack[begin] + self.slack[end]
-        duration = self.seconds[end] - self.seconds[begin]
-        return bool(slack <= self.share * duration)
+        seconds, slack, share = self
+        duration = seconds[end] - seconds[begin]
+        uncertain = slack[begin] + slack[end]
+        return bool(uncertain <= share * duration)
 
     def split(self, start: int, stop: int) -> list[_Span]:
         """Split a row of whole edges into sections as short as they may be."""
@@ -103,7 +104,8 @@ class _Boundaries(NamedTuple):
 
 def _sections_of(matched: MatchedTrace, boundaries: _Boundaries) -> list[_Span]:
     """Return the sections of all rows of whole edges."""
-    changes = np.flatnonzero(np.diff(matched.whole, prepend=False, append=False))
+    is_change = np.diff(matched.whole, prepend=False, append=False)
+    changes = np.flatnonzero(is_change)
     rows = changes.reshape(-1, 2)  # where each begins and ends
     spans: list[_Span] = []
     for start, stop in rows.tolist():
@@ -114,8 +116,10 @@ def _sections_of(matched: MatchedTrace, boundaries: _Boundaries) -> list[_Span]:
 def _slack(clock: Floats, bounds: Floats) -> Floats:
     """Return (t − a)(b − t)/(b − a) of each boundary; infinite outside the readings."""
     last = len(clock) - 1
-    after = np.clip(np.searchsorted(clock, bounds), 1, last)
-    since = bounds - clock[after - 1]  # t − a
+    after = np.searchsorted(clock, bounds)
+    after = np.clip(after, 1, last)
+    before = after - 1
+    since = bounds - clock[before]  # t − a
     until = clock[after] - bounds  # b − t
     is_between = (since >= 0.0) & (until >= 0.0)
     slack = since * until / (since + until)

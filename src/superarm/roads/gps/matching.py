@@ -135,7 +135,8 @@ def match_trace(
     used = on_road[is_used]
     projected = _project_on_route(streets, route, points, used)
 
-    bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route.edges])])
+    lengths = streets.metres[route.edges]
+    bounds = np.append(0.0, np.cumsum(lengths))
     driven = _driven_edges(bounds, projected.along, sigma)
     # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
     turns = graph.turn_numbers(route.edges)
@@ -169,12 +170,14 @@ def _driven_edges(bounds: Floats, along: Floats, sigma: float) -> slice:
         sigma: The noise of a point, metres.
     """
     margin = _ENDS * sigma
-    edges = len(bounds) - 1
-    first = int(np.searchsorted(bounds[1:] - margin, along[0]))
-    first = min(first, edges - 1)
-    last = int(np.searchsorted(bounds[:-1] + margin, along[-1]))
-    last = max(last, first + 1)
-    return slice(first, last)
+    begins = bounds[:-1]
+    ends = bounds[1:]
+    last_edge = len(ends) - 1
+    first = np.searchsorted(ends - margin, along[0])
+    first = min(int(first), last_edge)
+    stop = np.searchsorted(begins + margin, along[-1])
+    stop = max(int(stop), first + 1)
+    return slice(first, stop)
 
 
 def _as_clock(times: Any, count: int) -> Floats:
@@ -197,22 +200,23 @@ def _estimate_noise(streets: StreetMap, points: Floats) -> float:
     projection = project(points[:, None, :], begin, end)
     nearest = projection.distance.min(axis=1)  # (p,)
     sigma = np.median(nearest) / _MEDIAN_SIGMAS
-    return float(np.clip(sigma, _LEAST_NOISE, _MOST_NOISE))
+    clipped = np.clip(sigma, _LEAST_NOISE, _MOST_NOISE)
+    return float(clipped)
 
 
 def _thin(points: Floats, rows: Ints, sigma: float) -> Ints:
     """Return rows of points at least 4σ from the one before, and the last row."""
+    least = _APART * sigma
     thinned: list[int] = []
     for row in rows.tolist():
         is_end = not thinned or row == rows[-1]
-        if is_end or _distance(points, row, thinned[-1]) >= _APART * sigma:
-            thinned.append(row)
+        if not is_end:
+            last = thinned[-1]
+            distance = norms(points[row] - points[last])
+            if distance < least:
+                continue
+        thinned.append(row)
     return np.array(thinned, dtype=np.intp)
-
-
-def _distance(points: Floats, first: int, second: int) -> Floats:
-    """Return metres between two of the points."""
-    return norms(points[first] - points[second])
 
 
 class _PointOnRoute(NamedTuple):
@@ -251,7 +255,8 @@ def _find_route(
     sigma: float,
 ) -> _Route:
     route = _Route([], [], [])
-    gaps = norms(np.diff(points[thinned], axis=0))
+    steps = np.diff(points[thinned], axis=0)
+    gaps = norms(steps)
     breaks = np.flatnonzero(gaps > _LONGEST) + 1
     stretches = np.split(thinned, breaks)
     stretches.reverse()  # a stack, the first stretch on top
@@ -262,15 +267,22 @@ def _find_route(
         states, matched = _match_stretch(streets, points[rows], sigma)
         stretches.append(rows[matched:])
         edges = [_edge_of_state(streets, state) for state in states]
-        if route.edges and edges and route.edges[-1] != edges[0]:
-            way = _shortest_way(graph, route.edges[-1], edges[0])
-            route.add_guess(way[1:])
+        if route.edges and edges:
+            _guess_way(route, graph, edges[0])
         for state, edge in zip(states, edges, strict=True):
             route.add_edge(edge)
             if state.is_emitting():
                 point = int(rows[state.obs])
                 route.add_match(point)
     return route
+
+
+def _guess_way(route: _Route, graph: LineGraph, goal: int) -> None:
+    """Lead the route on to an edge by the shortest way, unless it ends there."""
+    last_edge = route.edges[-1]
+    if last_edge != goal:
+        way = _shortest_way(graph, last_edge, goal)
+        route.add_guess(way[1:])
 
 
 def _edge_of_state(streets: StreetMap, state: Any) -> int:
@@ -343,9 +355,10 @@ def _project_on_route(
     """
     from scipy.optimize import isotonic_regression
 
-    parts = np.concatenate([streets.parts_of(edge) for edge in route.edges])
-    counts = np.diff(streets.first)[route.edges]
-    starts = np.concatenate([[0], np.cumsum(counts)])  # of edges among the parts
+    parts_of_edges = [streets.parts_of(edge) for edge in route.edges]
+    counts = [len(parts) for parts in parts_of_edges]
+    starts = np.append(0, np.cumsum(counts))  # of edges among the parts
+    parts = np.concatenate(parts_of_edges)
     lengths = streets.length[parts]
     metres_before = np.cumsum(lengths) - lengths
 
@@ -357,12 +370,14 @@ def _project_on_route(
     for row, point in enumerate(points[used]):
         begin = begins[row]
         near = parts[begin : ends[row]]
-        projection = project(point, streets.begin[near], streets.end[near])
-        nearest = int(projection.distance.argmin())
+        part_begins = streets.begin[near]
+        part_ends = streets.end[near]
+        shares, distances = project(point, part_begins, part_ends)
+        nearest = int(distances.argmin())
         best = begin + nearest  # among the parts
-        metres = projection.share[nearest] * lengths[best]
+        metres = shares[nearest] * lengths[best]
         along[row] = metres_before[best] + metres
-        distance[row] = projection.distance[nearest]
+        distance[row] = distances[nearest]
     return _PointsAlong(isotonic_regression(along).x, distance)
 
 

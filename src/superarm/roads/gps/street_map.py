@@ -60,12 +60,15 @@ class StreetMap:
 
         courses, labels = _label_courses(graph)
         counts = [len(course) - 1 for course in courses]
+        part_ends = np.cumsum(counts)
         # Edge i has the parts first[i] … first[i + 1] − 1, (n + 1,).
-        self.first = np.concatenate([[0], np.cumsum(counts)])
+        self.first = np.concatenate([[0], part_ends])
         edges = np.arange(len(graph))
         self.edge = np.repeat(edges, counts)  # of each part
-        self.begin = np.concatenate([course[:-1] for course in courses])
-        self.end = np.concatenate([course[1:] for course in courses])
+        begins = [course[:-1] for course in courses]
+        ends = [course[1:] for course in courses]
+        self.begin = np.concatenate(begins)
+        self.end = np.concatenate(ends)
         self.step = self.end - self.begin
         self.length = norms(self.step)
         first_parts = self.first[:-1]
@@ -74,17 +77,20 @@ class StreetMap:
         self._parts = self._library_parts(labels)
         self._next = self._following_parts(graph)
 
-        samples = np.ceil(self.length / SAMPLE).astype(int) + 1  # of each part
+        intervals = np.ceil(self.length / SAMPLE)
+        samples = intervals.astype(int) + 1  # of each part
         parts = np.arange(len(labels))
         self.sampled = np.repeat(parts, samples)  # the part of each sample
-        self.tree = cKDTree(self._sample_places(samples))
+        places = self._sample_places(samples)
+        self.tree = cKDTree(places)
 
     def _sample_places(self, samples: Ints) -> Floats:
         """Return places on all parts, so many on each, from its begin to its end, (·, 2)."""
-        shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in samples])
+        shares = [np.linspace(0.0, 1.0, count) for count in samples]
+        share = np.concatenate(shares)
         steps = self.step[self.sampled]
         begins = self.begin[self.sampled]
-        return begins + shares[:, None] * steps
+        return begins + share[:, None] * steps
 
     def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
         """Return parts as the library wants them: label and place of one end, then of the other."""
@@ -99,9 +105,10 @@ class StreetMap:
 
     def _following_parts(self, graph: LineGraph) -> list[list[int]]:
         """Return the parts that may follow each part."""
+        parts = len(self.edge)
         first_parts = self.first[:-1].tolist()  # of each edge
         last_parts = (self.first[1:] - 1).tolist()
-        following = [[part + 1] for part in range(len(self.edge))]
+        following = [[part + 1] for part in range(parts)]
         for last in last_parts:
             following[last] = []
         for before, after in graph.turns.tolist():
@@ -138,8 +145,10 @@ class StreetMap:
         samples = self.tree.query_ball_point(place, farthest_sample)
         near = np.unique(self.sampled[samples])
         begin = self.begin[near]
-        projection = project(np.array(place), begin, self.end[near])
-        nearest = begin + projection.share[:, None] * self.step[near]
+        end = self.end[near]
+        projection = project(np.array(place), begin, end)
+        offset = projection.share[:, None] * self.step[near]
+        nearest = begin + offset
         rows = zip(
             near.tolist(),
             projection.distance.tolist(),
@@ -221,8 +230,8 @@ def project(point: Floats, begin: Floats, end: Floats) -> Projection:
     """
     step = end - begin
     offset = point - begin
-    square = (step**2).sum(axis=-1)
-    along = (offset * step).sum(axis=-1)
+    square = np.sum(step**2, axis=-1)
+    along = np.sum(offset * step, axis=-1)
     divisor = np.where(square > 0.0, square, 1.0)
     share = np.clip(along / divisor, 0.0, 1.0)
     away = offset - share[..., None] * step

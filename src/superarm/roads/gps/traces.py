@@ -19,6 +19,8 @@ _PAUSE = 120.0
 # m/s and metres between points, above both of which a trace is split.
 _FASTEST = 70.0
 _FAR = 200.0
+# Terms of a cubic: its powers 0 to 3.
+_CUBIC = 4
 # Metres by which longitudes and latitudes may disagree with x and y.
 _FITS = 1.0
 
@@ -43,8 +45,10 @@ def pieces_of(graph: LineGraph, places: Any, times: Any) -> list[slice]:
     seconds = np.diff(clock)
     if not len(seconds):
         return [slice(0, len(clock))]
-    metres = norms(np.diff(points, axis=0))
-    longest_pause = np.maximum(_PAUSE, 10.0 * np.median(seconds))
+    steps = np.diff(points, axis=0)
+    metres = norms(steps)
+    usual_pause = np.median(seconds)
+    longest_pause = np.maximum(_PAUSE, 10.0 * usual_pause)
     is_late = seconds > longest_pause
     is_far = metres > _FAR
     is_too_fast = metres > _FASTEST * seconds
@@ -87,11 +91,13 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     known = mercator(network.on_earth("give places in metres"))  # (j,)
     target = network.junctions[:, :2] @ COMPLEX  # (j,)
     middle = known.mean()
-    scale = np.abs(known - middle).max() or 1.0
-    powers = np.arange(min(4, len(known)))
-    unit = (known - middle) / scale
+    offsets = known - middle
+    scale = np.abs(offsets).max() or 1.0
+    terms_used = min(_CUBIC, len(known))
+    powers = np.arange(terms_used)
+    unit = offsets / scale
     terms = unit[:, None] ** powers
-    factors = np.linalg.lstsq(terms, target)[0]
+    factors, *_ = np.linalg.lstsq(terms, target)
     errors = np.abs(terms @ factors - target)
     error = errors.max()
     if error > _FITS:
