@@ -89,8 +89,10 @@ def _departures(signals: Sequence[Signal | None], departure: float | None) -> Fl
     """Return the times at which a trip begins: one, or several over the longest cycle."""
     if departure is not None:
         return np.array([departure], dtype=np.float64)
-    cycles = [signal.cycle for signal in signals if signal is not None]
-    longest = max(cycles, default=0.0)
+    longest = 0.0
+    for signal in signals:
+        if signal is not None:
+            longest = max(longest, signal.cycle)
     return np.linspace(0.0, longest, _DEPARTURES, endpoint=False)
 
 

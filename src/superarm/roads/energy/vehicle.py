@@ -215,10 +215,13 @@ class Vehicle:
         turns, row = _turns_behind(graph, edges)
         variance = self._stop_variance_of_turns(graph, turns)
         # The mean over the turns behind each edge.
-        rows = len(graph) if edges is None else len(edges)
-        count = np.bincount(row, minlength=rows)
+        rows = len(graph)
+        if edges is not None:
+            rows = len(edges)
         total: Any = np.bincount(row, variance, rows)
-        return _divide(total, count.astype(np.float64))
+        turns_behind = np.bincount(row, minlength=rows)
+        count = turns_behind.astype(np.float64)
+        return _divide(total, count)
 
     def _stop_variance_of_turns(self, graph: LineGraph, turns: Ints) -> Floats:
         """Return Var(I·(stop + power·U)), Wh²: I stopping with probability p, U uniform up to red."""
@@ -242,9 +245,9 @@ class Vehicle:
         Args:
             speed: m/s.
         """
-        speed = np.asarray(speed, dtype=np.float64)
+        v = np.asarray(speed, dtype=np.float64)
         per_square = 0.5 * self.mass * self.recuperation_efficiency / _JOULES_PER_WH
-        return per_square * np.square(speed)
+        return per_square * np.square(v)
 
     def potential(self, height: Any) -> Floats:
         """Return Wh that driving down gives back: h = m·g·z·η⁻/3600.
@@ -257,10 +260,10 @@ class Vehicle:
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
                 "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
-        height = np.asarray(height, dtype=np.float64)
+        z = np.asarray(height, dtype=np.float64)
         weight = self.mass * self.gravity
         per_metre = weight * self.recuperation_efficiency / _JOULES_PER_WH
-        return per_metre * height
+        return per_metre * z
 
 
 def _drag_saved(

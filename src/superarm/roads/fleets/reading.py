@@ -13,6 +13,7 @@ drives. Totals from rest to rest are both raw and net.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -157,10 +158,11 @@ def read_as(
 
 def _steps_by_vehicle(trips: Mapping[int, MeteredTrip]) -> dict[int, list[int]]:
     """The steps of each vehicle's trips, by the vehicle's number."""
-    steps_of: dict[int, list[int]] = {}
+    steps_of = defaultdict(list)
     for step, trip in trips.items():
-        steps_of.setdefault(trip.number, []).append(step)
-    return steps_of
+        vehicle = trip.number
+        steps_of[vehicle].append(step)
+    return dict(steps_of)
 
 
 def _is_first_log_raw(head_start: Floats, evidence: Mapping[int, Floats]) -> bool:

@@ -69,8 +69,14 @@ def evidence(
 def _alternative(trip: Energies, scale: float, shift: Shift) -> _Alternative:
     metered = trip.metered
     own = scale * trip.model
+    if shift == "reversed":
+        return _Alternative(metered, own, other=scale * trip.reverse)
+    without_first = slice(1, None)
+    without_last = slice(-1)
     if shift == "late":
-        return _Alternative(metered[1:], own[1:], own[:-1])
-    if shift == "early":
-        return _Alternative(metered[:-1], own[:-1], own[1:])
-    return _Alternative(metered, own, scale * trip.reverse)
+        compared = without_first
+        other = own[without_last]
+    else:
+        compared = without_last
+        other = own[without_first]
+    return _Alternative(metered[compared], own[compared], other)

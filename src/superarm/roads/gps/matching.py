@@ -231,7 +231,8 @@ class _Route(NamedTuple):
 
     def add_edge(self, edge: int) -> None:
         """Add an edge, unless the route ends with it."""
-        if not self.edges or self.edges[-1] != edge:
+        is_last = self.edges[-1:] == [edge]
+        if not is_last:
             self.edges.append(edge)
             self.guessed.append(False)
 
@@ -383,8 +384,7 @@ def _project_on_route(
 
 def _places_around(route: _Route, used: Ints) -> tuple[Ints, Ints]:
     """Return the places in the route of the points matched before and after each point used."""
-    matched = np.array([match.point for match in route.matches])
-    places = np.array([match.place for match in route.matches])
+    matched, places = np.array(route.matches).T
     after = np.searchsorted(matched, used)
     is_matched = matched[after] == used
     before = np.where(is_matched, after, after - 1)

@@ -52,9 +52,11 @@ class DrawOrder(NamedTuple):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The first places, in the order of the vehicles' numbers."""
-        vehicles = sorted(self.first_places)
-        places = [self.first_places[vehicle] for vehicle in vehicles]
-        return {"places": np.array(places, dtype=np.intp)}
+        by_vehicle = self.first_places
+        vehicles = sorted(by_vehicle)
+        first_places = [by_vehicle[vehicle] for vehicle in vehicles]
+        places = np.array(first_places, dtype=np.intp)
+        return {"places": places}
 
     @classmethod
     def from_arrays(cls, state: State, driven: Ints, roads: int) -> DrawOrder:

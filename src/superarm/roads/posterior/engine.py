@@ -145,7 +145,7 @@ class RoadEngine:
             if self._vehicles.get(vehicle) is None:
                 phi = _terms_of_vehicle(trips, vehicle)
                 cov += (phi * prior) @ phi.T
-        for group in self._vehicles.of(vehicles):
+        for group in self._vehicles.groups_of(vehicles):
             phi = _terms_of_group(trips, group)  # (M, p)
             S = group.covariance(prior)
             S_phi = S @ phi.T  # (p, M)

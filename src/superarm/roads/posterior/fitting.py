@@ -186,9 +186,14 @@ def _vehicle_parts(trips: Trips) -> list[Floats]:
 
 def _trip_parts(trips: Trips) -> list[Floats]:
     """For each term, how rewards covary that owe it to the same trip, five of (M, M)."""
+    terms = trips.terms
     unshared = trips.unshared[:, None]
-    shared = np.where(unshared, 0.0, trips.terms)  # (M, 5)
-    return [_within_trips(trips, term) for term in shared.T]
+    shared = np.where(unshared, 0.0, terms)  # (M, 5)
+    covariances = []
+    for term in shared.T:
+        covariance = _within_trips(trips, term)
+        covariances.append(covariance)
+    return covariances
 
 
 def _within_trips(trips: Trips, values: Floats) -> Floats:

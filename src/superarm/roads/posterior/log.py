@@ -74,9 +74,11 @@ class Log:
         rewards = _Growth(self._rewards, len(trips.rewards))
         borders = _Growth(self._borders, len(trips.borders.size))
         # Rewards and trips are numbered on from those of the log.
-        reward_of_arm = trips.reward_of_arm + self._rewards
-        trip = trips.trip + self.view().number
-        new_borders = trips.borders.shifted(self._rewards)
+        trips_before = self.view().number
+        rewards_before = self._rewards
+        trip = trips.trip + trips_before
+        reward_of_arm = trips.reward_of_arm + rewards_before
+        new_borders = trips.borders.shifted(rewards_before)
         self._buffers = Trips(
             keys=arms.extend(buffers.keys, trips.keys),
             reward_of_arm=arms.extend(buffers.reward_of_arm, reward_of_arm),
@@ -103,8 +105,10 @@ class _Growth(NamedTuple):
 
     def extend(self, buffer: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         """A buffer with room for all rows, the new ones filled in."""
-        extended = with_room(buffer, self.size, self.total)
-        extended[self.size : self.total] = rows
+        size = self.size
+        total = self.total
+        extended = with_room(buffer, size, total)
+        extended[size:total] = rows
         return extended
 
 

@@ -118,7 +118,8 @@ class TripNoise:
         return weighted.reshape(values.shape)
 
     def _solve_with_borders(self, trips: Trips, values: Floats) -> Floats:
-        columns = values.reshape(len(trips.rewards), -1)
+        rewards = len(values)
+        columns = values.reshape(rewards, -1)
         solved = columns.copy()
         for rows, root in self.roots(trips):
             white = root.whiten(solved[rows])

@@ -247,12 +247,14 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             keys: Feature rows of the roads, (k, 9).
         """
         rows = self._as_keys(keys)
-        one_reward = np.zeros(len(rows), dtype=np.intp)
+        count = len(rows)
+        one_reward = np.zeros(count, dtype=np.intp)
         trip = Trips.of_one(rows, one_reward)
         expected = self._engine.expect(trip)
-        mean = expected.mean[0]
+        mean = float(expected.mean[0])
         variance = expected.total_cov[0, 0]
-        return float(mean), float(np.sqrt(variance))
+        std = float(np.sqrt(variance))
+        return mean, std
 
     @one_blas_thread
     @exclusive
@@ -309,7 +311,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         arms = Trips.of_one(keys)
         cov = self._engine.expect(arms).cov
-        return cov if at is None else cov[at]
+        if at is None:
+            return cov
+        return cov[at]
 
     @exclusive
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
@@ -333,10 +337,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        no_keys = keys[:0]
         if pending is None or (is_listed(pending) and not len(pending)):
-            return RoadBelief(self, keys, no_keys)
-        return RoadBelief(self, keys, self._as_keys(pending))
+            pending_keys = keys[:0]
+        else:
+            pending_keys = self._as_keys(pending)
+        return RoadBelief(self, keys, pending_keys)
 
     # --- learning --------------------------------------------------------------------------
 
@@ -627,7 +632,12 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if contradiction(self, state.spec):
             # Under another kernel all is computed anew.
-            self._engine = RoadEngine.from_trips(self.kernel, self.sizes, scales, trips)
+            self._engine = RoadEngine.from_trips(
+                self.kernel,
+                self.sizes,
+                scales,
+                trips,
+            )
         elif len(trips.rewards):
             self._engine.remember(trips, state)
             information = as_number(state.scalar("information"), "information", 0.0)

@@ -59,12 +59,13 @@ class Slots:
     """
 
     def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+        roads = len(kernel)
         self.kernel = kernel
         self.sizes = sizes
         # Roads, in the order of their slots.
         self.visited = np.empty(0, dtype=np.intp)
         # The slot of each road; −1: none.
-        self._slot = np.full(len(kernel), -1, dtype=np.intp)
+        self._slot = np.full(roads, -1, dtype=np.intp)
         # k_G between visited roads, with room to grow.
         self._near = np.empty((0, 0))
         self._set_scales(scales)

@@ -46,7 +46,7 @@ class VehicleGroups:
 
     def add(self, group: VehicleGroup) -> None:
         """Add the information of more rewards."""
-        known = self.of(group.vehicles)
+        known = self.groups_of(group.vehicles)
         merged = group
         if known:
             merged = merge_groups([*known, group])
@@ -68,7 +68,7 @@ class VehicleGroups:
         """Each group once, in the order of their first vehicles' first trips."""
         return _distinct(self._by_vehicle.values())
 
-    def of(self, vehicles: Iterable[int]) -> list[VehicleGroup]:
+    def groups_of(self, vehicles: Iterable[int]) -> list[VehicleGroup]:
         """The groups of these vehicles, each once; vehicles that were not driven yet have none."""
         by_vehicle = self._by_vehicle
         driven = [vehicle for vehicle in vehicles if vehicle in by_vehicle]
@@ -230,12 +230,14 @@ def _side_by_side(blocks: list[SlotBlock], size: int) -> Any:
         values.append(block.values.ravel())
         width += p
     places = (np.concatenate(rows), np.concatenate(columns))
-    return csr_array((np.concatenate(values), places), shape=(size, width))
+    entries = np.concatenate(values)
+    return csr_array((entries, places), shape=(size, width))
 
 
 def _flattened(arrays: list[NDArray[Any]], dtype: Any = np.float64) -> NDArray[Any]:
     """All arrays, flat, one after another."""
-    parts = [np.empty(0, dtype=dtype)]
+    empty = np.empty(0, dtype=dtype)
+    parts = [empty]
     for array in arrays:
         parts.append(array.ravel())
     return np.concatenate(parts)
