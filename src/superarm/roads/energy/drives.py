@@ -116,7 +116,7 @@ class BorderSpeeds(NamedTuple):
 
     mean: Floats
     variance: Floats  # of stopping or not, (m/s)⁴
-    free: Floats  # of who need not stop
+    free: Floats  # of cars that need not stop
     start: float  # v² where the route begins: the highest that is possible there
     end: float  # v² where the route ends: the highest that is possible there
 
@@ -130,7 +130,7 @@ def border_speeds(
 ) -> BorderSpeeds:
     """Return how fast a car is expected to be between the k edges of a route on empty roads.
 
-    Who stops at a junction, with probability p, accelerates from 0 through its L metres. So v² is
+    A car that stops at a junction, with probability p, accelerates from 0 through its L metres. So v² is
     min(v_free², 2aL) with probability p and v_free² otherwise: its mean is a mixture of both, and its
     variance p(1 − p) times their difference squared.
 
@@ -163,7 +163,8 @@ def border_speeds(
 
     start = float(np.square(speeds[0]))
     end = float(np.square(speeds[-1]))
-    if len(turns):  # who stopped before the last edge may not be as fast at its end
+    if len(turns):
+        # A car that stopped before the last edge may be slower at its end.
         from_last_stop = stopped[-1] + 2.0 * ACCELERATION * metres[-1]
         end = _mixture(p[-1], end, min(end, from_last_stop))
     return BorderSpeeds(
@@ -176,18 +177,18 @@ def border_speeds(
 
 
 def _mixture(p: Any, free: Any, stopped: Any) -> Any:
-    """Return the mean of v² of who stops with probability p."""
+    """Return the mean of v² of a car that stops with probability p."""
     return (1.0 - p) * free + p * stopped
 
 
-# Each edge of a route but the last has three pieces: the approach to where one looks, the metres
+# Each edge of a route but the last has three pieces: the approach to where a driver looks, the metres
 # in sight of the junction, and those inside it. The last edge has an approach only.
 _PIECES_PER_EDGE = 3
 # Among 3k − 2 pieces:
 _APPROACHES = slice(0, None, _PIECES_PER_EDGE)
 _IN_SIGHT = slice(1, None, _PIECES_PER_EDGE)
 _INSIDE = slice(2, None, _PIECES_PER_EDGE)
-# Among their 3k − 1 ends: where one looks, and where the second and further edges begin.
+# Among their 3k − 1 ends: where drivers look, and where the second and further edges begin.
 _LOOKS = slice(1, -1, _PIECES_PER_EDGE)
 _EDGE_STARTS = slice(3, -1, _PIECES_PER_EDGE)
 
@@ -234,7 +235,7 @@ def _split_route(
 
 
 def _brake(metres: Floats, most: Floats) -> None:
-    """Lower ``most``, the speeds at the ends of pieces, to those from which one can brake in time."""
+    """Lower ``most``, the speeds at the ends of pieces, to those from which a car can brake in time."""
     pieces = len(metres)
     for piece in reversed(range(pieces)):
         end_square = most[piece + 1] ** 2

@@ -12,7 +12,7 @@ A car that has to give way brakes until it is seen that nobody comes, and accele
 speed u that must be seen u²/2b metres before the line.
 
 A car that comes r seconds before a signal turns green waits for r seconds, and then accelerates from
-0, not from u. Who comes at any time waits Σ r²/2 over the cycle on average, the sum over its reds.
+0, not from u. A car that comes at any time waits Σ r²/2 over the cycle on average, over all reds.
 Signals that are near each other depend on each other: :func:`superarm.roads.energy.drives.drive_time`
 drives from one to the next with the phases that they have; ``turn_seconds``, a sum over turns, cannot.
 """
@@ -57,7 +57,7 @@ class Signal(NamedTuple):
     offset: float  # when a first cycle begins
     # From, to; the last may end in the next cycle.
     reds: tuple[tuple[float, float], ...]
-    yields: bool  # whether one must give way even when it is green
+    yields: bool  # whether cars must give way even when it is green
 
     @classmethod
     def from_phases(
@@ -69,7 +69,7 @@ class Signal(NamedTuple):
     ) -> Signal:
         """Build a signal from its phases.
 
-        Yellow stops only who can stop: a car that comes in its first v/2b seconds drives on.
+        Yellow stops only cars that can stop: one that comes in its first v/2b seconds drives on.
 
         Args:
             phases: The seconds of each phase, and SUMO's state ("G", "g", "y", "r" …).
@@ -96,13 +96,13 @@ class Signal(NamedTuple):
 
     @property
     def wait(self) -> float:
-        """Expected seconds of waiting of who comes at any time."""
+        """Expected seconds of waiting of a car that comes at any time."""
         squares = sum((end - begin) ** 2 for begin, end in self.reds)
         return squares / (2.0 * self.cycle)
 
     @property
     def stop(self) -> float:
-        """Probability of having to stop of who comes at any time."""
+        """Probability that a car that comes at any time must stop."""
         red = sum(end - begin for begin, end in self.reds)
         return red / self.cycle
 
@@ -159,10 +159,10 @@ def _yielding_seconds(phases: list[Phase]) -> float:
 
 
 def yielding_speed(sight: float) -> float:
-    """Return the speed with which one can still stop before a junction, m/s.
+    """Return the highest speed at which a car can still stop before a junction, m/s.
 
     Args:
-        sight: Metres before the junction from which one sees who comes.
+        sight: Metres before the junction from which a driver sees whether anyone comes.
     """
     return sqrt(2.0 * BRAKING * sight)
 
@@ -171,10 +171,10 @@ def yielding_speed(sight: float) -> float:
 
 
 class JunctionSpeeds(NamedTuple):
-    """m/s at each turn of a graph, of who need not stop, (c,)."""
+    """m/s at each turn of a graph, of cars that need not stop, (c,)."""
 
     before: Floats  # the most that is reached on the edge before, if that begins with such a turn too
-    slow: Floats  # to which one brakes: where one must look before one enters, already there
+    slow: Floats  # to which cars brake: where drivers must look before they enter, already there
     enter: Floats
     leave: Floats
     after: Floats  # the most that is reached on the edge after, if that ends with such a turn too
@@ -195,13 +195,13 @@ def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpee
     inside = np.minimum(limit_before, limit_after)
     inside = _at_most_if_set(inside, through)
     slow = _at_most_if_set(inside, entry)
-    # From where one looks to the line one accelerates over entry²/2b metres.
+    # From where drivers look to the line, cars accelerate over entry²/2b metres.
     enter_square = slow**2 + entry**2 * ACCELERATION / BRAKING
     enter = np.minimum(inside, np.sqrt(enter_square))
     turn_length = graph.turn_length[rows]
     leave_square = enter**2 + 2.0 * ACCELERATION * turn_length
     leave = np.minimum(inside, np.sqrt(leave_square))
-    # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
+    # On a short edge between two turns cars accelerate until they must brake: 1/a to 1/b of the way.
     length_before, length_after = graph.length[edges].T
     before_square = slow**2 + length_before * 2.0 / _METRES_PER_GAIN
     after_square = leave**2 + length_after * 2.0 / _METRES_PER_GAIN

@@ -70,12 +70,8 @@ class RoadScales:
         for item in fields(self):
             name = item.name
             value = getattr(self, name)
-            checked: tuple[float, ...] | float
-            if name in _OF_TERMS:
-                checked = _check_terms(value, name)
-            else:
-                checked = as_number(value, name, _LEAST, _MOST)
-            object.__setattr__(self, name, checked)
+            check = _check_terms if name in _OF_TERMS else _check_scale
+            object.__setattr__(self, name, check(value, name))
 
     def as_vector(self) -> Floats:
         """Return all scales in the order of the fields, (24,)."""
@@ -158,6 +154,10 @@ class RoadScales:
                 f"{len(values)} values are too many for the scales of roads"
             )
         return cls(**parts)
+
+
+def _check_scale(value: Any, name: str) -> float:
+    return as_number(value, name, _LEAST, _MOST)
 
 
 def _check_terms(value: Any, name: str) -> tuple[float, ...]:

@@ -149,7 +149,7 @@ class Vehicle:
         """Return Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
 
         For driving through the junction, and for accelerating again: what is in motion counts as
-        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops. Air drag
+        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. A U-turn is a stop. Air drag
         that is saved by being slower than the edges allow is taken off, as far as there is something.
 
         Args:
@@ -205,7 +205,7 @@ class Vehicle:
     def stop_variance(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
         """Return Wh² by which signals behind each edge make drives differ, (n,); 0 without signals.
 
-        With a probability p one must stop, and then waits up to r seconds, all waits alike: of stopping
+        With a probability p a car must stop, and then waits up to r seconds, all waits alike: of stopping
         and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
 
         Args:
@@ -227,7 +227,7 @@ class Vehicle:
         """Return Var(I·(stop + power·U)), Wh²: I stopping with probability p, U uniform up to red."""
         p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
         wait = graph.turn_wait[turns]
-        # Seconds of red, of which who stops waits half on average.
+        # Seconds of red, of which a car that stops waits half on average.
         red = _divide(2.0 * wait, p)
         first_edge = graph.turns[turns, 0]
         speed_square = np.square(graph.speed[first_edge])

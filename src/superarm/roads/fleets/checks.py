@@ -40,7 +40,7 @@ KNOWN_VEHICLE = Limits(refused=(0.5, 2.0), unusual=(0.65, 1.6))
 ANY_VEHICLE = Limits(refused=(0.4, 4.0), unusual=(0.6, 3.0))
 """Of vehicles taken for a car: loaded vans need twice as much, and small cars two thirds."""
 ONLY_CLIMBS = Limits(refused=(0.25, 4.0), unusual=(0.4, 3.0))
-"""Of vehicles whose trips all descend, by their climbs: who brakes into a climb has energy to spare."""
+"""Of vehicles whose trips all descend, by their climbs: braking into a climb leaves energy to spare."""
 SURE = 3.5
 """From this t on a vehicle is refused."""
 LIKELY = 2.5
@@ -160,9 +160,11 @@ def _beyond_limits(ratio: float, trips: int, limits: Limits) -> Finding | None:
     least, most = limits.unusual
     if least < ratio < most:
         return None
-    whose = "its only trip" if trips == 1 else f"its typical trip (of {trips})"
+    subject = f"its typical trip (of {trips})"
+    if trips == 1:
+        subject = "its only trip"
     message = (
-        f"{whose} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
+        f"{subject} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
     )
     least, most = limits.refused
     return Finding(message, refused=not least < ratio < most)

@@ -260,9 +260,7 @@ def _check(
 
     Motion in raw energies may look like an error; an error that remains without it is one.
     """
-    as_metered = []
-    for examined in trips.values():
-        as_metered.append((examined.trip.vehicle, examined.energies))
+    as_metered = [(trip.trip.vehicle, trip.energies) for trip in trips.values()]
     findings = check_log(as_metered)
     has_raw = any(readings[step].raw for step in trips)
     if not findings.vehicles or not has_raw:

@@ -32,8 +32,8 @@ class _Alternative(NamedTuple):
     """Energies of a trip, and what two hypotheses expect of them, Wh, (k,) each."""
 
     metered: Floats
-    own: Floats  # by their own edges
-    other: Floats  # by the alternative
+    by_edge: Floats  # by their own edges
+    by_other: Floats  # by the alternative
 
 
 def evidence(
@@ -53,11 +53,11 @@ def evidence(
     for trips, ratio in zip(vehicles, ratios, strict=True):
         scale = float(np.clip(ratio, _LEAST_SCALE, _MOST_SCALE))
         for trip in trips:
-            metered, own, other = _alternative(trip, scale, shift)
-            own_error = np.abs(metered - own)
-            other_error = np.abs(metered - other)
-            reductions.append(own_error - other_error)
-            errors += float(own_error.sum())
+            metered, by_edge, by_other = _alternative(trip, scale, shift)
+            error = np.abs(metered - by_edge)
+            other_error = np.abs(metered - by_other)
+            reductions.append(error - other_error)
+            errors += float(error.sum())
     D = np.concatenate(reductions)
     if np.count_nonzero(D) < _LEAST_ENERGIES or errors == 0.0:
         return Evidence(0.0, 0.0)
@@ -68,15 +68,19 @@ def evidence(
 
 def _alternative(trip: Energies, scale: float, shift: Shift) -> _Alternative:
     metered = trip.metered
-    own = scale * trip.model
+    by_edge = scale * trip.model
     if shift == "reversed":
-        return _Alternative(metered, own, other=scale * trip.reverse)
+        return _Alternative(metered, by_edge, by_other=scale * trip.reverse)
     without_first = slice(1, None)
     without_last = slice(-1)
     if shift == "late":
         compared = without_first
-        other = own[without_last]
+        others = without_last
     else:
         compared = without_last
-        other = own[without_first]
-    return _Alternative(metered[compared], own[compared], other)
+        others = without_first
+    return _Alternative(
+        metered=metered[compared],
+        by_edge=by_edge[compared],
+        by_other=by_edge[others],
+    )

@@ -253,10 +253,9 @@ def _point(row: _Row) -> _Point:
 def _section(row: _Row, column: str) -> TripSection:
     """What a row meters; ``column`` is "edge" or "edges"."""
     text = row.text(column)
+    edges: tuple[str, ...] = (text.strip(),)
     if column == "edges":
         edges = tuple(text.split())
-    else:
-        edges = (text.strip(),)
     if not edges or not all(edges):
         raise row.error(f"{column} must not be empty")
     start_speed = row.speed("start_speed_m_s")

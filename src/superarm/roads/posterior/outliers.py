@@ -1,4 +1,4 @@
-"""Rewards that are far from what the others of their trip let expect."""
+"""Rewards that are far from what the others of their trip suggest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Outlier(NamedTuple):
 
 
 def outlier_scores(residual: Floats, covariance: Floats, limit: float) -> Floats:
-    """How far each outlier is from what the others of its trip let expect, in its std; 0: none, (M,).
+    """How far each outlier is from what the others of its trip suggest, in its std; 0: none, (M,).
 
     Worst first: the neighbours of an outlier are not judged by it, or they would become outliers, too.
 
@@ -48,7 +48,7 @@ def outlier_scores(residual: Floats, covariance: Floats, limit: float) -> Floats
 
 
 def _leave_one_out_scores(residual: Floats, covariance: Floats) -> Floats:
-    """How far each residual is from what all others let expect, in its standard deviations, (k,)."""
+    """How far each residual is from what all others suggest, in its standard deviations, (k,)."""
     try:
         inverse = np.linalg.inv(covariance)
     except np.linalg.LinAlgError:

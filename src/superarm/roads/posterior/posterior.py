@@ -17,7 +17,7 @@ trip t::
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
 ``noise``      of each drive over a road by itself: it grows with the time spent there, with what
-               signals let expect, and with the Wh that the road moves
+               signals suggest, and with the Wh that the road moves
 =============  =======================================================================
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
@@ -112,7 +112,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         outliers: What becomes of outliers: learned like all other rewards (keep), with noise that
             grows with the square of how far they are (weigh), or not at all (refuse).
         outlier_limit: How many standard deviations an outlier is away from what the others of its
-            trip let expect, at least.
+            trip suggest, at least.
     """
 
     kind = "road-gp"

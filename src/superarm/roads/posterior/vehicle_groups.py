@@ -237,10 +237,8 @@ def _side_by_side(blocks: list[SlotBlock], size: int) -> Any:
 def _flattened(arrays: list[NDArray[Any]], dtype: Any = np.float64) -> NDArray[Any]:
     """All arrays, flat, one after another."""
     empty = np.empty(0, dtype=dtype)
-    parts = [empty]
-    for array in arrays:
-        parts.append(array.ravel())
-    return np.concatenate(parts)
+    parts = [array.ravel() for array in arrays]
+    return np.concatenate([empty, *parts])
 
 
 def _split(values: NDArray[Any], sizes: Ints) -> list[NDArray[Any]]:
@@ -257,5 +255,5 @@ def _check_group(group: VehicleGroup) -> None:
     largest = np.abs(information).max()
     if not is_rising or least < -_DAMAGED * largest:
         raise StateError(
-            "this state is damaged: what it says of a vehicle is impossible"
+            "this state is damaged: its information about a vehicle is impossible"
         )
