@@ -22,27 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.errors import InputError
 from superarm.core.inputs import as_features, as_number
-from superarm.core.shortest_paths import shortest_paths
 from superarm.roads.networks.line_graph import LineGraph
 
-from .street_map import SAMPLE, StreetMap, load_library, project, street_map
-from .traces import as_rising, norms, to_metres
+from .route_search import NEAR, Route, find_route, thin
+from .street_map import SAMPLE, StreetMap, project, street_map
+from .traces import as_rising, to_metres
 
-# Metres between points, above which the way between them is guessed.
-_LONGEST = 500.0
-# How far from its road a point may be: so many σ, and such a share of a gap.
-_NEAR = 10.0
-_REACH = 0.5
-# σ between points that are matched.
-_APART = 4.0
 # σ driven of an edge at an end of the trace for the edge to count.
 _ENDS = 2.0
-# Ways that are tracked for each point.
-_WIDTH = 10
-# Factor for each part without a point.
-_UNSEEN = 0.95
 # Metres: between these σ is estimated.
 _LEAST_NOISE = 5.0
 _MOST_NOISE = 50.0
@@ -120,13 +109,13 @@ def match_trace(
     sigma = as_number(noise, "noise", 0.1, 100.0)
 
     nearest_sample, _ = streets.tree.query(points)
-    is_near = nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE
+    is_near = nearest_sample <= NEAR * sigma + 0.5 * SAMPLE
     on_road = np.flatnonzero(is_near)
-    thinned = _thin(points, on_road, sigma)
-    route = _find_route(graph, streets, points, thinned, sigma)
+    thinned = thin(points, on_road, sigma)
+    route = find_route(graph, streets, points, thinned, sigma)
     if not route.edges:
         raise InputError(
-            f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}; "
+            f"no point of the trace is within {NEAR * sigma:g} m of a road of {graph.network.name}; "
             "is it the right network, and are longitude and latitude swapped?"
         )
     first_seen = route.matches[0].point
@@ -134,16 +123,9 @@ def match_trace(
     is_used = (on_road >= first_seen) & (on_road <= last_seen)
     used = on_road[is_used]
     projected = _project_on_route(streets, route, points, used)
-
-    lengths = streets.metres[route.edges]
-    bounds = np.append(0.0, np.cumsum(lengths))
-    driven = _driven_edges(bounds, projected.along, sigma)
-    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
-    turns = graph.turn_numbers(route.edges)
-    bounds[1:-1] += 0.5 * graph.turn_length[turns]
-    bounds = np.maximum.accumulate(bounds)
-    driven_bounds = bounds[driven.start : driven.stop + 1]
-    crossed = np.interp(driven_bounds, projected.along, clock[used])
+    driven, crossed = _time_boundaries(
+        graph, route, streets.metres[route.edges], projected.along, clock[used], sigma
+    )
     guessed = np.array(route.guessed[driven])
     is_inner = np.ones(len(guessed), dtype=np.bool_)
     is_inner[[0, -1]] = False
@@ -157,6 +139,35 @@ def match_trace(
         worst=float(projected.distance.max()),
         missed=len(points) - len(used),
     )
+
+
+def _time_boundaries(
+    graph: LineGraph,
+    route: Route,
+    lengths: Floats,
+    along: Floats,
+    clock: Floats,
+    sigma: float,
+) -> tuple[slice, Floats]:
+    """Return the edges that were driven, and when their boundaries were crossed.
+
+    Args:
+        graph: The roads.
+        route: The route.
+        lengths: Metres of each of its edges, (k,).
+        along: Metres along the route of each point, (u,).
+        clock: The time of each point, seconds, (u,).
+        sigma: The noise of a point, metres.
+    """
+    bounds = np.append(0.0, np.cumsum(lengths))
+    driven = _driven_edges(bounds, along, sigma)
+    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
+    turns = graph.turn_numbers(route.edges)
+    bounds[1:-1] += 0.5 * graph.turn_length[turns]
+    bounds = np.maximum.accumulate(bounds)
+    driven_bounds = bounds[driven.start : driven.stop + 1]
+    crossed = np.interp(driven_bounds, along, clock)
+    return driven, crossed
 
 
 def _driven_edges(bounds: Floats, along: Floats, sigma: float) -> slice:
@@ -204,141 +215,6 @@ def _estimate_noise(streets: StreetMap, points: Floats) -> float:
     return float(clipped)
 
 
-def _thin(points: Floats, rows: Ints, sigma: float) -> Ints:
-    """Return rows of points at least 4σ from the one before, and the last row."""
-    least = _APART * sigma
-    thinned: list[int] = []
-    for row in rows.tolist():
-        is_end = not thinned or row == rows[-1]
-        if not is_end:
-            last = thinned[-1]
-            distance = norms(points[row] - points[last])
-            if distance < least:
-                continue
-        thinned.append(row)
-    return np.array(thinned, dtype=np.intp)
-
-
-class _PointOnRoute(NamedTuple):
-    point: int  # its row in the trace
-    place: int  # of its edge in the route
-
-
-class _Route(NamedTuple):
-    edges: list[int]
-    guessed: list[bool]  # of each edge
-    matches: list[_PointOnRoute]  # of every point that was matched
-
-    def add_edge(self, edge: int) -> None:
-        """Add an edge, unless the route ends with it."""
-        is_last = self.edges[-1:] == [edge]
-        if not is_last:
-            self.edges.append(edge)
-            self.guessed.append(False)
-
-    def add_match(self, point: int) -> None:
-        """Add a point that was matched to the last edge."""
-        place = len(self.edges) - 1
-        self.matches.append(_PointOnRoute(point, place))
-
-    def add_guess(self, way: list[int]) -> None:
-        """Add the edges of a way from the last edge, which then is guessed too."""
-        self.guessed[-1] = True
-        self.edges.extend(way)
-        self.guessed.extend(True for _ in way)
-
-
-def _find_route(
-    graph: LineGraph,
-    streets: StreetMap,
-    points: Floats,
-    thinned: Ints,
-    sigma: float,
-) -> _Route:
-    route = _Route([], [], [])
-    steps = np.diff(points[thinned], axis=0)
-    gaps = norms(steps)
-    breaks = np.flatnonzero(gaps > _LONGEST) + 1
-    stretches = np.split(thinned, breaks)
-    stretches.reverse()  # a stack, the first stretch on top
-    while stretches:
-        rows = stretches.pop()
-        if len(rows) == 0:
-            continue
-        states, matched = _match_stretch(streets, points[rows], sigma)
-        stretches.append(rows[matched:])
-        edges = [_edge_of_state(streets, state) for state in states]
-        if route.edges and edges:
-            _guess_way(route, graph, edges[0])
-        for state, edge in zip(states, edges, strict=True):
-            route.add_edge(edge)
-            if state.is_emitting():
-                point = int(rows[state.obs])
-                route.add_match(point)
-    return route
-
-
-def _guess_way(route: _Route, graph: LineGraph, goal: int) -> None:
-    """Lead the route on to an edge by the shortest way, unless it ends there."""
-    last_edge = route.edges[-1]
-    if last_edge != goal:
-        way = _shortest_way(graph, last_edge, goal)
-        route.add_guess(way[1:])
-
-
-def _edge_of_state(streets: StreetMap, state: Any) -> int:
-    part = state.edge_m
-    return streets.edge_of((part.l1, part.l2))
-
-
-def _match_stretch(
-    streets: StreetMap,
-    points: Floats,
-    sigma: float,
-) -> tuple[list[Any], int]:
-    """Return the library's likeliest states from the first point on, and how many points they cover."""
-    gap = norms(np.diff(points, axis=0)).max(initial=0.0)
-    near = _NEAR * sigma
-    library = load_library("matcher.distance")
-    matcher = library.DistanceMatcher(
-        streets,
-        obs_noise=2.0 * sigma,
-        obs_noise_ne=4.0 * sigma,
-        dist_noise=4.0 * sigma,
-        max_dist_init=near,
-        max_dist=near + _REACH * gap,
-        max_lattice_width=_WIDTH,
-        non_emitting_length_factor=_UNSEEN,
-    )
-    path, last = matcher.match([tuple(point) for point in points.tolist()])
-    if not path:
-        return [], 1
-    # The library looks for the last state in a set, whose order differs between processes.
-    last_column = matcher.lattice[last].values(0)
-    ends = [state for state in last_column if not state.stop]
-    state = max(ends, key=lambda state: state.logprob)
-    states = [state]
-    while state.prev:
-        state = next(iter(state.prev))
-        states.append(state)
-    states.reverse()
-    return states, last + 1
-
-
-def _shortest_way(graph: LineGraph, start: int, goal: int) -> list[int]:
-    """Return the edges of the shortest way, with both ends."""
-    turns = graph.successors.astype(np.float64)
-    turns.data = graph.length[turns.indices]
-    paths = shortest_paths(turns, start)
-    way = paths.route_to(goal)
-    if way is None:
-        raise InfeasibleError(
-            f"the trace has a gap between edges {graph.ids[start]} and {graph.ids[goal]}, which no "
-            "route joins; match the points before and after the gap as two trips"
-        )
-    return way
-
-
 class _PointsAlong(NamedTuple):
     along: Floats  # metres along the route, (u,)
     distance: Floats  # metres from it, (u,)
@@ -346,7 +222,7 @@ class _PointsAlong(NamedTuple):
 
 def _project_on_route(
     streets: StreetMap,
-    route: _Route,
+    route: Route,
     points: Floats,
     used: Ints,
 ) -> _PointsAlong:
@@ -382,7 +258,7 @@ def _project_on_route(
     return _PointsAlong(isotonic_regression(along).x, distance)
 
 
-def _places_around(route: _Route, used: Ints) -> tuple[Ints, Ints]:
+def _places_around(route: Route, used: Ints) -> tuple[Ints, Ints]:
     """Return the places in the route of the points matched before and after each point used."""
     matched, places = np.array(route.matches).T
     after = np.searchsorted(matched, used)

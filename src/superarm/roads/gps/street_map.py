@@ -97,9 +97,11 @@ class StreetMap:
         begins = self.begin.tolist()
         ends = self.end.tolist()
         parts: list[tuple[Any, ...]] = []
-        for label, begin, end in zip(labels, begins, ends, strict=True):
+        for number, label in enumerate(labels):
             begin_label, end_label = label
-            part = (begin_label, tuple(begin), end_label, tuple(end))
+            begin = tuple(begins[number])
+            end = tuple(ends[number])
+            part = (begin_label, begin, end_label, end)
             parts.append(part)
         return parts
 
