@@ -64,7 +64,6 @@ from superarm.roads.energy.scales import Outliers, RoadScales
 from superarm.roads.rows import Column
 
 from .belief import RoadBelief
-from .borders import Borders
 from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .fitting import fit_scales
@@ -72,6 +71,7 @@ from .keys import CheckedRows, check_rows
 from .matrices import half_log_det
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
+from .trip_arrays import trips_from_arrays
 from .trips import Trips
 
 _TRIP_SCORES = 200  # scores of trips from which widths are taken
@@ -83,8 +83,6 @@ _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
 _LOG_2_PI = np.log(2.0 * np.pi)
-# Arrays of trips that every state has.
-_TRIP_ARRAYS = frozenset({"keys", "of", "rewards", "trip", "noise", "alone"})
 
 
 @register("posterior", "roads")
@@ -92,8 +90,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     """The exact posterior of a fleet's energies; the module's docstring describes the model.
 
     Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
-    the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals let
-    expect in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
+    the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals
+    suggest in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
     what is observed with a ``noise_variance`` of its own shares no noise.
 
     The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips. They
@@ -419,24 +417,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
         """Checked trips from their arrays by name."""
-        missing = _TRIP_ARRAYS - {*arrays}
-        if missing:
-            raise StateError(f"this state is damaged: it lacks {min(missing)!r}")
-        trips = Trips(
-            keys=self._as_keys(arrays["keys"]),
-            reward_of_arm=as_positions(arrays["of"], "of"),
-            rewards=as_vector(arrays["rewards"], "rewards"),
-            trip=as_positions(arrays["trip"], "trip"),
-            noise=as_vector(arrays["noise"], "noise"),
-            unshared=np.asarray(arrays["alone"]),
-            borders=_as_borders(arrays),
-        )
-        if trips.unshared.dtype != np.bool_ or not trips.is_consistent():
-            raise InputError(
-                "trips must give each arm a reward and each reward a trip, in order, and borders must "
-                "lie between neighbours"
-            )
-        return trips
+        return trips_from_arrays(arrays, len(self.kernel))
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
@@ -667,15 +648,3 @@ def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:
     rewards = trips.reward_of_arm[is_driven]
     driven: Ints = trips.trip[rewards]
     return driven
-
-
-def _as_borders(arrays: Mapping[str, Any]) -> Borders:
-    """Checked borders; states from before motion have none."""
-    if "border_size" not in arrays:
-        return Borders.none()
-    return Borders(
-        before=as_positions(arrays["border_before"], "border_before"),
-        after=as_positions(arrays["border_after"], "border_after"),
-        size=as_vector(arrays["border_size"], "border_size"),
-        variance=as_vector(arrays["border_variance"], "border_variance"),
-    )
