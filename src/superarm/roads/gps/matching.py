@@ -263,5 +263,7 @@ def _places_around(route: Route, used: Ints) -> tuple[Ints, Ints]:
     matched, places = np.array(route.matches).T
     after = np.searchsorted(matched, used)
     is_matched = matched[after] == used
-    before = np.where(is_matched, after, after - 1)
+    # A point that was matched is itself the one before and after.
+    before = after - 1
+    before = np.where(is_matched, after, before)
     return places[before], places[after]

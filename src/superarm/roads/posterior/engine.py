@@ -537,7 +537,8 @@ def _pulls(trips: Trips, weighted: Floats) -> dict[int, Floats]:
     weighted_terms = terms * weighted_of_arm[:, None]  # (N, 5)
     pulls = np.zeros((len(vehicles), _P))
     np.add.at(pulls, driver_of_arm, weighted_terms)
-    return dict(zip(vehicles.tolist(), pulls, strict=True))
+    by_vehicle = zip(vehicles.tolist(), pulls, strict=True)
+    return dict(by_vehicle)
 
 
 def _terms_of_vehicle(trips: Trips, vehicle: int) -> Floats:

@@ -236,9 +236,10 @@ def _side_by_side(blocks: list[SlotBlock], size: int) -> Any:
 
 def _flattened(arrays: list[NDArray[Any]], dtype: Any = np.float64) -> NDArray[Any]:
     """All arrays, flat, one after another."""
-    empty = np.empty(0, dtype=dtype)
     parts = [array.ravel() for array in arrays]
-    return np.concatenate([empty, *parts])
+    if not parts:
+        return np.empty(0, dtype=dtype)
+    return np.concatenate(parts)
 
 
 def _split(values: NDArray[Any], sizes: Ints) -> list[NDArray[Any]]:
