@@ -18,8 +18,7 @@ from superarm.kernels import GraphMatern, Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import DriftingGP, Separate, StreamingGP
-from superarm.roads.posterior import RoadGP
-from superarm.roads.posterior.log import Trips
+from superarm.roads.posterior import RoadGP, Trips
 from superarm.rules import UCB, Fixed, Thompson
 from superarm.testing.helpers import (
     Interrupt,

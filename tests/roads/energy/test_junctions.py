@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle, drive_time
+from superarm.roads.energy.drives import border_speeds
 from superarm.roads.energy.junctions import (
     ACCELERATION,
     BRAKING,
     UTURN_SECONDS,
     Signal,
-    border_speeds,
 )
 from superarm.roads.networks import (
     LineGraph,

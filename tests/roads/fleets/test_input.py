@@ -108,12 +108,12 @@ def test_keys_and_trips_of_a_posterior(graph: LineGraph) -> None:
         gp.observe_sums(rows, [0, 2**40], [1.0])
     parts = {
         "keys": rows,
-        "of": np.arange(2.0),
+        "reward_of_arm": np.arange(2.0),
         "rewards": np.ones(2),
         "trip": np.zeros(2, int),
     }
     with pytest.raises(InputError, match="whole numbers"):
-        gp.observe_trips(Trips(**parts, noise=np.zeros(2), alone=np.zeros(2, bool)))
+        gp.observe_trips(Trips(**parts, noise=np.zeros(2), unshared=np.zeros(2, bool)))
     rows[1, 2] = 1e40
     with pytest.raises(InputError, match="beyond 1e\\+09"):
         gp.observe(rows, [1.0, 2.0])

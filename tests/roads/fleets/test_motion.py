@@ -12,7 +12,8 @@ from scipy.optimize import linprog
 from superarm.core import Floats, Ints
 from superarm.core.errors import FileError, InputError
 from superarm.roads.energy import Vehicle
-from superarm.roads.energy.junctions import ACCELERATION, BRAKING, border_speeds
+from superarm.roads.energy.drives import border_speeds
+from superarm.roads.energy.junctions import ACCELERATION, BRAKING
 from superarm.roads.fleets import (
     Lesson,
     LoggedTrip,

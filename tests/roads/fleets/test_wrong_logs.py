@@ -15,15 +15,10 @@ from bench import wronglogs as wrong
 from superarm.core.errors import InputError, StateError
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
-from superarm.roads.fleets.checks import (
-    Energies,
-    Evidence,
-    Ratio,
-    check_log,
-    evidence,
-    typical_ratio,
-)
+from superarm.roads.fleets.checks import check_log
 from superarm.roads.fleets.metering import gaps_between
+from superarm.roads.fleets.shifts import Evidence, evidence
+from superarm.roads.fleets.trip_energies import Energies, Ratio, typical_ratio
 from superarm.roads.routing import Router
 
 

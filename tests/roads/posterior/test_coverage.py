@@ -57,8 +57,8 @@ def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
     np.testing.assert_allclose(
         widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02
     )
-    assert IntervalCalibration(KEPT).held == TrackRecord(0, 1.0)
-    assert IntervalCalibration(KEPT).held.holds
+    assert IntervalCalibration(KEPT).track_record == TrackRecord(0, 1.0)
+    assert IntervalCalibration(KEPT).track_record.holds
 
 
 def test_widths_are_quantiles_of_the_scores() -> None:
@@ -145,9 +145,9 @@ def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
     scores = spread * np.abs(np.random.default_rng(1).standard_normal(2000))
     coverage, inside = judged(scores)
     assert (share_off(inside) <= (1.0 + 1.0 / _STEP) / 2000).all()
-    assert coverage.held.trips == 100
-    assert coverage.held.inside == pytest.approx(inside[-100:, 2].mean())
-    assert coverage.held.holds
+    assert coverage.track_record.trips == 100
+    assert coverage.track_record.inside == pytest.approx(inside[-100:, 2].mean())
+    assert coverage.track_record.holds
 
 
 def test_a_change_is_followed() -> None:
@@ -198,7 +198,7 @@ def test_a_state_goes_on() -> None:
         np.testing.assert_array_equal(one.widths(), other.widths())
         one.judge(np.array([score]))
         other.judge(np.array([score]))
-    assert one.held == other.held
+    assert one.track_record == other.track_record
 
 
 def test_a_state_is_the_callers_own() -> None:

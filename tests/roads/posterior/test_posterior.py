@@ -433,7 +433,7 @@ def test_what_is_computed_anew_is_the_same() -> None:
         assert_follows(gp, dense)
         assert math.isclose(gp.information_gain, dense.information, rel_tol=1e-9)
         assert (gp.count, gp.trips) == (len(dense.y), 230)
-    assert at_once.held.trips == one_by_one.held.trips == 100
+    assert at_once.track_record.trips == one_by_one.track_record.trips == 100
 
 
 def joined(trips: Sequence[Driven]) -> Trips:
@@ -442,11 +442,13 @@ def joined(trips: Sequence[Driven]) -> Trips:
     first = np.cumsum([0, *(len(trip.rewards) for trip in each)])
     return Trips(
         np.concatenate([trip.keys for trip in each]),
-        np.concatenate([trip.of + at for trip, at in zip(each, first, strict=False)]),
+        np.concatenate(
+            [trip.reward_of_arm + at for trip, at in zip(each, first, strict=False)]
+        ),
         np.concatenate([trip.rewards for trip in each]),
         np.repeat(np.arange(len(each)), np.diff(first)),
         np.concatenate([trip.noise for trip in each]),
-        np.concatenate([trip.alone for trip in each]),
+        np.concatenate([trip.unshared for trip in each]),
         Borders(
             *(
                 np.concatenate(parts)
@@ -822,7 +824,7 @@ def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
     for _ in range(3):
         point = centre + 0.3 * rng.standard_normal(len(centre))
         value, slope = loss(point)
-        dense = Dense(trips, RoadScales.of(np.exp(point), like=SCALES))
+        dense = Dense(trips, RoadScales.from_vector(np.exp(point), like=SCALES))
         prior = 0.5 * float(np.square(point - centre).sum())
         assert math.isclose(value, prior - dense.log_likelihood, rel_tol=1e-10)
         step = 1e-5  # central differences err by step²/6 times a third derivative, and rounding/step
@@ -882,7 +884,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
         for sign in (1.0, -1.0):
             moved = true.as_vector()
             moved[at] *= 1.0 + sign * 1e-3
-            ends.append(Dense(trips, RoadScales.of(moved)).covariance)
+            ends.append(Dense(trips, RoadScales.from_vector(moved)).covariance)
         derivatives.append((ends[0] - ends[1]) / 2e-3)
     pulled = [np.linalg.solve(covariance, each) for each in derivatives]
     fisher = 0.5 * np.array(
@@ -1250,7 +1252,7 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
     )
     score = abs(more.rewards.sum() - mean) / std
     assert math.isclose(gp.state().array("trips_scores")[-1], score, rel_tol=1e-9)
-    assert gp.held.trips == len(SOME) + 1
+    assert gp.track_record.trips == len(SOME) + 1
     cov = Dense(SOME).posterior(more.keys)[1] + Dense([]).noise(more.keys)
     scores = np.abs(more.rewards - Dense(SOME).posterior(more.keys)[0]) / np.sqrt(
         np.diagonal(cov)
@@ -1268,7 +1270,11 @@ def test_a_state_holds_all_of_it(refit: int) -> None:
     assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
     assert again.fitted == gp.fitted
     assert again.noise_variance == gp.noise_variance
-    assert (again.held, again.fits, again.outlying) == (gp.held, gp.fits, gp.outlying)
+    assert (again.track_record, again.fits, again.outlying) == (
+        gp.track_record,
+        gp.fits,
+        gp.outlying,
+    )
     for one, other in zip(again.widths(), gp.widths(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(
@@ -1565,8 +1571,10 @@ def test_sums_that_make_no_sense_are_refused() -> None:
 def test_a_log_that_makes_no_sense_is_refused() -> None:
     gp, good = taught(SOME), joined(SOME)
     bad = {
-        "a reward without arms": good._replace(of=np.maximum(good.of, 1)),
-        "arms out of order": good._replace(of=good.of[::-1]),
+        "a reward without arms": good._replace(
+            reward_of_arm=np.maximum(good.reward_of_arm, 1)
+        ),
+        "arms out of order": good._replace(reward_of_arm=good.reward_of_arm[::-1]),
         "a trip without rewards": good._replace(trip=good.trip * 2),
         "negative noise": good._replace(noise=good.noise - 9.0),
         "NaN rewards": good._replace(rewards=good.rewards * np.nan),
@@ -1613,16 +1621,16 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 
 def test_scales() -> None:
     values = SCALES.as_vector()
-    assert RoadScales.of(values) == SCALES
+    assert RoadScales.from_vector(values) == SCALES
     assert values.shape == (24,)
     default = RoadScales()
-    before = RoadScales.of(
+    before = RoadScales.from_vector(
         values[:-2], like=default
     )  # as states from before ``motion`` have them
     assert before == replace(
         SCALES, motion=default.motion, motion_trip=default.motion_trip
     )
-    assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9, 0.3]
+    assert SCALES.noise_scales.tolist() == [0.5, 0.4, 0.9, 0.3]
     for bad in ({"near": 0.0}, {"own": -1.0}, {"noise": np.nan}, {"share": "a"}, {"trip": (1.0,) * 4},
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
         with raises(InputError, str(bad)):

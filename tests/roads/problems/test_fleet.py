@@ -310,7 +310,7 @@ def test_drawn_trips_have_the_noise_of_the_model(
     for step in range(1, 401):
         offer, decision, feedback = seen_of(problem, step)
         keys = offer.arms.features[decision.positions]
-        variance = noise_parts(keys)[:, :3] @ np.square(RoadScales().of_noise[:3])
+        variance = noise_parts(keys)[:, :3] @ np.square(RoadScales().noise_scales[:3])
         scores.append((feedback.rewards - keys[:, 1]) / np.sqrt(variance))
     every = np.concatenate(scores)
     assert abs(np.square(every).mean() - 1.0) < 5.0 * np.sqrt(2.0 / len(every))

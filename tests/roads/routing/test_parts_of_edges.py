@@ -426,9 +426,9 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
             whole[-1, 7] = 0.0  # the signals behind the last road are not passed
         cov = posterior.predict(whole, return_cov=True).cov
         own = best.shares @ (
-            noise_parts(whole)[:, [0, 1, 3]] @ scales.of_noise[[0, 1, 3]] ** 2
+            noise_parts(whole)[:, [0, 1, 3]] @ scales.noise_scales[[0, 1, 3]] ** 2
         )
-        own += whole[:, 7].sum() * scales.of_noise[2] ** 2
+        own += whole[:, 7].sum() * scales.noise_scales[2] ** 2
         terms = best.shares @ whole[:, 2:7]
         variance = (
             best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)

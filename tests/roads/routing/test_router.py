@@ -837,7 +837,7 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         found = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
         assert found == pytest.approx(cheapest(answer, costs, turned))
         assert answer.observations == policy.posterior.count
-        assert answer.record == policy.posterior.held
+        assert answer.record == policy.posterior.track_record
     own, new = (
         find_route(city, *ENDS, state=policy.state(), vehicle_name=name)
         for name in ("van", None)

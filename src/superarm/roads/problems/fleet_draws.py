@@ -99,7 +99,7 @@ class DrawnTrips:
     def _draw_noise(self, step: int, rows: Floats) -> Floats:
         """Wh of chance on each road, (n,)."""
         # Terms describe the vehicle of the day exactly, so no noise is a share of sizes.
-        scales = RoadScales().of_noise[: NoiseColumn.SIZE]
+        scales = RoadScales().noise_scales[: NoiseColumn.SIZE]
         parts = noise_parts(rows)[:, : NoiseColumn.SIZE]
         std = np.sqrt(parts @ np.square(scales))
         rng = Streams(self._seed, "noise-of-roads").at(step)

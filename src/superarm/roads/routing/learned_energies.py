@@ -211,7 +211,7 @@ class FleetEnergies(LearnedEnergies):
                 variance = std**2 - not_driven * forecast.noise_std**2
                 return width * float(np.sqrt(variance))
         # The posterior multiplies the noise's standard deviation by α, not its variance.
-        squared_scales = np.square(self._fleet.fitted.of_noise)
+        squared_scales = np.square(self._fleet.fitted.noise_scales)
         more_parts = noise - noise_parts(partial)
         more_noise = more_parts @ squared_scales
         variance = std**2 + more_noise.sum()
@@ -270,9 +270,9 @@ def read_learned(
     while isinstance(posterior, Wrapping):
         posterior = posterior.posterior
     if isinstance(posterior, RoadGP):
-        if isinstance(policy.posterior, RoadGP) and posterior.held.trips:
+        if isinstance(policy.posterior, RoadGP) and posterior.track_record.trips:
             # Of the latest trips, wherever they were driven.
-            record = posterior.held
+            record = posterior.track_record
         return FleetEnergies(
             posterior, vehicle, name, policy=policy, label=label, record=record
         )
