@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Covariance, Floats, Offer, State
+from superarm.core import Covariance, Floats, Ints, Offer, State
 from superarm.core.errors import InputError, ShapeError, StateError
 from superarm.core.inputs import (
     LARGEST,
@@ -117,6 +117,13 @@ class KernelPosterior(RowPosterior):
         if values.shape != (len(keys),) or not np.isfinite(values).all():
             raise InputError("the mean function must return one finite number per arm")
         return values
+
+    def _prior_covariance(self, keys: Floats, positions: Ints | None) -> Floats:
+        """Prior covariance of the keys at these positions, or of all, (k, m), a new array."""
+        if positions is None:
+            return np.array(self.kernel(keys), dtype=np.float64)
+        covariance = self.kernel(keys[positions], keys)
+        return np.array(covariance, dtype=np.float64)
 
     def _prior_scale(self, keys: Floats) -> float:
         return largest_variance(self.kernel, keys)

@@ -122,29 +122,31 @@ class VisitedEngine:
             totals: The totals of the posterior.
         """
         self._warn_late()
+        n = len(self._arms)
         slot = self._slot.item(row)
         if slot < 0:
-            self.absorb(Batch.of_one(row, reward, noise, len(self._arms)), totals)
+            batch = Batch.of_one(row, reward, noise, n)
+            self.absorb(batch, totals)
             self.maintain(totals)
             return
         # As in ``absorb``, for an arm seen before.
         size = len(self._visited)
-        Q = self._precision[slot, :size] / totals.item(row)
+        weight = totals.item(row)
+        Q = self._precision[slot, :size] / weight
         K_SV = self._rows.row(slot)[self._visited]
         total = float(Q.dot(K_SV)) + noise
         std = math.sqrt(total)
         B = np.zeros(len(self._precision))
         B[:size] = Q / std
         W = np.empty_like(self.mean)
-        for strip in spans(len(W), _STRIP):
+        for strip in spans(n, _STRIP):
             W[strip] = self._product(B[:size], strip)
-        mean = self.mean + W * ((reward - self.mean.item(row)) / std)
+        innovation = (reward - self.mean.item(row)) / std
+        mean = self.mean + W * innovation
         np.multiply(W, W, out=W)
         variance = np.subtract(self.variance, W, out=W)
         if not variance.item(variance.argmin()) >= 0.0:
-            check_posterior_variance(variance, float(self._prior_variance.max()))
-            np.maximum(variance, 0.0, out=variance)
-        n = len(mean)
+            self._clip_variance(variance)
         information = 0.5 * math.log(total / noise)
         dger, _ = _blas()
         try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
@@ -193,7 +195,8 @@ class VisitedEngine:
         K_SV = self._rows.take(slots, visited)
         weight = totals[rows]
         Q = self._residual_weights(H, K_SV, slots, weight, old_size)
-        C = cholesky(Q @ K_SV.T + np.diag(noise), "the covariance of the observed arms")
+        covariance = Q @ K_SV.T + np.diag(noise)
+        C = cholesky(covariance, "the covariance of the observed arms")
         B = np.zeros((len(rows), len(precision)))
         B[:, :size] = solve_lower(C, Q)
         z = solve_lower(C, rewards - self.mean[rows])
@@ -204,10 +207,10 @@ class VisitedEngine:
             mean[strip] += z @ W
             variance[strip] -= np.einsum("ij,ij->j", W, W)
         if not variance.min() >= 0.0:
-            check_posterior_variance(variance, float(self._prior_variance.max()))
-            np.maximum(variance, 0.0, out=variance)
-        log_determinants = np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum()
-        added[INFORMATION] = float(log_determinants)
+            self._clip_variance(variance)
+        log_root_determinant = np.log(np.diagonal(C)).sum()
+        information = log_root_determinant - 0.5 * np.log(noise).sum()
+        added[INFORMATION] = float(information)
         batch_sizes = self._batch_sizes
         if len(new_arms):
             batch_sizes = [*batch_sizes, len(new_arms)]
@@ -224,6 +227,12 @@ class VisitedEngine:
             self._precision = precision
             totals += added
 
+    def _clip_variance(self, variance: Floats) -> None:
+        """Raise negative variances to 0, in place; an error where they are more than rounding."""
+        largest = float(self._prior_variance.max())
+        check_posterior_variance(variance, largest)
+        np.maximum(variance, 0.0, out=variance)
+
     @staticmethod
     def _residual_weights(
         H: Floats, K_SV: Floats, slots: Ints, weight: Floats, old_size: int
@@ -234,18 +243,26 @@ class VisitedEngine:
         (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
         """
         seen = weight > 0.0
+        new = ~seen
         Q = H[slots]
         Q[seen] /= weight[seen, None]
-        Q[~seen] = -(K_SV[~seen, :old_size] @ H[:old_size])
-        Q[~seen, slots[~seen]] += 1.0
+        covariances = K_SV[new, :old_size]
+        Q[new] = -(covariances @ H[:old_size])
+        Q[new, slots[new]] += 1.0
         return Q
 
     def _write_rows(self, first: int, arms: Ints) -> None:
         """Write the rows of K_VE for these arms, from row ``first`` on."""
-        width = max(1, _PIECE_BYTES // (8 * len(self._arms)))
-        for part in spans(len(arms), width):
-            covariances = self._kernel(self._arms[arms[part]], self._arms)
+        for part in spans(len(arms), self._rows_at_once):
+            features = self._arms[arms[part]]
+            covariances = self._kernel(features, self._arms)
             self._rows.write(first + part.start, covariances)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Rows of K that are computed in one call of the kernel."""
+        row_bytes = 8 * len(self._arms)
+        return max(1, _PIECE_BYTES // row_bytes)
 
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) or (k,) times the first k rows of K_VE, for a strip of arms."""
@@ -294,7 +311,8 @@ class VisitedEngine:
                 f"the visited form cannot clear its rounding: {problem}"
             )
             return
-        residual = totals[n + visited] * noise - self._prior_mean[visited]
+        mean_rewards = totals[n + visited] * noise
+        residual = mean_rewards - self._prior_mean[visited]
         coefficients = L_inverse.T @ (L_inverse @ residual)
         mean = self._prior_mean.copy()
         for start, stop, rows in self._rows.parts(size):
@@ -322,9 +340,11 @@ class VisitedEngine:
             matrix[start:stop] = rows[:, self._visited]
         matrix[np.diag_indices_from(matrix)] += noise
         # LAPACK reads the transpose: its upper triangle is our lower one.
+        transposed = matrix.T
         with blas_threads_for(size**3 / 3):
-            factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
-            if failed or not np.isfinite(factor.trace()):  # NaN may pass
+            factor, failed = dpotrf(transposed, lower=0, overwrite_a=1, clean=1)
+            is_finite = np.isfinite(factor.trace())  # NaN may pass
+            if failed or not is_finite:
                 raise NotPositiveDefiniteError(
                     "the covariance of the visited arms has no factor"
                 )
@@ -341,10 +361,12 @@ class VisitedEngine:
 
     def _check_drift(self, old_mean: Floats) -> None:
         """Set when to solve again, by how far the mean had drifted; warn once if digits were lost."""
-        prior_std = float(np.sqrt(np.max(self._prior_variance)))
+        largest_variance = np.max(self._prior_variance)
+        prior_std = float(np.sqrt(largest_variance))
         largest_mean = float(np.max(np.abs(self.mean)))
         scale = max(prior_std, largest_mean) or 1.0
-        drift = float(np.max(np.abs(old_mean - self.mean))) / scale
+        changes = np.abs(old_mean - self.mean)
+        drift = float(np.max(changes)) / scale
         # Rarely while all is well, often where digits go fast.
         if drift < _DRIFT_SMALL:
             self._interval = min(2 * self._interval, _REFRESH_EVERY)
@@ -385,7 +407,8 @@ class VisitedEngine:
     def _probe(self) -> Floats:
         """Identifies the prior, so that a state is resumed only with the same one, (2,)."""
         prior = np.stack([self._prior_mean, self._prior_variance])
-        return np.asarray(prior @ np.cos(np.arange(len(self._arms))))
+        weights = np.cos(np.arange(len(self._arms)))
+        return np.asarray(prior @ weights)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Resume from a state, bit for bit; ``False``, without any change, if its prior is another.
@@ -427,9 +450,10 @@ class VisitedEngine:
             first += count
         K = self._rows.take(np.arange(size), visited)  # K_VV
         explained = np.einsum("ij,ij->i", K @ H, K)
-        difference = self._prior_variance[visited] - explained - variance[visited]
+        expected = self._prior_variance[visited] - explained
+        differences = np.abs(expected - variance[visited])
         largest = float(self._prior_variance.max())
-        if np.abs(difference).max(initial=0.0) > _DAMAGED * largest:
+        if differences.max(initial=0.0) > _DAMAGED * largest:
             self._rows = old_rows
             return False
         self.mean = mean
@@ -463,14 +487,16 @@ class VisitedEngine:
     def _cross_few(self, left: Ints, right: Ints) -> Floats:
         """:meth:`cross` for few columns: entries of K_VE alone."""
         is_symmetric = right is left
+        left_arms = self._arms[left]
         right_arms = None if is_symmetric else self._arms[right]
-        cross = np.array(self._kernel(self._arms[left], right_arms))
+        cross = np.array(self._kernel(left_arms, right_arms))
         size = len(self._visited)
         if size:
             all_slots = np.arange(size)
+            H = self._precision[:size, :size]
             K_VR = self._rows.take(all_slots, right)
             K_VL = K_VR if is_symmetric else self._rows.take(all_slots, left)
-            cross -= K_VL.T @ self._precision[:size, :size] @ K_VR
+            cross -= K_VL.T @ H @ K_VR
         return cross
 
     def _cross_all(self, left: Ints) -> Floats:
@@ -479,14 +505,17 @@ class VisitedEngine:
         cross = np.empty((len(left), n))
         slots = self._slot[left]
         unseen = np.flatnonzero(slots < 0)
-        for part in spans(len(unseen), max(1, _PIECE_BYTES // (8 * n))):
+        for part in spans(len(unseen), self._rows_at_once):
             places = unseen[part]
-            cross[places] = self._kernel(self._arms[left[places]], self._arms)
+            arms = left[places]
+            cross[places] = self._kernel(self._arms[arms], self._arms)
         size = len(self._visited)
         if size:
             seen = np.flatnonzero(slots >= 0)
-            cross[seen] = self._rows.take(slots[seen], np.arange(n))
-            coefficients = cross[:, self._visited] @ self._precision[:size, :size]
+            seen_slots = slots[seen]
+            cross[seen] = self._rows.take(seen_slots, np.arange(n))
+            H = self._precision[:size, :size]
+            coefficients = cross[:, self._visited] @ H
             for start, stop, rows in self._rows.parts(size):
                 cross -= coefficients[:, start:stop] @ rows
         return cross
@@ -519,7 +548,8 @@ class VisitedEngine:
         size = len(visited)
         if size:
             # Every arm has a normal of its own: draws must not depend on the order of visits.
-            noise = normals[:, used + visited] / np.sqrt(weight[visited])
+            visited_normals = normals[:, used + visited]
+            noise = visited_normals / np.sqrt(weight[visited])  # ε
             H = self._precision[:size, :size]
             coefficients = (draws[:, visited] + noise) @ H
             for start, stop, rows in self._rows.parts(size):

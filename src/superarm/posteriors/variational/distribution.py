@@ -145,7 +145,8 @@ def transfer(
         precision = B.T @ (q.precision @ B)
         shift = B.T @ q.shift
     else:
-        B = solve_lower(prior.factor, q.whitened(kernel, points).T).T
+        cross = q.whitened(kernel, points)  # L⁻¹ k(Z, Z′)
+        B = solve_lower(prior.factor, cross.T).T
         precision, shift = _integrate_out(q, B)
     symmetric = 0.5 * (precision + precision.T)
     return VariationalDistribution(
@@ -160,12 +161,14 @@ def _integrate_out(q: VariationalDistribution, B: Floats) -> tuple[Floats, Float
     construction.
     """
     C = np.eye(len(B)) - B @ B.T
-    root = psd_root(q.precision, "the precision that the data add").root  # F
-    inner = np.eye(root.shape[1]) + root.T @ C @ root  # I + FᵀCF
-    inner_factor = cholesky(inner, "the precision carried over")  # J
-    half = solve_lower(inner_factor, root.T)  # J⁻¹Fᵀ with JJᵀ = I + FᵀCF
-    lost = half.T @ (half @ (C @ q.shift))
-    half = half @ B
-    precision = half.T @ half
+    decomposition = psd_root(q.precision, "the precision that the data add")
+    F = decomposition.root
+    inner = np.eye(F.shape[1]) + F.T @ C @ F  # I + FᵀCF
+    J = cholesky(inner, "the precision carried over")  # JJᵀ = I + FᵀCF
+    half = solve_lower(J, F.T)  # J⁻¹Fᵀ
+    unexplained_shift = C @ q.shift
+    lost = half.T @ (half @ unexplained_shift)
     shift = B.T @ (q.shift - lost)
+    half_of_new = half @ B
+    precision = half_of_new.T @ half_of_new
     return precision, shift
