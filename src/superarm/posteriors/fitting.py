@@ -132,10 +132,11 @@ def fit_kernel(
             ``progress=print``.
     """
     rows = as_features(X, "X")
-    rewards = as_vector(y, "y", len(rows))
+    count = len(rows)
+    rewards = as_vector(y, "y", count)
     noise = as_positive(noise_variance, "noise_variance")
-    blocks = as_blocks(groups, len(rows))
-    if len(rows) == 0:
+    blocks = as_blocks(groups, count)
+    if count == 0:
         raise InputError("X is empty; fitting needs at least one observation")
     if not isinstance(kernel, TunableCovariance):
         raise InputError(
@@ -143,7 +144,7 @@ def fit_kernel(
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
     data = _Data(rows, rewards, blocks)
-    if most_rows is not None and as_count(most_rows, "most_rows") < len(rows):
+    if most_rows is not None and as_count(most_rows, "most_rows") < count:
         data = data.subsample(most_rows, rng)
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
@@ -178,12 +179,12 @@ def fit_kernel(
     for first in starts:
         search.run(first, bounds)
     if not math.isfinite(search.best_loss):
-        advice = "noise_variance"
+        parameter = "noise_variance"
         if fit_noise:
-            advice = f"the lower noise bound (now {noise_bounds[0]:g})"
+            parameter = f"the lower noise bound (now {noise_bounds[0]:g})"
         raise NotPositiveDefiniteError(
             f"K + noise_variance·I could not be factorised at any of {search.evaluations} trial points "
-            f"of {kernel!r}; raise {advice}, or tighten the kernel's bounds"
+            f"of {kernel!r}; raise {parameter}, or tighten the kernel's bounds"
         )
     best = problem.model_at(search.best_point)
     if fit_mean:
@@ -226,19 +227,21 @@ class _Data(NamedTuple):
 
     def subsample(self, count: int, rng: Rng) -> _Data:
         """``count`` observations drawn at random, in their order."""
-        drawn = np.sort(rng.choice(len(self.rows), count, replace=False))
-        labels = np.zeros(len(self.rows), dtype=np.intp)
+        total = len(self.rows)
+        drawn = rng.choice(total, count, replace=False)
+        drawn = np.sort(drawn)
+        labels = np.zeros(total, dtype=np.intp)
         for label, members in enumerate(self.blocks):
             labels[members] = label
-        blocks = as_blocks(labels[drawn], len(drawn))
+        blocks = as_blocks(labels[drawn], count)
         return _Data(self.rows[drawn], self.rewards[drawn], blocks)
 
     def best_mean(self, model: _Model) -> float:
         """The most likely constant mean under a model."""
-        factors = factorise_blocks(
-            model.kernel, self.rows, model.noise_variance, self.blocks
-        )
-        return best_mean(factors, [self.rewards[members] for members in self.blocks])
+        kernel, noise = model
+        factors = factorise_blocks(kernel, self.rows, noise, self.blocks)
+        block_rewards = [self.rewards[members] for members in self.blocks]
+        return best_mean(factors, block_rewards)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +263,8 @@ class _Problem:
         size = self.theta_size
         kernel = self.kernel
         if size:
-            kernel = cast(TunableCovariance, kernel.clone_with_theta(point[:size]))
+            theta = point[:size]
+            kernel = cast(TunableCovariance, kernel.clone_with_theta(theta))
         noise = self.noise_variance
         if self.fit_noise:
             noise = float(np.exp(point[size]))
@@ -354,6 +358,7 @@ class _Search:
         if len(first) == 0:
             self.best_loss = value
             return
+        options: Any = {"maxfun": self._most_evaluations}
         result = minimize(
             self._evaluate,
             first,
@@ -361,11 +366,12 @@ class _Search:
             method="L-BFGS-B",
             bounds=[(low, high) for low, high in bounds.tolist()],
             callback=self._after_step,
-            options=cast(Any, {"maxfun": self._most_evaluations}),
+            options=options,
         )
-        if float(result.fun) < self.best_loss:
+        loss = float(result.fun)
+        if loss < self.best_loss:
             self.best_point = result.x
-            self.best_loss = float(result.fun)
+            self.best_loss = loss
             self.converged = bool(result.success)
             self.message = str(result.message)
 
@@ -388,7 +394,8 @@ class _Search:
     def _report_is_due(self) -> bool:
         now = perf_counter()
         is_first_of_start = self._reported_start != self._start
-        if not is_first_of_start and now - self._reported_at < _REPORT_EVERY:
+        is_recent = now - self._reported_at < _REPORT_EVERY
+        if is_recent and not is_first_of_start:
             return False
         self._reported_start = self._start
         self._reported_at = now

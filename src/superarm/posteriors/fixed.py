@@ -229,7 +229,8 @@ class FixedArms:
         n = len(self.features)
         if all(type(arm) is int and 0 <= arm < n for arm in arms.ids):
             row_numbers = np.array(arms.ids, dtype=np.intp)
-            if np.array_equal(self.features[row_numbers], arms.features):
+            features_of_ids = self.features[row_numbers]
+            if np.array_equal(features_of_ids, arms.features):
                 return row_numbers
         if self._rows_by_features is None:
             self._rows_by_features = self._index_features()
