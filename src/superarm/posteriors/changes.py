@@ -224,9 +224,13 @@ class ChangeDetecting(NumberedWrapper):
         return _CusumResult(statistic, tested, last_zero, alarm=False)
 
     def _memory(self) -> Memory:
-        scalars = {"statistic": self._statistic, "ignored": self.ignored}
-        alarms = np.array(self.alarms, dtype=np.float64).reshape(-1, 2)
-        return self._memory_of(scalars, self._recent, alarms=alarms)
+        scalars = {
+            "statistic": self._statistic,
+            "ignored": self.ignored,
+        }
+        alarms = np.array(self.alarms, dtype=np.float64)
+        rows = alarms.reshape(-1, 2)  # also where there are none
+        return self._memory_of(scalars, self._recent, alarms=rows)
 
     def _remember(self, state: State) -> None:
         ignored = state.scalar("ignored")

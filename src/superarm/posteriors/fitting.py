@@ -234,7 +234,9 @@ class _Data(NamedTuple):
         for label, members in enumerate(self.blocks):
             labels[members] = label
         blocks = as_blocks(labels[drawn], count)
-        return _Data(self.rows[drawn], self.rewards[drawn], blocks)
+        rows = self.rows[drawn]
+        rewards = self.rewards[drawn]
+        return _Data(rows, rewards, blocks)
 
     def best_mean(self, model: _Model) -> float:
         """The most likely constant mean under a model."""

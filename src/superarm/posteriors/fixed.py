@@ -125,9 +125,11 @@ class FixedPosterior(GaussianPosterior):
     def _added_totals(self, keys: Ints, rewards: Floats, noise: Floats) -> Floats:
         """What these observations add to the totals, with an information gain of 0."""
         n = len(self.prior_mean)
+        weight = np.bincount(keys, 1.0 / noise, n)
+        weighted_rewards = np.bincount(keys, rewards / noise, n)
         added = np.zeros(2 * n + 2)
-        added[:n] = np.bincount(keys, 1.0 / noise, n)
-        added[n:INFORMATION] = np.bincount(keys, rewards / noise, n)
+        added[:n] = weight
+        added[n:INFORMATION] = weighted_rewards
         added[COUNT] = len(keys)
         return added
 

@@ -83,8 +83,10 @@ class IndependentGaussian(FixedPosterior, Resumable):
         return np.where(is_same_arm, variances, 0.0)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
-        normals = rng.standard_normal((size, len(self.prior_variance)))
-        draws = normals * np.sqrt(self._variance())
+        n = len(self.prior_variance)
+        normals = rng.standard_normal((size, n))
+        std = np.sqrt(self._variance())
+        draws = normals * std
         return draws[:, keys]
 
     def _absorb(

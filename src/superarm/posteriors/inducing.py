@@ -80,11 +80,12 @@ class InducingGP(KernelPosterior):
 
     def _fit_points(self, data: Observations, points: Ints) -> _Fit:
         """Sum up all observations at these inducing points."""
-        inducing_arms = data.arms[points]
+        arms, rewards, noise = data
+        inducing_arms = arms[points]
         jitter = self.jitter * self._prior_scale(inducing_arms)
         summary = PointSummary(self.kernel, inducing_arms, jitter, measures_lost=False)
-        residual = data.rewards - self._prior_mean(data.arms)
-        summary.add(data.arms, residual, data.noise)
+        residual = rewards - self._prior_mean(arms)
+        summary.add(arms, residual, noise)
         return _Fit(points, summary)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:

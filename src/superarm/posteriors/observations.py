@@ -74,7 +74,11 @@ class ObservationBuffer:
     """
 
     def __init__(self, *columns: NDArray[Any]) -> None:
-        self._buffers = Observations(np.empty((0, 0)), np.empty(0), np.empty(0))
+        self._buffers = Observations(
+            arms=np.empty((0, 0)),
+            rewards=np.empty(0),
+            noise=np.empty(0),
+        )
         self._size = 0
         if columns:
             self.append(*columns)
@@ -154,7 +158,8 @@ class ObservationBuffer:
         size = self._size
         arms, rewards, variances = self._buffers
         if not size or size >= len(arms):
-            return self.extended(np.array([arm]), np.array([reward]), np.array([noise]))
+            new_arms = np.array([arm])
+            return self.extended(new_arms, np.array([reward]), np.array([noise]))
         arms[size] = arm
         rewards[size] = reward
         variances[size] = noise

@@ -138,7 +138,9 @@ class Refitting(Wrapping):
             return keys
         key_rows = keys.reshape(len(keys), -1)  # a row number, and perhaps a time
         row_numbers = key_rows[:, 0].astype(np.intp)
-        return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
+        times = key_rows[:, 1:]  # no column, or one
+        features = self._arms[row_numbers]
+        return np.column_stack([features, times])
 
     def _fit(self, observations: Observations) -> FitResult:
         """Fit the hyper-parameters, starting from the current ones."""

@@ -52,8 +52,10 @@ class Resetting(NumberedWrapper):
         """Each block's posterior, the prior for all but the current one, and its positions."""
         blocks = self._numbers(keys)
         for block in np.unique(blocks):
-            posterior = self._inside if block == self._current else self.posterior
-            yield posterior, np.flatnonzero(blocks == block)
+            is_current = block == self._current
+            posterior = self._inside if is_current else self.posterior
+            members = np.flatnonzero(blocks == block)
+            yield posterior, members
 
     def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
         if positions is None:

@@ -72,8 +72,9 @@ class RowPosterior(GaussianPosterior):
         return self._cached("root", keys, super()._root)
 
     def _incumbent(self, sign: float) -> float:
-        observed_arms = np.unique(self.observed.arms, axis=0)
-        mean, _ = self._moments(observed_arms)
+        observed = self.observed
+        different_arms = np.unique(observed.arms, axis=0)
+        mean, _ = self._moments(different_arms)
         return float(np.max(sign * mean))
 
     def _memory(self) -> Memory:

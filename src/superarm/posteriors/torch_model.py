@@ -376,7 +376,8 @@ class TorchPosterior(RowPosterior):
         if self.likelihood is getattr(self.model, "likelihood", None):
             self.likelihood = getattr(model, "likelihood", None)
         self.model = model.eval()
-        self.noise_variance = as_scale(self._default_noise(), "noise_variance")
+        noise_variance = self._default_noise()
+        self.noise_variance = as_scale(noise_variance, "noise_variance")
         self.noise_std = float(np.sqrt(self.noise_variance))
 
     # --- state -----------------------------------------------------------------------------

@@ -183,8 +183,9 @@ def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
         variance: Posterior variances, (n,); overwritten.
         scale: Returns the largest prior variance; called only if a variance is negative.
     """
-    # ``argmin`` finds the smallest, or the first NaN.
-    if len(variance) and not variance.item(variance.argmin()) >= 0.0:
-        check_posterior_variance(variance, scale())
-        np.maximum(variance, 0.0, out=variance)
+    if len(variance):
+        where = variance.argmin()  # of the smallest, or of the first NaN
+        if not variance.item(where) >= 0.0:
+            check_posterior_variance(variance, scale())
+            np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)

@@ -173,7 +173,8 @@ class NumberedWrapper(Wrapping):
 
     def keys(self, offer: Offer) -> NDArray[Any]:
         inside_keys = self.posterior.keys(offer)
-        numbers = np.full(len(inside_keys), self._number(offer))
+        number = self._number(offer)
+        numbers = np.full(len(inside_keys), number)
         return np.column_stack([inside_keys, numbers])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:

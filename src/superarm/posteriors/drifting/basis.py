@@ -178,8 +178,10 @@ class BasisForm(Form):
     def _expand(self, coordinates: Floats) -> Floats:
         s, n = self.shape
         k = len(coordinates)
-        by_state = coordinates.reshape(k, -1, s).transpose(0, 2, 1)  # (k, s, q)
-        columns: Floats = by_state.reshape(k * s, -1) @ self._basis
+        by_state = coordinates.reshape(k, -1, s)  # (k, q, s)
+        by_state = by_state.transpose(0, 2, 1)  # (k, s, q)
+        weights = by_state.reshape(k * s, -1)
+        columns: Floats = weights @ self._basis
         return columns.reshape(k, s, n)
 
     def _expand_one(self, coordinates: Floats) -> Floats:

@@ -66,7 +66,8 @@ class FoldedForm(Form):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = super().arrays()
-        arrays["columns"] = self._columns[: self._rank].reshape(self._rank, -1)
+        rank = self._rank
+        arrays["columns"] = self._columns[:rank].reshape(rank, -1)
         return arrays
 
     def scalars(self) -> dict[str, float]:
@@ -96,7 +97,8 @@ class FoldedForm(Form):
         m = self._rank
         room = max(len(self._columns), m + 1)
         columns = np.empty((room, *self.shape))
-        np.matmul(A, self._columns[:m], out=columns[:m])
+        old_columns = self._columns[:m]
+        np.matmul(A, old_columns, out=columns[:m])
         self._columns = columns
         largest_gain = float(np.linalg.norm(A, 2))
         self.error *= largest_gain**2
@@ -121,8 +123,10 @@ class FoldedForm(Form):
         return np.subtract(prior_rows, explained, out=explained)
 
     def _evaluate(self, coordinates: Floats, rows: Ints) -> Floats:
-        columns = self._expand(coordinates)[:, :, rows]
-        covariances = np.tensordot(columns, self.space.output, axes=(1, 0))
+        columns = self._expand(coordinates)
+        at_rows = columns[:, :, rows]  # (k, s, len(rows))
+        h = self.space.output
+        covariances = np.tensordot(at_rows, h, axes=(1, 0))
         return np.asarray(covariances)
 
     def _expand(self, coordinates: Floats) -> Floats:
@@ -195,7 +199,8 @@ class FoldedForm(Form):
         return count
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
-        columns = self._columns[: self._rank][:, :, rows]  # (m, s, k)
+        stored_columns = self._columns[: self._rank]
+        columns = stored_columns[:, :, rows]  # (m, s, k)
         roots: Floats = np.einsum("ka,mak->km", outputs, columns)
         return self._decay * roots
 

@@ -196,5 +196,7 @@ class KalmanForm(BasisForm):
     def explained(self, left: Floats, right: Floats) -> Floats:
         if not self._factored:
             return super().explained(left, right)
-        root = self._decay * self._stored_root()
-        return np.asarray((left @ root.T) @ (right @ root.T).T)
+        root = self._decay * self._stored_root()  # Γ
+        left_values = left @ root.T
+        right_values = right @ root.T
+        return np.asarray(left_values @ right_values.T)

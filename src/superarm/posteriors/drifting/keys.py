@@ -83,9 +83,12 @@ def as_single_reward(arms: Any, rewards: Any) -> SingleReward | None:
 
 def _as_list(values: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """A list, or an array of this shape as a list; ``None`` for all else."""
+    if type(values) is list:
+        return values
     if type(values) is np.ndarray and values.shape == shape:
-        values = values.tolist()
-    return values if type(values) is list else None
+        entries: list[Any] = values.tolist()
+        return entries
+    return None
 
 
 def _is_real(value: Any) -> bool:

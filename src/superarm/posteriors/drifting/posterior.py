@@ -309,10 +309,15 @@ class DriftingGP(GaussianPosterior):
 
     def _copy_before(self, time: float) -> Form:
         """A form of before this time whose changes are seen nowhere else."""
-        earlier = [form for form in self._checkpoints if form.time < time]
-        start = earlier[-1] if earlier else self._new_form(self._least_noise)
+        start: Form | None = None
+        for checkpoint in self._checkpoints:
+            if checkpoint.time < time:
+                start = checkpoint
+        if start is None:
+            start = self._new_form(self._least_noise)
         # Not even new prior rows may reach the posterior.
-        return start.copy(self._forms.prior_rows.copy())
+        prior_rows = self._forms.prior_rows.copy()
+        return start.copy(prior_rows)
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
         """h A(t − τ) of each different time t ≥ τ, (u, s), and the place of every time, (m,)."""
@@ -444,9 +449,9 @@ class DriftingGP(GaussianPosterior):
         return self._scale
 
     def _incumbent(self, sign: float) -> float:
-        observed_rows = self._data.view().arms[:, ROW]
-        rows = np.unique(observed_rows).astype(np.intp)
-        shift = self._form.moments(rows, self._space.output).mean
+        observed = self._data.view()
+        rows = np.unique(rows_of(observed.arms))
+        shift, _ = self._form.moments(rows, self._space.output)
         means = self.prior_mean[rows] + shift
         return float(np.max(sign * means))
 
@@ -500,7 +505,13 @@ class DriftingGP(GaussianPosterior):
                 form = self._forms.cheaper_form(form)
         data = self._data.extended_by_one((row, time), reward, self.noise_variance)
         information = form.information - self._form.information
-        self._commit(1, information, _form=form, _data=data, _checkpoints=checkpoints)
+        self._commit(
+            1,
+            information,
+            _form=form,
+            _data=data,
+            _checkpoints=checkpoints,
+        )
         if is_due:
             self._forget()
 
@@ -574,7 +585,8 @@ class DriftingGP(GaussianPosterior):
                 thin_out(checkpoints)
             form.pass_time(time)
             same_time = slice(start, stop)
-            form.observe(rows[same_time], residual[same_time], since.noise[same_time])
+            noise = since.noise[same_time]
+            form.observe(rows[same_time], residual[same_time], noise)
             # The rewards are learned: a failed search for a cheaper form must not undo it.
             with suppress(Exception):
                 form = self._forms.cheaper_form(form)

@@ -46,7 +46,8 @@ class VisitedForm(BasisForm):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = super().arrays()
-        arrays["visited"] = np.array(self.prior.visited[: self._size], np.intp)
+        visited = self.prior.visited[: self._size]
+        arrays["visited"] = np.array(visited, np.intp)
         return arrays
 
     def resume(self, state: State) -> bool:

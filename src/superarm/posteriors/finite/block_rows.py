@@ -58,9 +58,11 @@ class BlockRows:
         Args:
             size: How many rows.
         """
-        for span, block in zip(spans(size, self.height), self.blocks, strict=False):
-            count = span.stop - span.start
-            yield RowBlock(span.start, span.stop, block[:count])
+        for number, span in enumerate(spans(size, self.height)):
+            start = span.start
+            stop = span.stop
+            rows = self.blocks[number][: stop - start]
+            yield RowBlock(start, stop, rows)
 
     def row(self, number: int) -> Floats:
         """One row, a view.

@@ -154,8 +154,10 @@ class FiniteGP(FixedPosterior, Resumable):
         return float(leading.rest.max()) <= allowed
 
     def _prior_column(self, arm: int) -> Floats:
-        covariances = self.kernel(self.arms[arm : arm + 1], self.arms)  # (1, n)
-        column: Floats = np.asarray(covariances, dtype=np.float64)[0]
+        features = self.arms[arm : arm + 1]
+        covariances = self.kernel(features, self.arms)
+        rows = np.asarray(covariances, dtype=np.float64)  # (1, n)
+        column: Floats = rows[0]
         return column
 
     # --- the form in use -------------------------------------------------------------------

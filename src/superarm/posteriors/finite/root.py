@@ -80,16 +80,17 @@ class RootEngine:
             )
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
-        difference = np.abs(np.diagonal(prior) - variance)
-        if difference.max() > PSD_ERROR_LIMIT * largest:
-            arm = int(difference.argmax())
+        differences = np.abs(np.diagonal(prior) - variance)
+        if differences.max() > PSD_ERROR_LIMIT * largest:
+            arm = int(differences.argmax())
             raise NotPositiveDefiniteError(
                 f"the kernel's diag gives arm {arm} the variance {variance[arm]:g}, but its "
                 f"matrix has {prior[arm, arm]:g} there; they must be the same"
             )
         n = len(arms)
         # Identifies the prior, so that a state is resumed only with the same one.
-        self._probe = prior @ np.cos(np.arange(n))
+        probe_weights = np.cos(np.arange(n))
+        self._probe = prior @ probe_weights
         self.root = factor.root
         self.tolerance = factor.error
         self.normals_per_draw = self.rank + PENDING
@@ -242,11 +243,13 @@ class RootEngine:
 
     def moments(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (n,) each, new arrays."""
+        mean = self.mean.copy()
         if self._compiled or self._counts[PENDING_COUNT] <= PENDING:
-            return self.mean.copy(), np.sqrt(self._variance)
+            return mean, np.sqrt(self._variance)
         # An array of zeros, because numpy would have to make one of 0.0.
         variance = np.maximum(self._diagonal, self._zeros)
-        return self.mean.copy(), np.sqrt(variance, variance)
+        std = np.sqrt(variance, variance)  # in place
+        return mean, std
 
     def as_totals(self, totals: Totals) -> Totals:
         """Totals in the type that :meth:`absorb` and :meth:`absorb_one` need: see ``loops.py``.

@@ -189,8 +189,9 @@ class VisitedEngine:
         precision = self._with_room(size)
         # Beyond the rows in use, so that nothing has changed yet.
         self._write_rows(old_size, new_arms)
+        new_slots = np.arange(old_size, size)
         slots = self._slot[rows].copy()
-        slots[slots < 0] = np.arange(old_size, size)
+        slots[slots < 0] = new_slots
         H = precision[:size, :size]  # a view
         K_SV = self._rows.take(slots, visited)
         weight = totals[rows]
@@ -214,7 +215,6 @@ class VisitedEngine:
         batch_sizes = self._batch_sizes
         if len(new_arms):
             batch_sizes = [*batch_sizes, len(new_arms)]
-        new_slots = np.arange(old_size, size)
         _, dgemm = _blas()
         try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
             dgemm(1.0, B.T, B, 1.0, precision.T, 0, 0, 1)
@@ -266,11 +266,13 @@ class VisitedEngine:
 
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) or (k,) times the first k rows of K_VE, for a strip of arms."""
-        parts = self._rows.parts(left.shape[-1])
+        size = left.shape[-1]
+        parts = self._rows.parts(size)
         _, stop, rows = next(parts)
         W: Floats = left[..., :stop] @ rows[:, strip]
         for start, stop, rows in parts:
-            W += left[..., start:stop] @ rows[:, strip]
+            coefficients = left[..., start:stop]
+            W += coefficients @ rows[:, strip]
         return W
 
     def _with_room(self, size: int) -> Floats:
@@ -324,7 +326,8 @@ class VisitedEngine:
         # In place, to save memory. After an interrupt, some rows have more correct digits.
         for part in spans(size, 128):  # rows of H; L⁻¹ is 0 above its diagonal
             below = L_inverse[part.start :]
-            self._precision[part, :size] = below[:, part].T @ below
+            columns = below[:, part]
+            self._precision[part, :size] = columns.T @ below
         old_mean = self.mean
         self.mean = mean
         self.variance = variance
@@ -353,9 +356,11 @@ class VisitedEngine:
 
     def _explained(self, L_inverse: Floats, strip: slice) -> Floats:
         """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""
-        total = np.zeros(strip.stop - strip.start)
+        width = strip.stop - strip.start
+        total = np.zeros(width)
         for start, stop, _ in self._rows.parts(len(L_inverse)):
-            W = self._product(L_inverse[start:stop, :stop], strip)
+            nonzero = L_inverse[start:stop, :stop]
+            W = self._product(nonzero, strip)
             total += np.einsum("ij,ij->j", W, W)
         return total
 

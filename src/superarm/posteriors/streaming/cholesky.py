@@ -59,8 +59,10 @@ class CholeskyForm(Form):
         arms, _, noise = data.view()
         covariance = kernel(arms) + np.diag(noise)
         L = cholesky(covariance, "the covariance of the observed arms")
-        form = cls(kernel, data, len(L))
-        form._factor.append(np.empty((len(L), 0)), L)
+        size = len(L)
+        form = cls(kernel, data, capacity=size)
+        no_rows = np.empty((size, 0))
+        form._factor.append(no_rows, L)
         form._z[:] = solve_lower(L, residual)
         return form
 

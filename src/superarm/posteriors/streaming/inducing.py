@@ -128,10 +128,12 @@ class InducingForm(Form):
         return ArmSolution(self, both, mean)
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
+        # k(x, x) − Σ P² + Σ R²
         squares = rows**2
-        squares[:, : self.rank] *= -1.0  # k(x, x) − P² + R²
+        squares[:, : self.rank] *= -1.0
+        change = squares.sum(axis=1)
         prior = prior_variance(self._summary.kernel, keys)
-        return np.asarray(prior + squares.sum(axis=1))
+        return np.asarray(prior + change)
 
     def covariance(
         self, keys: Floats, rows: Floats, positions: Ints | None = None

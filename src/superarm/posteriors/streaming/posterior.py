@@ -177,7 +177,8 @@ class StreamingGP(KernelPosterior):
             observed_times = self.observed.arms[:, _TIME]
             earliest = times.min()
             newest = observed_times.max()
-            if newest - earliest > self._window(keys.shape[1] - 1):
+            window = self._window(keys.shape[1] - 1)
+            if newest - earliest > window:
                 raise ForgottenError(
                     f"time {earliest:g} is forgotten: what was observed then is no longer kept; ask "
                     "about later times, or lower forget"
@@ -342,12 +343,12 @@ class StreamingGP(KernelPosterior):
             # The same posterior, at a cost that does not grow.
             self._form = feature_form
             return None
-        if self.inducing is None:
+        most = self.inducing
+        if most is None:
             raise self._too_many(total)
         # Even if there are points: later observations may lie where they explain little.
-        return InducingForm.fit(
-            self.kernel, self.inducing, keys, self._data, self._residual()
-        )
+        residual = self._residual()
+        return InducingForm.fit(self.kernel, most, keys, self._data, residual)
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         """Raise the error that :meth:`observe` would raise because there are too many rewards.
@@ -446,8 +447,10 @@ class StreamingGP(KernelPosterior):
         places = _places(keys, last.keys)
         if places is None:
             return None
-        form, rows, mean = last.answer
-        return ArmSolution(form, rows.take(places, axis=0), mean.take(places))
+        form, all_rows, all_means = last.answer
+        rows = all_rows.take(places, axis=0)
+        mean = all_means.take(places)
+        return ArmSolution(form, rows, mean)
 
     # --- choice of form --------------------------------------------------------------------
 
@@ -479,11 +482,12 @@ class StreamingGP(KernelPosterior):
 
     def _fit_features(self, candidate: _Features) -> FiniteRankForm | None:
         """The finite-rank form of all data, where the noise is large enough for it."""
-        form = FiniteRankForm.fit(
-            candidate.features, candidate.tolerance, self._data, self._residual()
-        )
+        features, tolerance = candidate
+        residual = self._residual()
+        form = FiniteRankForm.fit(features, tolerance, self._data, residual)
         least_noise = self.observed.noise.min(initial=np.inf)
-        return form if least_noise >= form.least_noise else None
+        has_digits = least_noise >= form.least_noise
+        return form if has_digits else None
 
     def _most_features(self) -> int:
         if self._choice != "auto":
@@ -562,13 +566,10 @@ class StreamingGP(KernelPosterior):
     ) -> FiniteRankForm | None:
         if not is_same_kernel or not isinstance(self.kernel, Kernel):
             return self._feature_form(None)
-        return FiniteRankForm.from_state(
-            state.part("features"),
-            self.kernel,
-            self._data,
-            self._residual(),
-            self._most_features(),
-        )
+        part = state.part("features")
+        residual = self._residual()
+        most = self._most_features()
+        return FiniteRankForm.from_state(part, self.kernel, self._data, residual, most)
 
     def _resume_inducing(self, state: State, is_same_kernel: bool) -> InducingForm:
         most = self.inducing or 0

@@ -130,15 +130,16 @@ def transfer(
         old_index: Which old point each new one is, (M′,); −1 for none.
     """
     prior = prior_at(kernel, points)
-    staying = np.flatnonzero(old_index >= 0)
     size = len(q.points)
-    if np.array_equal(old_index[:size], np.arange(size)):
+    all_old = np.arange(size)
+    if np.array_equal(old_index[:size], all_old):
         # B = (I 0)
         prior.precision[:size, :size] = q.precision
         prior.shift[:size] = q.shift
         return prior
+    staying = np.flatnonzero(old_index >= 0)
     if len(staying) == size:
-        rows = np.empty_like(prior.factor[: len(staying)])
+        rows = np.empty_like(prior.factor[:size])
         # k(Z, Z′) L′⁻ᵀ are rows of L′.
         rows[old_index[staying]] = prior.factor[staying]
         B = solve_lower(q.factor, rows)

@@ -58,9 +58,11 @@ class History(ObservationBuffer):
         Args:
             count: How many arms, at most.
         """
-        visits = np.bincount(self._arm_of[: len(self)])
+        observed_arms = self._arm_of[: len(self)]
+        visits = np.bincount(observed_arms)
         by_visits = np.argsort(-visits, kind="stable")
-        return np.sort(by_visits[:count])
+        most_visited = by_visits[:count]
+        return np.sort(most_visited)
 
     def latest_rows(self, arms: Ints) -> Floats:
         """The rows in which these arms were last observed, (m, d).
