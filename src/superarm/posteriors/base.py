@@ -365,8 +365,8 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         n = len(keys)
         joint_keys = np.concatenate([keys, pending_keys])
         joint = self._belief(joint_keys)
-        belief = GaussianBelief(self, joint_keys, joint.mean[:n], joint.std[:n])
-        pending_positions = np.arange(n, len(joint_keys))
+        belief = GaussianBelief(self, joint._keys, joint.mean[:n], joint.std[:n])
+        pending_positions = np.arange(n, len(joint.mean))
         return belief.condition(pending_positions)
 
     @one_blas_thread

@@ -74,9 +74,7 @@ class FormFactory:
         if len(arms) <= most:
             prior_cov = np.asarray(kernel(arms))
             factor = psd_root(prior_cov, "the prior covariance of the arms")
-            error = (
-                factor.error * self._largest_variance
-            )  # in units of the reward's variance
+            error = factor.error * self._largest_variance
             self.features = factor.root
             self.feature_error = error / self._time_variance
         elif isinstance(kernel, Kernel):
