@@ -62,8 +62,8 @@ def test_states_move_on_as_one_and_lengthen_nothing(kernel: Kernel) -> None:
             space.transition(b) @ space.transition(a), together, atol=1e-12
         )
         assert (
-            space.left(a + b)
-            <= min(space.left(a), space.left(b)) + 1e-12
+            space.remaining(a + b)
+            <= min(space.remaining(a), space.remaining(b)) + 1e-12
             <= 1.0 + 2e-12
         )
 

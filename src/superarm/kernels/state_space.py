@@ -31,7 +31,7 @@ class StateSpace(NamedTuple):
     transition: Transition
     error: float = 0.0  # bound on the error of any kernel value
 
-    def left(self, elapsed: float) -> float:
+    def remaining(self, elapsed: float) -> float:
         """‖A(Δ)‖: the largest share of any knowledge that remains.
 
         Args:

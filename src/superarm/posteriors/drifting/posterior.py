@@ -612,7 +612,7 @@ class DriftingGP(GaussianPosterior):
     def _has_faded(self, checkpoint: Form) -> bool:
         """Whether nothing remains of what was observed until this checkpoint."""
         age = self._form.time - checkpoint.time
-        return self._space.left(age) < _NEGLIGIBLE
+        return self._space.remaining(age) < _NEGLIGIBLE
 
     # --- state -----------------------------------------------------------------------------
 
