@@ -149,12 +149,9 @@ def fit_kernel(
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
-        bounds = np.concatenate([bounds, _log_noise_bounds(noise_bounds)])
+        log_noise_bounds = _log_noise_bounds(noise_bounds)
+        bounds = np.concatenate([bounds, log_noise_bounds])
         start = np.append(start, math.log(noise))
-    if restarts > 0 and not np.isfinite(bounds).all():
-        raise InputError(
-            "restarts are drawn within the bounds, so all bounds must be finite"
-        )
     problem = _Problem(
         kernel=kernel,
         theta_size=len(kernel.theta),
@@ -163,11 +160,7 @@ def fit_kernel(
         fit_noise=fit_noise,
         mean=None if fit_mean else float(mean),
     )
-    lower = bounds[:, 0]
-    upper = bounds[:, 1]
-    starts = [np.clip(start, lower, upper)]
-    if len(start):
-        starts += [rng.uniform(lower, upper) for _ in range(restarts)]
+    starts = _starting_points(start, bounds, restarts, rng)
     search = _Search(
         problem.loss,
         rows=len(data.rows),
@@ -199,6 +192,23 @@ def fit_kernel(
         message=search.message,
         rows=len(data.rows),
     )
+
+
+def _starting_points(
+    start: Floats, bounds: Floats, restarts: int, rng: Rng
+) -> list[Floats]:
+    """The first start, clipped to the bounds, and random ones within them, (p,) each."""
+    if restarts > 0 and not np.isfinite(bounds).all():
+        raise InputError(
+            "restarts are drawn within the bounds, so all bounds must be finite"
+        )
+    lower = bounds[:, 0]
+    upper = bounds[:, 1]
+    first_start = np.clip(start, lower, upper)
+    if not len(start):
+        return [first_start]
+    random_starts = [rng.uniform(lower, upper) for _ in range(restarts)]
+    return [first_start, *random_starts]
 
 
 def _log_noise_bounds(noise_bounds: tuple[float, float]) -> Floats:

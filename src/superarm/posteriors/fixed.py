@@ -242,7 +242,7 @@ class FixedArms:
             if row is None:
                 raise UnknownArmError(
                     f"arm {arms.ids[position]!r} is not in the fixed arm set of {n} arms that "
-                    "this posterior knows: none of them has its features"
+                    "this posterior covers: none of them has its features"
                 )
             rows[position] = row
         return rows

@@ -199,15 +199,8 @@ class RootEngine:
         is_within = pending_weight <= most_weight
         has_weight = is_weight.all() and is_within.all()
         is_due_later = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
-        is_possible = (
-            has_root
-            and has_rows
-            and is_distinct
-            and has_room
-            and has_weight
-            and is_due_later
-        )
-        if not is_possible:
+        has_pending = is_distinct and has_room and has_weight
+        if not (has_root and has_rows and has_pending and is_due_later):
             raise StateError(
                 "this state is damaged: it holds impossible values for the root form"
             )

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,21 @@ _DRIFT_ALLOWED = 1e-9
 _STRIP = 2048
 # Covariances that a kernel computes at once; meanwhile it takes several times that.
 _PIECE_BYTES = 2**20
+
+
+class _Saved(NamedTuple):
+    """The values of a saved state."""
+
+    mean: Floats  # (n,)
+    variance: Floats  # (n,)
+    probe: Floats  # (2,)
+    visited: Ints  # V, (v,)
+    batch_sizes: list[int]
+    H: Floats  # (v, v)
+    updates: int
+    refresh_at: int
+    interval: int
+    capacity: int
 
 
 class VisitedEngine:
@@ -423,11 +438,43 @@ class VisitedEngine:
             weight: Σ 1/noise of every arm's observations, (n,).
         """
         state.require(self.kind, _SCHEMA, "the visited form")
+        saved = self._read(state, weight)
         n = len(self._arms)
-        mean = as_vector(state.array("mean"), "mean", n).copy()
-        variance = as_vector(state.array("variance"), "variance", n).copy()
+        own_probe = self._probe
+        tolerance = 1e-9 * n * float(np.abs(own_probe).max())
+        if not np.allclose(saved.probe, own_probe, rtol=1e-9, atol=tolerance):
+            return False
+        visited = saved.visited
+        old_rows = self._rows
+        self._rows = BlockRows(n)
+        first = 0
+        for count in saved.batch_sizes:
+            new_arms = visited[first : first + count]
+            self._write_rows(first, new_arms)
+            first += count
+        if not self._explains_variance(saved):
+            self._rows = old_rows
+            return False
+        size = len(visited)
+        self.mean = saved.mean
+        self.variance = saved.variance
+        self._visited = visited
+        self._batch_sizes = saved.batch_sizes
+        self._slot[visited] = np.arange(size)
+        self._precision = np.zeros((saved.capacity, saved.capacity))
+        self._precision[:size, :size] = saved.H
+        self._updates = saved.updates
+        self._refresh_at = saved.refresh_at
+        self._interval = saved.interval
+        return True
+
+    def _read(self, state: State, weight: Floats) -> _Saved:
+        """The values in a state, validated."""
+        n = len(self._arms)
+        mean = as_vector(state.array("mean"), "mean", n)
+        variance = as_vector(state.array("variance"), "variance", n)
         probe = as_vector(state.array("probe"), "probe", 2)
-        visited = as_positions(state.array("visited"), "visited").copy()
+        visited = as_positions(state.array("visited"), "visited")
         size = len(visited)
         batch_sizes = as_positions(state.array("came"), "came").tolist()
         H = as_features(state.array("precision"), "precision", size)
@@ -443,35 +490,30 @@ class VisitedEngine:
             raise StateError(
                 "this state is damaged: it holds impossible values for the visited form"
             )
-        own_probe = self._probe
-        tolerance = 1e-9 * n * float(np.abs(own_probe).max())
-        if not np.allclose(probe, own_probe, rtol=1e-9, atol=tolerance):
-            return False
-        old_rows = self._rows
-        self._rows = BlockRows(n)
-        first = 0
-        for count in batch_sizes:
-            self._write_rows(first, visited[first : first + count])
-            first += count
-        K = self._rows.take(np.arange(size), visited)  # K_VV
-        explained = np.einsum("ij,ij->i", K @ H, K)
+        return _Saved(
+            mean=mean.copy(),
+            variance=variance.copy(),
+            probe=probe,
+            visited=visited.copy(),
+            batch_sizes=batch_sizes,
+            H=H,
+            updates=updates,
+            refresh_at=refresh_at,
+            interval=interval,
+            capacity=capacity,
+        )
+
+    def _explains_variance(self, saved: _Saved) -> bool:
+        """Whether saved variances of visited arms are those that the saved H gives."""
+        visited = saved.visited
+        all_slots = np.arange(len(visited))
+        K = self._rows.take(all_slots, visited)  # K_VV
+        explained = np.einsum("ij,ij->i", K @ saved.H, K)
         expected = self._prior_variance[visited] - explained
-        differences = np.abs(expected - variance[visited])
+        differences = np.abs(expected - saved.variance[visited])
         largest = float(self._prior_variance.max())
-        if differences.max(initial=0.0) > _DAMAGED * largest:
-            self._rows = old_rows
-            return False
-        self.mean = mean
-        self.variance = variance
-        self._visited = visited
-        self._batch_sizes = batch_sizes
-        self._slot[visited] = np.arange(size)
-        self._precision = np.zeros((capacity, capacity))
-        self._precision[:size, :size] = H
-        self._updates = updates
-        self._refresh_at = refresh_at
-        self._interval = interval
-        return True
+        largest_difference = differences.max(initial=0.0)
+        return not largest_difference > _DAMAGED * largest
 
     # --- joint draws -----------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Form(ABC):
 
 
 class ArmSolution(NamedTuple):
-    """What a form knows of arms, for beliefs about them and for observing them."""
+    """A form's solution for some arms, for beliefs about them and for observing them."""
 
     form: Form
     rows: Floats  # (m, N) solved rows W, (m, r) rows of Φ S, or (m, 2s) rows [P, R]
