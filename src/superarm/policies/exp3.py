@@ -181,7 +181,8 @@ class Exp3(Learner):
 
     def _gain(self, rewards: Floats) -> Floats:
         """X: rewards scaled to [0, 1], of which larger is better, (k,)."""
-        scaled = (rewards - self.low) / (self.high - self.low)
+        spread = self.high - self.low
+        scaled = (rewards - self.low) / spread
         X: Floats = np.clip(scaled, 0.0, 1.0)
         return X if self.direction == "maximize" else 1.0 - X
 

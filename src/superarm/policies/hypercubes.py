@@ -89,13 +89,16 @@ class Hypercubes(CellPolicy):
         # Any explored arm ranks below any under-explored one, whatever its mean.
         above_means = mean.max(initial=0.0) + 1.0
         exploration = above_means + rng.random(n)
-        return np.where(plays <= enough_plays, exploration, mean)
+        is_under_explored = plays <= enough_plays
+        return np.where(is_under_explored, exploration, mean)
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:
         cubes = self._cubes(contexts)
         for cube, reward in zip(cubes, rewards.tolist(), strict=True):
-            plays, total = self._tallies.get(cube, _NO_PLAYS)
-            self._tallies[cube] = _Tally(plays + 1, total + reward)
+            tally = self._tallies.get(cube, _NO_PLAYS)
+            plays = tally.plays + 1
+            total = tally.total + reward
+            self._tallies[cube] = _Tally(plays, total)
 
     def _memory(self) -> Mapping[str, Any]:
         cubes = sorted(self._tallies)

@@ -106,9 +106,9 @@ class KernelPosterior(RowPosterior):
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
-        self.mean: MeanFunction = (
-            mean if callable(mean) else as_number(mean, "mean", -LARGEST, LARGEST)
-        )
+        if not callable(mean):
+            mean = as_number(mean, "mean", -LARGEST, LARGEST)
+        self.mean: MeanFunction = mean
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
         """The prior mean of these arms, one number or (m,)."""
@@ -142,4 +142,6 @@ def information_in(covariance: Floats, noise: Floats) -> float:
     scaled *= weight[:, None]
     add_to_diagonal(scaled, 1.0)
     factor = cholesky(scaled, "the covariance of the observed arms")
-    return max(0.0, float(np.log(factor.diagonal()).sum()))
+    log_diagonal = np.log(factor.diagonal())
+    information = float(log_diagonal.sum())
+    return max(0.0, information)  # rounding may bring it below 0

@@ -196,8 +196,10 @@ class StreamingGP(KernelPosterior):
                 f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave "
                 "forget out"
             )
+        # (1 − rate)^{age/2} = forget
         rate = min(rate, 1.0 - 1e-15)
-        return 2.0 * math.log(self.forget) / math.log1p(-rate)
+        log_decay = math.log1p(-rate)
+        return 2.0 * math.log(self.forget) / log_decay
 
     def _is_young(self, keys: Floats) -> NDArray[np.bool_]:
         """Which of these still matter beside the newest of them and of all observations, (m,)."""
