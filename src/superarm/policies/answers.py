@@ -48,7 +48,8 @@ def switching_costs(switching: SwitchingCost, offer: Offer) -> Floats:
         switching: The switching cost.
         offer: The arms on offer, and the previous action.
     """
-    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    answer = switching.costs(offer)
+    costs = one_per_arm(switching, answer, len(offer.arms))
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         arm = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__

@@ -129,7 +129,8 @@ class TreePolicy(Learner):
         forest = Forest.grow(
             self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa
         )
-        return Walk(forest, 0, forest.begin(previous_action), offer.step)
+        stand = forest.begin(previous_action)
+        return Walk(forest, 0, stand, offer.step)
 
     def commit(self, decision: Decision) -> None:
         """Take a decision: the walk continues from it.
@@ -186,5 +187,6 @@ def _continue_walk(walk: Walk, offer: Offer) -> Walk:
         stand = walk.forest.begin(previous_action, number)
         return walk._replace(number=number, stand=stand)
     if previous_action is not None:
-        return walk._replace(stand=walk.stand._replace(action=previous_action))
+        stand = walk.stand._replace(action=previous_action)
+        return walk._replace(stand=stand)
     return walk

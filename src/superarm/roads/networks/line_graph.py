@@ -23,7 +23,7 @@ from superarm.core.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
 from superarm.core.inputs import read_only
 from superarm.roads.energy.junctions import Signal, turn_seconds
 
-from .records import Remade, freeze, set_fields
+from .records import Rebuildable, freeze, set_fields
 
 if TYPE_CHECKING:
     from .road import RoadNetwork
@@ -33,7 +33,7 @@ _MOST_COMPARED = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph(Graph, Remade):
+class LineGraph(Graph, Rebuildable):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from superarm.core.errors import InputError, ShapeError
 
 
-class Remade:
+class Rebuildable:
     """A dataclass whose copies and pickles are built from the same values, checked and frozen."""
 
     def __reduce__(self) -> Any:

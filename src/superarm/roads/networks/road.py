@@ -30,7 +30,7 @@ from superarm.core.inputs import require_choice
 from superarm.roads.energy.junctions import Signal
 
 from .line_graph import LineGraph, largest_part
-from .records import Remade, freeze, set_fields
+from .records import Rebuildable, freeze, set_fields
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -87,7 +87,7 @@ def parse_limited(text: str, what: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoadNetwork(Displayable, Remade):
+class RoadNetwork(Displayable, Rebuildable):
     """Junctions, edges and connections, checked once and then read-only.
 
     A vehicle class that ``permits`` and ``turn_permits`` do not list may use no edge. In optional

@@ -36,7 +36,7 @@ from superarm.models.worlds import store
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.roads.networks.reading import SUMO_FILES
-from superarm.roads.networks.records import Remade
+from superarm.roads.networks.records import Rebuildable
 from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
 
 from .road_loading import REAL_NETWORKS, load_roads
@@ -46,7 +46,7 @@ from .road_problem import MEASURES, RoadProblem, RoadWorld
 _MOST_DRIVES = 1024  # in memory: of 20 minutes each they take some 100 MB
 
 
-class Driven(RoadWorld, Remade, HorizonFree):
+class Driven(RoadWorld, Rebuildable, HorizonFree):
     """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
 
     A driver in SUMO cannot be copied: copies drive with one of their own.
