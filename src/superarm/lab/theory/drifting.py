@@ -186,21 +186,6 @@ def _explored(
 # --- rates --------------------------------------------------------------------------------
 
 
-def rate_genie(rounds: Any, epsilon: float) -> Floats:
-    """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
-
-    Not even that of a genie that sees f_{t−1} and plays its best arm.
-    :func:`~superarm.lab.theory.regret_lower_bound` has constants. On a grid the order stays, also where
-    the best arm moves by less than the distance of two: it then moves in few rounds, but by a whole
-    step.
-
-    Args:
-        rounds: T, one or several.
-        epsilon: ε.
-    """
-    return np.asarray(as_rounds(rounds) * as_drift(epsilon))
-
-
 def rate_drift(
     rounds: Any,
     epsilon: float,

@@ -1,4 +1,4 @@
-"""Orders of regret side by side: Table 1 and Corollary 1 of nika2022oclok."""
+"""Orders of regret side by side: Table 1 of nika2022oclok, and that of sandberg2025bayesian."""
 
 from __future__ import annotations
 
@@ -102,5 +102,39 @@ def rate_table(shared: BoundInputs) -> RateTable | None:
         "which is K times the prior variance, its upper limit. ACC-UCB's optimality dimension is taken "
         "as D, its upper limit. Table 1 and Corollary 1 differ by √D for the squared exponential and "
         "by √(K/λ*) for the Matérn kernel. CUCB assumes finitely many arms without contexts."
+    )
+    return RateTable(tuple(rows), note)
+
+
+def bayesian_rate_table(shared: BoundInputs) -> RateTable | None:
+    """Table 1 of sandberg2025bayesian at the size of a run on routes; ``None`` for short runs.
+
+    Args:
+        shared: what all bounds need.
+    """
+    run = shared.run
+    if run.rounds < _LEAST_ROUNDS:
+        return None
+    gamma = shared.on_routes["gamma"]
+    budget = shared.on_routes["budget"]
+    rounds = np.array([run.rounds // 2, run.rounds])
+    rows = []
+    for work in theory.COMPARED_WORKS:
+        at_half, at_end = work.order(rounds, gamma, budget)
+        doublings = math.log2(rounds[1] / rounds[0])
+        rate = Rate(
+            algorithm=work.algorithms,
+            work=f"{work.name}: {work.scope}",
+            order=work.formula,
+            value=float(at_end),
+            corollary=None,
+            exponent=math.log2(at_end / at_half) / doublings,
+            measured=None,
+        )
+        rows.append(rate)
+    note = (
+        "Table 1 of “Bayesian Analysis of Combinatorial Gaussian Process Bandits” (2025): orders without "
+        "their constants, so compare how they grow, not how large they are. γ is an upper bound, and "
+        f"K = {budget} the longest route driven."
     )
     return RateTable(tuple(rows), note)
