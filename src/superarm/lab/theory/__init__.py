@@ -1,7 +1,6 @@
 """Information gain and the theorems of the papers, as numbers that can be drawn and asserted."""
 
 from .arm_sets import ArmSetGrowth as ArmSetGrowth
-from .arm_sets import prior_eigenvalue_bound as prior_eigenvalue_bound
 from .bayesian import bayesian_regret_bound as bayesian_regret_bound
 from .bayesian import bayesian_regret_bound_of_widths as bayesian_regret_bound_of_widths
 from .bayesian import bucb_constant as bucb_constant
@@ -25,6 +24,7 @@ from .drifting import mismatch_bounds as mismatch_bounds
 from .drifting import rate_drift as rate_drift
 from .drifting import regret_bound_r_gp_ucb as regret_bound_r_gp_ucb
 from .drifting import regret_bound_tv_gp_ucb as regret_bound_tv_gp_ucb
+from .eigenvalues import prior_eigenvalue_bound as prior_eigenvalue_bound
 from .high_probability import ANTI_CONCENTRATION as ANTI_CONCENTRATION
 from .high_probability import azuma_bound as azuma_bound
 from .high_probability import confidence_width as confidence_width

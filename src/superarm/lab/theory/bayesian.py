@@ -240,10 +240,12 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
     if math.isinf(constant):
         return np.full(T.shape, math.inf)
     if ratio < 1.0:
-        return constant / (1.0 - ratio) * T ** (1.0 - ratio)
+        power = 1.0 - ratio
+        return constant / power * T**power
     if ratio == 1.0:
         return constant * (1.0 + np.log(T))
-    return np.full(T.shape, constant * xi / (xi - omega))
+    limit = constant * xi / (xi - omega)
+    return np.full(T.shape, limit)
 
 
 # --- Lemma A.12 ---------------------------------------------------------------------------
@@ -257,7 +259,8 @@ def variance_constant(largest_eigenvalue: float, noise_variance: float) -> float
         noise_variance: ς².
     """
     as_number(largest_eigenvalue, "largest_eigenvalue", least=0.0)
-    return 2.0 * (largest_eigenvalue + as_positive(noise_variance, "noise_variance"))
+    noise = as_positive(noise_variance, "noise_variance")
+    return 2.0 * (largest_eigenvalue + noise)
 
 
 def variance_sum_bound(
@@ -275,4 +278,5 @@ def variance_sum_bound(
         noise_variance: ς².
     """
     gain = np.asarray(information_gain, dtype=np.float64)
-    return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)
+    constant = variance_constant(largest_eigenvalue, noise_variance)
+    return np.asarray(constant * gain)

@@ -95,11 +95,13 @@ def discretisation_errors(
     s = arms.log_size(t, budget=K, noise_variance=noise_variance, omega=omega, xi=xi)
     beta = confidence_parameter(t, arms.dimension * s, omega, xi)
     change = arms.lipschitz * _reach(arms, s)  # L·D
+    path = K * path_error_bound(arms, s)  # eqs. 62–64
+    mean = K * change * (1.0 + t * K / noise)  # eq. 94
+    std = K * np.sqrt(beta) * np.sqrt(2.0 * change)  # in place of eq. 103
     return DiscretisationErrors(
-        path=np.asarray(K * path_error_bound(arms, s)),  # eqs. 62–64
-        mean=np.asarray(K * change * (1.0 + t * K / noise)),  # eq. 94
-        # In place of eq. 103.
-        std=np.asarray(K * np.sqrt(beta) * np.sqrt(2.0 * change)),
+        path=np.asarray(path),
+        mean=np.asarray(mean),
+        std=np.asarray(std),
     )
 
 
@@ -114,9 +116,11 @@ def path_error_bound(arms: CompactSet, log_size: Any) -> Floats:
         log_size: ln τ, one or several, at least 0.
     """
     c2, c3 = arms.derivative_constants
-    spread = math.sqrt(max(0.0, math.log(c2 * arms.dimension)))
+    log_directions = max(0.0, math.log(c2 * arms.dimension))
+    spread = math.sqrt(log_directions)
     steepest = c3 * (spread + 0.5 * math.sqrt(math.pi))
-    reach = _reach(arms, _as_log_size(log_size))
+    sizes = _as_log_size(log_size)
+    reach = _reach(arms, sizes)
     return np.asarray(reach * steepest)
 
 
@@ -126,7 +130,8 @@ def _reach(arms: CompactSet, log_size: Floats) -> Floats:
 
 
 def _as_log_size(log_size: Any) -> Floats:
-    values = as_vector(np.ravel(log_size), "log_size").reshape(np.shape(log_size))
-    for value in np.ravel(values):
+    shape = np.shape(log_size)
+    values = as_vector(np.ravel(log_size), "log_size")
+    for value in values:
         as_number(value, "log_size", 0.0)
-    return values
+    return values.reshape(shape)

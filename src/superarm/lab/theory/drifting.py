@@ -86,9 +86,11 @@ def mismatch_bounds(
         largest_reward: max|y|.
     """
     precision = 1.0 / as_scale(noise_variance, "noise_variance")
-    drifted = as_rounds(block, "block") ** 3 * as_drift(epsilon)
+    N = as_rounds(block, "block")
+    drifted = N**3 * as_drift(epsilon)
     mean = (precision + precision**2) * drifted * largest_reward
-    std = np.sqrt((3.0 * precision + precision**2) * drifted)
+    change_of_variance = (3.0 * precision + precision**2) * drifted
+    std = np.sqrt(change_of_variance)
     return Mismatch(mean, std)
 
 

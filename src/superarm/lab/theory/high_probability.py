@@ -76,7 +76,8 @@ def self_normalised_bound(
     """
     check_bounds(noise_bound=noise_bound, delta=delta)
     logs = np.asarray(log_determinants, dtype=np.float64)
-    return np.asarray(noise_bound**2 * (logs - 2.0 * math.log(delta)))
+    exponents = logs - 2.0 * math.log(delta)
+    return np.asarray(noise_bound**2 * exponents)
 
 
 def theory_noise_variance(horizon: int) -> float:
@@ -104,8 +105,10 @@ def confidence_width(
         delta: δ, the probability of failing.
     """
     check_bounds(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
-    information = evaluate(gamma, as_rounds(rounds) - 1.0)
-    deviation = np.sqrt(2.0 * (information + 1.0 - math.log(delta)))
+    before = as_rounds(rounds) - 1.0
+    information = evaluate(gamma, before)
+    exponent = information + 1.0 - math.log(delta)
+    deviation = np.sqrt(2.0 * exponent)
     return norm_bound + noise_bound * deviation
 
 
@@ -117,7 +120,8 @@ def realised_information(variances: Any, noise_variance: float) -> Floats:
         noise_variance: λ.
     """
     noise = as_positive(noise_variance, "noise_variance")
-    gains = 0.5 * np.log1p(as_vector(variances, "variances") / noise)
+    ratios = as_vector(variances, "variances") / noise
+    gains = 0.5 * np.log1p(ratios)
     return np.append(0.0, np.cumsum(gains))
 
 
@@ -148,7 +152,8 @@ def regret_bound_igp_ucb(
         delta: δ, the probability of failing.
     """
     width = confidence_width(rounds, gamma, norm_bound, noise_bound, delta)
-    return 2.0 * width * std_sum_bound(rounds, gamma)
+    std_sum = std_sum_bound(rounds, gamma)
+    return 2.0 * width * std_sum
 
 
 def discretisation_size(
@@ -166,7 +171,8 @@ def discretisation_size(
         dimension: d.
     """
     T = as_rounds(rounds)
-    return np.exp(_log_discretisation(T, norm_bound, lipschitz, side, dimension))
+    log_size = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
+    return np.exp(log_size)
 
 
 def saturation_width(
@@ -199,7 +205,8 @@ def saturation_width(
     T = as_rounds(rounds)
     scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
     points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
-    return np.asarray(scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points)))
+    deviation = np.sqrt(4.0 * np.log(T) + 2.0 * points)
+    return np.asarray(scale * (1.0 + deviation))
 
 
 def regret_bound_gp_ts(
@@ -275,9 +282,11 @@ def regret_bound_gp_ucb(
     noise = as_positive(noise_variance, "noise_variance")
     T = as_rounds(rounds)
     information = evaluate(gamma, T)
-    beta = 2.0 * norm_bound**2 + 300.0 * information * np.log(T / delta) ** 3
+    logs = np.log(T / delta)
+    beta = 2.0 * norm_bound**2 + 300.0 * information * logs**3
     c1 = 8.0 / math.log1p(1.0 / noise)
-    return np.asarray(np.sqrt(c1 * T * beta * information))
+    squares = c1 * T * beta * information
+    return np.asarray(np.sqrt(squares))
 
 
 # --- helpers ------------------------------------------------------------------------------
@@ -291,5 +300,7 @@ def _log_discretisation(
     B = as_positive(norm_bound, "norm_bound")
     L = as_positive(lipschitz, "lipschitz")
     r = as_positive(side, "side")
-    per_axis = (B * L) * (r * d)  # over t²
-    return np.asarray(np.maximum(0.0, d * np.log(per_axis * T**2)))
+    change = B * L
+    per_axis = change * (r * d) * T**2
+    log_size = d * np.log(per_axis)
+    return np.asarray(np.maximum(0.0, log_size))

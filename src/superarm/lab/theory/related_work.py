@@ -63,7 +63,8 @@ class ComparedWork(NamedTuple):
         T = as_rounds(rounds)
         K = as_count(budget, "budget") if self.combinatorial else 1
         information = evaluate(gamma, T * K)
-        return np.asarray(K * np.sqrt(T * information * np.log(T)))
+        squares = T * information * np.log(T)
+        return np.asarray(K * np.sqrt(squares))
 
 
 COMPARED_WORKS = (
