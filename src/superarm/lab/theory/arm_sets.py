@@ -207,7 +207,8 @@ class ArmSetGrowth:
         """The bound ``hadamard`` for what rootᵀ root leaves of the prior variances."""
         explained: Floats = np.einsum("ij,ij->j", root, root)
         residuals = np.maximum(0.0, self._variances - explained)  # (n,)
-        return Water(residuals / self.noise_variance)
+        rates = residuals / self.noise_variance
+        return Water(rates)
 
     def _root(self, pivots: Ints, noise: Floats) -> Floats:
         """L⁻¹k(pivots, all) with LLᵀ = k(pivots, pivots) + diag(noise), (pivots, n)."""

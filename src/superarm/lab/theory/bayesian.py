@@ -219,7 +219,9 @@ def bucb_constant(omega: float) -> float:
     value = as_positive(omega, "omega")
     if value <= 1.0:
         return math.inf
-    log_squares = math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)
+    # ϑ² = (2e/π)(ω − 1)/ω²
+    log_factor = math.log(2.0 / math.pi) + 1.0
+    log_squares = log_factor + math.log(value - 1.0)
     log_theta = 0.5 * log_squares - math.log(value)
     return math.exp(-log_theta / value)
 

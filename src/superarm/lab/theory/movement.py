@@ -243,7 +243,8 @@ def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
     """
     T = as_rounds(rounds)
     gain = evaluate(gamma, T)
-    chance = as_probability(delta, "delta")
-    beta = np.sqrt(2.0 * gain - 2.0 * math.log(chance))
+    log_chance = math.log(as_probability(delta, "delta"))
+    exponent = 2.0 * gain - 2.0 * log_chance
+    beta = np.sqrt(exponent)
     explored = np.sqrt(T * gain)
     return np.asarray(beta * explored)

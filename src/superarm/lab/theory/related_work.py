@@ -61,7 +61,9 @@ class ComparedWork(NamedTuple):
             budget: K, the most arms a decision may hold; 1 for work on single arms.
         """
         T = as_rounds(rounds)
-        K = as_count(budget, "budget") if self.combinatorial else 1
+        K = 1
+        if self.combinatorial:
+            K = as_count(budget, "budget")
         information = evaluate(gamma, T * K)
         squares = T * information * np.log(T)
         return np.asarray(K * np.sqrt(squares))

@@ -105,7 +105,8 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
     length = np.zeros(count)
     for vertex in range(1, count):
         above = int(tree.parent[vertex])
-        slope[vertex] = slope[above] + below.factor[above] * descent.eta[vertex]
+        rise = below.factor[above] * descent.eta[vertex]
+        slope[vertex] = slope[above] + rise
         length[vertex] = length[above] + tree.weight[vertex]
         if tree.sizes[vertex] > 1:
             end[vertex] += end[above]
