@@ -235,9 +235,10 @@ class Plan:
 
     def _has(self, policy: str, setting_index: int, seed: int) -> bool:
         """Whether all files of a cell are on disk."""
-        audited = policy in self.facts[setting_index].audited
         file = f"{cell_name(policy, setting_index, seed)}.npz"
-        folders = FOLDERS_OF_AUDITED if audited else FOLDERS_OF_ANY
+        folders: Sequence[str] = FOLDERS_OF_ANY
+        if policy in self.facts[setting_index].audited:
+            folders = FOLDERS_OF_AUDITED
         return all((self.out / folder / file).is_file() for folder in folders)
 
     # --- run.json --------------------------------------------------------------------------

@@ -112,9 +112,11 @@ def _write_truth(task: Task, world: World) -> None:
     """The means of all arms in some rounds."""
     plan = task.plan
     steps = thinned(plan.rounds)
-    offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
-    means = np.stack([world.means(offer) for offer in offers])
-    record = TruthRecord(steps, means, offers[0].arms.features)
+    before_first = plan.first - 1
+    offers = [world.offer(before_first + step) for step in steps.tolist()]
+    means = [world.means(offer) for offer in offers]
+    features = offers[0].arms.features
+    record = TruthRecord(steps, np.stack(means), features)
     write_shown(plan.out, task.setting_index, record)
 
 
@@ -122,7 +124,8 @@ def _write_tree(task: Task, world: World) -> None:
     """The tree of the problem's metric, if it has one."""
     metric = world.model.metric
     if metric is not None:
-        tree = frt_tree(metric, stream(task.seed, "tree", 0))
+        rng = stream(task.seed, "tree", 0)
+        tree = frt_tree(metric, rng)
         write_shown(task.plan.out, task.setting_index, tree)
 
 

@@ -223,18 +223,22 @@ def _judge_exponents(
 ) -> Verdict:
     run = recorded.run
     nu = smoothness_of(world)
-    rates = [
-        float(rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu))
-        for drift in drifts
-    ]
-    totals = np.stack(
-        [run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings]
-    )
+    rates = []
+    for drift in drifts:
+        rate = rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu)
+        rates.append(float(rate))
+    totals_by_setting = []
+    for index in settings:
+        totals_at_end = run.cumulative(policy, index)[:, -1]
+        totals_by_setting.append(totals_at_end.astype(np.float64))
+    totals = np.stack(totals_by_setting)  # (settings, seeds)
     (allowed,) = _slopes(drifts, np.array(rates)[:, None])
     exponents = _slopes(drifts, totals)
     margin = Margin(policy, exponents - allowed, 1.0)
+    mean_totals = totals.mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
-        steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
+        rises = np.diff(np.log(mean_totals))
+        steps = rises / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     drifts_text = ", ".join(f"{drift:g}" for drift in drifts)
     evidence = (
@@ -253,5 +257,7 @@ def _slopes(drifts: Floats, totals: Floats) -> Floats:
     """Least-squares slopes of ln(total) over ln ε, one for each column of totals (settings, n)."""
     log_drifts = np.log(drifts)
     centred = log_drifts - log_drifts.mean()
+    squares = centred @ centred
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(centred @ np.log(totals) / (centred @ centred))
+        products = centred @ np.log(totals)
+    return np.asarray(products / squares)

@@ -28,8 +28,10 @@ def judge_igp_ucb(cells: Cells) -> Iterator[Verdict]:
     for replay, total in zip(cells.replays, cells.regret, strict=True):
         gamma = _certified_gamma(replay)
         widths = widths_of(replay, gamma, cells.delta)
-        round_shares.append(_largest_share_of_round(replay, total, widths))
-        bounds = 2.0 * widths * theory.std_sum_bound(replay.rounds, gamma)
+        round_share = _largest_share_of_round(replay, total, widths)
+        round_shares.append(round_share)
+        std_sums = theory.std_sum_bound(replay.rounds, gamma)
+        bounds = 2.0 * widths * std_sums
         total_shares.append(float(np.max(total / bounds)))
     text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
     yield cells.judge_always(text, cells.used_by_seed(round_shares))
@@ -41,9 +43,11 @@ def _largest_share_of_round(replay: Replay, total: Floats, widths: Floats) -> fl
     """The largest r_t over 2β_t σ_{t−1}(x_t), among rounds up to which the band holds."""
     regrets = np.diff(total, prepend=0.0)
     allowed = 2.0 * widths * replay.stds
+    shares = regrets / allowed
     used_band = np.maximum.accumulate(replay.band / widths)
-    shares = np.where(used_band <= 1.0, regrets / allowed, 0.0)
-    return float(np.max(shares))
+    band_holds = used_band <= 1.0
+    counted_shares = np.where(band_holds, shares, 0.0)
+    return float(np.max(counted_shares))
 
 
 def judge_gp_ts(cells: Cells) -> Iterator[Verdict]:
@@ -55,7 +59,7 @@ def judge_gp_ts(cells: Cells) -> Iterator[Verdict]:
     shares = []
     for replay, total in zip(cells.replays, cells.regret, strict=True):
         bounds = _bounds_of_lemma_13(replay, cells.delta)
-        shares.append(float((total / bounds)[-1]))
+        shares.append(float(total[-1] / bounds[-1]))
     text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
     yield cells.judge_probable(text, cells.used_by_seed(shares), cells.delta)
 
@@ -66,10 +70,13 @@ def _bounds_of_lemma_13(replay: Replay, delta: float) -> Floats:
     arms = len(replay.world.arms)
     B = replay.world.model.norm_bound or 0.0
     p = theory.ANTI_CONCENTRATION
-    v = widths_of(replay, _certified_gamma(replay), delta / 2.0)
-    draws = np.sqrt(2.0 * np.log(arms * rounds**2))
+    gamma = _certified_gamma(replay)
+    v = widths_of(replay, gamma, delta / 2.0)
+    points = arms * rounds**2
+    draws = np.sqrt(2.0 * np.log(points))
     c = v * (1.0 + draws)  # Lemma 5 with D' = D_t
-    exploration = 11.0 * c / p * np.cumsum(replay.stds)
+    std_sums = np.cumsum(replay.stds)
+    exploration = 11.0 * c / p * std_sums
     constant = (2.0 * B + 1.0) * math.pi**2 / 6.0
     largest_step = (4.0 * B + 11.0) * c / p
     deviation = largest_step * theory.azuma_bound(rounds, delta / 2.0)  # Lemma 11

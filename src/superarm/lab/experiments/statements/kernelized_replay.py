@@ -100,8 +100,10 @@ def replay_cell(recorded: RecordedRun, policy: str, seed: int, index: int) -> Re
 
 def _largest_error(mean: Floats, truth: Floats, cov: Floats) -> float:
     """The largest |μ(x) − f(x)| / σ(x) over all arms; arms with σ = 0 count as 0."""
-    stds = np.sqrt(np.maximum(cov.diagonal(), 0.0))
+    variances = np.maximum(cov.diagonal(), 0.0)
+    stds = np.sqrt(variances)
+    is_unknown = stds > 0.0
     errors = np.abs(mean - truth)
     shares = np.zeros_like(errors)
-    np.divide(errors, stds, out=shares, where=stds > 0.0)
+    np.divide(errors, stds, out=shares, where=is_unknown)
     return float(np.max(shares))

@@ -306,8 +306,11 @@ def _largest_cost(recorded: RecordedRun, seed: int, index: int) -> float:
     """The largest f in any round of a cell."""
     world = recorded.world(seed, index)
     assert isinstance(world, MovementProblem)
-    steps = range(1, world.horizon + 1)
-    return max(float(np.max(world.means(world.offer(step)))) for step in steps)
+    largest = -math.inf
+    for step in range(1, world.horizon + 1):
+        means = world.means(world.offer(step))
+        largest = max(largest, float(np.max(means)))
+    return largest
 
 
 def _with_probability(

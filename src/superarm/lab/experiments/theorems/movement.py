@@ -137,7 +137,8 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     """Service and movement of every span beside the cheapest way through it, as a sentence."""
-    last_rounds = np.append(np.arange(world.span, run.rounds, world.span), run.rounds)
+    span = world.span
+    last_rounds = np.append(np.arange(span, run.rounds, span), run.rounds)
 
     def sums_of_spans(metric: str) -> Floats:
         """What a metric adds up to in each span, (seeds, spans)."""
@@ -150,15 +151,18 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     optimum = total - sums_of_spans("regret")
     if not optimum.sum() > 0.0:
         return "Eqs. 12 and 13 compare with the cheapest way, which costs nothing here"
+    optimum_sum = optimum.sum()
+    served = significant(float(service.sum() / optimum_sum))
+    moved = significant(float(movement.sum() / optimum_sum))
+    alpha = float(total.sum() / optimum_sum)
     excess = service - optimum
-    served = significant(float(service.sum() / optimum.sum()))
     mean = significant(float(excess.mean()))
     most = significant(float(excess.max()))
-    moved = significant(float(movement.sum() / optimum.sum()))
-    limit = float(np.log(len(world.metric))) ** 2
-    alpha = float(total.sum() / optimum.sum())
+    log_actions = float(np.log(len(world.metric)))
+    limit = log_actions**2
     costly = optimum > 0.0
-    largest = float((total[costly] / optimum[costly]).max())
+    ratios = total[costly] / optimum[costly]
+    largest = float(ratios.max())
     return (
         f"Eqs. 12 and 13, from one given start to the next ({count_text(optimum.size, 'time')}): in "
         f"total, service costs {served} times as much as the offline optimum, which is a difference of "
