@@ -112,9 +112,10 @@ def _swept_groups(run: Run, claim: Claim) -> list[SettingGroup]:
 def _is_measured(run: Run, claim: Claim, group: SettingGroup) -> bool:
     """Whether every setting of a group has the claim's metric."""
     metric = metric_of(claim)
+    indices = group.indices
     if metric == SECONDS:
-        return all(run.is_timed(index) for index in group.indices)
-    return all(metric in run.metrics_at(index) for index in group.indices)
+        return all(run.is_timed(index) for index in indices)
+    return all(metric in run.metrics_at(index) for index in indices)
 
 
 def _needs(run: Run, claim: Claim) -> list[str]:

@@ -100,29 +100,34 @@ class _Watch:
     def _count_outside(self, offer: Offer, belief: Belief, width: float) -> bool:
         """Lemma 2 and eq. 6; whether all means on offer lie within their widths."""
         available = _available(offer)
-        errors = np.abs(self.world.means(offer) - belief.mean)[available]
+        all_errors = np.abs(self.world.means(offer) - belief.mean)
+        errors = all_errors[available]
         stds = belief.std[available]
-        now_outside = int(np.count_nonzero(errors > width * stds))
+        outside = int(np.count_nonzero(errors > width * stds))
         self.arms += len(available)
-        self.outside += now_outside
-        self.beyond += [np.count_nonzero(errors > level * stds) for level in LEVELS]
-        return now_outside == 0
+        self.outside += outside
+        for place, level in enumerate(LEVELS):
+            self.beyond[place] += np.count_nonzero(errors > level * stds)
+        return outside == 0
 
     def _check_gap(self, step: int, width: float, chosen_stds: Floats) -> None:
         """Lemma 3."""
         self.rounds_inside += 1
-        allowed = 2.0 * self.lipschitz * width * float(chosen_stds.sum())
+        std_sum = float(chosen_stds.sum())
+        allowed = 2.0 * self.lipschitz * width * std_sum
         gap = float(self.gaps[step - 1])
-        self.gap_share = max(self.gap_share, gap / allowed)
+        share = gap / allowed
+        self.gap_share = max(self.gap_share, share)
 
     def _check_regret(self, step: int, width: float) -> None:
         """Eq. 26: Theorem 1 with what was gained in place of γ, and λ* and K as met up to round t."""
         gained = self.posterior.information_gain
         spread = self.largest_eigenvalue + self.noise_variance
         constant = 8.0 * self.lipschitz**2 * spread
-        bound = math.sqrt(constant * self.budget * width**2 * step * gained)
+        square = constant * self.budget * width**2 * step * gained
         regret = float(self.regret[step - 1])
-        self.regret_share = max(self.regret_share, regret / bound)
+        share = regret / math.sqrt(square)
+        self.regret_share = max(self.regret_share, share)
 
     def variance_share(self) -> float:
         """Lemma 1 over all rounds."""

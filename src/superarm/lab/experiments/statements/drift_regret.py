@@ -57,12 +57,7 @@ def judge_lower_bound(
     )
     if bound.per_round == 0.0:
         return  # steps of the proof leave the domain, or P(A₄) is too small for a float
-    means = {}
-    for policy in run.policies:
-        totals = run.cumulative(policy, index).astype(np.float64)
-        means[policy] = (totals[:, -1] - totals[:, 0]) / (run.rounds - 1)
-    policy = min(means, key=lambda name: float(means[name].mean()))
-    values = means[policy]
+    policy, values = _least_regret(recorded, index)
     mean = float(values.mean())
     margin = Margin(policy, values - bound.per_round, abs(mean))
     times = significant(mean / bound.per_round)
@@ -82,6 +77,18 @@ def judge_lower_bound(
         word_of_margin(margin, sharing_of(run, [index])),
         evidence + few_seeds_text(recorded.run),
     )
+
+
+def _least_regret(recorded: RecordedRun, index: int) -> tuple[str, Floats]:
+    """The policy of least mean regret a round after the first, and that regret, (seeds,)."""
+    run = recorded.run
+    means = {}
+    for policy in run.policies:
+        totals = run.cumulative(policy, index).astype(np.float64)
+        after_first = totals[:, -1] - totals[:, 0]
+        means[policy] = after_first / (run.rounds - 1)
+    best = min(means, key=lambda name: float(means[name].mean()))
+    return best, means[best]
 
 
 class _Interior(NamedTuple):

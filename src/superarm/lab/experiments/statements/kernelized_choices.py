@@ -86,9 +86,10 @@ def share_of_noise(replay: Replay, delta: float) -> float:
         replay: of a cell.
         delta: δ.
     """
+    gained = replay.gained[1:]
     log_lam = math.log(replay.noise_variance)
-    # ln det(λI + K_t) = t ln λ + 2I_t
-    log_determinants = 2.0 * replay.gained[1:] + replay.rounds * log_lam
+    # ln det(λI + K_t) = 2I_t + t ln λ
+    log_determinants = 2.0 * gained + replay.rounds * log_lam
     noise_bound = replay.world.noise_std
     bounds = theory.self_normalised_bound(log_determinants, noise_bound, delta)
     return float(np.max(replay.norms / bounds))

@@ -59,7 +59,8 @@ def judge_gp_ts(cells: Cells) -> Iterator[Verdict]:
     shares = []
     for replay, total in zip(cells.replays, cells.regret, strict=True):
         bounds = _bounds_of_lemma_13(replay, cells.delta)
-        shares.append(float(total[-1] / bounds[-1]))
+        share = total[-1] / bounds[-1]
+        shares.append(float(share))
     text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
     yield cells.judge_probable(text, cells.used_by_seed(shares), cells.delta)
 

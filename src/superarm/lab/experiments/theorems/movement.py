@@ -47,17 +47,10 @@ def movement_bound(
     model = world.model
     if model.gain is None:
         raise NoBoundError(f"the model names no growth rate for γ. {competitive}")
-    largest = float(np.max(model.kernel.diag(world.offer(1).arms.features)))
+    features = world.offer(1).arms.features
+    largest = float(np.max(model.kernel.diag(features)))
     if model.norm_bound is None or model.noise_bound is None or largest > 1.0:
-        growth = cast(Gamma, gamma_for(model, "growth"))
-        rate = theory.movement_rate(rounds, growth)
-        end = float(run.cumulative(policy, 0)[:, -1].mean())
-        scaled_rate = rate * end / (rate[-1] or 1.0)
-        text = (
-            f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
-            f"problem does not state B and σ with k ≤ 1. {competitive}"
-        )
-        return Bound("order of Theorem 1, scaled", rounds, scaled_rate, text)
+        return _scaled_order(shared, policy, competitive)
     H = world.span
     psi = float(world.metric.distances.max())
     norm = model.norm_bound
@@ -90,6 +83,20 @@ def movement_bound(
     )
     bound = np.minimum(values, all_costs)
     return Bound("Theorem 1, or all costs", rounds, bound, text)
+
+
+def _scaled_order(shared: BoundInputs, policy: str, competitive: str) -> Bound:
+    """The order of Theorem 1, where its constants are not known."""
+    rounds = shared.rounds
+    growth = cast(Gamma, gamma_for(shared.world.model, "growth"))
+    rate = theory.movement_rate(rounds, growth)
+    end = float(shared.run.cumulative(policy, 0)[:, -1].mean())
+    scaled_rate = rate * end / (rate[-1] or 1.0)
+    text = (
+        f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
+        f"problem does not state B and σ with k ≤ 1. {competitive}"
+    )
+    return Bound("order of Theorem 1, scaled", rounds, scaled_rate, text)
 
 
 def _unmet(options: Options) -> str:
