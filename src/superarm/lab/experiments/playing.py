@@ -43,23 +43,25 @@ def play(task: Task) -> list[RestartReason]:
     for source in task.imports:
         import_parts(source)
     plan = task.plan
-    chart = task.experiment.chart
-    world = task.experiment.build_problem(seed=task.seed, horizon=plan.horizon)
+    experiment = task.experiment
+    world = experiment.build_problem(seed=task.seed, horizon=plan.horizon)
+    shows_tree = task.shown and experiment.chart.get("tree")
     if task.shown and isinstance(world, HasRoadMap):
         write_shown(plan.out, task.setting_index, world.road_map())
-    if task.shown and chart.get("truth"):
+    if task.shown and experiment.chart.get("truth"):
         _write_truth(task, world)
     reasons: list[RestartReason] = []
     # Policies that have come equally far play side by side.
     groups: defaultdict[int, dict[str, StartedPolicy]] = defaultdict(dict)
     for name in task.policies:
-        policy = task.experiment.build_policy(name, world)
+        policy = experiment.build_policy(name, world)
         cell = Cell(plan.out, name, task.setting_index, task.seed)
         resumed = resume_shorter_run(cell, policy, world, plan.rounds)
         if isinstance(resumed, StartedPolicy):
             started = resumed
         else:
-            started = StartedPolicy(warm_start(policy, plan.starts.get(name)), None)
+            start = plan.starts.get(name)
+            started = StartedPolicy(warm_start(policy, start), None)
         if isinstance(resumed, RestartReason):
             reasons.append(resumed)
         groups[started.rounds][name] = started
@@ -67,11 +69,12 @@ def play(task: Task) -> list[RestartReason]:
         policies = {name: started.policy for name, started in group.items()}
         traces = _simulate(task, world, group, policies)
         # Before the traces: a task that stops here is run again.
-        if task.shown and chart.get("tree"):
+        if shows_tree:
             _write_masses(task, policies)
         for trace in traces.values():
-            write_trace(plan.out, replace(trace, setting_index=task.setting_index))
-    if task.shown and chart.get("tree"):
+            trace_of_setting = replace(trace, setting_index=task.setting_index)
+            write_trace(plan.out, trace_of_setting)
+    if shows_tree:
         _write_tree(task, world)
     return reasons
 

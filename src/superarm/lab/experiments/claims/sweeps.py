@@ -178,8 +178,9 @@ def compare_ends(totals: Totals) -> Iterator[Margin]:
         totals: of the claim, in the settings that are judged together.
     """
     last = len(totals.settings) - 1
+    ends = ((0, BELOW), (last, ABOVE))
     for policy, rival in policy_pairs(totals):
-        for position, sign in ((0, BELOW), (last, ABOVE)):
+        for position, sign in ends:
             margin = margin_against(totals, policy, rival, 1.0, sign, position)
             label = f"{margin.label} at {totals.key_text(position)}"
             yield margin._replace(label=label)

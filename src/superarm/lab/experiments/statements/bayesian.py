@@ -200,7 +200,8 @@ def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
 
 def _best_route(world: RouteWorld, offer: Offer) -> Ints:
     """a*_t: the cheapest route by rectified costs, as regret has it."""
-    costs = np.negative(world.scores(offer))
+    scores = world.scores(offer)
+    costs = np.negative(scores)
     trip = offer.structure
     assert isinstance(trip, Trip)
     if offer.available is not None:

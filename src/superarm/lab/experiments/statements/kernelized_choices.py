@@ -60,8 +60,9 @@ def _difference_of_information(replay: Replay) -> float:
     model = replay.world.model
     counts = np.bincount(replay.positions, minlength=len(replay.world.arms))
     roots = np.sqrt(counts / replay.noise_variance)
+    column = roots[:, None]
     K = model.kernel(model.arms)
-    scaled = roots[:, None] * K * roots  # (n, n)
+    scaled = column * K * roots  # (n, n)
     identity = np.eye(len(roots))
     _, log_determinant = np.linalg.slogdet(identity + scaled)
     by_determinant = 0.5 * log_determinant  # eq. 10
