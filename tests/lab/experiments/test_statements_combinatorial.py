@@ -272,9 +272,7 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
 
 def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
-    found = [
-        *verdicts([never] * 5, 0.05, "f is another", has_promise=True)
-    ]
+    found = [*verdicts([never] * 5, 0.05, "f is another", has_promise=True)]
     assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
 
 

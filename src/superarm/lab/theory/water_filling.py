@@ -32,7 +32,8 @@ class Water:
         self._logs = np.cumsum(np.log(descending))
         # The amount at which the water reaches the next height.
         counts = np.arange(1, len(heights))
-        self._amounts = counts * heights[1:] - self._filled[:-1]
+        next_heights = heights[1:]
+        self._amounts = counts * next_heights - self._filled[:-1]
 
     def __call__(self, total: float) -> float:
         """The value at N.

@@ -82,13 +82,18 @@ def judge_lower_bound(
 def _least_regret(recorded: RecordedRun, index: int) -> tuple[str, Floats]:
     """The policy of least mean regret a round after the first, and that regret, (seeds,)."""
     run = recorded.run
-    means = {}
+    regrets = {}
     for policy in run.policies:
-        totals = run.cumulative(policy, index).astype(np.float64)
+        sums = run.cumulative(policy, index)
+        totals = sums.astype(np.float64)  # (seeds, T)
         after_first = totals[:, -1] - totals[:, 0]
-        means[policy] = after_first / (run.rounds - 1)
-    best = min(means, key=lambda name: float(means[name].mean()))
-    return best, means[best]
+        regrets[policy] = after_first / (run.rounds - 1)
+
+    def mean_regret(policy: str) -> float:
+        return float(regrets[policy].mean())
+
+    best = min(regrets, key=mean_regret)
+    return best, regrets[best]
 
 
 class _Interior(NamedTuple):
