@@ -119,7 +119,8 @@ def bayesian_regret_bound(
         discretisation = 0.0
     beta = confidence_parameter(T, log_points, omega, xi)
     C = variance_constant(largest_eigenvalue, noise_variance)
-    explored = np.sqrt(C * T * K * beta * evaluate(gamma, T * K))
+    information = evaluate(gamma, T * K)
+    explored = np.sqrt(C * T * K * beta * information)
     missed: Any = math.pi**2 / 6.0
     if omega is not None and xi is not None:
         missed = bucb_exploration_term(T, omega, xi)
@@ -193,13 +194,15 @@ def bayesian_regret_bound_of_widths(
         raise InputError(
             "widths has negative entries; a width multiplies a standard deviation"
         )
-    density = np.exp(-0.5 * w**2) / math.sqrt(2.0 * math.pi)
+    root_two_pi = math.sqrt(2.0 * math.pi)
+    density = np.exp(-0.5 * w**2) / root_two_pi  # φ(w)
     # φ(w) − wΦ(−w) cancels for large w, where rounding may not turn it negative
     missed = np.maximum(0.0, density - w * ndtr(-w))
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     constant = variance_constant(largest_eigenvalue, noise_variance)
     K = as_count(budget, "budget")
-    information = evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
+    rounds = np.arange(1.0, len(w) + 1.0)
+    information = evaluate(gamma, K * rounds)
     explored_widths = w + missed if rectified else w
     squares = np.cumsum(explored_widths**2)
     missed_total: Floats = scale * as_count(arms, "arms") * np.cumsum(missed)

@@ -240,7 +240,8 @@ class CompactSet:
         else:
             points = self.dimension * omega
             tail = xi * log_t - omega * LOG_ROOT_TWO_PI
-        growth = math.log(2.0) + np.log(points + np.maximum(0.0, tail))
+        factor = points + np.maximum(0.0, tail)  # d + c
+        growth = math.log(2.0) + np.log(factor)
         return conditions.required(growth, power=1.0 / math.e)
 
 

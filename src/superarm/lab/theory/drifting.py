@@ -131,7 +131,8 @@ def regret_bound_r_gp_ucb(
     noise = as_scale(noise_variance, "noise_variance")
     if isinstance(arms, SmoothDomain):
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        spread = arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))
+        noise_share = 2.0 if printed else math.sqrt(2.0 * noise)
+        spread = arms.b0 + noise_share
         reward = spread * np.sqrt(np.log(events * T**2))
     else:
         reward = math.sqrt(1.0 + noise) * width

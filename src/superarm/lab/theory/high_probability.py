@@ -40,7 +40,9 @@ def gaussian_tail_bound(beta: float) -> float:
         beta: β, in standard deviations, above 0.
     """
     number = as_positive(beta, "beta")
-    return math.exp(-(number**2)) / (4.0 * math.sqrt(math.pi) * number)
+    square = number**2
+    factor = 4.0 * math.sqrt(math.pi) * number
+    return math.exp(-square) / factor
 
 
 ANTI_CONCENTRATION = gaussian_tail_bound(1.0)
@@ -56,8 +58,9 @@ def azuma_bound(rounds: Any, delta: float) -> Floats:
         rounds: T, one or several.
         delta: δ, the probability of failing.
     """
-    chance = as_probability(delta, "delta")
-    return np.sqrt(2.0 * as_rounds(rounds) * math.log(1.0 / chance))
+    T = as_rounds(rounds)
+    log_chance = math.log(1.0 / as_probability(delta, "delta"))
+    return np.sqrt(2.0 * T * log_chance)
 
 
 def self_normalised_bound(
@@ -133,7 +136,8 @@ def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
         gamma: t ↦ γ_t.
     """
     T = as_rounds(rounds)
-    return np.sqrt(4.0 * (T + 2.0) * evaluate(gamma, T))
+    information = evaluate(gamma, T)
+    return np.sqrt(4.0 * (T + 2.0) * information)
 
 
 def regret_bound_igp_ucb(

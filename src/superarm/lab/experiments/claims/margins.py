@@ -76,7 +76,9 @@ def larger_size(totals: Floats, other_totals: Floats) -> float:
         totals: (seeds,).
         other_totals: (seeds,).
     """
-    return float(max(abs(totals.mean()), abs(other_totals.mean())))
+    size = abs(totals.mean())
+    other_size = abs(other_totals.mean())
+    return float(max(size, other_size))
 
 
 def larger_of(totals: Floats, other_totals: Floats) -> Floats:

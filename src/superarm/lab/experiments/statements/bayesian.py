@@ -154,7 +154,8 @@ def _no_gain(count: int) -> float:
 
 
 def _replayed(recorded: RecordedRun, policy: str) -> list[_Replay]:
-    return [_replay(recorded, policy, seed) for seed in recorded.run.seeds[:_SEEDS]]
+    seeds = recorded.run.seeds[:_SEEDS]
+    return [_replay(recorded, policy, seed) for seed in seeds]
 
 
 def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
@@ -194,7 +195,9 @@ def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
         largest_eigenvalue=largest_eigenvalue,
         noise_variance=model.noise_variance,
     )
-    allowed = math.sqrt(float(squares) * len(widths) * longest) * float(widths.max())
+    rounds_count = len(widths)
+    root = math.sqrt(float(squares) * rounds_count * longest)
+    allowed = root * float(widths.max())
     return _Replay(explored / allowed, missed)
 
 

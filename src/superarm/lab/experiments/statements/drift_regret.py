@@ -166,12 +166,14 @@ def judge_growth_with_time(
             nu=smoothness_of(world),
         )
         # Õ leaves out logarithms; that of the widths is the largest of them.
-        schedule = SrinivasFinite(arms=len(world.offer(1).arms), delta=_DELTA)
-        widths = np.array([schedule.width(int(step), float) for step in rounds])
-        allowed = growth_of(Curve(rounds, rate * widths))
+        arms = len(world.offer(1).arms)
+        schedule = SrinivasFinite(arms=arms, delta=_DELTA)
+        widths = [schedule.width(int(step), float) for step in rounds]
+        allowed = growth_of(Curve(rounds, rate * np.array(widths)))
         plain = growth_of(Curve(rounds, rate))
-        sums = run.cumulative(policy, index)[:, rounds - 1].astype(np.float64)
-        exponents = np.array([growth_of(Curve(rounds, totals)) for totals in sums])
+        sums = run.cumulative(policy, index)[:, rounds - 1]
+        curves = [Curve(rounds, totals) for totals in sums.astype(np.float64)]
+        exponents = np.array([growth_of(curve) for curve in curves])
         margin = Margin(policy, allowed - exponents, 1.0)
         evidence = (
             f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(exponents)} "

@@ -60,7 +60,8 @@ def replay_cell(recorded: RecordedRun, policy: str, seed: int, index: int) -> Re
     rounds = recorded.run.rounds
     lam = theory.theory_noise_variance(rounds)
     cov = np.array(model.kernel(model.arms))  # (n, n)
-    prior = np.broadcast_to(np.asarray(model.mean, dtype=np.float64), world.truth.shape)
+    prior_mean = np.asarray(model.mean, dtype=np.float64)
+    prior = np.broadcast_to(prior_mean, world.truth.shape)
     truth = world.truth - prior
     mean = np.zeros(len(truth))  # of f − the prior mean
     # Of a function that is learned from the noise alone.
@@ -71,7 +72,8 @@ def replay_cell(recorded: RecordedRun, policy: str, seed: int, index: int) -> Re
     band = np.empty(rounds)
     squares = 0.0
     fitted = 0.0
-    for step, played in enumerate(recorded.rounds(policy, seed, index, world, arms=1)):
+    played_rounds = recorded.rounds(policy, seed, index, world, arms=1)
+    for step, played in enumerate(played_rounds):
         arm = int(played.positions[0])
         band[step] = _largest_error(mean, truth, cov)
         noise = float(played.rewards[0]) - world.truth[arm]

@@ -147,7 +147,8 @@ def _cube(model: Model) -> theory.CompactSet | None:
         domain = theory.SmoothDomain.of_kernel(model.kernel, dimension, _SIDE)
     except InputError:
         return None
-    std = math.sqrt(float(np.max(model.kernel.diag(model.arms))))
+    variance = float(np.max(model.kernel.diag(model.arms)))
+    std = math.sqrt(variance)
     # |k(x, z) − k(y, z)| ≤ ‖φ(x) − φ(y)‖‖φ(z)‖
     lipschitz = lipschitz_of_kernel(model.kernel) * std
     return theory.CompactSet(

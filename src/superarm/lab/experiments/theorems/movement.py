@@ -90,7 +90,8 @@ def _scaled_order(shared: BoundInputs, policy: str, competitive: str) -> Bound:
     rounds = shared.rounds
     growth = cast(Gamma, gamma_for(shared.world.model, "growth"))
     rate = theory.movement_rate(rounds, growth)
-    end = float(shared.run.cumulative(policy, 0)[:, -1].mean())
+    totals = shared.run.cumulative(policy, 0)[:, -1]
+    end = float(totals.mean())
     scaled_rate = rate * end / (rate[-1] or 1.0)
     text = (
         f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
@@ -124,7 +125,8 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
     for step in range(1, world.horizon + 1):
         arms = world.offer(step).arms
         features_by_arms[id(arms)] = arms.features
-    candidates = np.unique(np.concatenate(list(features_by_arms.values())), axis=0)
+    offered = np.concatenate(list(features_by_arms.values()))
+    candidates = np.unique(offered, axis=0)
     model = world.model
     work = float(count) ** 2 * len(candidates)
     span = count if work <= _MOST_GREEDY else episode
