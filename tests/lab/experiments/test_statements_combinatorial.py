@@ -20,7 +20,8 @@ from superarm.lab.experiments.statements import (
     combinatorial,
     judge_statements,
 )
-from superarm.lab.experiments.statements.combinatorial import Replay, replay
+from superarm.lab.experiments.statements.combinatorial_replay import Replay, replay
+from superarm.lab.experiments.statements.combinatorial_verdicts import verdicts
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.theorems import high_probability, regret_bounds
 from superarm.lab.problems import Codependency, Movies
@@ -263,7 +264,7 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
     replays = [wrong] * count if everywhere else [*[made_up()] * (count - 1), wrong]
     words = {
         verdict.text.partition(":")[0]: verdict.verdict
-        for verdict in combinatorial._verdicts(replays, 0.05, "", has_promise=True)
+        for verdict in verdicts(replays, 0.05, "", has_promise=True)
     }
     assert words.pop(item) == "does not hold"
     assert set(words.values()) <= {"holds"}
@@ -271,9 +272,7 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
 
 def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
-    found = [
-        *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
-    ]
+    found = [*verdicts([never] * 5, 0.05, "f is another", has_promise=True)]
     assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
 
 

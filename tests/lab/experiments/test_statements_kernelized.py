@@ -17,6 +17,12 @@ from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.experiments.statements import RecordedRun, judge_statements
 from superarm.lab.experiments.statements import kernelized as module
+from superarm.lab.experiments.statements.kernelized_cells import (
+    UsedShares,
+    judge_probable,
+)
+from superarm.lab.experiments.statements.kernelized_choices import share_of_noise
+from superarm.lab.experiments.statements.kernelized_replay import Replay, replay_cell
 from superarm.lab.problems.finite import FiniteProblem
 from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
@@ -91,7 +97,7 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
 ) -> None:
     shares = []
     for seed, total in enumerate(certified.run.cumulative("igp-ucb", 0)):
-        replay = module._replayed(certified, "igp-ucb", seed, 0)
+        replay = replay_cell(certified, "igp-ucb", seed, 0)
         model = replay.world.model
         assert model.norm_bound is not None
         assert model.noise_bound is not None
@@ -115,7 +121,7 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
 
 def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
     """Posterior, norm and band from matrices of all rounds, as eqs. 2–4, 6 and 10 have them."""
-    replay = module._replayed(certified, "gp-ts", 1, 0)
+    replay = replay_cell(certified, "gp-ts", 1, 0)
     world = certified.world(1)
     assert isinstance(world, FiniteProblem)
     K, lam = world.model.kernel(world.arms.features), 1.0 + 2.0 / 25
@@ -132,28 +138,25 @@ def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
         assert replay.band[t] == pytest.approx((errors / stds).max(), rel=1e-8)
         now = played[: t + 1]
         gram, noise = K[np.ix_(now, now)], rewards[: t + 1] - world.truth[now]
-        norm = theory.self_normalised_norm(noise, gram, 2.0 / 25)
-        assert replay.norms[t] == pytest.approx(norm**2, rel=1e-7)
+        squared_norm = noise @ noise - noise @ np.linalg.solve(
+            gram + lam * np.eye(t + 1), noise
+        )
+        assert replay.norms[t] == pytest.approx(squared_norm, rel=1e-7)
         gained = information.information_gain(
             world.model.kernel, world.arms.features[now], lam
         )
         assert replay.gained[t + 1] == pytest.approx(gained, rel=1e-9)
     delta = 0.1
-    shares = [
-        theory.self_normalised_norm(
-            (rewards - world.truth[played])[:t], K[np.ix_(*[played[:t]] * 2)], 0.08
-        )
-        / theory.self_normalised_bound(
-            K[np.ix_(*[played[:t]] * 2)], 0.08, world.noise_std, delta
-        )
-        for t in range(1, 26)
-    ]
-    assert module._share_of_noise(replay, delta) == pytest.approx(
-        max(shares) ** 2, rel=1e-7
-    )
+    shares = []
+    for t in range(1, 26):
+        gram = K[np.ix_(played[:t], played[:t])]
+        _, log_determinant = np.linalg.slogdet(gram + lam * np.eye(t))
+        bound = theory.self_normalised_bound(log_determinant, world.noise_std, delta)
+        shares.append(replay.norms[t - 1] / bound)
+    assert share_of_noise(replay, delta) == pytest.approx(max(shares), rel=1e-7)
 
 
-SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
+SLIPS: dict[str, Callable[[Replay], Replay]] = {
     "Eqs. 10, 11": lambda replay: replay._replace(gained=1.01 * replay.gained),
     "Lemma 3": lambda replay: replay._replace(gained=9.0 * replay.gained),
     "Lemma 4": lambda replay: replay._replace(stds=3.0 * replay.stds),
@@ -165,8 +168,8 @@ SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
 def test_a_slip_would_show(
     item: str, certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = module._replayed
-    monkeypatch.setattr(module, "_replayed", lambda *given: SLIPS[item](true(*given)))
+    true = replay_cell
+    monkeypatch.setattr(module, "replay_cell", lambda *given: SLIPS[item](true(*given)))
     found = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
@@ -177,13 +180,13 @@ def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
     certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three of three seeds at δ = 0.1: one in a thousand."""
-    true = module._replayed
+    true = replay_cell
 
-    def far_off(*given: Any) -> module._Replay:
+    def far_off(*given: Any) -> Replay:
         replay = true(*given)
         return replay._replace(band=9.0 * replay.band)
 
-    monkeypatch.setattr(module, "_replayed", far_off)
+    monkeypatch.setattr(module, "replay_cell", far_off)
     found = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
@@ -209,9 +212,9 @@ def test_exact_binomial_tails_decide(
     failed: int, seeds: int, delta: float, word: str
 ) -> None:
     shares = (1.5,) * failed + (0.5,) * (seeds - failed)
-    found = module._with_probability(
+    found = judge_probable(
         "Theorem 2: …",
-        module._Used("one", tuple(range(seeds)), shares),
+        UsedShares("one", tuple(range(seeds)), shares),
         delta,
         f"{seeds} seeds",
     )

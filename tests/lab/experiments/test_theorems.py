@@ -19,8 +19,12 @@ from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
 from superarm.lab.theory import (
+    COMPARED_WORKS,
     ArmSetGrowth,
+    CompactSet,
     DriftingGrowth,
+    SmoothDomain,
+    bayesian_regret_bound,
     bayesian_regret_bound_of_widths,
     drifting_information_gain,
     prior_eigenvalue_bound,
@@ -412,6 +416,106 @@ def test_no_route_bound_where_the_model_is_not_the_truths(
     policies = {"route-ucb": {"posterior": "streaming"}}
     found = bounds_of(tmp_path / "a", policies, problem=problem, rounds=2)
     assert told in found.missing["route-ucb"]
+
+
+def test_table_1_of_similar_work_at_the_size_of_a_run(tmp_path: Path) -> None:
+    found = bounds_of(tmp_path / "a", {"route-ucb": {}}, problem=CITY).rates
+    assert found is not None
+    assert [row.work.partition(":")[0] for row in found.rows] == [
+        work.name for work in COMPARED_WORKS
+    ]
+    ours, nika, *others = found.rows
+    assert ours.value == nika.value
+    assert all(row.value < ours.value for row in others)
+    assert "the longest route driven" in found.note
+    short = bounds_of(tmp_path / "b", {"route-ucb": {}}, problem=CITY, rounds=4)
+    assert short.rates is None
+
+
+# --- functions drawn from the prior --------------------------------------------------------
+
+DRAW = {"name": "gp-function", "arms": 20}
+
+
+def test_theorem_3_2_covers_plain_samples_and_quantiles(tmp_path: Path) -> None:
+    policies = {
+        "ts": {"policy": "gp-ts", "scaled": False},
+        "bucb": {"policy": "gp-bucb", "omega": 1.5, "xi": 2.0},
+    }
+    found = bounds_of(tmp_path / "a", policies, problem=DRAW)
+    model = model_of(tmp_path / "a")
+    shared: dict[str, Any] = {
+        "gamma": ArmSetGrowth(
+            kernel=model.kernel,
+            features=model.arms,
+            noise_variance=model.noise_variance,
+            horizon=8,
+        ),
+        "arms": 20,
+        "budget": 1,
+        "noise_variance": model.noise_variance,
+        "largest_eigenvalue": 1.0,
+    }
+    rounds = found.drawn["ts"].rounds
+    samples = bayesian_regret_bound(rounds, algorithm="gp-ts", **shared)
+    np.testing.assert_allclose(found.drawn["ts"].values, samples, rtol=1e-12)
+    quantiles = bayesian_regret_bound(
+        rounds, algorithm="gp-bucb", omega=1.5, xi=2.0, **shared
+    )
+    np.testing.assert_allclose(found.drawn["bucb"].values, quantiles, rtol=1e-12)
+    for bound in found.drawn.values():
+        assert "Theorem 3.6 would allow" in bound.assumes
+        assert "a noise variance that does not depend on f" in bound.assumes
+    of_cube = bayesian_regret_bound(
+        8, algorithm="gp-ts", **{**shared, "arms": cube_of(model)}
+    )
+    assert f"allow {significant(float(of_cube))} after" in found.drawn["ts"].assumes
+
+
+def model_of(out: Path) -> Any:
+    """The model of the run's first seed."""
+    return RecordedRun.from_run(Run.load(out)).world(0).model
+
+
+def cube_of(model: Any) -> CompactSet:
+    """[0, 1] with the constants of a squared exponential."""
+    domain = SmoothDomain.of_kernel(model.kernel, 1)
+    return CompactSet(
+        dimension=1,
+        side=1.0,
+        lipschitz=1.0 / model.kernel.lengthscale,
+        derivative_constants=(domain.a1, domain.b1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"policy": "gp-bucb"}, "omega = 1 makes C_omega infinite"),
+        (
+            {"policy": "gp-ts", "scaled": False, "posterior": "independent"},
+            "the posterior is independent",
+        ),
+        (
+            {"policy": "gp-ts", "scaled": False, "decision_set": "discretised"},
+            "samples of all arms",
+        ),
+        ({"policy": "gp-ts", "scaled": False, "mode": "independent"}, "joint"),
+    ],
+)
+def test_no_bound_where_theorem_3_2_does_not_apply(
+    options: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    found = bounds_of(tmp_path, {"mine": options}, problem=DRAW)
+    assert reason in found.missing["mine"]
+
+
+def test_no_cube_for_a_rough_kernel(tmp_path: Path) -> None:
+    policies = {"mine": {"policy": "gp-ts", "scaled": False}}
+    rough = {**DRAW, "kernel": "matern", "nu": 1.5, "regularisation": "theory"}
+    bound = bounds_of(tmp_path, policies, problem=rough).drawn["mine"]
+    assert "Theorem 3.6" not in bound.assumes
+    assert "the true noise variance" in bound.assumes
 
 
 # --- rewards that drift -------------------------------------------------------------------

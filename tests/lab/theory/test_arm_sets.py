@@ -12,8 +12,9 @@ import pytest
 import superarm.lab.theory.arm_sets as module
 from superarm.core.errors import InputError
 from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
-from superarm.lab.theory import ArmSetGrowth, prior_eigenvalue_bound
-from superarm.lab.theory.arm_sets import prior_eigenvalue_bounds
+from superarm.lab.theory import ArmSetGrowth, eigenvalues, prior_eigenvalue_bound
+from superarm.lab.theory.eigenvalues import prior_eigenvalue_bounds
+from superarm.lab.theory.water_filling import CappedWater, Water
 from superarm.rules.information import greedy_information_gain, information_gain
 
 KERNELS = [
@@ -98,7 +99,7 @@ def test_eigenvalues_in_blocks_equal_the_whole_matrix(
     off = np.sort(covariance - np.diag(covariance.diagonal()), axis=1)[:, ::-1]
     expected = (covariance.diagonal() + off[:, :4].sum(axis=1)).max()
     for block in (1, 5, 37, 100):
-        monkeypatch.setattr(module, "_BLOCK", block)
+        monkeypatch.setattr(eigenvalues, "_BLOCK", block)
         rows = {
             name: value for value, name in prior_eigenvalue_bounds(KERNELS[1], X, 5)
         }["rows"]
@@ -180,8 +181,8 @@ def test_water_filling_is_the_best_allocation() -> None:
     rates, shares = rng.uniform(0.05, 3.0, size=6), rng.uniform(0.1, 0.5, size=6)
     for total in (0.3, 2.0, 40.0):
         for water, caps in [
-            (module._Water(rates), np.full(6, total)),
-            (module._CappedWater(rates, shares), total * shares),
+            (Water(rates), np.full(6, total)),
+            (CappedWater(rates, shares), total * shares),
         ]:
             best = minimize(
                 lambda m: -0.5 * np.log1p(rates * m).sum(),
@@ -194,7 +195,7 @@ def test_water_filling_is_the_best_allocation() -> None:
             )
             assert water(total) == pytest.approx(-best.fun, rel=1e-4)
             assert water(total) >= -best.fun - 1e-7
-    full = module._CappedWater(rates, np.full(6, 0.1))(5.0)  # the caps leave some over
+    full = CappedWater(rates, np.full(6, 0.1))(5.0)  # the caps leave some over
     assert full == pytest.approx(0.5 * np.log1p(0.5 * rates).sum())
 
 

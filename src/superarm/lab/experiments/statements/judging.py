@@ -94,7 +94,10 @@ def failure_tails(failures: int, trials: int, delta: float) -> FailureTails:
     from scipy.special import bdtr, bdtrc
 
     as_few = float(bdtr(failures, trials, delta))
-    as_many = float(bdtrc(failures - 1, trials, delta)) if failures else 1.0
+    as_many = 1.0
+    if failures:
+        fewer = failures - 1
+        as_many = float(bdtrc(fewer, trials, delta))
     return FailureTails(as_few, as_many)
 
 

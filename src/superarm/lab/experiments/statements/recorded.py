@@ -106,7 +106,8 @@ class RecordedRun:
             experiment = self.experiment.with_setting(setting)
             problem = dict(experiment.problem)
             problem.pop("cache", None)
-            self._by_setting[setting_index] = replace(experiment, problem=problem)
+            uncached = replace(experiment, problem=problem)
+            self._by_setting[setting_index] = uncached
         return self._by_setting[setting_index]
 
     def world(self, seed: int, setting_index: int = 0) -> World:
@@ -116,9 +117,8 @@ class RecordedRun:
             seed: of the cell.
             setting_index: of the cell.
         """
-        return self.in_setting(setting_index).build_problem(
-            seed=seed, horizon=self.run.rounds
-        )
+        experiment = self.in_setting(setting_index)
+        return experiment.build_problem(seed=seed, horizon=self.run.rounds)
 
     def algorithm(self, policy: str) -> str:
         """The registered name behind a policy's name in this run.
@@ -136,8 +136,10 @@ class RecordedRun:
             policy: its name in the run.
             setting_index: of the setting.
         """
-        table = self.in_setting(setting_index).policies.get(policy, {})
-        defaults = parameters_of("policy", self.algorithm(policy))
+        experiment = self.in_setting(setting_index)
+        table = experiment.policies.get(policy, {})
+        algorithm = self.algorithm(policy)
+        defaults = parameters_of("policy", algorithm)
         return {**defaults, **table}
 
     def is_modified(self, policy: str, setting_index: int = 0) -> bool:
@@ -211,5 +213,7 @@ def _with_assumes(
         table: a policy's table, or a setting.
         owners: what precedes the key: "" in a policy's table, "POLICY." in a setting.
     """
-    current_keys = {f"{owner}{FORMER_ASSUMES}": f"{owner}assumes" for owner in owners}
+    current_keys = {}
+    for owner in owners:
+        current_keys[f"{owner}{FORMER_ASSUMES}"] = f"{owner}assumes"
     return {current_keys.get(key, key): value for key, value in table.items()}
