@@ -103,8 +103,12 @@ def write_town(folder: Path, side: int) -> Town:
         if there in name
     ]
     ids = {street: f"-{name[street[0]]}_{name[street[1]]}" for street in streets}
-    metres = {street: 90.0 + 7.0 * ((3 * at) % 11) for at, street in enumerate(streets)}
-    limits = {street: (8.33, 13.89)[at % 3 == 0] for at, street in enumerate(streets)}
+    metres = {
+        street: 90.0 + 7.0 * ((3 * index) % 11) for index, street in enumerate(streets)
+    }
+    limits = {
+        street: (8.33, 13.89)[index % 3 == 0] for index, street in enumerate(streets)
+    }
     turns = [
         (first, second)
         for first in streets

@@ -146,15 +146,15 @@ def test_blas_is_held_to_one_thread() -> None:
 
 
 def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = cli("doctor", "--json").json()
+    report = cli("doctor", "--json").json()
     project = tomllib.loads(
         Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
     )["project"]
     assert {*_EXTRAS.values()} == {*project["optional-dependencies"]} - {"test", "dev"}
-    assert {*found["extras"]} == {*_EXTRAS}
-    assert found["sound"] is True
-    assert found["largest_disagreement"] < 1e-8
-    assert set(found["versions"]) == {"numpy", "scipy", "click", "rich"}
+    assert {*report["extras"]} == {*_EXTRAS}
+    assert report["sound"] is True
+    assert report["largest_disagreement"] < 1e-8
+    assert set(report["versions"]) == {"numpy", "scipy", "click", "rich"}
     text = cli("doctor")
     assert text.code == 0
     assert "The engines agree" in text.out

@@ -13,7 +13,7 @@ SMALL = ("edges=200", "least_metres=300", "vehicles=3", "trips=4")
 
 
 def words(out: str, rounds: int, *more: str) -> tuple[object, ...]:
-    options = [word for each in SMALL for word in ("--set", each)]
+    options = [word for setting in SMALL for word in ("--set", setting)]
     place = ("--rounds", rounds, "--seeds", 1, "--jobs", 1, "-q", "--out", out)
     return ("run", "navigation/fleet", *options, *place, *more)
 

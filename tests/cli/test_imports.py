@@ -157,8 +157,8 @@ def test_installed_parts_that_clash_are_told_in_one_line(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[superarm.parts]\nmine = mine_twice\n")
     words = ("list", "policy", "--import", folder / "again.py", "--json")
-    told = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
-    assert told.err.splitlines() == [
+    result = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    assert result.err.splitlines() == [
         "superarm: the installed parts 'mine_twice' are left out: they cannot be imported: "
         "policy 'mine-twice' is registered already"
     ]
@@ -185,7 +185,7 @@ def test_modules_in_the_working_folder_are_found(
         "--import",
         source,
     ]
-    env = {"PYTHONPATH": ":".join(each for each in sys.path if each)}
+    env = {"PYTHONPATH": ":".join(entry for entry in sys.path if entry)}
     done = subprocess.run(
         words, capture_output=True, text=True, check=True, cwd=folder, env=env
     )

@@ -73,8 +73,8 @@ def test_workers_and_resuming_find_the_same_file(
     (tmp_path / "deeper").mkdir()
     monkeypatch.chdir(tmp_path / "deeper")
     nearer = os.path.relpath(town.net)
-    again = cli(*words, "--net", nearer, "--jobs", "1", "--out", out, "--resume")
-    assert again.code == 0, again.err
+    resumed = cli(*words, "--net", nearer, "--jobs", "1", "--out", out, "--resume")
+    assert resumed.code == 0, resumed.err
     assert {
         path.name: path.read_bytes() for path in (out / "cells").iterdir()
     } == before

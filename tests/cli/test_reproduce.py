@@ -33,10 +33,10 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert "bound" in (directory / "report.html").read_text(encoding="utf-8")
     message = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a").fails(3)
     assert "not empty" in message
-    again = cli(
+    repeated = cli(
         "reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json"
     ).json()
-    assert again["runs"] == summary["runs"]
+    assert repeated["runs"] == summary["runs"]
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert {"regret.svg", "growth.svg", "seconds.svg"} <= figures
     assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())
@@ -49,7 +49,10 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
     from superarm.core.errors import SpecError
 
     def ids(target: str) -> list[str]:
-        return [each.id.removeprefix("navigation/") for each in experiments_of(target)]
+        return [
+            experiment.id.removeprefix("navigation/")
+            for experiment in experiments_of(target)
+        ]
 
     assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
     assert ids("navigation/2")[-1] == "svgp"  # all six routes with Algorithm 3
@@ -132,10 +135,10 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
     shutil.rmtree(
         tmp_path / "a" / "kernelized-temperature"
     )  # as if it had not come so far
-    again = cli(
+    repeated = cli(
         "reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume"
     ).json()
-    assert [run["claims"] for run in again["runs"]] == [
+    assert [run["claims"] for run in repeated["runs"]] == [
         run["claims"] for run in summary["runs"]
     ]
 
@@ -145,10 +148,10 @@ def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.lab.experiments import experiment_ids, load_experiment
 
     every = [load_experiment(name) for name in experiment_ids()]
-    assert [each.id for each in experiments_of("all")] == [
-        each.id for each in every if each.paper
+    assert [experiment.id for experiment in experiments_of("all")] == [
+        experiment.id for experiment in every if experiment.paper
     ]
-    assert len({each.paper for each in experiments_of("all")}) == 5
+    assert len({experiment.paper for experiment in experiments_of("all")}) == 5
 
 
 SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
@@ -197,10 +200,10 @@ def test_an_interrupted_reproduction_shows_what_is_there(
 
     write = reproducing.write_outputs
 
-    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+    def fails_second(directory: Path, *arguments: Any, **options: Any) -> Any:
         if "timevarying" in directory.name:
             raise SuperarmError("the disk is full")
-        return write(directory, *rest, **options)
+        return write(directory, *arguments, **options)
 
     monkeypatch.setattr(reproducing, "write_outputs", fails_second)
     assert "the disk is full" in cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
@@ -251,10 +254,10 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
     before = (tmp_path / "a" / "index.html").read_bytes()
     write = reproducing.write_outputs
 
-    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+    def fails_second(directory: Path, *arguments: Any, **options: Any) -> Any:
         if "timevarying" in directory.name:
             raise SuperarmError("stopped")
-        return write(directory, *rest, **options)
+        return write(directory, *arguments, **options)
 
     monkeypatch.setattr(reproducing, "write_outputs", fails_second)
     cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
@@ -354,8 +357,8 @@ def test_an_older_run_may_say_told_for_assumes(
     cli: Command, tiny: str, values: str
 ) -> None:
     override = f"gp-greedy.assumes={values}"
-    made = cli("run", tiny, "--set", override, "--jobs", 1, "-q", "--out", "run")
-    assert made.code == 0
+    result = cli("run", tiny, "--set", override, "--jobs", 1, "-q", "--out", "run")
+    assert result.code == 0
     report = Path("run/report.html")
     assert cli("report", "run", "--bound", "-q").code == 0
     page = report.read_text("utf-8")
@@ -383,8 +386,8 @@ def test_told_is_refused_in_favour_of_assumes(cli: Command, tiny: str) -> None:
 
 def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
-    told = cli("report", "none", "--bound").err
-    assert "no bound could be drawn for tiny; the report says why" in told
+    message = cli("report", "none", "--bound").err
+    assert "no bound could be drawn for tiny; the report says why" in message
     assert "no bound because it learns nothing" in Path("none/report.html").read_text(
         "utf-8"
     )
@@ -449,18 +452,18 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.parametrize("name", ["run.json", "summary.json"])
 def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
     """Every key is left out, and given values of every kind: a report, or an error that advises."""
-    whole = json.loads((run / name).read_text(encoding="utf-8"))
+    original = json.loads((run / name).read_text(encoding="utf-8"))
     refused = []
-    for place in _places(whole):
+    for place in _places(original):
         for value in (KeyError, None, "x", -3, 10**30, [1], {"a": [{}]}):
-            edited = json.loads(json.dumps(whole))
-            at = edited
+            edited = json.loads(json.dumps(original))
+            parent = edited
             for key in place[:-1]:
-                at = at[key]
+                parent = parent[key]
             if value is KeyError:
-                del at[place[-1]]
+                del parent[place[-1]]
             else:
-                at[place[-1]] = value
+                parent[place[-1]] = value
             (run / name).write_text(json.dumps(edited), encoding="utf-8")
             try:
                 write_outputs(run, quiet=True, figures=False, bound=False)

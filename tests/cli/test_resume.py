@@ -51,11 +51,11 @@ def content(directory: Path) -> dict[str, Any]:
     spec = json.loads(
         files["run.json"]
     )  # another test of this process may have imported parts
-    told = {
+    records = {
         "summary.json": {**summary, "rows": rows, "out": None},
         "run.json": {**spec, "imports": []},
     }
-    return {**files, **told}
+    return {**files, **records}
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(
     compared = answer["compared"]
     assert list(compared) == ["fastest", "shortest"]
     assert all(
-        answer["energy_wh"] <= each["energy_wh"] + 1e-9 for each in compared.values()
+        answer["energy_wh"] <= route["energy_wh"] + 1e-9 for route in compared.values()
     )
     # By sums over edges and turns, which are near the duration of a whole route.
     assert compared["fastest"]["travel_time_s"] <= 1.05 * answer["travel_time_s"]
@@ -152,10 +152,10 @@ def test_a_long_route_is_cut_in_the_middle(cli: Command) -> None:
         graph.ids[int(ends.argmax())],
     )
     words = ("route", "--net", "city", "--set", "edges=1000", *far)
-    whole, shown = cli(*words, "--json").json(), cli(*words).out
-    assert len(whole["edges"]) > 24
-    assert f"… {len(whole['edges']) - 24} more …" in shown
-    assert f"{len(whole['edges'])} edges," in shown
+    answer, shown = cli(*words, "--json").json(), cli(*words).out
+    assert len(answer["edges"]) > 24
+    assert f"… {len(answer['edges']) - 24} more …" in shown
+    assert f"{len(answer['edges'])} edges," in shown
 
 
 def test_one_edge_is_a_route(cli: Command, town: Any) -> None:
@@ -203,8 +203,8 @@ def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) 
         for edge in collection["features"][0]["properties"]["edges"]
     ]
     shapes = np.concatenate([network.shapes[edge] for edge in edges])
-    kept = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
-    places = from_utm(shapes[kept] + [292000.0, 5499000.0], 32)
+    distinct = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
+    places = from_utm(shapes[distinct] + [292000.0, 5499000.0], 32)
     np.testing.assert_allclose(line, places, atol=2e-7)
     assert len(line) > len(edges) + 1
 
@@ -253,10 +253,10 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
 def test_a_vehicle_from_a_file_with_its_battery(cli: Command, town: Any) -> None:
     Path("van.toml").write_text("mass = 2600.0\nauxiliary_power = 2000.0\n")
     words = ("route", "--net", town.net, *ENDS)
-    told = ("--set", "mass=2600", "--set", "auxiliary_power=2000")
+    overrides = ("--set", "mass=2600", "--set", "auxiliary_power=2000")
     assert (
         cli(*words, "--vehicle", "van.toml", "--json").json()
-        == cli(*words, *told, "--json").json()
+        == cli(*words, *overrides, "--json").json()
     )
     Path("van.toml").write_text("battery_wh = 1000.0\nreserve_wh = 100.0\n")
     answer = cli(*words, "--vehicle", "van.toml", "--charge", "90%", "--json").json()
@@ -374,14 +374,16 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     known = answer["energy_high_wh"] - answer["energy_low_wh"]
     before = cli("route", "--net", town.net, *ENDS, "--json").json()
     assert known < before["energy_high_wh"] - before["energy_low_wh"]
-    again = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
-    assert again == answer
+    repeated = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
+    assert repeated == answer
     moved = Path("elsewhere.npz")  # a state is whole by itself
     save_state(load_state(state), moved)
     unrecorded = {"trips_judged": 0, "trips_inside": None}
     assert answer["trips_judged"] == 8
-    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
-    assert alone == answer | unrecorded
+    moved_answer = cli(
+        "route", "--net", town.net, *ENDS, "--state", moved, "--json"
+    ).json()
+    assert moved_answer == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
     assert f"learned from {answer['observations']} measurements" in shown
     assert "--vehicle FILE" not in shown  # a run's state has a vehicle of its own
@@ -416,9 +418,9 @@ def test_the_runs_own_record_says_whether_to_trust_the_interval(
     )
     for seed in (0, 1):
         record(0, seed, [0.5, 1.9] * 4)
-    told = cli(*words).out
-    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in told
-    assert "trust" not in told
+    output = cli(*words).out
+    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in output
+    assert "trust" not in output
     (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
     assert cli(*words, "--json").json()["trips_judged"] == 8
 
@@ -435,17 +437,17 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     state = learned(cli, town.net, "run", "gp-ts", *more)
     second = state.with_name("gp-ts.s1.seed00000.npz")
     answers = [
-        cli("route", "--net", town.net, *ENDS, "--state", each, "--json").json()
-        for each in (state, second)
+        cli("route", "--net", town.net, *ENDS, "--state", path, "--json").json()
+        for path in (state, second)
     ]
     assert answers[0]["energy_high_wh"] != answers[1]["energy_high_wh"]
     moved = Path("elsewhere.npz")
     save_state(load_state(state), moved)
-    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
-    assert alone["energy_high_wh"] == answers[0]["energy_high_wh"]
-    given = ("--set", "uturns=false")
-    alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
-    assert alone["observations"] == 0 < answers[0]["observations"]
+    plain = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
+    assert plain["energy_high_wh"] == answers[0]["energy_high_wh"]
+    overrides = ("--set", "uturns=false")
+    plain = cli("route", "--net", town.net, *ENDS, *overrides, "--json").json()
+    assert plain["observations"] == 0 < answers[0]["observations"]
     words = cli(
         "route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1"
     ).fails(1)
@@ -539,8 +541,8 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
     assert (
         cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     )
-    again = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "skipped 6 trips with names that were already learned" in again
+    output = cli(*learned, "--vehicles", "fleet.toml").out
+    assert "skipped 6 trips with names that were already learned" in output
     words = cli(*learned, "--outliers", "keep").fails(1)
     assert "; omit outliers, or start a new state" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)
@@ -551,7 +553,9 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
     assert own["battery"]["arrival_wh"] == pytest.approx(
         2000.0 - own["energy_wh"] - own["battery"]["lost_wh"]
     )
-    widths = [each["energy_high_wh"] - each["energy_low_wh"] for each in (own, other)]
+    widths = [
+        answer["energy_high_wh"] - answer["energy_low_wh"] for answer in (own, other)
+    ]
     assert own["edges"] != other["edges"] or widths[0] < widths[1]
     missing = cli(*words, "--vehicle", "fleet.toml").fails(2)
     assert (

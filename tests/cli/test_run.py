@@ -81,8 +81,8 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     quiet = cli(*args, "--out", "b", "--json", "-q")
     assert quiet.err == ""
     rows = [
-        [{**row, "seconds_per_round": 0} for row in each.json()["rows"]]
-        for each in (result, quiet)
+        [{**row, "seconds_per_round": 0} for row in completed.json()["rows"]]
+        for completed in (result, quiet)
     ]
     assert rows[0] == rows[1]
     seeds = json.loads(
@@ -322,10 +322,10 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
 def test_claims_about_what_was_not_run_are_counted(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
-    told = "1 claim not judged: it needs gp-greedy."
-    assert told in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
+    line = "1 claim not judged: it needs gp-greedy."
+    assert line in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
-    assert told in page
+    assert line in page
     assert "feedback" not in page  # nothing is told of what there is not
     summary = cli(
         "run", tiny, "--policies", "random", "--out", "b", "-q", "--json"
@@ -351,18 +351,18 @@ def test_a_policy_that_cannot_decide_is_named(
         [policies.gp-greedy]
         """
     (tmp_path / "unfit.toml").write_text(text, encoding="utf-8")
-    told = cli(
+    message = cli(
         "run", "unfit.toml", "--set", "mass=[900.0]", "--jobs", jobs, "-q"
     ).fails(1)
-    assert "a shortest path needs costs of 0 or more" in told
-    assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in told
-    assert ", mass = 900.0)" in told
+    assert "a shortest path needs costs of 0 or more" in message
+    assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in message
+    assert ", mass = 900.0)" in message
 
 
 def test_what_is_refused_has_no_progress(cli: Command, tiny: str) -> None:
     assert "rounds" in cli("run", tiny, "--out", "a", *FAST).err
-    told = cli("run", tiny, "--out", "a", *FAST).fails(3)
-    assert told.startswith("superarm: a is not empty")
+    message = cli("run", tiny, "--out", "a", *FAST).fails(3)
+    assert message.startswith("superarm: a is not empty")
 
 
 def test_one_seed_has_no_stderr(cli: Command, tiny: str) -> None:
@@ -395,10 +395,10 @@ def test_sets_and_sweeps(
     sets: tuple[str, ...],
     settings: list[dict[str, Any]] | None,
 ) -> None:
-    words = [word for each in sets for word in ("--set", each)]
+    words = [word for value in sets for word in ("--set", value)]
     summary = cli("run", tiny, "--rounds", 3, *words, *FAST, "-q", "--json").json()
     expected = settings or [
-        {"gp-greedy.posterior": each} for each in ("auto", "streaming")
+        {"gp-greedy.posterior": value} for value in ("auto", "streaming")
     ]
     for policy in ("gp-greedy", "random"):
         rows = [row for row in summary["rows"] if row["policy"] == policy]
@@ -471,8 +471,8 @@ def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) 
         "../..",
         "x" * 50,
     ):
-        made = (tmp_path / _new_directory(name)).resolve()
-        assert made.parent == tmp_path / "runs"
+        directory = (tmp_path / _new_directory(name)).resolve()
+        assert directory.parent == tmp_path / "runs"
 
 
 def test_an_id_cannot_lead_out_of_the_directory(
@@ -489,8 +489,8 @@ def test_an_id_cannot_lead_out_of_the_directory(
     assert result.code == 0, result.err
     assert "../../[/x]/escape" in result.out
     assert "../../../up" in result.out
-    assert {each.name for each in tmp_path.iterdir()} == {"tiny.toml", "runs"}
-    assert [each.name for each in (tmp_path / "runs").iterdir()] == ["tiny-001"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"tiny.toml", "runs"}
+    assert [entry.name for entry in (tmp_path / "runs").iterdir()] == ["tiny-001"]
     page = (tmp_path / "runs" / "tiny-001" / "report.html").read_text(encoding="utf-8")
     assert "../../../up" in page
 
@@ -586,5 +586,5 @@ def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
     assert cli(*one, "--state", state, "--json").json()["rounds"] == 2
     assert "states differ" in cli(*one, "--resume").fails(3)
     other = (*city, "--policies", "gp-ucb", "--out", "c")
-    told = "gp-ucb': this 'index-policy' state does not match this IndexPolicy: rule"
-    assert told in cli(*other, "--state", f"gp-ucb={state}").fails(2)
+    message = "gp-ucb': this 'index-policy' state does not match this IndexPolicy: rule"
+    assert message in cli(*other, "--state", f"gp-ucb={state}").fails(2)

@@ -62,10 +62,10 @@ def test_jobs_and_resuming_change_nothing(
         "prior-potential",
         "fastest",
     }
-    told = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    assert told["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
-    assert told["settled"][0]["data"] == "the road network in own.net.xml"
-    assert "rolling_resistance 0.012, not 0.01" in told["settled"][0]["vehicle"]
+    record = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert record["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
+    assert record["settled"][0]["data"] == "the road network in own.net.xml"
+    assert "rolling_resistance 0.012, not 0.01" in record["settled"][0]["vehicle"]
     expected = cells(out)
     assert len(expected) == 3
 
@@ -74,8 +74,8 @@ def test_jobs_and_resuming_change_nothing(
     assert cells(tmp_path / "two") == expected
 
     (out / "cells" / "gp-ts.s0.seed00000.npz").unlink()
-    again = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--resume")
-    assert again.code == 0, again.err
+    resumed = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--resume")
+    assert resumed.code == 0, resumed.err
     assert cells(out) == expected
 
 
@@ -116,8 +116,8 @@ def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
         "thompson",
         "informed",
     }
-    told = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
-    assert "driven in SUMO" in told["settled"][0]["energy"]
+    record = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
+    assert "driven in SUMO" in record["settled"][0]["energy"]
     two = cli(*words, "--jobs", "2", "--out", tmp_path / "two")
     assert two.code == 0, two.err
     assert cells(tmp_path / "two") == cells(tmp_path / "one")

@@ -60,8 +60,8 @@ def test_a_console_shows_texts_and_keeps_its_own_colours(
         ),
     )
     make_console().print(f"[red]a{ESCAPE}b[/red]\n[bold]c", highlight=False)
-    told = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
-    assert out.getvalue() == f"\x1b[31ma{told}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
+    printed = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
+    assert out.getvalue() == f"\x1b[31ma{printed}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
 
 
 def test_everything_is_said_in_one_place() -> None:
@@ -76,8 +76,8 @@ def test_everything_is_said_in_one_place() -> None:
 
 
 def test_names_of_an_experiment(cli: Command, tmp_path: Path) -> None:
-    told = "".join(f"\\u{ord(each):04x}" for each in ESCAPE)
-    (tmp_path / "own.toml").write_text(OWN.replace("ESC", told), encoding="utf-8")
+    escaped = "".join(f"\\u{ord(character):04x}" for character in ESCAPE)
+    (tmp_path / "own.toml").write_text(OWN.replace("ESC", escaped), encoding="utf-8")
     result = cli("run", "own.toml", "--jobs", "1", "--out", "a")
     assert result.code == 0, result.err
     assert not STEERING.search(result.out + result.err)
@@ -130,10 +130,10 @@ def test_no_column_is_left_out_where_a_terminal_is_narrow(
         [["mine", *(f"{number},000 ± 10" for number in range(9)), "7 ms"]],
         right=1,
     )
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(f"{number},000 ± 10" in told for number in range(9))
-    assert "7 ms" in told
-    assert told.count("policy") == told.count("mine") > 1
+    output = " ".join(capsys.readouterr().out.split())
+    assert all(f"{number},000 ± 10" in output for number in range(9))
+    assert "7 ms" in output
+    assert output.count("policy") == output.count("mine") > 1
 
 
 @pytest.mark.parametrize("columns", [60, 74, 80, 84, 100])
