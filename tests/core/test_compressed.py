@@ -126,11 +126,11 @@ def test_arrays_come_back_as_they_were():
     for save in (np.savez, np.savez_compressed):
         buffer = io.BytesIO()
         save(buffer, **arrays)
-        found = read_npz(buffer, most=10_000)
-        assert npz_names(buffer) == list(found) == list(arrays)
+        loaded = read_npz(buffer, most=10_000)
+        assert npz_names(buffer) == list(loaded) == list(arrays)
         for name, array in arrays.items():
-            np.testing.assert_array_equal(found[name], array)
-            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(loaded[name], array)
+            assert loaded[name].dtype == array.dtype
         assert list(read_npz(buffer, most=200, wanted="c".__eq__)) == ["c"]
 
 
@@ -236,9 +236,9 @@ def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
     }
     state = State(kind="test", schema=1, arrays=arrays)
     data = state_to_bytes(state)
-    found = state_from_bytes(data).arrays
+    loaded = state_from_bytes(data).arrays
     for name, array in arrays.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert (loaded[name].dtype, loaded[name].shape) == (array.dtype, array.shape)
     assert len(npz_names(io.BytesIO(data))) == 1 + 3
 
 
@@ -270,12 +270,12 @@ def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore:Reading")
 def test_damage_to_states_is_refused_or_harmless(data):
-    whole = bytearray(state_to_bytes(STATE))
+    original = bytearray(state_to_bytes(STATE))
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(whole) - 1))
-        whole[place] = data.draw(st.integers(0, 255))
+        place = data.draw(st.integers(0, len(original) - 1))
+        original[place] = data.draw(st.integers(0, 255))
     try:
-        arrays = state_from_bytes(bytes(whole)).arrays
+        arrays = state_from_bytes(bytes(original)).arrays
     except StateError:
         return
-    assert sum(array.nbytes for array in arrays.values()) <= len(whole)
+    assert sum(array.nbytes for array in arrays.values()) <= len(original)

@@ -59,11 +59,11 @@ PINNED = ("torch",)
 def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
     program, command, *named = shlex.split(install_line(extra))
     assert (program, command) == ("pip", "install")
-    stated = {each.name: each for each in map(Requirement, EXTRAS[extra])}
-    found = {each.name: each for each in map(Requirement, named)}
-    assert found.keys() == stated.keys()
+    stated = {parsed.name: parsed for parsed in map(Requirement, EXTRAS[extra])}
+    listed = {parsed.name: parsed for parsed in map(Requirement, named)}
+    assert listed.keys() == stated.keys()
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    for name, requirement in found.items():
+    for name, requirement in listed.items():
         if name in PINNED:  # a bare one would bring CUDA along
             assert str(requirement) in constraints
             version = str(requirement.specifier).removeprefix("==")
@@ -75,13 +75,13 @@ def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
 def test_every_extra_that_the_code_asks_for_exists() -> None:
     calls = re.compile(r"""(?:require_extra\([^()]*?|install_line\()["'](\w+)["']\)""")
     sources = (ROOT / "src").rglob("*.py")
-    asked = {
+    named = {
         name
         for path in sources
         for name in calls.findall(path.read_text(encoding="utf-8"))
     }
-    assert {"fast", "cluster", "frame", "torch", "gps", "sumo"} <= asked
-    assert asked <= set(EXTRAS)
+    assert {"fast", "cluster", "frame", "torch", "gps", "sumo"} <= named
+    assert named <= set(EXTRAS)
 
 
 def test_without_metadata_the_checkout_is_named(

@@ -116,8 +116,8 @@ def test_names_stay_distinct(texts: list[str]) -> None:
 
 
 def test_a_name_that_looks_like_a_checksum_gets_one_of_its_own() -> None:
-    made = file_name("GP")
-    assert file_name(made) != made
+    name = file_name("GP")
+    assert file_name(name) != name
     assert file_name("mean_regret-2") == "mean_regret-2"
 
 
@@ -196,7 +196,7 @@ def _colliding() -> tuple[str, str]:
                 break
             value, places = value ^ basis[top][0], places ^ basis[top][1]
         else:
-            other = "".join("ç" if places >> at & 1 else "é" for at in range(40))
+            other = "".join("ç" if places >> bit & 1 else "é" for bit in range(40))
             return plain, other
     raise AssertionError("40 masks of 32 bits are always dependent")
 

@@ -75,11 +75,11 @@ def test_offers_check_their_round_and_what_is_available() -> None:
 
 
 def test_decisions_check_their_positions() -> None:
-    made: Any = Decision
-    assert made(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
+    make: Any = Decision
+    assert make(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
     for bad in ([0.0, 1.0], [[0, 1]], [True], None):
         with pytest.raises(InputError, match="positions"):
-            made(step=1, action=None, positions=bad)
+            make(step=1, action=None, positions=bad)
 
 
 def test_records_are_frozen() -> None:
@@ -114,25 +114,28 @@ def test_sums_give_every_arm_a_reward_and_every_reward_an_arm(sums: Any) -> None
 
 
 def test_feedback_of_sums() -> None:
-    given: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "positions": np.array([4, 2, 7]),
         "sums": np.array([1, 0, 1]),
     }
     for wrong in (np.zeros(1), np.zeros(3)):
         with pytest.raises(ShapeError, match="rewards"):
-            Feedback(rewards=wrong, **given)
+            Feedback(rewards=wrong, **parts)
     with pytest.raises(ShapeError, match="noise_variance"):
-        Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **given)
+        Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **parts)
     late = Feedback(
         rewards=np.array([3.0, 5.0]),
         noise_variance=np.ones(2),
         delays=np.array([2, 2, 2]),
-        **given,
+        **parts,
     )
-    whole = late.part(np.ones(3, dtype=bool))
-    assert whole.delays is None
-    assert whole.sums is not None
-    assert (whole.rewards.tolist(), whole.sums.tolist()) == ([3.0, 5.0], [1, 0, 1])
+    complete = late.part(np.ones(3, dtype=bool))
+    assert complete.delays is None
+    assert complete.sums is not None
+    assert (complete.rewards.tolist(), complete.sums.tolist()) == (
+        [3.0, 5.0],
+        [1, 0, 1],
+    )
     with pytest.raises(InputError, match="same delay"):
         late.part(np.array([True, False, True]))
 

@@ -176,11 +176,11 @@ def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:
             tried(replace(state, parts={**state.parts, part: damaged}))
 
 
-def harmed(held: State, odd: Any) -> Iterator[State]:
+def harmed(state: State, odd: Any) -> Iterator[State]:
     """The state with one array after another replaced, those of its parts included."""
-    for name, array in held.arrays.items():
+    for name, array in state.arrays.items():
         if array.shape != odd.shape:
-            yield replace(held, arrays={**held.arrays, name: odd})
-    for name, part in held.parts.items():
+            yield replace(state, arrays={**state.arrays, name: odd})
+    for name, part in state.parts.items():
         for damaged in harmed(part, odd):
-            yield replace(held, parts={**held.parts, name: damaged})
+            yield replace(state, parts={**state.parts, name: damaged})

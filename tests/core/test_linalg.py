@@ -85,8 +85,8 @@ def test_jitter_is_announced_before_it_is_used() -> None:
     ) as caught:
         L = cholesky(matrix, "the covariance of three arms")
     assert [
-        f"{step:g} x its size" in str(each.message)
-        for each, step in zip(caught, JITTER_STEPS, strict=False)
+        f"{step:g} x its size" in str(warning.message)
+        for warning, step in zip(caught, JITTER_STEPS, strict=False)
     ] == [True] * len(caught)
     mean_diagonal = np.mean(np.diagonal(matrix))
     added = np.diagonal(L @ L.T - matrix)
@@ -205,13 +205,15 @@ def test_a_leading_root_leaves_a_positive_rest_whose_diagonal_it_tells(
 ) -> None:
     matrix = spd(n, seed, rank)
     largest = np.diagonal(matrix).max()
-    rows, rest = leading_root(
-        lambda at: matrix[at], np.diagonal(matrix), most, 1e-9 * largest
+    rows, residual_diagonal = leading_root(
+        lambda row: matrix[row], np.diagonal(matrix), most, 1e-9 * largest
     )
-    left = matrix - rows.T @ rows
-    np.testing.assert_allclose(np.diagonal(left), rest, atol=1e-12 * largest)
-    assert np.linalg.eigvalsh(left)[0] >= -1e-12 * largest * n
-    assert len(rows) == min(most, n) or rest.max() <= 1e-9 * largest
+    residual = matrix - rows.T @ rows
+    np.testing.assert_allclose(
+        np.diagonal(residual), residual_diagonal, atol=1e-12 * largest
+    )
+    assert np.linalg.eigvalsh(residual)[0] >= -1e-12 * largest * n
+    assert len(rows) == min(most, n) or residual_diagonal.max() <= 1e-9 * largest
     assert len(rows) <= min(most, rank)
 
 
@@ -274,13 +276,13 @@ def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> Non
     for _ in range(10):
         noise = 1e-15 * rng.standard_normal(matrix.shape)
         root, other = (
-            psd_root(each, scale=1.0, steady=True).root
-            for each in (matrix, matrix + noise + noise.T)
+            psd_root(variant, scale=1.0, steady=True).root
+            for variant in (matrix, matrix + noise + noise.T)
         )
         normals = rng.standard_normal(len(matrix))
         draw = root @ normals[: root.shape[1]]
-        again = other @ normals[: other.shape[1]]
-        np.testing.assert_allclose(again, draw, atol=1e-4 if smooth else 1e-10)
+        other_draw = other @ normals[: other.shape[1]]
+        np.testing.assert_allclose(other_draw, draw, atol=1e-4 if smooth else 1e-10)
 
 
 @stable
@@ -290,21 +292,23 @@ def test_root_update_equals_the_dense_formula(
 ) -> None:
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((n, rank))
-    at = rng.integers(0, n, k)  # repeats are legal
+    rows = rng.integers(0, n, k)  # repeats are legal
     noise = 10.0 ** rng.uniform(-4.0, 1.0, k)
     P = root @ root.T
-    update = root_update(root, root[at], noise)
-    total = P[np.ix_(at, at)] + np.diag(noise)
-    shrunk = root - update.downdate @ root[at]
+    update = root_update(root, root[rows], noise)
+    total = P[np.ix_(rows, rows)] + np.diag(noise)
+    shrunk = root - update.downdate @ root[rows]
     tolerance = 1e-9 * max(1.0, np.abs(P).max())
     np.testing.assert_allclose(
-        shrunk @ shrunk.T, P - P[:, at] @ np.linalg.solve(total, P[at]), atol=tolerance
+        shrunk @ shrunk.T,
+        P - P[:, rows] @ np.linalg.solve(total, P[rows]),
+        atol=tolerance,
     )
     np.testing.assert_allclose(
         update.gain @ total,
-        P[:, at],
+        P[:, rows],
         atol=tolerance * max(1.0, np.abs(update.gain).max()),
     )
-    whitened = P[np.ix_(at, at)] / np.sqrt(np.outer(noise, noise))
+    whitened = P[np.ix_(rows, rows)] / np.sqrt(np.outer(noise, noise))
     expected = 0.5 * np.linalg.slogdet(np.eye(k) + whitened)[1]
     assert update.information == pytest.approx(expected, abs=1e-8)

@@ -38,18 +38,20 @@ def test_every_part_is_described(family: str) -> None:
         described = _part_row(family, name)
         assert described["meaning"], f"{family} {name} has no docstring"
         assert "\n" not in described["meaning"]
-        assert all(each["type"] for each in described["parameters"])
+        assert all(parameter["type"] for parameter in described["parameters"])
 
 
 def test_a_description_has_kinds_and_defaults() -> None:
     by_name = {
-        each["name"]: each for each in _part_row("policy", "gp-ts")["parameters"]
+        parameter["name"]: parameter
+        for parameter in _part_row("policy", "gp-ts")["parameters"]
     }
     assert by_name["delta"]["type"] == "a number"
     assert by_name["delta"]["default"] == 0.1
     assert by_name["mode"]["type"] == "one of 'joint', 'independent'"
     kernel = {
-        each["name"]: each for each in _part_row("posterior", "finite")["parameters"]
+        parameter["name"]: parameter
+        for parameter in _part_row("posterior", "finite")["parameters"]
     }
     assert kernel["noise_variance"]["type"] == "a number"
     assert kernel["kernel"]["required"]

@@ -282,11 +282,11 @@ def test_only_registered_parts_have_specs() -> None:
 def test_differences_of_specs_are_found(
     here: Any, there: Any, words: str | None
 ) -> None:
-    found = registry.difference(here, there)
+    difference = registry.difference(here, there)
     assert (
-        found is None
+        difference is None
         if words is None
-        else found is not None and found.startswith(words)
+        else difference is not None and difference.startswith(words)
     )
 
 

@@ -53,7 +53,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         names = (
             ("ids", "features")
             if isinstance(first, Arms)
-            else [each.name for each in fields(first)]
+            else [field.name for field in fields(first)]
         )
         return all(same(getattr(first, name), getattr(second, name)) for name in names)
     return bool(first == second)
@@ -84,7 +84,7 @@ leaves = (
     hashables
     | st.floats()
     | arrays
-    | arrays.filter(lambda each: each.size).map(lambda a: a.flat[0])
+    | arrays.filter(lambda array: array.size).map(lambda a: a.flat[0])
 )
 values = st.recursive(
     leaves,
@@ -430,7 +430,9 @@ def test_any_data_are_read_or_refused(data: Any) -> None:
 
 def test_scalars_of_a_state_are_kept_exactly_in_its_bytes() -> None:
     scalars = {"nan": float("nan"), "pair": (1, -0.0), "number": np.int64(3)}
-    again = state_from_bytes(state_to_bytes(State(kind="x", schema=1, scalars=scalars)))
-    assert {key: repr(again.scalars[key]) for key in scalars} == {
+    restored = state_from_bytes(
+        state_to_bytes(State(kind="x", schema=1, scalars=scalars))
+    )
+    assert {key: repr(restored.scalars[key]) for key in scalars} == {
         key: repr(value) for key, value in scalars.items()
     }

@@ -141,9 +141,9 @@ def same(one: Any, other: Any) -> bool:
 @given(STATES)
 def test_a_state_comes_back_from_its_bytes(state: State) -> None:
     data = state_to_bytes(state)
-    again = state_from_bytes(data)
-    assert same(again, state)
-    assert state_to_bytes(again) == data
+    restored = state_from_bytes(data)
+    assert same(restored, state)
+    assert state_to_bytes(restored) == data
 
 
 # --- wrong arguments --------------------------------------------------------------------------
@@ -197,9 +197,9 @@ def test_steps_are_noted_once() -> None:
             policy.note_steps(steps)  # type: ignore[arg-type]
         assert state_to_bytes(policy.state()) == before
     policy.note_steps([7, 5])
-    again = loaded(policy.state())
-    assert isinstance(again, IndexPolicy)
-    assert [step for step in range(1, 10) if again.knows(step)] == [3, 4, 5, 7]
+    restored = loaded(policy.state())
+    assert isinstance(restored, IndexPolicy)
+    assert [step for step in range(1, 10) if restored.knows(step)] == [3, 4, 5, 7]
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_blocks_and_steps_end_where_floats_skip_numbers(wrapper: Any) -> None:
     gp = wrapper(FiniteGP(ROUGH, ARMS, 0.1))
     last = 2.0**53
     gp.observe([[0, last]], [1.0])
-    again = wrapper(FiniteGP(ROUGH, ARMS, 0.1)).restored(gp.state())
+    restored = wrapper(FiniteGP(ROUGH, ARMS, 0.1)).restored(gp.state())
     np.testing.assert_allclose(
-        again.predict([[0, last]]).mean, gp.predict([[0, last]]).mean
+        restored.predict([[0, last]]).mean, gp.predict([[0, last]]).mean
     )
     with pytest.raises(InputError, match="a float skips numbers"):
         gp.observe([[0, 2.0 * last]], [1.0])
@@ -236,8 +236,8 @@ def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
         DriftingGP(ROUGH, ARMS, 0.1, drift=DRIFTS[drift], time_tolerance=1e-6)
     )
     played(policy)
-    again = pickle.loads(pickle.dumps(policy))
-    assert played(again, 6) == played(policy, 6)
+    unpickled = pickle.loads(pickle.dumps(policy))
+    assert played(unpickled, 6) == played(policy, 6)
 
 
 @pytest.mark.thorough
@@ -250,12 +250,12 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
     rng = np.random.default_rng(0)
     for step in range(300):
         gp.observe([[int(rng.integers(7)), step]], [float(rng.normal())])
-    again = DriftingGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    restored = DriftingGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
 
-    def answer(asked: DriftingGP, time: float) -> Any:
+    def answer(posterior: DriftingGP, time: float) -> Any:
         keys = np.column_stack([np.arange(7), np.full(7, time)])
         try:
-            return asked.predict(keys, return_cov=True)
+            return posterior.predict(keys, return_cov=True)
         except ForgottenError:
             return None
 
@@ -263,7 +263,7 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
         """How many of these times are answered, by both."""
         answered = 0
         for time in times:
-            ours, theirs = answer(gp, time), answer(again, time)
+            ours, theirs = answer(gp, time), answer(restored, time)
             assert (ours is None) == (theirs is None), time
             if ours is not None:
                 answered += 1
@@ -273,15 +273,15 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
         return answered
 
     recent = np.arange(180.0, 306.0, 6.0)
-    found = assert_alike(recent)
-    assert 0 < found < len(recent), (
+    compared = assert_alike(recent)
+    assert 0 < compared < len(recent), (
         "some are forgotten, and some before the last are not"
     )
-    assert found > 1
+    assert compared > 1
     late = [[3, 290.5]], [2.0]
     gp.observe(*late)
-    again.observe(*late)
-    assert assert_alike(recent) == found
+    restored.observe(*late)
+    assert assert_alike(recent) == compared
 
 
 def test_a_state_without_a_checkpoint_answers_about_now() -> None:
@@ -298,11 +298,11 @@ def test_a_state_without_a_checkpoint_answers_about_now() -> None:
         arrays=state.arrays,
         spec=state.spec,
     )
-    again = DriftingGP.from_state(old)
+    restored = DriftingGP.from_state(old)
     now = np.column_stack([np.arange(7), np.full(7, 300.0)])
-    np.testing.assert_array_equal(again.predict(now).mean, gp.predict(now).mean)
+    np.testing.assert_array_equal(restored.predict(now).mean, gp.predict(now).mean)
     with pytest.raises(ForgottenError):
-        again.predict([[0, 298.0]])
+        restored.predict([[0, 298.0]])
 
 
 # --- the machine --------------------------------------------------------------------------------
@@ -312,10 +312,10 @@ def test_a_policy_comes_back_on_the_backend_that_was_chosen(tmp_path: Path) -> N
     policy = policy_of(FiniteGP(ROUGH, ARMS, 0.1, backend="numpy"))
     played(policy)
     policy.save(tmp_path / "a.npz")
-    again: Any = superarm.load(tmp_path / "a.npz")
-    assert again.posterior.backend == "numpy"
-    assert not again.posterior.compiled
-    assert played(again, 6) == played(policy, 6)
+    restored: Any = superarm.load(tmp_path / "a.npz")
+    assert restored.posterior.backend == "numpy"
+    assert not restored.posterior.compiled
+    assert played(restored, 6) == played(policy, 6)
     # A spec says nothing about the machine: a state may be restored into another backend.
     if find_spec("numba") is not None:
         compiled = FiniteGP(ROUGH, ARMS, 0.1, backend="numba")
@@ -341,9 +341,9 @@ def test_a_backend_that_is_not_there_is_not_needed(
     )
     for module in ("superarm.core.compiling", "superarm.posteriors.finite.posterior"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-    again = FiniteGP.from_state(compiled)
-    assert (again.backend, again.compiled) == ("auto", False)
-    np.testing.assert_allclose(again.predict([0]).mean, gp.predict([0]).mean)
+    restored = FiniteGP.from_state(compiled)
+    assert (restored.backend, restored.compiled) == ("auto", False)
+    np.testing.assert_allclose(restored.predict([0]).mean, gp.predict([0]).mean)
     with pytest.raises(StateError, match="no backend 'abacus'"):
         FiniteGP.from_state(
             State(
@@ -371,25 +371,25 @@ def test_an_encoding_comes_back_with_its_policy(coding: Any, tmp_path: Path) -> 
     path = tmp_path / "mine.npz"
     for _ in range(2):  # it stays when what was loaded is saved again
         policy.save(path)
-        again: Any = superarm.load(path)
-        assert again.encoding == encoding
-        policy = again
+        restored: Any = superarm.load(path)
+        assert restored.encoding == encoding
+        policy = restored
     np.testing.assert_array_equal(
-        again.encoding.features(ROWS), encoding.features(ROWS)
+        restored.encoding.features(ROWS), encoding.features(ROWS)
     )
-    assert again.restored(again.state()).encoding == encoding
+    assert restored.restored(restored.state()).encoding == encoding
     plain = policy_of()
     assert plain.encoding is None
-    assert plain.restored(again.state()).encoding == encoding
-    assert again.restored(plain.state()).encoding == encoding
+    assert plain.restored(restored.state()).encoding == encoding
+    assert restored.restored(plain.state()).encoding == encoding
 
 
 def test_policies_that_do_not_learn_keep_an_encoding_too(tmp_path: Path) -> None:
     policy = ScorePolicy(score=Uniform(), oracle=TopK(k=1))
     policy.encoding = Encoding.of(ROWS, COLUMNS)
     policy.save(tmp_path / "a.npz")
-    again: Any = superarm.load(tmp_path / "a.npz")
-    assert again.encoding == policy.encoding
+    restored: Any = superarm.load(tmp_path / "a.npz")
+    assert restored.encoding == policy.encoding
 
 
 def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
@@ -401,7 +401,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
         policy.encoding = {"columns": ["size"]}  # type: ignore[assignment]
     assert policy.encoding is None
     state = policy.state()
-    for held in (
+    for encoding in (
         {"columns": ("a",)},
         [],
         {"columns": (), "categories": {}, "coding": "one-hot"},
@@ -409,7 +409,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
         damaged = State(
             kind=state.kind,
             schema=state.schema,
-            scalars={**state.scalars, "encoding": held},
+            scalars={**state.scalars, "encoding": encoding},
             parts=state.parts,
             spec=state.spec,
         )
@@ -427,12 +427,12 @@ def test_an_offer_and_its_decision_are_kept_for_late_feedback(tmp_path: Path) ->
     policy.commit(decision)
     (tmp_path / "6.json").write_text(json.dumps(to_json([offer, decision])))
     policy.save(tmp_path / "mine.npz")
-    again: Any = superarm.load(tmp_path / "mine.npz")
+    restored: Any = superarm.load(tmp_path / "mine.npz")
     offer, decision = from_json(json.loads((tmp_path / "6.json").read_text()))
     feedback = Feedback(positions=decision.positions, rewards=[0.5, 0.2])
-    for each in (policy, again):
-        each.learn(offer, decision, feedback, rng)
-    assert played(again, 7) == played(policy, 7)
+    for learner in (policy, restored):
+        learner.learn(offer, decision, feedback, rng)
+    assert played(restored, 7) == played(policy, 7)
 
 
 # --- files -----------------------------------------------------------------------------------

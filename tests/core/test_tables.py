@@ -56,12 +56,12 @@ def test_arms_by_their_ids() -> None:
 
 def test_it_is_data() -> None:
     encoding = Encoding.of(ROWS, categorical=["shop"])
-    again = build("encoding", from_json(to_json(spec_of(encoding))))
-    np.testing.assert_array_equal(again.features(ROWS), encoding.features(ROWS))
+    rebuilt = build("encoding", from_json(to_json(spec_of(encoding))))
+    np.testing.assert_array_equal(rebuilt.features(ROWS), encoding.features(ROWS))
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         (
             [{"size": 1.0, "colour": "green"}],
@@ -98,14 +98,14 @@ def test_it_is_data() -> None:
         ({"size": [[1.0]], "colour": ["red"]}, "one-dimensional"),
     ],
 )
-def test_what_makes_no_sense_is_refused(table: Any, told: str) -> None:
+def test_what_makes_no_sense_is_refused(table: Any, message: str) -> None:
     encoding = Encoding.of(ROWS, ["size", "colour"])
-    with pytest.raises((InputError, ShapeError), match=told):
+    with pytest.raises((InputError, ShapeError), match=message):
         encoding.features(table)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"columns": (), "categories": {}},
         {"columns": ("a", "a"), "categories": {}},
@@ -121,9 +121,9 @@ def test_what_makes_no_sense_is_refused(table: Any, told: str) -> None:
         {"columns": ("a",), "categories": {"a": (["red"],)}},
     ],
 )
-def test_senseless_encodings(given: dict[str, Any]) -> None:
+def test_senseless_encodings(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        Encoding(**given)
+        Encoding(**options)
 
 
 class NotAvailable:
@@ -166,7 +166,7 @@ def test_masked_entries_are_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"categorical": ["typo"]}, "'typo', which is not among the columns"),
         ({"categorical": "size"}, "categorical is 'size'; it must be one-dim"),
@@ -175,9 +175,9 @@ def test_masked_entries_are_missing() -> None:
         ({"columns": [["size"]]}, "columns, row 0"),
     ],
 )
-def test_names_that_make_no_sense(given: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        Encoding.of(ROWS, **given)
+def test_names_that_make_no_sense(options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Encoding.of(ROWS, **options)
 
 
 def test_values_stay_as_they_are() -> None:

@@ -56,74 +56,74 @@ def users_threads() -> Iterator[None]:
         assert set(counts()) == {USERS}
 
 
-def held() -> bool:
+def has_one_thread() -> bool:
     return set(counts()) == {1}
 
 
-def given() -> bool:
+def has_users_threads() -> bool:
     return set(counts()) == {USERS}
 
 
 def test_a_call_has_one_thread_and_gives_the_others_back() -> None:
     @one_blas_thread
     def call(a: int, *, b: int) -> tuple[int, bool]:
-        return a + b, held()
+        return a + b, has_one_thread()
 
     assert call(1, b=2) == (3, True)
-    assert given()
+    assert has_users_threads()
     assert call.__name__ == "call"
 
 
 def test_an_error_gives_the_threads_back() -> None:
     @one_blas_thread
     def call() -> None:
-        assert held()
+        assert has_one_thread()
         raise LookupError("meant")
 
     with pytest.raises(LookupError, match="meant"):
         call()
-    assert given()
+    assert has_users_threads()
     with pytest.raises(LookupError), blas_threads_for(1):
         raise LookupError
-    assert given()
+    assert has_users_threads()
 
 
 def test_only_the_outermost_call_gives_back() -> None:
     @one_blas_thread
     def inner() -> bool:
-        return held()
+        return has_one_thread()
 
     @one_blas_thread
     def outer() -> list[bool]:
-        return [held(), inner(), held()]
+        return [has_one_thread(), inner(), has_one_thread()]
 
     assert outer() == [True, True, True]
-    assert given()
+    assert has_users_threads()
 
 
 def test_large_work_keeps_the_users_threads() -> None:
     with blas_threads_for(LARGE):
-        assert given()
+        assert has_users_threads()
     with blas_threads_for(LARGE / 2):
-        assert held()
+        assert has_one_thread()
         with blas_threads_for(LARGE):
-            assert given()
+            assert has_users_threads()
             with blas_threads_for(
                 1
             ):  # another thread's, perhaps: the large product is not robbed
-                assert given()
+                assert has_users_threads()
             with blas_threads_for(2 * LARGE):
-                assert given()
-            assert given()
-        assert held()
-    assert given()
+                assert has_users_threads()
+            assert has_users_threads()
+        assert has_one_thread()
+    assert has_users_threads()
 
 
 def test_an_error_in_large_work_is_over_when_it_is() -> None:
     with blas_threads_for(1):
         with pytest.raises(LookupError), blas_threads_for(LARGE):
             raise LookupError
-        assert held()
+        assert has_one_thread()
 
 
 def test_the_last_of_several_threads_gives_back() -> None:
@@ -143,7 +143,7 @@ def test_the_last_of_several_threads_gives_back() -> None:
     def second() -> None:
         second_in.set()
         assert first_out.wait(60.0)
-        seen.append(held())  # the first call is over, this one is not
+        seen.append(has_one_thread())  # the first call is over, this one is not
 
     def run_first() -> None:
         first()
@@ -157,7 +157,7 @@ def test_the_last_of_several_threads_gives_back() -> None:
     for thread in begun:
         thread.join(60.0)
     assert seen == [True]
-    assert given()
+    assert has_users_threads()
 
 
 def test_many_threads_leave_what_they_found() -> None:
@@ -176,7 +176,7 @@ def test_many_threads_leave_what_they_found() -> None:
         thread.start()
     for thread in begun:
         thread.join(60.0)
-    assert given()
+    assert has_users_threads()
     assert (threads._LIMIT.calls, threads._LIMIT.large) == (0, 0)
 
 
@@ -281,7 +281,7 @@ def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
 def test_pinning_lasts() -> None:
     with blas_threads_for(1):
         pin_blas_threads()
-    assert held()
+    assert has_one_thread()
     pin_blas_threads()
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
@@ -371,11 +371,11 @@ class Watched(SquaredExponential):
     """A kernel that notes whether it is asked within a call of ours."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        SEEN.append(held())
+        SEEN.append(has_one_thread())
         return super().__call__(*args, **kwargs)
 
     def diag(self, X: Any) -> Any:
-        SEEN.append(held())
+        SEEN.append(has_one_thread())
         return super().diag(X)
 
 
@@ -395,10 +395,10 @@ def test_posteriors_work_on_one_thread() -> None:
     _ = belief.condition(np.array([0])).cov
     assert len(SEEN) >= 6
     assert all(SEEN)
-    assert given()
+    assert has_users_threads()
     with pytest.raises(ValueError, match="rewards"):
         gp.observe(arms[:2], [1.0])
-    assert given()
+    assert has_users_threads()
 
 
 @pytest.mark.parametrize("kind", ["streaming", "finite"])
@@ -426,7 +426,7 @@ def test_decisions_are_those_of_one_thread(kind: str) -> None:
         return chosen
 
     free = play()
-    assert given()
+    assert has_users_threads()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         assert play() == free
 
@@ -443,6 +443,6 @@ def test_a_table_is_played_on_one_thread() -> None:
         ).tolist()
 
     free = play()
-    assert given()
+    assert has_users_threads()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         assert play() == free
