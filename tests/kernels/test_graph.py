@@ -89,15 +89,15 @@ def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
     np.testing.assert_allclose(np.diagonal(K), kernel.diag(nodes(150)), rtol=1e-11)
     assert np.linalg.eigvalsh(K)[0] > -1e-13 * scale
     chosen = np.array([3.0, 149.0, 3.0, 77.0])[:, None]
-    at = chosen[:, 0].astype(int)
+    chosen_nodes = chosen[:, 0].astype(int)
     np.testing.assert_allclose(
-        kernel(chosen), expected[np.ix_(at, at)], atol=1e-12 * scale
+        kernel(chosen), expected[np.ix_(chosen_nodes, chosen_nodes)], atol=1e-12 * scale
     )
     np.testing.assert_allclose(
-        kernel(chosen, nodes(150)), expected[at], atol=1e-12 * scale
+        kernel(chosen, nodes(150)), expected[chosen_nodes], atol=1e-12 * scale
     )
     np.testing.assert_allclose(
-        kernel(nodes(150), chosen), expected[:, at], atol=1e-12 * scale
+        kernel(nodes(150), chosen), expected[:, chosen_nodes], atol=1e-12 * scale
     )
 
 
@@ -152,9 +152,11 @@ def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
         kernel = GraphMatern(matrix, nu=nu, normalisation="raw")
         sample = nodes(n)[:: max(1, n // 50)]
         columns = kernel(sample, nodes(n))
-        at = sample[:, 0].astype(int)
+        sample_nodes = sample[:, 0].astype(int)
         np.testing.assert_allclose(
-            kernel.diag(sample), columns[np.arange(len(at)), at], rtol=1e-12
+            kernel.diag(sample),
+            columns[np.arange(len(sample_nodes)), sample_nodes],
+            rtol=1e-12,
         )
 
 

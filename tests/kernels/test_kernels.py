@@ -222,16 +222,16 @@ def test_input_gradient_checks_shapes(
 
 def test_spec_survives_json(kernel: Kernel) -> None:
     spec = json.loads(json.dumps(to_json(registry.spec_of(kernel))))
-    again = registry.build("kernel", from_json(spec))
-    assert again == kernel
-    assert hash(again) == hash(kernel)
-    np.testing.assert_array_equal(again(points()), kernel(points()))
+    rebuilt = registry.build("kernel", from_json(spec))
+    assert rebuilt == kernel
+    assert hash(rebuilt) == hash(kernel)
+    np.testing.assert_array_equal(rebuilt(points()), kernel(points()))
 
 
 def test_theta_round_trip(kernel: Kernel) -> None:
-    again = kernel.clone_with_theta(kernel.theta)
-    np.testing.assert_allclose(again(points()), kernel(points()), rtol=1e-12)
-    np.testing.assert_allclose(again.theta, kernel.theta, atol=1e-14)
+    rebuilt = kernel.clone_with_theta(kernel.theta)
+    np.testing.assert_allclose(rebuilt(points()), kernel(points()), rtol=1e-12)
+    np.testing.assert_allclose(rebuilt.theta, kernel.theta, atol=1e-14)
     with pytest.raises(errors.ShapeError, match="theta"):
         kernel.clone_with_theta(np.zeros(len(kernel.theta) + 1))
 

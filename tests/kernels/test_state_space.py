@@ -42,11 +42,11 @@ def test_the_kernel_from_its_state(kernel: Kernel, tolerance: float) -> None:
     space = kernel.state_space(tolerance)
     elapsed = np.array([0.0, 0.3, 1.0, 2.5, 7.0, 24.0, 100.7])
     values = kernel(elapsed[:, None], [[0.0]])[:, 0]
-    found = [space.output @ space.transition(each) @ space.output for each in elapsed]
+    computed = [space.output @ space.transition(lag) @ space.output for lag in elapsed]
     variance = values[0]
     # Rounding: one unit for each of the products and of the terms that are added up.
     rounding = 1e-15 * (10 + len(space.output)) * variance
-    assert np.abs(found - values).max() <= space.error + rounding
+    assert np.abs(computed - values).max() <= space.error + rounding
     assert space.error <= tolerance * variance
     if kernel in EXACT:
         assert space.error == 0.0
