@@ -34,22 +34,26 @@ def trees(most: int) -> st.SearchStrategy[Tree]:
 
 def two_distributions(n: int, seed: int) -> tuple[Floats, Floats]:
     """Smooth ones, ones with many zeros, certain ones, and equal ones."""
-    source, found = rng(seed), []
+    source, distributions = rng(seed), []
     for kind in source.integers(0, 4, size=2):
         shares = source.dirichlet(np.full(n, 0.2 + kind)) * (
             source.random(n) < 0.3 + 0.3 * kind
         )
         shares[source.integers(n)] += 0.1
-        found.append(
+        distributions.append(
             np.eye(n)[source.integers(n)] if kind == 3 else shares / shares.sum()
         )
-    return (found[0], found[0].copy()) if seed % 7 == 0 else (found[0], found[1])
+    return (
+        (distributions[0], distributions[0].copy())
+        if seed % 7 == 0
+        else (distributions[0], distributions[1])
+    )
 
 
 def table(coupling: Coupling, n: int) -> Floats:
-    found = np.zeros((n, n))
-    np.add.at(found, (coupling.source, coupling.target), coupling.mass)
-    return found
+    matrix = np.zeros((n, n))
+    np.add.at(matrix, (coupling.source, coupling.target), coupling.mass)
+    return matrix
 
 
 # --- the coupling --------------------------------------------------------------------------------
@@ -126,9 +130,9 @@ def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
         TreeCoupling(tree, backend=backend),
         two_distributions(9, 1),
     )
-    kept, plan = (before.copy(), after.copy()), coupling.between(before, after)
-    np.testing.assert_array_equal(before, kept[0])
-    np.testing.assert_array_equal(after, kept[1])
+    copies, plan = (before.copy(), after.copy()), coupling.between(before, after)
+    np.testing.assert_array_equal(before, copies[0])
+    np.testing.assert_array_equal(after, copies[1])
     before.flags.writeable = after.flags.writeable = False
     for given_ in (
         (before, after),
@@ -206,11 +210,11 @@ def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
     plan = plan_of([7, 2, 5, 0], [0.08, 0.01, 0.05, 0.06])
     row, source, count = plan.row(6), rng(0), 20_000
     drawn = [coupling.lead(plan, 6, source) for _ in range(count)]
-    told = dict(drawn)
-    assert told == pytest.approx(
+    probabilities = dict(drawn)
+    assert probabilities == pytest.approx(
         dict(zip(row.targets.tolist(), row.probabilities, strict=True))
     )
-    assert told == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
+    assert probabilities == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
     actions = np.array([action for action, _ in drawn])
     allowed = np.sqrt(np.log(2 * 4 / 1e-9) / (2 * count))
     for target, probability in zip(*row, strict=True):
@@ -285,10 +289,12 @@ def test_compiled_draws_are_the_same_from_the_same_numbers(
             "one number for each draw"
         )
     assert drawn[0] == drawn[1]
-    for action, (found, probability) in zip((*range(-1, n), -1), drawn[0], strict=True):
+    for action, (target, probability) in zip(
+        (*range(-1, n), -1), drawn[0], strict=True
+    ):
         targets, probabilities = plan.row(action)
         assert probability == pytest.approx(
-            probabilities[targets == found][0], rel=1e-12
+            probabilities[targets == target][0], rel=1e-12
         )
 
 

@@ -193,7 +193,7 @@ def test_a_general_solver_finds_nothing_better(
     after = descent.step(q, costs)
     for part, children in parts(descent, q, costs, after):
         k, unit = len(children), float(np.max(1.0 / part.rate))
-        found = minimize(
+        solution = minimize(
             lambda p, part=part, unit=unit: part.objective(np.maximum(p, 0.0)) / unit,
             np.full(k, 1.0 / k),
             method="SLSQP",
@@ -201,7 +201,7 @@ def test_a_general_solver_finds_nothing_better(
             constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1.0}],
             options={"ftol": 1e-14, "maxiter": 500},
         )
-        other = np.maximum(found.x, 0.0) / np.maximum(found.x, 0.0).sum()
+        other = np.maximum(solution.x, 0.0) / np.maximum(solution.x, 0.0).sum()
         distance = float(np.linalg.norm(other - after[children]))
         # Forward differences of 1.5e-8 are what the solver sees of a slope.
         assert distance < 1e-4
@@ -318,7 +318,8 @@ def test_kappa_multiplies_costs(backend: Backend) -> None:
         # 4 is a power of two: nothing is rounded otherwise.
         np.testing.assert_array_equal(eager.step(q, costs), plain.step(q, 4.0 * costs))
         paid = [
-            each.distribution(each.step(q, costs)) @ costs for each in (plain, eager)
+            descent.distribution(descent.step(q, costs)) @ costs
+            for descent in (plain, eager)
         ]
         assert paid[1] < paid[0] < plain.distribution(q) @ costs
 
@@ -345,9 +346,9 @@ def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
         some_q(tree, 1),
         rng(1).normal(size=9),
     )
-    kept, after = (q.copy(), costs.copy()), descent.step(q, costs)
-    np.testing.assert_array_equal(q, kept[0])
-    np.testing.assert_array_equal(costs, kept[1])
+    copies, after = (q.copy(), costs.copy()), descent.step(q, costs)
+    np.testing.assert_array_equal(q, copies[0])
+    np.testing.assert_array_equal(costs, copies[1])
     q.flags.writeable = costs.flags.writeable = False
     np.testing.assert_array_equal(descent.step(q, costs), after)
     strided = np.repeat(q, 2)[::2], np.repeat(costs, 3)[::3]
@@ -524,11 +525,11 @@ def test_senseless_masks_are_refused() -> None:
 
 def line_up(tree: Tree, action: int) -> list[int]:
     """The action's vertex, its parent, and so on; without the root."""
-    vertex, found = int(tree.leaf[action]), []
+    vertex, path = int(tree.leaf[action]), []
     while vertex:
-        found.append(vertex)
+        path.append(vertex)
         vertex = int(tree.parent[vertex])
-    return found
+    return path
 
 
 @given(tree=trees, seed=seeds)

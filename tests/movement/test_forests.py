@@ -63,12 +63,12 @@ def test_a_move_leaves_what_it_is_given(backend: Backend) -> None:
         metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend
     )
     stand, costs = forest.begin(3, walk=1), rng(1).random(7)
-    kept = (stand.q.copy(), costs.copy())
+    copies = (stand.q.copy(), costs.copy())
     first = forest.move(stand, costs, rng(2))
     assert same(first, forest.move(stand, costs, rng(2))), "it can be asked for twice"
     assert (stand.tree, stand.action) == (1, 3)
-    np.testing.assert_array_equal(stand.q, kept[0])
-    np.testing.assert_array_equal(costs, kept[1])
+    np.testing.assert_array_equal(stand.q, copies[0])
+    np.testing.assert_array_equal(costs, copies[1])
     stand.q.flags.writeable = costs.flags.writeable = False
     assert same(first, forest.move(stand, costs, rng(2)))
     other = Forest(metric, forest.trees, backend=backend)
@@ -95,11 +95,11 @@ def test_a_move_is_a_step_a_coupling_and_a_draw(backend: Backend) -> None:
         np.testing.assert_array_equal(move.distribution, descent.distribution(q))
         assert move.distance == plan.cost(metric.distances)
         targets, probabilities = plan.row(stand.action)
-        at = np.searchsorted(
+        index = np.searchsorted(
             np.cumsum(probabilities[:-1]), rng(turn).random(), side="right"
         )
-        assert move.stand.action == targets[at]
-        assert move.probability == pytest.approx(probabilities[at], rel=1e-12)
+        assert move.stand.action == targets[index]
+        assert move.probability == pytest.approx(probabilities[index], rel=1e-12)
         assert available[move.stand.action]
         assert move.distribution[move.stand.action] > 0.0
         stand = move.stand
@@ -181,9 +181,9 @@ def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
             np.append(expected[~few], expected[few].sum()),
             np.append(seen[turn, ~few], seen[turn, few].sum()),
         )
-        kept = cells[0] > 0.0
-        chi = np.sum((cells[1] - cells[0])[kept] ** 2 / cells[0][kept])
-        degrees = kept.sum() - 1
+        positive = cells[0] > 0.0
+        chi = np.sum((cells[1] - cells[0])[positive] ** 2 / cells[0][positive])
+        degrees = positive.sum() - 1
         assert chi <= degrees + 2.0 * np.sqrt(degrees * surprise) + 2.0 * surprise
         allowed = np.sqrt(2.0 * largest * move.distance * surprise / count)
         allowed += largest * surprise / (3.0 * count)
@@ -200,15 +200,17 @@ def test_probabilities_are_those_of_the_draws(backend: Backend) -> None:
     for turn in range(3):
         stand = forest.move(stand, rng(turn).random(6), rng(turn)).stand
     drawn = [forest.move(stand, np.arange(6.0), rng(seed)) for seed in range(2000)]
-    told: dict[int, set[float]] = {}
+    probabilities: dict[int, set[float]] = {}
     for move in drawn:
-        told.setdefault(move.stand.action, set()).add(move.probability)
-    assert all(len(each) == 1 for each in told.values())
+        probabilities.setdefault(move.stand.action, set()).add(move.probability)
+    assert all(len(values) == 1 for values in probabilities.values())
     allowed = np.sqrt(np.log(2 * 6 / 1e-9) / (2 * 2000))  # Hoeffding
-    for action, (probability,) in told.items():
+    for action, (probability,) in probabilities.items():
         share = np.mean([move.stand.action == action for move in drawn])
         assert share == pytest.approx(probability, abs=allowed)
-    assert sum(p for (p,) in told.values()) == pytest.approx(1.0, abs=6 * allowed)
+    assert sum(p for (p,) in probabilities.values()) == pytest.approx(
+        1.0, abs=6 * allowed
+    )
 
 
 @given(seed=seeds, n=st.integers(2, 8), kappa=st.sampled_from([1.0, 5.0]))
@@ -330,23 +332,23 @@ def every_way(costs: Floats, distances: Floats, start: int) -> list[float]:
 @given(
     seed=seeds,
     shape=st.sampled_from([(1, 5), (2, 4), (3, 4), (4, 3), (6, 2), (5, 3)]),
-    whole=st.booleans(),
+    integral=st.booleans(),
     size=st.sampled_from([0.3, 3.0, 30.0]),
 )
 def test_the_optimum_is_the_best_of_all_ways(
-    seed: int, shape: tuple[int, int], whole: bool, size: float
+    seed: int, shape: tuple[int, int], integral: bool, size: float
 ) -> None:
     source, n = rng(seed), shape[1]
     costs = size * source.normal(size=shape)
     metric: Any = plane(n, seed)
-    if whole:  # many ways are equally good, and sums are exact
+    if integral:  # many ways are equally good, and sums are exact
         costs = np.round(costs)
         places = source.permutation(3 * n)[:n].astype(np.float64)[:, None]
         metric = PointMetric(points=places)
     start = int(source.integers(n))
     way = offline_optimum(costs, metric, start)
     best = min(every_way(costs, metric.distances, start))
-    assert way.total == pytest.approx(best, rel=1e-12, abs=0.0 if whole else 1e-13)
+    assert way.total == pytest.approx(best, rel=1e-12, abs=0.0 if integral else 1e-13)
     here = start
     for step, action in enumerate(way.actions.tolist()):
         assert way.service[step] == costs[step, action]
@@ -410,5 +412,5 @@ def test_a_stand_is_plain_data() -> None:
     copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))
     for seed in range(5):
         assert same(
-            *(forest.move(each, np.ones(5), rng(seed)) for each in (stand, copy))
+            *(forest.move(start, np.ones(5), rng(seed)) for start in (stand, copy))
         )

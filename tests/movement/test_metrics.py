@@ -66,7 +66,7 @@ def changed(**entries: float) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         (changed(_12=-1.0, _21=-1.0), "from action 1 to 2 is -1, which is negative"),
         (changed(_31=-2.0), "from action 3 to 1 is -2, which is negative"),
@@ -101,11 +101,11 @@ def changed(**entries: float) -> Floats:
     ],
 )
 def test_what_is_no_metric_is_refused_by_the_actions_at_fault(
-    table: Floats, told: str
+    table: Floats, message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         MatrixMetric(distances=table)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         metric_between(range(4), lambda one, other: table[one, other])
 
 
@@ -212,13 +212,13 @@ def test_small_distances_are_checked_beside_large_ones() -> None:
     far[:3, :3] = 1e-9 * line(3)
     far[3, 3] = 0.0
     assert_metric(MatrixMetric(distances=far).distances)
-    for place, other, told in ((0, 2, "longer than a detour"), (0, 1, "way back")):
+    for place, other, message in ((0, 2, "longer than a detour"), (0, 1, "way back")):
         wrong = far.copy()
         wrong[place, other] = 1e-4
-        if told == "longer than a detour":
+        if message == "longer than a detour":
             wrong[other, place] = 1e-4
         with pytest.raises(
-            InputError, match=f"from action {place} to {other} .* {told}"
+            InputError, match=f"from action {place} to {other} .* {message}"
         ):
             MatrixMetric(distances=wrong)
 
@@ -250,9 +250,9 @@ def test_repair_gives_the_largest_metric_below_the_means(table: Floats) -> None:
     # A sum of at most six distances, in any order, is off by less than 6 roundings.
     np.testing.assert_allclose(repaired, shortest(means), rtol=ROUNDING)
     np.testing.assert_array_equal(MatrixMetric(distances=repaired).distances, repaired)
-    again = MatrixMetric(distances=repaired, repair=True).distances
+    repaired_twice = MatrixMetric(distances=repaired, repair=True).distances
     np.testing.assert_array_equal(
-        again, repaired, err_msg="what is a metric was repaired"
+        repaired_twice, repaired, err_msg="what is a metric was repaired"
     )
 
 
@@ -265,12 +265,12 @@ def test_repair_takes_means_and_detours() -> None:
 
 
 def test_repair_mends_no_other_fault() -> None:
-    for table, told in (
+    for table, message in (
         (changed(_01=0.0, _10=0.0), "from action 0 to 1 is 0"),
         (changed(_12=-1.0), "negative"),
         (changed(_33=1.0), "same action"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             MatrixMetric(distances=table, repair=True)
     half = MatrixMetric(distances=changed(_01=0.0), repair=True).distances
     assert half[0, 1] == half[1, 0] == 0.5, "0 one way is not 0 on average"
@@ -366,9 +366,11 @@ def test_shortest_paths_equal_a_slow_loop(seed: int, n: int, unit: float) -> Non
     both = np.minimum(both, both.T)
     np.fill_diagonal(both, 0.0)
     for given_ in (links, csr_array(links), coo_array(links), links.tolist()):
-        found = shortest_path_metric(given_).distances
-        np.testing.assert_allclose(found, shortest(both), rtol=1e-14)  # 7 sums at most
-    assert_metric(found)
+        distances = shortest_path_metric(given_).distances
+        np.testing.assert_allclose(
+            distances, shortest(both), rtol=1e-14
+        )  # 7 sums at most
+    assert_metric(distances)
 
 
 def test_graphs_in_two_pieces_are_refused_by_name() -> None:
@@ -399,12 +401,12 @@ def test_senseless_links_are_refused() -> None:
 
 def test_a_bad_link_is_named() -> None:
     links = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    for length, told in (
+    for length, message in (
         (-1.0, "link from 1 to 2 is -1"),
         (np.nan, "link from 1 to 2 is nan"),
     ):
         links[1, 2] = length
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             shortest_path_metric(csr_array(links))
     with pytest.raises(InputError, match=r"shape \(2, 3\); give one row and column"):
         shortest_path_metric(np.ones((2, 3)))
@@ -447,11 +449,11 @@ def test_metrics_have_specs(metric: ActionMetric) -> None:
     assert registry.difference(spec, registry.spec_of(metric)) is None
     assert spec["name"] in registry.names("metric")
     through_json = records.from_json(json.loads(json.dumps(records.to_json(spec))))
-    for kept in (spec, through_json):
-        again = registry.build("metric", kept)
-        assert type(again) is type(metric)
-        np.testing.assert_array_equal(again.distances, metric.distances)
-        assert registry.difference(registry.describe(again), spec) is None
+    for stored in (spec, through_json):
+        rebuilt = registry.build("metric", stored)
+        assert type(rebuilt) is type(metric)
+        np.testing.assert_array_equal(rebuilt.distances, metric.distances)
+        assert registry.difference(registry.describe(rebuilt), spec) is None
     assert f"n={len(metric)}" in repr(metric)
 
 

@@ -84,7 +84,11 @@ def charged(switch: Switch, before: Iterable[int], now: Iterable[int]) -> float:
 def test_which_metric_switching_is() -> None:
     """Over all sets of four arms: what is entered, half of what differs, and no cheap detours."""
     weights = np.array([1.0, 4.0, 2.0, 0.5])
-    sets = [set(each) for size in range(5) for each in combinations(range(4), size)]
+    sets = [
+        set(chosen_arms)
+        for size in range(5)
+        for chosen_arms in combinations(range(4), size)
+    ]
     for switch, w in (
         (Switch(cost=3.0), np.ones(4)),
         (Switch(cost=3.0, weights=weights), weights),
@@ -144,9 +148,9 @@ def test_both_have_specs() -> None:
     distance = Distance(scale=2.0, columns=(1,))
     assert registry.build("switching", registry.spec_of(distance)) == distance
     for switch in (Switch(cost=3.0), Switch(cost=0.5, weights=[1.0, 2.0])):
-        again = registry.build("switching", registry.spec_of(switch))
-        assert again.cost == switch.cost
-        np.testing.assert_array_equal(again.weights, switch.weights)
+        rebuilt = registry.build("switching", registry.spec_of(switch))
+        assert rebuilt.cost == switch.cost
+        np.testing.assert_array_equal(rebuilt.weights, switch.weights)
 
 
 def test_a_policy_minds_what_it_costs_to_move() -> None:
@@ -209,14 +213,16 @@ def check_best(
     new = np.isin(np.arange(len(values)), before, invert=True)
     charge = switch.cost * np.where(new, 1.0 if weights is None else weights, 0.0)
     decision = chosen(oracle, values, structure, before, switch)
-    found = tuple(decision.positions.tolist())
-    assert tuple(sorted(found)) in {tuple(sorted(each)) for each in feasible}
-    assert tuple(decision.action) == found  # type: ignore[arg-type]
+    selected = tuple(decision.positions.tolist())
+    assert tuple(sorted(selected)) in {
+        tuple(sorted(feasible_arms)) for feasible_arms in feasible
+    }
+    assert tuple(decision.action) == selected  # type: ignore[arg-type]
 
     def worth(arms: tuple[int, ...]) -> float:
         return float(sum(values[arm] - charge[arm] for arm in arms))
 
-    assert worth(found) == pytest.approx(max(map(worth, feasible)), abs=1e-12)
+    assert worth(selected) == pytest.approx(max(map(worth, feasible)), abs=1e-12)
 
 
 SEEDS = st.integers(0, 10**6)
@@ -239,7 +245,7 @@ def test_routes(seed: int) -> None:
         way for size in range(n - 1) for way in permutations(range(1, n - 1), size)
     )
     routes = [(0, *way, n - 1) for way in inner]
-    routes = [each for each in routes if turns[each[:-1], each[1:]].all()]
+    routes = [route for route in routes if turns[route[:-1], route[1:]].all()]
     oracle = ShortestPath(successors=csr_array(turns.astype(float)))
     check_best(
         oracle, -rng.exponential(size=n), Trip(start=0, goal=n - 1), routes, seed

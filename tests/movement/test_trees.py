@@ -95,14 +95,14 @@ def slow_frt(distances: Floats, order: Any, beta: float, tau: float) -> Floats:
             return split(members, level - 1)
         below = [split(group, level - 1) for group in groups.values()]
         below = [
-            {a: d + unit * tau ** (level + 1) for a, d in each.items()}
-            for each in below
+            {a: d + unit * tau ** (level + 1) for a, d in vertex.items()}
+            for vertex in below
         ]
         for one, other in combinations(below, 2):
             for a, up in one.items():
                 for b, down in other.items():
                     tree[a, b] = tree[b, a] = up + down
-        return {a: d for each in below for a, d in each.items()}
+        return {a: d for vertex in below for a, d in vertex.items()}
 
     split(list(range(n)), top - 1)
     return tree
@@ -110,10 +110,10 @@ def slow_frt(distances: Floats, order: Any, beta: float, tau: float) -> Floats:
 
 def line_up(tree: Tree, vertex: int) -> list[int]:
     """The vertex, its parent, and so on to the root."""
-    found = [vertex]
-    while found[-1]:
-        found.append(int(tree.parent[found[-1]]))
-    return found
+    path = [vertex]
+    while path[-1]:
+        path.append(int(tree.parent[path[-1]]))
+    return path
 
 
 def slow_distance(tree: Tree, one: int, other: int) -> float:
@@ -421,8 +421,10 @@ def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(
 @given(tree=st.builds(random_tree, st.integers(2, 7), seeds))
 def test_certain_places_are_as_far_apart_as_actions(tree: Tree) -> None:
     certain = np.eye(len(tree))
-    found = [[tree.distance(one, other) for other in certain] for one in certain]
-    np.testing.assert_allclose(found, slow_distances(tree), rtol=4 * len(tree) * EPS)
+    distances = [[tree.distance(one, other) for other in certain] for one in certain]
+    np.testing.assert_allclose(
+        distances, slow_distances(tree), rtol=4 * len(tree) * EPS
+    )
 
 
 GOOD: dict[str, list[float]] = {
@@ -433,7 +435,7 @@ GOOD: dict[str, list[float]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "told"),
+    ("name", "wrong", "message"),
     [
         ("parent", [0, 0, 0, 1, 1], "begin with −1"),
         ("parent", [-1, 0, 0, 2, 1], "level by level"),
@@ -463,9 +465,9 @@ GOOD: dict[str, list[float]] = {
         ("leaf", [3.0, 4.0, 2.0], "whole numbers"),
     ],
 )
-def test_damaged_trees_are_refused(name: str, wrong: Any, told: str) -> None:
+def test_damaged_trees_are_refused(name: str, wrong: Any, message: str) -> None:
     good: Any = GOOD
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         Tree(**{**good, name: wrong})
 
 
@@ -494,7 +496,7 @@ def test_a_metric_of_ones_own_that_is_none_is_refused() -> None:
         distances = np.array([[0.0, 1.0, 99.0], [1.0, 0.0, 1.0], [99.0, 1.0, 0.0]])
 
     seed = next(
-        each for each in range(99) if rng(each).permutation(3)[0] == 1
+        candidate for candidate in range(99) if rng(candidate).permutation(3)[0] == 1
     )  # 1 reaches both
     with pytest.raises(InputError, match="some detour is shorter; MatrixMetric"):
         frt_tree(Own(), rng(seed))
