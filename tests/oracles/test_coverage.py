@@ -43,8 +43,8 @@ def plain_greedy(pairs: Pairs, p: Floats, k: int) -> tuple[int, ...]:
     chosen: list[int] = []
     nodes = np.unique(pairs.left[p > -np.inf]).tolist()
     for _ in range(k):
-        rest = [node for node in nodes if node not in chosen]
-        chosen.append(max(rest, key=lambda node: reached(pairs, p, [*chosen, node])))
+        others = [node for node in nodes if node not in chosen]
+        chosen.append(max(others, key=lambda node: reached(pairs, p, [*chosen, node])))
     return tuple(chosen)
 
 
@@ -89,15 +89,15 @@ def test_greedy_where_it_is_not_optimal() -> None:
 
 def test_greedy_asks_again_after_every_node() -> None:
     pairs, p = bipartite(3)
-    asked: list[Ints] = []
+    calls: list[Ints] = []
 
     def rescore(chosen: Ints) -> Floats:
-        asked.append(chosen)
+        calls.append(chosen)
         return p
 
     action, *_ = GreedyCoverage(k=3).select(p, pairs, rng(), rescore)
     assert action == GreedyCoverage(k=3).select(p, pairs, rng()).action
-    assert [len(each) for each in asked] == [
+    assert [len(call) for call in calls] == [
         int(np.isin(pairs.left, action[:count]).sum()) for count in (1, 2)
     ]
 
@@ -167,11 +167,11 @@ def test_random_sets_are_those_that_reach_a_random_node() -> None:
     sets = draw_sets(graph, count, rng(1))
     assert (np.diff(sets.of_set) >= 0).all()
     assert len(np.unique(sets.of_set * n + sets.members)) == len(sets.members)
-    found = np.bincount(sets.members, minlength=n) / count
+    shares = np.bincount(sets.members, minlength=n) / count
     for node in range(n):
         expected = spread(CASCADE.left, CASCADE.right, CHANCE, n, [node]) / n
         # Five standard deviations of a binomial share.
-        assert abs(found[node] - expected) <= 5.0 * math.sqrt(
+        assert abs(shares[node] - expected) <= 5.0 * math.sqrt(
             expected * (1.0 - expected) / count
         )
 
@@ -195,9 +195,9 @@ def test_nodes_cover_most_sets(seed: int, k: int) -> None:
     members = [set(sets.members[sets.of_set == each].tolist()) for each in range(200)]
     slow: list[int] = []
     for _ in range(k):
-        left = [each for each in members if not each.intersection(slow)]
+        uncovered = [each for each in members if not each.intersection(slow)]
         counts = {
-            node: sum(node in each for each in left)
+            node: sum(node in each for each in uncovered)
             for node in range(candidates)
             if node not in slow
         }
@@ -331,9 +331,9 @@ def test_a_dense_cascade_is_drawn_within_memory(
     plain, largest = np.repeat, [0]
 
     def measured(values: Any, repeats: Any) -> Any:
-        found = plain(values, repeats)
-        largest[0] = max(largest[0], len(found))
-        return found
+        expanded = plain(values, repeats)
+        largest[0] = max(largest[0], len(expanded))
+        return expanded
 
     monkeypatch.setattr(cascades.np, "repeat", measured)
     sets = draw_sets(graph, 50, np.random.default_rng(0))
@@ -372,8 +372,10 @@ def test_sparse_cascades_are_drawn_many_at_once(
 
 def test_a_graph_of_one_node() -> None:
     loop = Pairs(left=np.array([0]), right=np.array([0]))
-    found = TIM(k=1, two_sided=False).select(np.ones(1), loop, np.random.default_rng(0))
-    assert found.positions.tolist() == [0]
+    selection = TIM(k=1, two_sided=False).select(
+        np.ones(1), loop, np.random.default_rng(0)
+    )
+    assert selection.positions.tolist() == [0]
 
 
 def test_worthless_nodes_are_chosen_once_each() -> None:
@@ -410,8 +412,8 @@ def test_the_guarantee_by_hand(
     links: int, given: dict[str, Any], alpha: float, probability: float
 ) -> None:
     pairs = Pairs(left=np.arange(links), right=np.arange(links))
-    found = TIM(k=1, **given).select(np.ones(links), pairs, rng()).guarantee
-    assert found == (pytest.approx(alpha), pytest.approx(probability))
+    guarantee = TIM(k=1, **given).select(np.ones(links), pairs, rng()).guarantee
+    assert guarantee == (pytest.approx(alpha), pytest.approx(probability))
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -442,7 +444,7 @@ def test_the_bound_on_the_optimum_by_hand(
     least = 1.0 if k == 2 else n * (1 - (63 / 64) ** 3) / 2
     finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
     expected.append((2 + finer) * ell * n * math.log(n) / finer**2 / least)
-    assert counts[:-1] == [math.ceil(each) for each in expected]
+    assert counts[:-1] == [math.ceil(size) for size in expected]
 
 
 def test_sets_that_hold_too_many_nodes_are_refused(

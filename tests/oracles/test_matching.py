@@ -27,13 +27,13 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def matchings(pairs: Pairs) -> list[tuple[int, ...]]:
     """Every set of arms that names no node twice."""
-    found = []
+    feasible = []
     for size in range(len(pairs) + 1):
         for arms in combinations(range(len(pairs)), size):
             left, right = pairs.left[list(arms)], pairs.right[list(arms)]
             if len(set(left.tolist())) == len(set(right.tolist())) == size:
-                found.append(arms)
-    return found
+                feasible.append(arms)
+    return feasible
 
 
 class Matchings(OracleContract):

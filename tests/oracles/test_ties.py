@@ -19,15 +19,17 @@ RNG = np.random.default_rng(0)
 
 def slowly(desirability: Floats, k: int) -> list[int]:
     """One after the other: the first arm that ties with the best one left."""
-    left = dict(enumerate(desirability.tolist()))
+    remaining = dict(enumerate(desirability.tolist()))
     chosen = []
     for _ in range(k):
-        highest = max(left.values())
+        highest = max(remaining.values())
         arm = next(
-            arm for arm, value in left.items() if value >= highest - TIE * abs(highest)
+            arm
+            for arm, value in remaining.items()
+            if value >= highest - TIE * abs(highest)
         )
         chosen.append(arm)
-        del left[arm]
+        del remaining[arm]
     return chosen
 
 
