@@ -43,9 +43,9 @@ def test_where_one_learner_refuses_none_has_learned() -> None:
     with unchanged(gp, "an observation that one of several learners refuses"), refused:
         gp.observe([[0.1, 0.1, 2.0], [0.2, 0.2, 3.0], [0.3, 0.3, 1.0]], [0.0, 0.0, 0.0])
     assert gp.count == 5
-    again = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    restored = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
     np.testing.assert_allclose(
-        again.predict(rows).mean, gp.predict(rows).mean, atol=1e-12
+        restored.predict(rows).mean, gp.predict(rows).mean, atol=1e-12
     )
 
 
@@ -90,8 +90,8 @@ def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     assert (gp.trips, gp.count, gp.version) == (3, 6, version + 2)
     apart = RoadGP(ROADS, np.ones(8))
     apart.observe(road_keys(0, 1), [1.0, 1.2])
-    for at in (0, 1):
-        apart.observe(keys[2 * at : 2 * at + 2], np.ones(2))
+    for trip_number in (0, 1):
+        apart.observe(keys[2 * trip_number : 2 * trip_number + 2], np.ones(2))
     assert state_to_bytes(apart.state()) == state_to_bytes(gp.state())
 
 
@@ -180,16 +180,16 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
     sys.setswitchinterval(1e-6)
     thread = threading.Thread(target=guarded)
     thread.start()
-    rng, made = np.random.default_rng(2), 0
+    rng, count = np.random.default_rng(2), 0
     try:
         while not done.is_set():
-            policy.decide(Offer(step=10_000 + made, arms=arms), rng)
-            made += 1
+            policy.decide(Offer(step=10_000 + count, arms=arms), rng)
+            count += 1
     finally:
         thread.join(timeout=60.0)
         sys.setswitchinterval(interval)
     assert not errors
-    assert made
+    assert count
 
 
 def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
@@ -281,31 +281,33 @@ def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(
         if fixed
         else FEATURES[[3, 4]] + 0.01
     )
-    asked = (
+    queries = (
         np.column_stack([np.arange(12), np.full(12, last + 2.0)]) if fixed else FEATURES
     )
     values = np.array([0.7, -0.4])
     twin, count, before = (
         copy.deepcopy(posterior),
         posterior.count,
-        posterior.predict(asked),
+        posterior.predict(queries),
     )
     twin.observe(keys[:rewards], values[:rewards])
-    after, call, stopped = twin.predict(asked), 0, True
+    after, call, stopped = twin.predict(queries), 0, True
     while stopped:
         call += 1
-        again = copy.deepcopy(posterior)
+        attempt = copy.deepcopy(posterior)
         with interrupted_after(call, "superarm.posteriors") as count_text:
-            again.observe(keys[:rewards], values[:rewards])
+            attempt.observe(keys[:rewards], values[:rewards])
         stopped = count_text[0] == call
-        if again.count == count:
-            np.testing.assert_array_equal(again.predict(asked), before)
-            again.observe(
+        if attempt.count == count:
+            np.testing.assert_array_equal(attempt.predict(queries), before)
+            attempt.observe(
                 keys[:rewards], values[:rewards]
             )  # what was begun does no harm
-        found = again.predict(asked)
-        np.testing.assert_allclose(found, after, rtol=0.0, atol=1e-12)
-        assert (again.count, again.version) == (twin.count, twin.version)
-        assert again.information_gain == pytest.approx(twin.information_gain, rel=1e-12)
-    assert state_to_bytes(again.state()) == state_to_bytes(twin.state())
+        answers = attempt.predict(queries)
+        np.testing.assert_allclose(answers, after, rtol=0.0, atol=1e-12)
+        assert (attempt.count, attempt.version) == (twin.count, twin.version)
+        assert attempt.information_gain == pytest.approx(
+            twin.information_gain, rel=1e-12
+        )
+    assert state_to_bytes(attempt.state()) == state_to_bytes(twin.state())
     assert call > 20  # many were tried

@@ -221,9 +221,9 @@ def test_states_are_files_without_pickles(tmp_path: Any) -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe([[0.0], [1.0]], [1.0, 2.0])
     save_state(gp.state(), tmp_path / "gp.state")
-    again = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
+    restored = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
     np.testing.assert_allclose(
-        again.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12
+        restored.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12
     )
     for rubbish in (
         b"",
@@ -243,11 +243,11 @@ def test_rescored_desirabilities_are_checked() -> None:
         TopK(k=3).select(values, None, RNG, lambda chosen: np.full(3, -np.inf))
     with pytest.raises(NotFiniteError):
         TopK(k=2).select(values, None, RNG, lambda chosen: np.full(3, np.nan))
-    asked: list[int] = []
+    sizes: list[int] = []
     TopK(k=2).select(
-        values, None, RNG, lambda chosen: asked.append(len(chosen)) or values
+        values, None, RNG, lambda chosen: sizes.append(len(chosen)) or values
     )
-    assert asked == [1]  # no question after the last choice
+    assert sizes == [1]  # no question after the last choice
 
 
 def test_parts_are_checked_when_a_policy_is_made() -> None:

@@ -251,8 +251,8 @@ class TestPosteriors(PosteriorContract):
             self.draws = 500  # of 4 ms each; what is allowed grows as fewer are drawn
 
     def make_posterior(self) -> Posterior:
-        made: Posterior = POSTERIORS[self.name]()
-        return made
+        posterior: Posterior = POSTERIORS[self.name]()
+        return posterior
 
     def make_arms(self) -> Arms:
         return Arms.numbered(arms_of(self.name))
@@ -263,8 +263,8 @@ class TestPosteriors(PosteriorContract):
             options["kernel"] = foreign_kernel()
         if "numba" in self.name or "numpy" in self.name:
             options["backend"] = self.name.split()[-1]
-        again: Posterior = type(POSTERIORS[self.name]()).from_state(state, **options)
-        return again
+        restored: Posterior = type(POSTERIORS[self.name]()).from_state(state, **options)
+        return restored
 
 
 class TestBeliefs(BeliefContract):

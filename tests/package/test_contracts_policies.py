@@ -80,8 +80,10 @@ class TestProblems(ProblemContract):
     def make_problem(self, seed: int) -> Problem:
         real = self.spec["name"] == "wind" or self.spec["name"].endswith("-series")
         horizon = 50 if real else HORIZON  # they have so many rows
-        made: Problem = registry.build("problem", self.spec, seed=seed, horizon=horizon)
-        return made
+        problem: Problem = registry.build(
+            "problem", self.spec, seed=seed, horizon=horizon
+        )
+        return problem
 
 
 # --- policies ------------------------------------------------------------------------------
@@ -109,9 +111,9 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"name": name}, FIXED_ARMS)
         for name in sorted(
             {
-                each
-                for each in registry.names("policy")
-                if "model" in registry.parameters_of("policy", each)
+                policy_name
+                for policy_name in registry.names("policy")
+                if "model" in registry.parameters_of("policy", policy_name)
             }
             - {
                 "composed",
@@ -212,11 +214,11 @@ class TestPolicies(PolicyContract):
         self.learns = self.spec["name"] not in NOT_LEARNING
 
     def make_policy(self) -> Policy:
-        given = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
-        made: Policy = registry.build(
-            "policy", self.spec, model=self.problem.model, **given
+        extra = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
+        policy: Policy = registry.build(
+            "policy", self.spec, model=self.problem.model, **extra
         )
-        return made
+        return policy
 
     def make_offer(self, step: int) -> Offer:
         offer: Offer = self.problem.offer(step)

@@ -49,8 +49,8 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, found[1], found[2], text[: found.start()].count("\n") + 1)
-        for found in re.finditer(
+        Block(page, match[1], match[2], text[: match.start()].count("\n") + 1)
+        for match in re.finditer(
             r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
         )
     ]
@@ -114,9 +114,9 @@ def load_example(path: Path) -> ModuleType:
 
 def test_the_readmes_python_runs_and_finds_the_best_arms() -> None:
     _, printed = run_python(ROOT / "README.md")
-    found = re.fullmatch(r"chosen (\[.*\]) best (\[.*\])\n", printed)
-    assert found is not None, printed
-    chosen, best = map(ast.literal_eval, found.groups())
+    match = re.fullmatch(r"chosen (\[.*\]) best (\[.*\])\n", printed)
+    assert match is not None, printed
+    chosen, best = map(ast.literal_eval, match.groups())
     assert len(set(chosen) & set(best)) >= 2, (
         "after 100 rounds it should know the best arms"
     )
@@ -244,11 +244,11 @@ COMMANDS = dict(walk(superarm, "superarm"))
 def section(name: str) -> str:
     """The part of docs/cli.md under a command's own heading."""
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
-    found = re.search(
+    match = re.search(
         rf"^#+ {re.escape(name)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL
     )
-    assert found is not None, f"docs/cli.md has no section '{name}'"
-    return found[1]
+    assert match is not None, f"docs/cli.md has no section '{name}'"
+    return match[1]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -427,7 +427,9 @@ def test_the_architecture_names_every_folder_and_no_other() -> None:
 def test_the_architecture_shows_the_import_contracts_as_they_are() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
+    layers = next(
+        contract["layers"] for contract in contracts if contract["type"] == "layers"
+    )
     floors = "\n".join(layers).replace("superarm.", "")
     shown = [block.text.strip() for block in blocks(DOCS / "architecture.md")]
     assert floors in shown
@@ -446,8 +448,8 @@ def test_names_of_code_exist(page: Path) -> None:
         places = [
             f"superarm.{room}" for room in rooms if room.rpartition(".")[2] == package
         ]
-        found = any(hasattr(importlib.import_module(place), name) for place in places)
-        assert found, f"{page.name}: {package}.{name} does not exist"
+        exists = any(hasattr(importlib.import_module(place), name) for place in places)
+        assert exists, f"{page.name}: {package}.{name} does not exist"
 
 
 def test_the_papers_page_names_every_experiment() -> None:

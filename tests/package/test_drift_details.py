@@ -27,9 +27,9 @@ def test_the_prior_mean_is_part_of_what_is_learned() -> None:
     gp.observe(keys, rewards)
     plain.observe(keys, rewards - level[keys[:, 0].astype(int)])
     for time in (0.5, 3.0, 9.0):
-        asked = np.column_stack([np.arange(25), np.full(25, time)])
+        queries = np.column_stack([np.arange(25), np.full(25, time)])
         np.testing.assert_allclose(
-            gp.predict(asked).mean, level + plain.predict(asked).mean
+            gp.predict(queries).mean, level + plain.predict(queries).mean
         )
     now = gp.predict([[3, 4.0], [7, 4.0]]).mean
     assert gp.incumbent == pytest.approx(now.max())
@@ -51,27 +51,27 @@ def test_the_past_while_the_form_changes() -> None:
     )
     rows = np.random.default_rng(0).permutation(700)[:220]
     for step, row in enumerate(rows):
-        for each in (gp, same):
-            each.observe([[row, step]], [np.sin(step)])
+        for posterior in (gp, same):
+            posterior.observe([[row, step]], [np.sin(step)])
     assert gp.form == "folded"
-    asked = [[5, -1.0], [600, 50.0]]  # the first of them before all that was seen
+    queries = [[5, -1.0], [600, 50.0]]  # the first of them before all that was seen
     np.testing.assert_allclose(
-        gp.predict(asked).mean, same.predict(asked).mean, atol=1e-9
+        gp.predict(queries).mean, same.predict(queries).mean, atol=1e-9
     )
     assert gp.state().scalar("steps") == 220
 
 
 def test_what_is_left_out_is_relative_to_all_of_the_variance() -> None:
     """The same process, its variance in the kernel or in the drift."""
-    kernel, found = SquaredExponential(lengthscale=0.3), []
+    kernel, sizes = SquaredExponential(lengthscale=0.3), []
     for own, over_time in ((1e4, 1.0), (1.0, 1e4)):
         drift = Matern(nu=0.5, lengthscale=20.0, variance=over_time)
         gp = DriftingGP(own * kernel, LINE, 1e4 * NOISE, drift=drift, form="folded")
         for step in range(200):
             gp.observe([[37 * step % 700, step]], [1.0])
-        found.append((gp.rank, gp.tolerance))
-    assert found[0][0] == found[1][0]
-    assert found[0][1] == pytest.approx(found[1][1], rel=0.5, abs=0.0)
+        sizes.append((gp.rank, gp.tolerance))
+    assert sizes[0][0] == sizes[1][0]
+    assert sizes[0][1] == pytest.approx(sizes[1][1], rel=0.5, abs=0.0)
 
 
 def test_what_was_left_out_fades_and_adds_up() -> None:
@@ -155,10 +155,10 @@ def test_information_after_forgetting_and_a_restart() -> None:
     for step in range(300):
         if step != 290:
             gp.observe([[step % 25, step]], [1.0])
-    again = DriftingGP.from_state(gp.state())
-    for each in (gp, again):
-        each.observe([[3, 290.0]], [1.0])
-    assert again.information_gain == pytest.approx(gp.information_gain, rel=1e-3)
+    restored = DriftingGP.from_state(gp.state())
+    for posterior in (gp, restored):
+        posterior.observe([[3, 290.0]], [1.0])
+    assert restored.information_gain == pytest.approx(gp.information_gain, rel=1e-3)
 
 
 @pytest.mark.parametrize("form", ["folded", "visited"])
@@ -171,15 +171,15 @@ def test_a_restored_form_turns_at_the_same_round(form: Any) -> None:
     )
     arms = np.random.default_rng(0).random((1400, 2)) if form == "visited" else LINE
     gp = DriftingGP(kernel, arms, NOISE, drift=Temporal(epsilon=0.001), form=wanted)
-    again = None
+    restored = None
     for step in range(260):
         if step == 180:
-            again = DriftingGP.from_state(gp.state())
+            restored = DriftingGP.from_state(gp.state())
             assert gp.form == form
-            assert again.state().scalars == gp.state().scalars
-        for each in (gp, again) if again else (gp,):
-            each.observe([[37 * step % 700, step]], [1.0])
-            assert (each.rank, each.form) == (gp.rank, gp.form)
+            assert restored.state().scalars == gp.state().scalars
+        for posterior in (gp, restored) if restored else (gp,):
+            posterior.observe([[37 * step % 700, step]], [1.0])
+            assert (posterior.rank, posterior.form) == (gp.rank, gp.form)
 
 
 def test_an_arm_that_comes_twice_is_one_visit() -> None:
@@ -224,7 +224,7 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     """Two calls at each time, and a third reward of every time late: equal to all at once."""
     rng = np.random.default_rng(0)
     rows, rewards = rng.integers(0, 25, (3, 100)), rng.standard_normal((3, 100))
-    gp, whole = (DriftingGP(ROUGH, ARMS, NOISE, form=form) for _ in range(2))
+    gp, at_once = (DriftingGP(ROUGH, ARMS, NOISE, form=form) for _ in range(2))
     for time in range(100):
         for turn in (0, 1):
             gp.observe([[rows[turn, time], time]], [rewards[turn, time]])
@@ -232,27 +232,27 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     for time in range(100):  # the last word on a time is its own
         gp.observe([[rows[2, time], time]], [rewards[2, time]])
     keys = np.column_stack([rows.ravel(), np.tile(np.arange(100.0), 3)])
-    whole.observe(keys, rewards.ravel())
-    asked = np.column_stack([np.arange(25), np.full(25, 101.0)])
+    at_once.observe(keys, rewards.ravel())
+    queries = np.column_stack([np.arange(25), np.full(25, 101.0)])
     np.testing.assert_allclose(
-        gp.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+        gp.predict(queries).mean, at_once.predict(queries).mean, atol=1e-9
     )
     np.testing.assert_allclose(
-        gp.predict(asked).std, whole.predict(asked).std, atol=1e-9
+        gp.predict(queries).std, at_once.predict(queries).std, atol=1e-9
     )
-    assert gp.information_gain == pytest.approx(whole.information_gain)
-    again = DriftingGP.from_state(gp.state())
-    assert again.state().scalars == gp.state().scalars
+    assert gp.information_gain == pytest.approx(at_once.information_gain)
+    restored = DriftingGP.from_state(gp.state())
+    assert restored.state().scalars == gp.state().scalars
 
 
 def test_answers_about_the_past_are_not_kept_for_too_long() -> None:
-    gp, fresh = DriftingGP(ROUGH, ARMS, NOISE), DriftingGP(ROUGH, ARMS, NOISE)
+    gp, reference = DriftingGP(ROUGH, ARMS, NOISE), DriftingGP(ROUGH, ARMS, NOISE)
     gp.observe([[0, 1.0], [1, 5.0]], [1.0, 2.0])
     gp.predict([[0, 2.0]])
     gp.observe([[0, 6.0]], [-3.0])
-    fresh.observe([[0, 1.0], [1, 5.0], [0, 6.0]], [1.0, 2.0, -3.0])
+    reference.observe([[0, 1.0], [1, 5.0], [0, 6.0]], [1.0, 2.0, -3.0])
     np.testing.assert_allclose(
-        gp.predict([[0, 2.0]]).mean, fresh.predict([[0, 2.0]]).mean
+        gp.predict([[0, 2.0]]).mean, reference.predict([[0, 2.0]]).mean
     )
 
 
@@ -282,10 +282,10 @@ def test_all_that_has_faded_is_forgotten_at_once() -> None:
 def test_draws_of_one_moment_of_the_past(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.5), form=form)
     gp.observe([[0, 1.0], [5, 30.0]], [1.0, 1.0])
-    asked = [[0, 1.0], [1, 1.0]]
+    queries = [[0, 1.0], [1, 1.0]]
     draws, std = (
-        gp.sample(asked, np.random.default_rng(0), size=4000),
-        gp.predict(asked).std,
+        gp.sample(queries, np.random.default_rng(0), size=4000),
+        gp.predict(queries).std,
     )
     np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.08)
 
@@ -316,8 +316,10 @@ def test_very_many_terms() -> None:
     """As two more lines of CUT, and a refusal."""
     rough = Periodic(period=5.0, lengthscale=0.02)
     space, apart = rough.state_space(1e-6), np.array([0.0, 0.01, 0.05, 2.0])
-    found = [space.output @ space.transition(each) @ space.output for each in apart]
-    np.testing.assert_allclose(found, rough(apart[:, None], [[0.0]])[:, 0], atol=2e-6)
+    computed = [space.output @ space.transition(lag) @ space.output for lag in apart]
+    np.testing.assert_allclose(
+        computed, rough(apart[:, None], [[0.0]])[:, 0], atol=2e-6
+    )
     with pytest.raises(Exception, match="more than 1024 terms"):
         Periodic(period=5.0, lengthscale=1e-3).state_space()
 
@@ -351,13 +353,13 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
             gp.observe(keys[part], rewards[part])
     assert gps[0].alarms == gps[1].alarms != ()
     assert gps[1].information_gain == pytest.approx(gps[0].information_gain)
-    calm, alone = (
+    calm, single = (
         ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE)),
         FiniteGP(ROUGH, ARMS[:6], NOISE),
     )
     calm.observe(keys[:9], np.zeros(9))
-    alone.observe(keys[:9, 0], np.zeros(9))
-    assert calm.information_gain == pytest.approx(alone.information_gain)
+    single.observe(keys[:9, 0], np.zeros(9))
+    assert calm.information_gain == pytest.approx(single.information_gain)
 
 
 def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
@@ -465,8 +467,8 @@ def test_in_round_1_the_genie_of_costs_plays_the_least_prior_mean() -> None:
         direction="minimize",
     )
     offer = Offer(step=1, arms=Arms.numbered(LINE[:3]))
-    found = LastTruth(problem=world).desirability(offer, np.random.default_rng(0))
-    assert found.tolist() == [-2.0, -1.0, -3.0]
+    scores = LastTruth(problem=world).desirability(offer, np.random.default_rng(0))
+    assert scores.tolist() == [-2.0, -1.0, -3.0]
 
 
 # --- policies -------------------------------------------------------------------------
@@ -480,9 +482,9 @@ def test_a_state_is_not_changed_by_what_is_learned_later() -> None:
     offer = Offer(step=1, arms=Arms.numbered(LINE[:4]))
     decision = Decision(step=1, action=None, positions=np.array([2]), propensity=0.25)
     feedback = Feedback(positions=np.array([2]), rewards=np.array([1.0]))
-    held = policy._weights  # another thread decides by these
+    weights = policy._weights  # another thread decides by these
     policy.learn(offer, decision, feedback, np.random.default_rng(0))
-    assert not held.logs.any()
+    assert not weights.logs.any()
 
 
 # --- problems -------------------------------------------------------------------------
@@ -540,8 +542,8 @@ def test_costs_of_one_hour_are_not_those_of_another() -> None:
     np.testing.assert_array_equal(rush, other.scores(other.offer(9)))
     assert np.abs(rush - early).max() > 1.0
     drift = world.model.drift  # half of it lasts, half comes back every day
-    found = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
-    assert found == pytest.approx(
+    covariances = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
+    assert covariances == pytest.approx(
         [1.0, 0.5 + 0.5 * 0.9**6 * np.exp(-2.0), 0.5 + 0.5 * 0.9**12]
     )
 
@@ -562,5 +564,5 @@ def test_blocks_that_no_round_fills_are_not_asked_about() -> None:
         "noise_variance": 0.1,
         "delta": 0.1,
     }
-    found = regret_bound_r_gp_ucb([5, 10], gamma, block=20, **options)
-    assert np.isfinite(found).all()
+    bounds = regret_bound_r_gp_ucb([5, 10], gamma, block=20, **options)
+    assert np.isfinite(bounds).all()

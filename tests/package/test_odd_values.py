@@ -79,7 +79,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "an empty list": lambda: [],
     "a dictionary": lambda: {},
     "a set": lambda: {1},
-    "a generator": lambda: (each for each in (1, 2)),
+    "a generator": lambda: (number for number in (1, 2)),
     "an object": object,
     "a masked number": lambda: np.ma.masked,
 }
@@ -131,9 +131,9 @@ def parameters(part: Any) -> dict[str, Any]:
     if isinstance(part, registry.HasParameters):
         return dict(part.parameters())
     return {
-        each.name: getattr(part, each.name)
-        for each in dataclasses.fields(part)
-        if each.init
+        field.name: getattr(part, field.name)
+        for field in dataclasses.fields(part)
+        if field.init
     }
 
 
@@ -309,7 +309,7 @@ def test_posteriors_asked_odd_things(name: str) -> None:
     keys = posterior.keys(offer)
     posterior.observe(keys[:2], [1.0, 2.0], rng=rng())
     belief = posterior.belief(offer)
-    asked: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "observe": (
             posterior.observe,
             {"arms": keys[:1], "rewards": [1.0], "noise_variance": [0.1], "rng": rng()},
@@ -321,7 +321,7 @@ def test_posteriors_asked_odd_things(name: str) -> None:
     }
     problems = [
         f"{method}: {problem}"
-        for method, (call, arguments) in asked.items()
+        for method, (call, arguments) in calls.items()
         for problem in with_each_replaced(call, arguments)
     ]
     posterior = PARTS[name]()
@@ -366,11 +366,11 @@ def test_oracles_asked_odd_things(name: str) -> None:
         if name == "shortest-path"
         else np.linspace(0.1, 0.9, N)
     )
-    given = {"desirability": values, "structure": structure, "rng": rng()}
-    problems = list(with_each_replaced(oracle.select, given))
+    arguments = {"desirability": values, "structure": structure, "rng": rng()}
+    problems = list(with_each_replaced(oracle.select, arguments))
     for label, make in {**ODD, "too few numbers": lambda: values[:-1]}.items():
         problem = foreign(
-            lambda make=make: oracle.select(**given, rescore=lambda _: make())
+            lambda make=make: oracle.select(**arguments, rescore=lambda _: make())
         )  # type: ignore[misc]
         if problem is not None:
             problems.append(f"rescore gives {label}: {problem}")
@@ -387,14 +387,19 @@ def test_policies_asked_odd_things(name: str) -> None:
     feedback = Feedback(
         positions=decision.positions, rewards=np.ones(len(decision.positions))
     )
-    given = {"offer": OFFER, "decision": decision, "feedback": feedback, "rng": rng()}
+    arguments = {
+        "offer": OFFER,
+        "decision": decision,
+        "feedback": feedback,
+        "rng": rng(),
+    }
     names = ["offer", "decision", "feedback"]
     problems = [
         *with_each_replaced(
             policy.decide, {"offer": Offer(step=2, arms=ARMS), "rng": rng()}
         ),
         *with_each_replaced(policy.commit, {"decision": decision}),
-        *with_each_replaced(policy.learn, given, names),
+        *with_each_replaced(policy.learn, arguments, names),
     ]
     assert problems == []
 

@@ -53,10 +53,10 @@ RELIED_ON = [
 
 
 def find(module: str, name: str) -> Any:
-    found = importlib.import_module(module)
+    target = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 @pytest.mark.parametrize(("module", "name", "parameters"), RELIED_ON)
@@ -114,8 +114,8 @@ def test_lazy_names_are_those_declared() -> None:
         superarm.nope  # noqa: B018
     source = Path(superarm.__file__).read_text(encoding="utf-8")
     folders = {
-        each.parent.name
-        for each in Path(superarm.__file__).parent.glob("*/__init__.py")
+        path.parent.name
+        for path in Path(superarm.__file__).parent.glob("*/__init__.py")
     }
     for name in {*superarm._HOMES, *folders} - {
         "cli",
@@ -201,5 +201,5 @@ def test_help_says_something_about_every_method(family: str) -> None:
             continue
         methods = inspect.getmembers(part, inspect.isfunction)
         public = [method for member, method in methods if not member.startswith("_")]
-        silent += [each.__qualname__ for each in public if not inspect.getdoc(each)]
+        silent += [entry.__qualname__ for entry in public if not inspect.getdoc(entry)]
     assert sorted(set(silent)) == []
