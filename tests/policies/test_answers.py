@@ -34,12 +34,12 @@ RNG = np.random.default_rng(0)
 
 
 def policy(**parts: Any) -> IndexPolicy:
-    made = {
+    defaults = {
         "posterior": FiniteGP(SquaredExponential(lengthscale=0.3), FEATURES, 0.01),
         "rule": UCB(schedule=Fixed(value=2.0)),
         "oracle": TopK(k=2),
     }
-    return IndexPolicy(**{**made, **parts})
+    return IndexPolicy(**{**defaults, **parts})
 
 
 class Costs:

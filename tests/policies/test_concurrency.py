@@ -53,10 +53,10 @@ def rounds(policy: IndexPolicy, steps: range) -> list[tuple[Offer, Decision, Fee
 def test_many_threads_learn_what_one_would() -> None:
     for kind in ("finite", "streaming"):
         lessons = rounds(make_policy(kind), range(1, 81))
-        alone, shared = make_policy(kind), make_policy(kind)
+        serial, shared = make_policy(kind), make_policy(kind)
         for offer, decision, feedback in lessons:
-            alone.commit(decision)
-            alone.learn(offer, decision, feedback, np.random.default_rng(0))
+            serial.commit(decision)
+            serial.learn(offer, decision, feedback, np.random.default_rng(0))
 
         def work(
             lesson: tuple[Offer, Decision, Feedback], policy: IndexPolicy = shared
@@ -77,13 +77,13 @@ def test_many_threads_learn_what_one_would() -> None:
 
         with ThreadPoolExecutor(max_workers=4) as pool:
             assert sum(pool.map(work, lessons)) == len(lessons)
-        assert shared.posterior.count == alone.posterior.count == 160
-        assert shared.version == alone.version
+        assert shared.posterior.count == serial.posterior.count == 160
+        assert shared.version == serial.version
         assert not shared.awaits
         offer = Offer(step=2000, arms=ARMS)
         # Another order of observations: what is known differs by rounding alone.
         for ours, theirs in zip(
-            alone.beliefs(offer), shared.beliefs(offer), strict=True
+            serial.beliefs(offer), shared.beliefs(offer), strict=True
         ):
             assert ours is not None
             assert theirs is not None
@@ -95,16 +95,16 @@ def test_copies_have_a_lock_of_their_own() -> None:
     for offer, decision, feedback in rounds(policy, range(1, 4)):
         policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
-    for again in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
-        assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
+    for copied in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+        assert state_to_bytes(copied.state()) == state_to_bytes(policy.state())
         with policy._lock, ThreadPoolExecutor(max_workers=1) as pool:
-            ((offer, decision, feedback),) = rounds(again, range(9, 10))
-            pool.submit(again.commit, decision).result(timeout=60)
+            ((offer, decision, feedback),) = rounds(copied, range(9, 10))
+            pool.submit(copied.commit, decision).result(timeout=60)
             learned = pool.submit(
-                again.learn, offer, decision, feedback, np.random.default_rng(0)
+                copied.learn, offer, decision, feedback, np.random.default_rng(0)
             )
             learned.result(timeout=60)
-        assert again.version == policy.version + 1
+        assert copied.version == policy.version + 1
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_copies_beside_threads_that_decide_and_learn(
         thread.start()
     try:
         while not done.is_set():
-            again = way(policy)
-            learned = sum(again.knows(step) for step in range(1, 61))
-            assert again.posterior.count == 2 * learned
-            assert again.version == learned
-            loaded = make_policy(kind).restored(again.state())
-            assert loaded.version == again.version
+            copied = way(policy)
+            learned = sum(copied.knows(step) for step in range(1, 61))
+            assert copied.posterior.count == 2 * learned
+            assert copied.version == learned
+            loaded = make_policy(kind).restored(copied.state())
+            assert loaded.version == copied.version
     finally:
         done.set()
         for thread in threads:

@@ -255,7 +255,7 @@ def test_oclok_ucb_is_its_formula() -> None:
     policy = oclok_ucb(model, delta=delta)
     X, y = np.array([[0.1], [0.6]]), np.array([0.5, -0.2])
     policy.posterior.observe(X, y)
-    asked = np.array([[0.0], [0.3], [0.6], [2.0]])
+    queries = np.array([[0.0], [0.3], [0.6], [2.0]])
 
     def k(a: float, b: float) -> float:
         z = math.sqrt(3.0) * abs(a - b) / 0.5
@@ -266,11 +266,11 @@ def test_oclok_ucb_is_its_formula() -> None:
     inverse = np.array([[a, -b], [-b, a]]) / determinant
     step, expected = 3, []
     width = math.sqrt(2.0 * math.log(most * math.pi**2 * step**2 / (3.0 * delta)))
-    for (x,) in asked:
+    for (x,) in queries:
         cross = np.array([k(x, 0.1), k(x, 0.6)])
         mean, variance = cross @ inverse @ y, 1.0 - cross @ inverse @ cross
         expected.append(mean + width * math.sqrt(variance))
-    decision = policy.decide(Offer(step=step, arms=Arms.numbered(asked)), rng())
+    decision = policy.decide(Offer(step=step, arms=Arms.numbered(queries)), rng())
     order = np.argsort(-np.array(expected))[:2]
     assert decision.positions.tolist() == order.tolist()
     np.testing.assert_allclose(
@@ -300,10 +300,10 @@ def test_score_policies_mask_and_check_too() -> None:
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> None:
-    made = landscape(seed=1, horizon=5, side=4)
-    model = replace(made.model, direction=direction)
+    problem = landscape(seed=1, horizon=5, side=4)
+    model = replace(problem.model, direction=direction)
     world = FiniteProblem(
-        arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=model
+        arms=problem.arms, truth=problem.truth, noise_std=problem.noise_std, model=model
     )
     offer = world.offer(1)
     chosen = ScorePolicy(score=Truth(problem=world), oracle=model.oracle).decide(
@@ -335,25 +335,25 @@ def test_propensities_are_said_where_they_are_known() -> None:
     some = Offer(step=1, arms=arms, available=np.arange(12) < 5)
     costs, chance = KnownCosts(costs=np.arange(12.0)), Uniform()
 
-    def told(policy: Any, offer: Offer) -> float | None:
+    def propensity(policy: Any, offer: Offer) -> float | None:
         return policy.decide(offer, rng()).propensity
 
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), offer) == 1.0 / math.comb(
-        12, 2
-    )
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), some) == 1.0 / math.comb(
-        5, 2
-    )
-    assert told(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
-    assert told(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
-    assert told(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
+    assert propensity(
+        ScorePolicy(score=chance, oracle=TopK(k=2)), offer
+    ) == 1.0 / math.comb(12, 2)
+    assert propensity(
+        ScorePolicy(score=chance, oracle=TopK(k=2)), some
+    ) == 1.0 / math.comb(5, 2)
+    assert propensity(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
+    assert propensity(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
+    assert propensity(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
     for rule, oracle, expected in (
         (Greedy(), TopK(k=2), 1.0),
         (Greedy(), Coin(k=2), None),
         (Thompson(), TopK(k=2), None),
     ):
         policy = IndexPolicy(posterior=posterior("finite"), rule=rule, oracle=oracle)
-        assert told(policy, offer) == expected
+        assert propensity(policy, offer) == expected
 
 
 def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:

@@ -58,8 +58,8 @@ def test_steps_are_a_set(numbers: list[int]) -> None:
     starts, stops = steps.as_lists()
     runs = sum(number - 1 not in known for number in known)
     assert len(starts) == len(stops) == runs  # as few ranges as there are runs
-    again = Steps.from_lists([starts, stops])
-    assert [number for number in range(70) if number in again] == sorted(known)
+    rebuilt = Steps.from_lists([starts, stops])
+    assert [number for number in range(70) if number in rebuilt] == sorted(known)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_what_is_never_seen_whole_does_not_pile_up(
     for decision in decisions:
         ledger.note(decision, part)
     assert [step for step, _ in ledger.state().scalars["heard"]] == [6, 7, 8]
-    rest = Feedback(positions=np.array([1]), rewards=np.zeros(1))
-    ledger.check(decisions[-1], rest)
+    remaining = Feedback(positions=np.array([1]), rewards=np.zeros(1))
+    ledger.check(decisions[-1], remaining)
     with pytest.raises(ConflictError):
-        ledger.check(decisions[0], rest)
+        ledger.check(decisions[0], remaining)
 
 
 def test_what_is_chosen_and_not_seen_is_pending() -> None:
@@ -120,8 +120,8 @@ def test_what_is_chosen_and_not_seen_is_pending() -> None:
     expected = ARMS.features[np.concatenate([first.positions[2:], second.positions])]
     np.testing.assert_array_equal(policy._ledger.pending(), expected)
     assert policy.awaits
-    rest = Feedback(positions=first.positions[2:], rewards=np.zeros(1))
-    policy.learn(first_offer, first, rest, np.random.default_rng(0))
+    remaining = Feedback(positions=first.positions[2:], rewards=np.zeros(1))
+    policy.learn(first_offer, first, remaining, np.random.default_rng(0))
     policy.learn(second_offer, second, feedback_of(second), np.random.default_rng(0))
     assert not policy.awaits
 
@@ -145,8 +145,8 @@ def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
     pending = policy._ledger.pending()
     assert pending is not None
     assert len(pending) == 2
-    rest = Feedback(positions=decision.positions[1:], rewards=np.zeros(2))
-    policy.learn(offer, decision, rest, np.random.default_rng(0))
+    remaining = Feedback(positions=decision.positions[1:], rewards=np.zeros(2))
+    policy.learn(offer, decision, remaining, np.random.default_rng(0))
     policy.commit(decision)
     assert not policy.awaits
 
@@ -174,13 +174,14 @@ def test_what_is_awaited_survives_bytes() -> None:
     offer, decision = taken(policy, 4)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
     taken(policy, 5)
-    again = make_policy().restored(state_from_bytes(state_to_bytes(policy.state())))
-    np.testing.assert_array_equal(again._ledger.pending(), policy._ledger.pending())
+    restored = make_policy().restored(state_from_bytes(state_to_bytes(policy.state())))
+    np.testing.assert_array_equal(restored._ledger.pending(), policy._ledger.pending())
     with pytest.raises(ConflictError, match="learned already"):
-        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+        restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     next_offer = Offer(step=6, arms=ARMS)
     ours, theirs = (
-        each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again)
+        player.decide(next_offer, np.random.default_rng(0))
+        for player in (policy, restored)
     )
     np.testing.assert_array_equal(ours.positions, theirs.positions)
 
@@ -257,10 +258,10 @@ def test_a_table_is_noted_as_learned() -> None:
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     assert policy._ledger.last == 24
     for step, free in ((5, False), (24, False), (25, True)):
-        again = policy.play_table(
+        second = policy.play_table(
             Offer(step=step, arms=ARMS), table, np.random.default_rng
         )
-        assert (again is not None) == free
+        assert (second is not None) == free
 
 
 def test_the_last_round_of_a_state() -> None:
@@ -327,10 +328,10 @@ def test_a_log_needs_no_commit() -> None:
 def test_commits_are_remembered_even_if_no_longer_awaited() -> None:
     policy = make_policy(k=1, most_pending=2)
     taken_at = [taken(policy, step) for step in (1, 2, 3, 4)]
-    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
     for offer, decision in reversed(taken_at):
-        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
-    assert again.posterior.count == 4
+        restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert restored.posterior.count == 4
 
 
 def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
@@ -345,6 +346,6 @@ def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
     old = replace(
         state, parts={**state.parts, "ledger": replace(ledger, scalars=scalars)}
     )
-    again = policy.restored(old)
-    again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
-    assert again.posterior.count == 2
+    restored = policy.restored(old)
+    restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert restored.posterior.count == 2

@@ -40,8 +40,8 @@ from superarm.rules import UCB, Fixed
 
 
 def world(**options: Any) -> MovementField:
-    given = {"seed": 5, "horizon": 40, "side": 3, "contexts": 4, "episode": 5}
-    return MovementField(**{**given, **options})
+    defaults = {"seed": 5, "horizon": 40, "side": 3, "contexts": 4, "episode": 5}
+    return MovementField(**{**defaults, **options})
 
 
 def played(
@@ -64,8 +64,8 @@ def played(
 def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
     """ "first" learns at once in the first episode alone."""
     problem = world()
-    given = {"first_episode": "step"} if update == "first" else {"update": update}
-    policy = gp_md(problem.model, trees=3, kappa=1.5, **given)  # type: ignore[arg-type]
+    options = {"first_episode": "step"} if update == "first" else {"update": update}
+    policy = gp_md(problem.model, trees=3, kappa=1.5, **options)  # type: ignore[arg-type]
     mine, rng = np.random.default_rng(8), np.random.default_rng(8)
     model, n = problem.model, len(problem.metric)
     forest: Forest | None = None
@@ -139,17 +139,20 @@ def test_propensities_are_true() -> None:
     for step in (8, 11):  # within an episode, and where one begins
         offer = problem.offer(step).after(first[-1][1].action)
         draws, rng = 4000, np.random.default_rng(1)
-        said: dict[int, float] = {}
+        propensities: dict[int, float] = {}
         seen: dict[int, int] = {}
         for _ in range(draws):
             decision = policy.decide(offer, rng)
             action = int(decision.positions[0])
             assert decision.propensity is not None
-            said.setdefault(action, decision.propensity)
-            assert decision.propensity == said[action]
+            propensities.setdefault(action, decision.propensity)
+            assert decision.propensity == propensities[action]
             seen[action] = seen.get(action, 0) + 1
-        assert sum(said.values()) <= 1.0 + 1e-9
-        for action, p in said.items():  # five standard errors: once in a million
+        assert sum(propensities.values()) <= 1.0 + 1e-9
+        for (
+            action,
+            p,
+        ) in propensities.items():  # five standard errors: once in a million
             assert (
                 abs(seen[action] / draws - p)
                 < 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-12
@@ -171,9 +174,9 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
             played(policy, problem, range(1, rounds + 1), rng)
         ):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
-            told = problem.metrics(offer, decision, feedback)
-            paid[walk, place] = told["total_cost"]
-            expected[walk, place] = told["expected_total_cost"]
+            metrics = problem.metrics(offer, decision, feedback)
+            paid[walk, place] = metrics["total_cost"]
+            expected[walk, place] = metrics["expected_total_cost"]
     # Expectations do not depend on what is drawn (eqs. 16 to 18): with known costs all walks agree.
     np.testing.assert_allclose(
         expected, expected[0] + np.zeros_like(expected), atol=1e-12
@@ -201,21 +204,21 @@ def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
 @pytest.mark.parametrize("stop", [1, 5, 7, 10])
 def test_a_restart_changes_nothing(update: Any, stop: int) -> None:
     problem = world()
-    whole = gp_md(problem.model, trees=2, update=update)
-    straight = played(whole, problem, range(1, 16), np.random.default_rng(4))
+    uninterrupted = gp_md(problem.model, trees=2, update=update)
+    straight = played(uninterrupted, problem, range(1, 16), np.random.default_rng(4))
     policy = gp_md(problem.model, trees=2, update=update)
     rng = np.random.default_rng(4)
     first = played(policy, problem, range(1, stop + 1), rng)
-    again = gp_md(problem.model, trees=2, update=update).restored(
+    restored = gp_md(problem.model, trees=2, update=update).restored(
         state_from_bytes(state_to_bytes(policy.state()))
     )
     action = first[-1][1].action
     for step in range(stop + 1, 16):
         offer = problem.offer(step).after(action)
-        decision = again.decide(offer, rng)
-        again.commit(decision)
+        decision = restored.decide(offer, rng)
+        restored.commit(decision)
         noise = problem.noise(offer, np.random.default_rng(step))
-        again.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
+        restored.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
         action = decision.action
         known = straight[step - 1][1]
         assert decision.positions.tolist() == known.positions.tolist()
@@ -264,9 +267,9 @@ def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
         assert decision.propensity == move.probability
     chosen = [
         policy.decide(
-            problem.offer(3).after(np.array([at])), np.random.default_rng(1)
+            problem.offer(3).after(np.array([action])), np.random.default_rng(1)
         ).positions[0]
-        for at in range(9)
+        for action in range(9)
     ]
     assert len(set(chosen)) > 1
     with pytest.raises(UnknownArmError, match="previous action"):
@@ -356,8 +359,8 @@ def test_it_composes_with_a_posterior_that_forgets() -> None:
     run = simulate(drifting, {"gp-md": policy}, rounds=60, seed=1)
     assert np.isfinite(run["gp-md"].series["regret"]).all()
     assert policy.posterior.count == 60
-    told = replace(model, drift=Temporal(epsilon=0.5))
-    assert gp_md(told, posterior="drifting").posterior.drift.epsilon == 0.5
+    drifting_model = replace(model, drift=Temporal(epsilon=0.5))
+    assert gp_md(drifting_model, posterior="drifting").posterior.drift.epsilon == 0.5
 
 
 def test_baselines_do_what_their_names_say() -> None:
@@ -400,7 +403,7 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
     policy = md_known(problem.model, problem=problem, trees=3)
     later = problem.offer(7).after(np.array([2]))
 
-    def told() -> bytes:
+    def answer() -> bytes:
         """Of the trees and the walk; new trees are drawn where none are known."""
         decision = policy.decide(later, np.random.default_rng(5))
         assert decision.carry is not None
@@ -410,7 +413,7 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
 
     def write(self: Any, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        seen.append(told())
+        seen.append(answer())
 
     rng, writes = np.random.default_rng(0), 0
     for step in (
@@ -422,12 +425,12 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
         decision = policy.decide(
             offer if offer.begins else offer.after(np.array([1])), rng
         )
-        before = told()
+        before = answer()
         with monkeypatch.context() as watched:
             watched.setattr(TreePolicy, "__setattr__", write)
             policy.commit(decision)
         assert seen
-        assert set(seen) <= {before, told()}
+        assert set(seen) <= {before, answer()}
         writes += len(seen)
         seen.clear()
     assert writes == 3
@@ -510,7 +513,7 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
     off = replace(
         decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)}
     )
-    for refused, error, told in (
+    for refused, error, message in (
         (
             other.decide(offer, np.random.default_rng(1)),
             InputError,
@@ -521,7 +524,7 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
         (replace(decision, step=9), InputError, "changed on the way"),
         (replace(decision, carry=off), StateError, "do not sum to 1"),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             policy.commit(refused)
         assert state_to_bytes(policy.state()) == before
 
@@ -531,8 +534,8 @@ def test_a_walk_does_not_go_back() -> None:
     problem = world()
     policy = gp_md(problem.model, trees=2)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
-    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
-    for walker in (policy, again):
+    restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    for walker in (policy, restored):
         before = state_to_bytes(walker.state())
         for _, late in rounds[:-1]:
             with pytest.raises(
@@ -545,7 +548,7 @@ def test_a_walk_does_not_go_back() -> None:
 
 def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
     problem = world()
-    asked = 0
+    calls = 0
 
     class Watched(TreeIndexPolicy):
         """Another thread may ask between any two changes: here it does."""
@@ -553,12 +556,12 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
         watched = False
 
         def __setattr__(self, name: str, value: object) -> None:
-            nonlocal asked
+            nonlocal calls
             super().__setattr__(name, value)
             if Watched.watched:
-                asked += 1
+                calls += 1
                 self.decide(
-                    problem.offer(3).after(np.array([0])), np.random.default_rng(asked)
+                    problem.offer(3).after(np.array([0])), np.random.default_rng(calls)
                 )
 
     policy = Watched(**gp_md(problem.model, trees=2).parameters())
@@ -569,7 +572,7 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
         Watched.watched = True
         policy.commit(decision)
         Watched.watched = False
-    assert asked >= 6
+    assert calls >= 6
 
 
 def test_tau_is_checked_when_the_policy_is_made() -> None:
@@ -665,32 +668,32 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     """Every way through an episode, by its probability: what is paid, and what was expected of it."""
     problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
 
-    def fresh() -> TreeIndexPolicy:
+    def new_policy() -> TreeIndexPolicy:
         return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
 
     def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
         """Mass, what is paid and what was expected, over all that may still happen."""
         if step > 6:
             return np.array([1.0, 0.0, 0.0])
-        offer, found, total = problem.offer(step).after(action), {}, np.zeros(3)
+        offer, decisions, total = problem.offer(step).after(action), {}, np.zeros(3)
         for seed in range(150):  # draws until all that is not very improbable was there
             decision = policy.decide(offer, np.random.default_rng(seed))
-            found.setdefault(int(decision.positions[0]), decision)
-        for decision in found.values():
+            decisions.setdefault(int(decision.positions[0]), decision)
+        for decision in decisions.values():
             feedback = problem.feedback(offer, decision, np.zeros(4))
-            told = problem.metrics(offer, decision, feedback)
-            after = fresh().restored(policy.state())
+            metrics = problem.metrics(offer, decision, feedback)
+            after = new_policy().restored(policy.state())
             after.commit(decision)
             after.learn(offer, decision, feedback, np.random.default_rng(0))
-            rest = ways(after, decision.action, step + 1)
+            remaining = ways(after, decision.action, step + 1)
             here = (
-                np.array([0.0, told["total_cost"], told["expected_total_cost"]])
-                * rest[0]
+                np.array([0.0, metrics["total_cost"], metrics["expected_total_cost"]])
+                * remaining[0]
             )
-            total += decision.propensity * (rest + here)
+            total += decision.propensity * (remaining + here)
         return total
 
-    policy = fresh()
+    policy = new_policy()
     action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][
         1
     ].action

@@ -27,7 +27,7 @@ ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 
 
 def model(**changes: Any) -> Model:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kernel": Matern(),
         "noise_variance": 0.1,
         "oracle": TopK(),
@@ -37,7 +37,7 @@ def model(**changes: Any) -> Model:
         "noise_bound": 0.1,
         "gain": {"name": "constant", "value": 2.0},
     }
-    return Model(**(told | changes))
+    return Model(**(defaults | changes))
 
 
 @pytest.mark.parametrize("delta", [0.1, 0.02])
@@ -163,9 +163,9 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
 
 def test_inducing_points_and_steps_reach_the_policy() -> None:
     """Six arms: M is 6. The prior mean goes with it."""
-    made = model(mean=0.25)
+    shifted = model(mean=0.25)
     sparse = registry.build(
-        "policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=made
+        "policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=shifted
     )
     assert isinstance(sparse.posterior, InducingGP)
     assert (sparse.posterior.inducing, sparse.posterior.mean) == (7, 0.25)
@@ -173,7 +173,7 @@ def test_inducing_points_and_steps_reach_the_policy() -> None:
     assert sparse.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.2))
     for stepwise in (False, True):
         exact = registry.build(
-            "policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=made
+            "policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=shifted
         )
         assert exact.stepwise is stepwise
         assert exact.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.05))

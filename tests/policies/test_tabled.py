@@ -107,8 +107,8 @@ def test_where_draws_lie_in_memory_does_not_matter() -> None:
 @compiled
 def test_how_the_table_is_cut_does_not_matter() -> None:
     arms, rewards = table(2)
-    whole, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
-    expected = whole.play_table(rewards, np.full(ROUNDS, 2.0))
+    at_once, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
+    expected = at_once.play_table(rewards, np.full(ROUNDS, 2.0))
     pieces = [
         parts.play_table(piece, np.full(len(piece), 2.0))
         for piece in np.split(rewards, [1, 2, 40, 513, 700])
@@ -123,8 +123,10 @@ def test_only_the_played_entries_are_read() -> None:
     played = honest.play_table(rewards, np.full(ROUNDS, 2.0))
     poisoned = np.full_like(rewards, 1e6)
     poisoned[np.arange(ROUNDS), played] = rewards[np.arange(ROUNDS), played]
-    again = FiniteGP(KERNELS[0], arms, 0.03).play_table(poisoned, np.full(ROUNDS, 2.0))
-    np.testing.assert_array_equal(again, played)
+    replayed = FiniteGP(KERNELS[0], arms, 0.03).play_table(
+        poisoned, np.full(ROUNDS, 2.0)
+    )
+    np.testing.assert_array_equal(replayed, played)
 
 
 @compiled
