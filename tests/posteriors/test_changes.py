@@ -54,15 +54,15 @@ def detector(**options: Any) -> ChangeDetecting:
 def simulated(spread: float, gp: ChangeDetecting, count: int) -> Floats:
     """Observations until an alarm, by the definition of CUSUM."""
     rng, rho = np.random.default_rng(2), gp.scale
-    S, steps, alive, found = np.zeros(count), 0, np.arange(count), np.zeros(count)
+    S, steps, alive, run_lengths = np.zeros(count), 0, np.arange(count), np.zeros(count)
     while len(alive):
         steps += 1
         z = spread * rng.standard_normal(len(alive))
         S = np.maximum(0.0, S + 0.5 * z**2 * (1.0 - 1.0 / rho**2) - math.log(rho))
         done = math.log(gp.run_length) <= S
-        found[alive[done]] = steps
+        run_lengths[alive[done]] = steps
         alive, S = alive[~done], S[~done]
-    return found
+    return run_lengths
 
 
 @pytest.mark.thorough
@@ -73,9 +73,12 @@ def test_run_length_and_delays(run_length: float, scale: float) -> None:
     """Within 5 standard errors of the simulated mean, and the chain's own 0.2 %."""
     gp = detector(run_length=run_length, scale=scale)
     for spread in (1.0, 1.5, scale, 2.0 * scale):
-        found = simulated(spread, gp, 4000)
-        error = 5.0 * found.std() / math.sqrt(len(found))
-        assert abs(found.mean() - gp.until_alarm(spread)) < error + 0.002 * found.mean()
+        run_lengths = simulated(spread, gp, 4000)
+        error = 5.0 * run_lengths.std() / math.sqrt(len(run_lengths))
+        assert (
+            abs(run_lengths.mean() - gp.until_alarm(spread))
+            < error + 0.002 * run_lengths.mean()
+        )
     assert gp.until_alarm() >= run_length  # what is promised
     drift = 0.5 * scale**2 * (1.0 - scale**-2) - math.log(scale)
     assert gp.until_alarm(scale) > math.log(run_length) / drift  # and S overshoots
@@ -121,12 +124,12 @@ def test_innovations_are_those_of_a_simulated_run() -> None:
 
 def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
     """Squares of whitened innovations, one observation at a time."""
-    found = []
-    for at in range(len(rewards)):
-        mean, cov = inside.predict(keys[[at]], return_cov=True)
-        found.append(float((rewards[at] - mean[0]) ** 2 / (cov[0, 0] + NOISE)))
-        inside.observe(keys[[at]], rewards[[at]], [NOISE])
-    return found
+    squares = []
+    for row in range(len(rewards)):
+        mean, cov = inside.predict(keys[[row]], return_cov=True)
+        squares.append(float((rewards[row] - mean[0]) ** 2 / (cov[0, 0] + NOISE)))
+        inside.observe(keys[[row]], rewards[[row]], [NOISE])
+    return squares
 
 
 @pytest.mark.parametrize(
@@ -157,30 +160,32 @@ def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
     keys = np.array(
         [inside.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)]
     )
-    for at in range(40):
-        square = path(inside, keys[[at]], rewards[[at]])[0]
+    for index in range(40):
+        square = path(inside, keys[[index]], rewards[[index]])[0]
         S = max(0.0, S + 0.5 * square * (1.0 - 1.0 / 4.0) - math.log(2.0))
         if S == 0.0:
-            begin = at + 1
+            begin = index + 1
         if math.log(50.0) <= S:
-            alarms.append(Alarm(step=at + 1, since=begin + 1))
+            alarms.append(Alarm(step=index + 1, since=begin + 1))
             inside = INSIDE[name]()
-            since = slice(begin, at + 1)
-            inside.observe(keys[since], rewards[since], np.full(at + 1 - begin, NOISE))
-            S, begin = 0.0, at + 1
+            since = slice(begin, index + 1)
+            inside.observe(
+                keys[since], rewards[since], np.full(index + 1 - begin, NOISE)
+            )
+            S, begin = 0.0, index + 1
     assert gp.alarms == tuple(alarms)
     assert alarms
     assert gp._statistic == pytest.approx(S, abs=1e-8)
     now = offer(41)
     np.testing.assert_allclose(gp.belief(now).mean, inside.belief(now).mean, atol=1e-8)
     np.testing.assert_allclose(gp.belief(now).cov, inside.belief(now).cov, atol=1e-8)
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.alarms, again._statistic, again.ignored) == (
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert (restored.alarms, restored._statistic, restored.ignored) == (
         gp.alarms,
         gp._statistic,
         0,
     )
-    np.testing.assert_allclose(again.belief(now).cov, gp.belief(now).cov, atol=1e-12)
+    np.testing.assert_allclose(restored.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
 def test_a_restored_one_gives_the_same_alarms() -> None:
@@ -208,11 +213,11 @@ def test_feedback_from_before_a_change_is_counted_and_not_used() -> None:
     assert alarm == Alarm(step=8, since=8)
     with_late = [[1, 7], [2, 11], [3, 3]]
     gp.observe(with_late, [1.0, 2.0, 3.0])
-    alone = INSIDE["finite"]()
-    alone.observe([0, 0, 0, 2], [-9.0, -9.0, -9.0, 2.0])
+    reference = INSIDE["finite"]()
+    reference.observe([0, 0, 0, 2], [-9.0, -9.0, -9.0, 2.0])
     assert (gp.count, gp.ignored) == (13, 2)
     np.testing.assert_allclose(
-        gp.belief(offer(12)).mean, alone.belief(offer(12)).mean, atol=1e-12
+        gp.belief(offer(12)).mean, reference.belief(offer(12)).mean, atol=1e-12
     )
     assert not gp.exchangeable
 
@@ -293,10 +298,12 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
                 )
                 decision = policy.decide(now, rng)
                 policy.commit(decision)
-                at = decision.positions
-                seen = Feedback(positions=at, rewards=truth[at] + noise[step - 1])
+                positions = decision.positions
+                seen = Feedback(
+                    positions=positions, rewards=truth[positions] + noise[step - 1]
+                )
                 policy.learn(now, decision, seen, rng)
-                regret += float(truth.max() - truth[at[0]])
+                regret += float(truth.max() - truth[positions[0]])
             regrets.append(regret)
         lost.append(regrets[0] - regrets[1])
     assert np.mean(lost) > 4.0 * np.std(lost) / math.sqrt(len(lost) - 1)

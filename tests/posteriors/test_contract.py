@@ -62,8 +62,8 @@ def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
     mean = posterior.predict(keys).mean
     for step in range(400):  # past every refresh, fold and change of form
         posterior.observe(keys[[step % 6]], [float(step)], rng=rng())
-    again = type(posterior).from_state(state)
-    np.testing.assert_allclose(again.predict(keys).mean, mean, atol=1e-10)
+    reloaded = type(posterior).from_state(state)
+    np.testing.assert_allclose(reloaded.predict(keys).mean, mean, atol=1e-10)
 
 
 @everyone

@@ -173,7 +173,7 @@ def torn_copies(
     name: str, way: Callable[[Any], Any], copies: int, seconds: float
 ) -> list[str]:
     """What was wrong with copies that were taken beside a writing thread."""
-    found, over = [], time.monotonic() + seconds
+    problems, over = [], time.monotonic() + seconds
     with World(name) as world:
         for _ in range(copies):
             try:
@@ -181,10 +181,10 @@ def torn_copies(
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem is not None:
-                found.append(problem)
+                problems.append(problem)
             if time.monotonic() > over:
                 break
-    return found
+    return problems
 
 
 @pytest.mark.thorough
@@ -233,7 +233,7 @@ def in_child(work: Callable[[], str | None], seconds: float = 30.0) -> str | Non
 
 
 def torn_forks(name: str, count: int, seconds: float) -> list[str]:
-    found, over = [], time.monotonic() + seconds
+    problems, over = [], time.monotonic() + seconds
     with World(name) as world:
         for _ in range(count):
             posterior = world.posterior
@@ -241,10 +241,10 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
                 lambda posterior=posterior: world.problem_with(posterior)
             )  # type: ignore[misc]
             if problem is not None:
-                found.append(problem)
+                problems.append(problem)
             if time.monotonic() > over:
                 break
-    return found
+    return problems
 
 
 @pytest.mark.thorough
@@ -333,13 +333,13 @@ def test_a_child_refuses_what_was_left_half_written() -> None:
 
 @forks
 def test_a_thread_that_forks_while_it_writes_goes_on_in_the_child() -> None:
-    found: list[str | None] = []
+    outcomes: list[str | None] = []
 
     class Forking(Gate):
         def __call__(self, X: Any, Y: Any = None) -> Floats:
             if self.armed:
                 self.armed = False
-                found.append(in_child(lambda: None))
+                outcomes.append(in_child(lambda: None))
             return ROUGH(X, Y)
 
     kernel = Forking()
@@ -347,5 +347,5 @@ def test_a_thread_that_forks_while_it_writes_goes_on_in_the_child() -> None:
     posterior.observe(FEATURES[:1], [1.0])
     kernel.armed = True
     posterior.observe(FEATURES[1:2], [2.0])
-    assert found == [None]
+    assert outcomes == [None]
     assert posterior.count == 2

@@ -44,12 +44,12 @@ DRIFTS: dict[str, Kernel] = {
 }
 
 
-def whole(
+def dense_posterior(
     kernel: Kernel,
     drift: Kernel,
     keys: Floats,
     rewards: Floats,
-    asked: Floats,
+    queries: Floats,
     noise: Any = NOISE,
 ) -> Any:
     """Mean and covariance by eqs. 7 and 8, for any times and any kernel of time."""
@@ -58,9 +58,9 @@ def whole(
         space = kernel(ARMS[a[:, 0].astype(int)], ARMS[b[:, 0].astype(int)])
         return space * drift(a[:, 1:], b[:, 1:])
 
-    K, k = covariance(keys, keys) + noise * np.eye(len(keys)), covariance(asked, keys)
+    K, k = covariance(keys, keys) + noise * np.eye(len(keys)), covariance(queries, keys)
     solved = np.linalg.solve(K, np.column_stack([rewards, k.T]))
-    return k @ solved[:, 0], covariance(asked, asked) - k @ solved[:, 1:]
+    return k @ solved[:, 0], covariance(queries, queries) - k @ solved[:, 1:]
 
 
 def observations(seed: int, count: int, last: int) -> tuple[Floats, Floats]:
@@ -90,18 +90,20 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
     for key, reward in zip(keys[:150], rewards[:150], strict=True):
         gp.observe(key[None], [reward])
     gp.observe(keys[150:], rewards[150:])
-    asked = questions(200.0)
-    mean, cov = whole(kernel, drift, keys, rewards, asked)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
-    np.testing.assert_allclose(gp.predict(asked).std, np.sqrt(np.diag(cov)), atol=1e-9)
+    queries = questions(200.0)
+    mean, cov = dense_posterior(kernel, drift, keys, rewards, queries)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(queries).std, np.sqrt(np.diag(cov)), atol=1e-9
+    )
     # One time for all, which is what a round asks about.
     now = np.column_stack([np.arange(len(ARMS)), np.full(len(ARMS), 203.0)])
-    mean, cov = whole(kernel, drift, keys, rewards, now)
-    found = gp.predict(now, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(kernel, drift, keys, rewards, now)
+    predicted = gp.predict(now, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
     size = len(drift.state_space().output)
     limit = (
         (2 * len(ARMS) * size + 64) + 64 if gp.form == "folded" else len(ARMS) * size
@@ -137,11 +139,11 @@ def test_feedback_in_any_order_and_parts(
         gp.observe(keys[part], rewards[part], noise[part])
         if restart and number == parts // 2:
             gp = DriftingGP.from_state(gp.state())
-    asked = questions(31.0)
-    mean, cov = whole(ROUGH, DRIFTS[drift], keys, rewards, asked, noise)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    queries = questions(31.0)
+    mean, cov = dense_posterior(ROUGH, DRIFTS[drift], keys, rewards, queries, noise)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
     K = ROUGH(ARMS[keys[:, 0].astype(int)]) * DRIFTS[drift](keys[:, 1:])
     weight = 1.0 / np.sqrt(noise)
     information = 0.5 * np.linalg.slogdet(np.eye(40) + K * np.outer(weight, weight))[1]
@@ -160,7 +162,7 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     for place in range(400):
         if place not in late:
             gp.observe(keys[place : place + 1], rewards[place : place + 1])
-    ages = [400 - each.steps for each in gp._checkpoints]
+    ages = [400 - checkpoint.steps for checkpoint in gp._checkpoints]
     assert len(ages) <= 10
     assert min(ages) <= 52  # the 20 that are missing, and 32
     steps: list[int] = []
@@ -174,10 +176,12 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     for place in np.sort(late)[::-1]:
         gp.observe(keys[place : place + 1], rewards[place : place + 1])
     assert steps[0] <= 5 + 2 * 32 + 20
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(400.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(
+        ROUGH, drift, keys, rewards, queries := questions(400.0)
+    )
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
 @pytest.mark.thorough
@@ -194,14 +198,16 @@ def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
     times = np.concatenate(
         [rng.uniform(first, 160.0, 20), keys[[150, 150, 160, 199, 199], 1]]
     )
-    asked = np.column_stack([rng.integers(0, 25, 25), times])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked)
+    queries = np.column_stack([rng.integers(0, 25, 25), times])
+    mean, cov = dense_posterior(ROUGH, drift, keys, rewards, queries)
     before = gp.state()
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
-    np.testing.assert_allclose(gp.predict(asked).std, np.sqrt(np.diag(cov)), atol=1e-9)
-    draws = gp.sample(asked, np.random.default_rng(0), size=2000) - mean
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(queries).std, np.sqrt(np.diag(cov)), atol=1e-9
+    )
+    draws = gp.sample(queries, np.random.default_rng(0), size=2000) - mean
     error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 2000)
     assert (np.abs(draws.T @ draws / 2000 - cov) <= 5.0 * error + 1e-9).all()
     np.testing.assert_array_equal(
@@ -219,9 +225,11 @@ def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> 
     awaited = np.array([[3.0, 20.5], [4.0, 38.0], [3.0, 45.0]])
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=46.0)
     belief = gp.belief(offer, awaited)
-    asked = gp.keys(offer)
-    mean, _ = whole(ROUGH, drift, keys, rewards, asked)
-    _, cov = whole(ROUGH, drift, np.vstack([keys, awaited]), np.zeros(63), asked)
+    queries = gp.keys(offer)
+    mean, _ = dense_posterior(ROUGH, drift, keys, rewards, queries)
+    _, cov = dense_posterior(
+        ROUGH, drift, np.vstack([keys, awaited]), np.zeros(63), queries
+    )
     np.testing.assert_allclose(belief.mean, mean, atol=1e-9)
     np.testing.assert_allclose(belief.std, np.sqrt(np.diag(cov)), atol=1e-9)
     np.testing.assert_allclose(belief.cov, cov, atol=1e-9)
@@ -231,20 +239,20 @@ def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> 
 def test_what_is_kept_stays_flat(at_once: int) -> None:
     """(1 − ε)^{Δ/2} < 1e-13 for Δ ≥ 268 at ε = 0.2; checkpoints lie within a factor of two or so."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.2))
-    rng, held = np.random.default_rng(0), []
+    rng, sizes = np.random.default_rng(0), []
     for step in range(0, 3000, at_once):
         times = np.arange(step, step + at_once)
         gp.observe(
             np.column_stack([rng.integers(0, 25, at_once), times]),
             rng.standard_normal(at_once),
         )
-        held.append(len(gp.remembered.noise))
-    assert 268 <= max(held[len(held) // 2 :]) <= 2 * 268 + 4 * 32
+        sizes.append(len(gp.remembered.noise))
+    assert 268 <= max(sizes[len(sizes) // 2 :]) <= 2 * 268 + 4 * 32
     assert len(gp._checkpoints) <= 12
     still = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.0))
     for step in range(3000):
         still.observe([[step % 25, step]], [1.0])
-    ages = [3000 - each.steps for each in still._checkpoints]
+    ages = [3000 - checkpoint.steps for checkpoint in still._checkpoints]
     assert len(ages) <= 2 * 12
     assert all(older <= 2 * younger + 64 for older, younger in pairwise(ages))
 
@@ -273,11 +281,14 @@ def test_a_state_with_other_parts_is_learned_anew(form: Any) -> None:
     gp = DriftingGP(SMOOTH, ARMS, NOISE, 2.0, form=form)
     gp.observe(keys, rewards)
     for other in ({"kernel": ROUGH}, {"drift": Temporal(epsilon=0.3)}, {"mean": 10.0}):
-        fresh = DriftingGP(**{**gp.parameters(), **other})
-        fresh.observe(keys, rewards)
-        again = DriftingGP.from_state(gp.state(), **other)
-        asked = questions(31.0)
-        ours, theirs = (each.predict(asked, return_cov=True) for each in (again, fresh))
+        relearned = DriftingGP(**{**gp.parameters(), **other})
+        relearned.observe(keys, rewards)
+        restored = DriftingGP.from_state(gp.state(), **other)
+        queries = questions(31.0)
+        ours, theirs = (
+            posterior.predict(queries, return_cov=True)
+            for posterior in (restored, relearned)
+        )
         np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
 
@@ -337,18 +348,18 @@ def test_a_visited_form_that_grows_is_folded() -> None:
     assert forms == {"visited", "folded"}
     assert gp.rank <= 150
     assert 0.0 < gp.tolerance <= TRUNCATION
-    asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
+    queries = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
 
     def covariance(a: Floats, b: Floats) -> Floats:
         return kernel(grid[a[:, 0].astype(int)], grid[b[:, 0].astype(int)]) * drift(
             a[:, 1:], b[:, 1:]
         )
 
-    K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(asked, keys)
-    mean, cov = gp.predict(asked, return_cov=True)
+    K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(queries, keys)
+    mean, cov = gp.predict(queries, return_cov=True)
     np.testing.assert_allclose(mean, k @ np.linalg.solve(K, rewards), atol=1e-9)
     np.testing.assert_allclose(
-        cov, covariance(asked, asked) - k @ np.linalg.solve(K, k.T), atol=1e-9
+        cov, covariance(queries, queries) - k @ np.linalg.solve(K, k.T), atol=1e-9
     )
 
 
@@ -364,11 +375,11 @@ def test_a_reward_with_little_noise_changes_the_form(least: float) -> None:
     gp.observe(keys[:30], rewards[:30], noise[:30])
     gp.observe(keys[30:], rewards[30:], noise[30:])
     assert gp.form == "folded"
-    asked = questions(50.0)
-    mean, cov = whole(ROUGH, Temporal(), keys, rewards, asked, noise)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-8)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-8)
+    queries = questions(50.0)
+    mean, cov = dense_posterior(ROUGH, Temporal(), keys, rewards, queries, noise)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-8)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -380,9 +391,9 @@ def test_joint_draws_have_the_covariance(form: Any, drift: str) -> None:
     for known in (False, True):
         if known:
             gp.observe(keys, rewards)
-        asked = gp.keys(offer)
-        mean, cov = gp.predict(asked, return_cov=True)
-        draws = gp.sample(asked, np.random.default_rng(0), size=4000) - mean
+        queries = gp.keys(offer)
+        mean, cov = gp.predict(queries, return_cov=True)
+        draws = gp.sample(queries, np.random.default_rng(0), size=4000) - mean
         # Standard error of a covariance: √((σ_i²σ_j² + σ_ij²)/4000); 300 pairs, five of them.
         error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 4000)
         assert (np.abs(draws.T @ draws / 4000 - cov) <= 5.0 * error + 1e-9).all()
@@ -413,10 +424,10 @@ def test_old_observations_are_forgotten() -> None:
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=300.0)
     awaited = gp.belief(offer, np.array([[4.0, 200.0]]))
     np.testing.assert_allclose(awaited.std, gp.belief(offer).std, rtol=1e-12)
-    again = DriftingGP.from_state(gp.state())
-    again.observe([[3, 100.0]], [9.0])
-    assert again.ignored == 3
-    np.testing.assert_array_equal(again.predict(questions(300.0)).mean, before)
+    restored = DriftingGP.from_state(gp.state())
+    restored.observe([[3, 100.0]], [9.0])
+    assert restored.ignored == 3
+    np.testing.assert_array_equal(restored.predict(questions(300.0)).mean, before)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +500,7 @@ def test_many_rewards_of_one_time() -> None:
     keys = np.column_stack([np.arange(25), np.ones(25)])
     merged.observe(keys, np.bincount(rows, rewards / noise) / weight, 1.0 / weight)
     ours, theirs = (
-        each.predict(questions(2.0), return_cov=True) for each in (gp, merged)
+        posterior.predict(questions(2.0), return_cov=True) for posterior in (gp, merged)
     )
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
     np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
@@ -502,9 +513,9 @@ def test_many_arms_of_one_time_in_pieces() -> None:
     rewards = np.sin(5.0 * arms[:, 0])
     gp.observe(np.column_stack([np.arange(700), np.ones(700)]), rewards)
     K = ROUGH(arms) * np.sqrt(0.99)
-    found = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
+    mean = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
     np.testing.assert_allclose(
-        found,
+        mean,
         K @ np.linalg.solve(ROUGH(arms) + NOISE * np.eye(700), rewards),
         atol=1e-9,
     )
@@ -604,10 +615,10 @@ def test_rows_that_a_failed_update_has_written_count_for_nothing(
     rewards[:2] = 1.0, -1.0
     gp.observe(keys[2:-1], rewards[2:-1])
     gp.observe(keys[-1:], rewards[-1:])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(7.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(ROUGH, drift, keys, rewards, queries := questions(7.0))
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
 def test_states_whose_columns_had_shares_of_their_own_load() -> None:
@@ -616,9 +627,9 @@ def test_states_whose_columns_had_shares_of_their_own_load() -> None:
     keys, rewards = observations(11, 30, 40)
     gp.observe(keys, rewards)
     state = gp.state()
-    left, scale = np.linspace(0.2, 1.0, gp.rank), state.scalar("left")
-    arrays = {**state.arrays, "left": left}
-    arrays["columns"] = scale * state.array("columns") / left[:, None]
+    shares, scale = np.linspace(0.2, 1.0, gp.rank), state.scalar("left")
+    arrays = {**state.arrays, "left": shares}
+    arrays["columns"] = scale * state.array("columns") / shares[:, None]
     arrays["a"] = scale * state.array("a")
     arrays["known"] = scale**2 * state.array("known")
     scalars = {
@@ -626,13 +637,15 @@ def test_states_whose_columns_had_shares_of_their_own_load() -> None:
         for name, value in state.scalars.items()
         if name not in ("left", "rank")
     }
-    again = DriftingGP.from_state(
+    restored = DriftingGP.from_state(
         replace(state, schema=2, arrays=arrays, scalars=scalars)
     )
-    asked = questions(21.0)
-    expected, found = (each.predict(asked, return_cov=True) for each in (gp, again))
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
-    np.testing.assert_allclose(found.cov, expected.cov, atol=1e-12)
+    queries = questions(21.0)
+    expected, predicted = (
+        posterior.predict(queries, return_cov=True) for posterior in (gp, restored)
+    )
+    np.testing.assert_allclose(predicted.mean, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(predicted.cov, expected.cov, atol=1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -644,7 +657,9 @@ def test_after_a_very_long_pause_nothing_is_left(form: Any) -> None:
     rewards = np.array([3.0, -3.0, 1.0, 2.0])
     for key, reward in zip(keys, rewards, strict=True):
         gp.observe([key], [reward])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(403.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(
+        ROUGH, drift, keys, rewards, queries := questions(403.0)
+    )
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)

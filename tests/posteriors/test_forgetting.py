@@ -68,8 +68,8 @@ KERNELS: dict[str, Kernel] = {
     ],
 )
 def test_how_fast_kernels_forget(kernel: Kernel, expected: float | None) -> None:
-    found = kernel.forgetting(2)
-    assert found == (None if expected is None else pytest.approx(expected, abs=1e-15))
+    rate = kernel.forgetting(2)
+    assert rate == (None if expected is None else pytest.approx(expected, abs=1e-15))
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -81,13 +81,15 @@ def test_what_is_left_beside_the_decay_is_stationary(name: str) -> None:
     assert rate is not None
     assert rate > 0.0
 
-    def rest(rows: Floats) -> Floats:
+    def stationary_part(rows: Floats) -> Floats:
         apart = np.abs(np.subtract.outer(rows[:, 2], rows[:, 2]))
         values: Floats = kernel(rows) / (1.0 - rate) ** (0.5 * apart)
         return values
 
-    np.testing.assert_allclose(rest(X + np.array([0.0, 0.0, 3.7])), rest(X), atol=1e-12)
-    assert np.linalg.eigvalsh(rest(X))[0] > -1e-10
+    np.testing.assert_allclose(
+        stationary_part(X + np.array([0.0, 0.0, 3.7])), stationary_part(X), atol=1e-12
+    )
+    assert np.linalg.eigvalsh(stationary_part(X))[0] > -1e-10
 
 
 def test_foreign_kernels_do_not_say() -> None:
@@ -125,18 +127,18 @@ def test_variances_are_too_large_by_the_square_of_the_tolerance(
     kernel = KERNELS[name]
     keys, rewards = rounds(160)
     gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
-    whole = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
-    for at in range(len(keys)):
-        gp.observe(keys[[at]], rewards[[at]])
-        whole.observe(keys[[at]], rewards[[at]])
-        if at % 20:
+    unforgetting = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
+    for row in range(len(keys)):
+        gp.observe(keys[[row]], rewards[[row]])
+        unforgetting.observe(keys[[row]], rewards[[row]])
+        if row % 20:
             continue
         for later in (0.0, 2.5):
-            ask = keys[: at + 1 : 3].copy()
-            ask[:, 2] = keys[at, 2] + later
+            ask = keys[: row + 1 : 3].copy()
+            ask[:, 2] = keys[row, 2] + later
             P, exact = (
                 gp.predict(ask, return_cov=True).cov,
-                whole.predict(ask, return_cov=True).cov,
+                unforgetting.predict(ask, return_cov=True).cov,
             )
             excess, slack = (
                 P - exact,
@@ -164,14 +166,14 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
         (60, draws)
     )
     off = []
-    for each in rewards.T:
+    for path in rewards.T:
         gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
-        for at in range(0, 60, 3):
-            gp.observe(keys[at : at + 3], each[at : at + 3])
+        for start in range(0, 60, 3):
+            gp.observe(keys[start : start + 3], path[start : start + 3])
         assert dropped(gp)
         mean, std = gp.predict(ask)
         assert std is not None
-        exact = kernel(ask, keys) @ np.linalg.solve(K, each)
+        exact = kernel(ask, keys) @ np.linalg.solve(K, path)
         off.append(float((mean[0] - exact[0]) / std[0]))
     assert np.mean(np.square(off)) < forget**2 * (1.0 + 5.0 * math.sqrt(2.0 / draws))
     assert np.mean(np.square(off)) > 0.0
@@ -188,13 +190,13 @@ def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
     rewards = np.linalg.cholesky(kernel(keys) + NOISE * np.eye(120)) @ normals
     rng = np.random.default_rng(seed)
     order = np.argsort(np.arange(120) + rng.uniform(0.0, lateness, 120))
-    whole = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
-    whole.observe(keys, rewards)
+    unforgetting = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
+    unforgetting.observe(keys, rewards)
     gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
     for part in np.array_split(order, 50):
         gp.observe(keys[part], rewards[part])
     ask = np.column_stack([rng.random((9, 2)), np.full(9, 120.0)])
-    (mean, std), (exact, smaller) = gp.predict(ask), whole.predict(ask)
+    (mean, std), (exact, smaller) = gp.predict(ask), unforgetting.predict(ask)
     assert std is not None
     assert smaller is not None
     assert (std**2 - smaller**2 > -1e-12).all()
@@ -233,7 +235,7 @@ def test_rank_stays_below_a_limit(at_once: int) -> None:
 def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
     kernel, forget = KERNELS["product"], 1e-3
     width = window(kernel, forget)
-    gp, alone = (
+    gp, reference = (
         StreamingGP(kernel, NOISE, timed=True, forget=forget) for _ in range(2)
     )
     keys = np.array(
@@ -242,14 +244,14 @@ def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
     gp.observe(keys[:1], [1.0])
     gp.observe(keys[1:], [5.0, 2.0])
     gp.observe(keys[1:2], [5.0])
-    alone.observe(keys[[0, 2]], [1.0, 2.0])
+    reference.observe(keys[[0, 2]], [1.0, 2.0])
     assert (gp.count, gp.forgotten, dropped(gp), gp.rank) == (4, 2, 0, 2)
     ask = np.array([[0.2, 0.2, 100.0]])
     np.testing.assert_allclose(
-        gp.predict(ask).mean, alone.predict(ask).mean, atol=1e-13
+        gp.predict(ask).mean, reference.predict(ask).mean, atol=1e-13
     )
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.count, again.forgotten, dropped(again)) == (4, 2, 0)
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert (restored.count, restored.forgotten, dropped(restored)) == (4, 2, 0)
     both = StreamingGP(kernel, NOISE, timed=True, forget=forget)
     both.observe(keys, [1.0, 5.0, 2.0])  # also where newer ones come in the same call
     assert (both.forgotten, both.rank) == (1, 2)
@@ -258,20 +260,20 @@ def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
 def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
     gp = StreamingGP(KERNELS["product"], NOISE, timed=True, forget=1e-2)
     keys, rewards = rounds(150)
-    for at in range(0, 150, 2):
-        gp.observe(keys[at : at + 2], rewards[at : at + 2])
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert (again.rank, dropped(again), again.count) == (
+    for start in range(0, 150, 2):
+        gp.observe(keys[start : start + 2], rewards[start : start + 2])
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert (restored.rank, dropped(restored), restored.count) == (
             gp.rank,
             dropped(gp),
             gp.count,
         )
-        ask = keys[at : at + 3]
+        ask = keys[start : start + 3]
         np.testing.assert_allclose(
-            again.predict(ask).mean, gp.predict(ask).mean, atol=1e-10
+            restored.predict(ask).mean, gp.predict(ask).mean, atol=1e-10
         )
-        if at % 30 == 0:
-            gp = again
+        if start % 30 == 0:
+            gp = restored
     assert dropped(gp) > 50
     state = gp.state()
     for changed in ({"forgotten": -1}, {"forgotten": 151}, {"count": gp.rank - 1}):

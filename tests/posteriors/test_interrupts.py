@@ -28,13 +28,13 @@ _CHECKED = ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME")
 
 def points_of_interrupts(code: CodeType) -> set[int]:
     """Offsets of operations before which CPython may raise what a signal's handler raises."""
-    found: set[int] = set()
+    offsets: set[int] = set()
     checked = False
     for step in dis.get_instructions(code):
         if checked or step.opname == "JUMP_BACKWARD":
-            found.add(step.offset)
+            offsets.add(step.offset)
         checked = step.opname in _CHECKED
-    return found
+    return offsets
 
 
 @contextmanager
@@ -156,12 +156,12 @@ def known_to(gp: FiniteGP) -> Known:
     )
 
 
-def assert_alike(found: Known, expected: Known) -> None:
+def assert_alike(actual: Known, expected: Known) -> None:
     """Up to rounding: an interrupt may leave arms pending, or a fold to the next update."""
-    assert found.count == expected.count
-    assert np.array_equal(found.weight, expected.weight)
-    assert np.array_equal(found.weighted_rewards, expected.weighted_rewards)
-    for one, other in zip(found[3:], expected[3:], strict=True):
+    assert actual.count == expected.count
+    assert np.array_equal(actual.weight, expected.weight)
+    assert np.array_equal(actual.weighted_rewards, expected.weighted_rewards)
+    for one, other in zip(actual[3:], expected[3:], strict=True):
         assert np.abs(np.subtract(one, other)).max() < 1e-9
 
 

@@ -56,10 +56,10 @@ def test_the_change_is_told_once_and_seen() -> None:
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
     assert (gp.form, gp.tolerance) == ("cholesky", 0.0)
-    with pytest.warns(PrecisionWarning) as told:
+    with pytest.warns(PrecisionWarning) as warned:
         gp.observe(arms[40:45], rewards[40:45])
-    assert told[0].filename == __file__
-    assert str(told[0].message) == (
+    assert warned[0].filename == __file__
+    assert str(warned[0].message) == (
         "more than 40 observations: from now on the posterior is approximate, summed up in 30 inducing "
         f"points; kernel values are off by up to {gp.tolerance:.2g}"
     )
@@ -86,8 +86,8 @@ def test_points_everywhere_give_the_exact_posterior() -> None:
     gp = taught(arms, rewards, step=120, most_exact=10, inducing=120)
     assert gp.form == "inducing"
     # Points are dropped where what they add is below 1e-9 of the variance, hence the digits.
-    asked = history(30)[0]
-    (mean, std), (true_mean, true_std) = gp.predict(asked), exact.predict(asked)
+    queries = history(30)[0]
+    (mean, std), (true_mean, true_std) = gp.predict(queries), exact.predict(queries)
     np.testing.assert_allclose(mean, true_mean, atol=1e-6)
     np.testing.assert_allclose(std, true_std, atol=1e-6)
     assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-5)
@@ -123,20 +123,20 @@ def test_many_observations_at_once_are_taken_in_by_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arms, rewards = history(150)
-    whole = taught(arms, rewards, step=150, most_exact=50, inducing=20)
+    at_once = taught(arms, rewards, step=150, most_exact=50, inducing=20)
     for module in ("streaming.posterior", "streaming.inducing", "summaries"):
         monkeypatch.setattr(f"superarm.posteriors.{module}.BLOCK", 32)
     parts = taught(arms, rewards, step=150, most_exact=50, inducing=20)
-    asked = history(30)[0]
+    queries = history(30)[0]
     np.testing.assert_allclose(
-        parts.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+        parts.predict(queries).mean, at_once.predict(queries).mean, atol=1e-9
     )
     np.testing.assert_allclose(
-        parts.predict(asked).std, whole.predict(asked).std, atol=1e-9
+        parts.predict(queries).std, at_once.predict(queries).std, atol=1e-9
     )
     # What the points do not explain is new in every block, however often it was seen.
-    assert parts.information_gain > whole.information_gain
-    assert parts.incumbent == pytest.approx(whole.incumbent, rel=1e-9)
+    assert parts.information_gain > at_once.information_gain
+    assert parts.incumbent == pytest.approx(at_once.incumbent, rel=1e-9)
 
 
 def test_an_exact_form_that_does_not_grow_comes_first() -> None:
@@ -152,10 +152,15 @@ def test_an_exact_form_that_does_not_grow_comes_first() -> None:
 def test_points_are_spread_as_a_pivoted_cholesky_spreads_them() -> None:
     arms = history(40)[0]
     chosen = spread_points(ROUGH, arms, 10)
-    left = ROUGH(arms)
+    residual = ROUGH(arms)
     for point in chosen:
-        assert left[point, point] == pytest.approx(np.diag(left).max(), rel=1e-9)
-        left = left - np.outer(left[:, point], left[point]) / left[point, point]
+        assert residual[point, point] == pytest.approx(
+            np.diag(residual).max(), rel=1e-9
+        )
+        residual = (
+            residual
+            - np.outer(residual[:, point], residual[point]) / residual[point, point]
+        )
     assert len(set(chosen.tolist())) == 10
 
 
@@ -178,10 +183,10 @@ def test_it_is_the_posterior_with_redrawn_points_at_the_same_points() -> None:
     arms, rewards = history(80)
     redrawn = InducingGP(ROUGH, NOISE, inducing=80, jitter=0.0)
     redrawn.observe(arms, rewards, rng=np.random.default_rng(0))
-    kept = taught(arms, rewards, step=80, most_exact=10, inducing=80)
-    asked = history(30)[0]
+    fixed = taught(arms, rewards, step=80, most_exact=10, inducing=80)
+    queries = history(30)[0]
     np.testing.assert_allclose(
-        kept.predict(asked).mean, redrawn.predict(asked).mean, atol=1e-6
+        fixed.predict(queries).mean, redrawn.predict(queries).mean, atol=1e-6
     )
 
 
@@ -196,9 +201,9 @@ def test_a_hundred_thousand_observations(kernel: object, columns: int) -> None:
     gp = StreamingGP(kernel, NOISE, most_exact=2_000, inducing=400)  # type: ignore[arg-type]
     with pytest.warns(PrecisionWarning):
         gp.observe(arms, rewards)
-    asked = np.random.default_rng(0).random((500, columns))
-    truth = np.sin(3.0 * asked[:, 0]) + asked[:, -1]
-    mean, std = gp.predict(asked)
+    queries = np.random.default_rng(0).random((500, columns))
+    truth = np.sin(3.0 * queries[:, 0]) + queries[:, -1]
+    mean, std = gp.predict(queries)
     # A function of the model's own smoothness: errors are those of the stated widths, not far beyond.
     assert np.mean(np.abs(mean - truth) <= 1.96 * std) >= 0.9
 

@@ -47,8 +47,8 @@ some = st.lists(st.integers(0, len(ARMS) - 1), min_size=7, max_size=7, unique=Tr
 
 
 def offer_of(rows: list[int] | None = None) -> Offer:
-    at = np.arange(len(ARMS)) if rows is None else np.array(rows)
-    return Offer(step=1, arms=Arms(ids=at.tolist(), features=ARMS[at]))
+    positions = np.arange(len(ARMS)) if rows is None else np.array(rows)
+    return Offer(step=1, arms=Arms(ids=positions.tolist(), features=ARMS[positions]))
 
 
 def taught(name: str, rows: list[int]) -> Any:
@@ -61,9 +61,9 @@ def taught(name: str, rows: list[int]) -> Any:
     return gp
 
 
-def less(cov: Floats, at: Any) -> Floats:
+def less(cov: Floats, pending: Any) -> Floats:
     """The dense formula."""
-    positions = np.array(at, dtype=np.intp)
+    positions = np.array(pending, dtype=np.intp)
     cross = cov[positions]
     observed = cross[:, positions] + NOISE * np.eye(len(positions))
     return cov - cross.T @ np.linalg.solve(observed, cross)
@@ -89,15 +89,15 @@ def test_it_equals_the_dense_formula(
     n = len(keys)
     expected = less(joint, range(n, len(joint)))[:n, :n]
     belief = gp.belief(offer, awaited)
-    for at in (None, first, second):
-        if at is not None:
-            belief = belief.condition(np.array(at, dtype=np.intp))
-            expected = less(expected, at)
+    for positions in (None, first, second):
+        if positions is not None:
+            belief = belief.condition(np.array(positions, dtype=np.intp))
+            expected = less(expected, positions)
         np.testing.assert_allclose(belief.mean, mean[:n], atol=1e-12)
         np.testing.assert_allclose(belief.std**2, np.diagonal(expected), atol=1e-10)
         np.testing.assert_allclose(belief.cov, expected, atol=1e-10)
-        for kept in (belief.mean, belief.std, belief.cov):
-            assert not kept.flags.writeable  # so that it must not change
+        for array in (belief.mean, belief.std, belief.cov):
+            assert not array.flags.writeable  # so that it must not change
         np.testing.assert_allclose(belief.negated().cov, expected, atol=1e-10)
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
 
@@ -126,11 +126,11 @@ def test_no_square_covariance_is_made(
     gp = taught(name, [0, 1, 5])
     awaited = gp.keys(offer_of())[[2, 9]]
 
-    made = type(gp)._covariance
+    compute = type(gp)._covariance
 
     def some(self: Any, keys: Any, at: Any = None) -> Floats:
         assert at is not None, "the whole covariance was asked for"
-        return made(self, keys, at)
+        return compute(self, keys, at)
 
     monkeypatch.setattr(type(gp), "_covariance", some)
     belief = gp.belief(offer_of(), awaited).condition(np.array([3]))

@@ -107,24 +107,26 @@ class Player:
         self.policy.commit(decision)
         self.waiting.append((offer, decision))
         if step % 7:
-            for each in self.waiting:
-                self._hear(*each)
+            for arrival in self.waiting:
+                self._hear(*arrival)
             self.waiting.clear()
         return [int(position) for position in decision.positions]
 
     def _hear(self, offer: Offer, decision: Decision) -> None:
-        at, step = decision.positions, offer.step
-        noise = stream(0, "noise", step).standard_normal(len(at)) * np.sqrt(NOISE)
+        positions, step = decision.positions, offer.step
+        noise = stream(0, "noise", step).standard_normal(len(positions)) * np.sqrt(
+            NOISE
+        )
         feedback = Feedback(
-            positions=at, rewards=truth(offer.arms.features[at]) + noise
+            positions=positions, rewards=truth(offer.arms.features[positions]) + noise
         )
         self.policy.learn(offer, decision, feedback, stream(0, "learn", step))
 
     def saved_and_loaded(self) -> Player:
         state = state_from_bytes(state_to_bytes(self.policy.state()))
-        again = Player(self.policy.restored(state), self.changing)
-        again.waiting = self.waiting.copy()
-        return again
+        restored = Player(self.policy.restored(state), self.changing)
+        restored.waiting = self.waiting.copy()
+        return restored
 
 
 @pytest.mark.thorough
@@ -155,9 +157,9 @@ def test_the_form_in_use_is_kept() -> None:
     rng = np.random.default_rng(0)
     for _ in range(40):
         gp.observe(rng.random((2, 2)), rng.random(2))
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert (again.form, again.rank) == (gp.form, gp.rank)
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert (restored.form, restored.rank) == (gp.form, gp.rank)
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
     assert gp.form == "finite-rank"
 
 
@@ -166,11 +168,11 @@ def test_the_root_form_goes_on_with_the_same_bits() -> None:
     rng = np.random.default_rng(0)
     for count in (1, 3, 40, 1, 2):
         gp.observe(rng.integers(0, len(GRID), count), rng.random(count))
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
-        for each in (gp, again):
-            each.observe([7], [0.25])
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
+        for posterior in (gp, restored):
+            posterior.observe([7], [0.25])
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_another_kernel_makes_its_own_of_the_data(
     other = SquaredExponential(
         lengthscale=lengthscale
     )  # 0.5 it was where it was smooth, too
-    again = type(gp).from_state(gp.state(), kernel=other)
+    restored = type(gp).from_state(gp.state(), kernel=other)
     expected = (
         FiniteGP(other, GRID, NOISE, form="root")
         if name.startswith("root")
@@ -196,7 +198,7 @@ def test_another_kernel_makes_its_own_of_the_data(
     expected.observe(arms, np.arange(5.0))
     everything = np.arange(len(GRID)) if name.startswith("root") else GRID
     np.testing.assert_allclose(
-        again.predict(everything).mean, expected.predict(everything).mean, atol=1e-9
+        restored.predict(everything).mean, expected.predict(everything).mean, atol=1e-9
     )
 
 

@@ -122,9 +122,9 @@ def test_rounding_is_cut_off_and_more_is_told() -> None:
     )
     with pytest.warns(PrecisionWarning, match="set to 0"):
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
-    with pytest.warns(PrecisionWarning, match="set to 0") as told:
+    with pytest.warns(PrecisionWarning, match="set to 0") as warned:
         standard_deviation(np.array([4.0, -3e-6]), lambda: 4.0)
-    assert told[0].filename == __file__  # whoever called superarm
+    assert warned[0].filename == __file__  # whoever called superarm
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
         standard_deviation(np.array([4.0, -5e-6]), lambda: 4.0)
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
@@ -163,8 +163,8 @@ def test_units_do_not_matter_up_to_the_limit(kind: str, variance: float) -> None
         mean, std = posterior.predict(arms)
         return mean / unit, std / unit
 
-    for found, expected in zip(learned(variance), learned(1.0), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    for answer, expected in zip(learned(variance), learned(1.0), strict=True):
+        np.testing.assert_allclose(answer, expected, rtol=1e-9)
 
 
 def test_products_beyond_the_limit_are_refused_by_the_posterior() -> None:

@@ -102,14 +102,20 @@ def test_looking_between_observations_makes_no_difference() -> None:
 
 
 def test_a_restored_posterior_goes_on_to_the_bit() -> None:
-    gp, asked = taught(), data(5)[0]
-    again = SparseVariational.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    gp, queries = taught(), data(5)[0]
+    restored = SparseVariational.from_state(
+        state_from_bytes(state_to_bytes(gp.state()))
+    )
     for _ in range(3):
-        assert sum_up(again) == sum_up(gp)
-        np.testing.assert_array_equal(again.predict(asked).mean, gp.predict(asked).mean)
-        np.testing.assert_array_equal(again.predict(asked).std, gp.predict(asked).std)
-        for each in (gp, again):
-            each.observe(asked, np.arange(5.0), rng=chance())
+        assert sum_up(restored) == sum_up(gp)
+        np.testing.assert_array_equal(
+            restored.predict(queries).mean, gp.predict(queries).mean
+        )
+        np.testing.assert_array_equal(
+            restored.predict(queries).std, gp.predict(queries).std
+        )
+        for posterior in (gp, restored):
+            posterior.observe(queries, np.arange(5.0), rng=chance())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
     empty = SparseVariational(Matern(), 0.1)
     assert sum_up(empty.restored(empty.state())) == sum_up(empty)
@@ -167,10 +173,10 @@ def test_after_an_error_it_is_what_it_was() -> None:
     with pytest.raises(ShapeError):
         gp.observe([[4.0, 1.0]], [0.0], rng=chance())
     gp.observe([[4.0]], [0.1], rng=chance())
-    again = SparseVariational(Broken(), 0.1)
-    again.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
-    again.observe([[4.0]], [0.1], rng=chance())
-    assert sum_up(gp) == sum_up(again)
+    retried = SparseVariational(Broken(), 0.1)
+    retried.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
+    retried.observe([[4.0]], [0.1], rng=chance())
+    assert sum_up(gp) == sum_up(retried)
 
 
 @pytest.mark.parametrize(
