@@ -96,8 +96,8 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert not [
         name
-        for each in root.iter()
-        for name in each.attrib
+        for node in root.iter()
+        for name in node.attrib
         if name.endswith(("href", "src"))
     ]
     assert len(text) < 300_000
@@ -112,8 +112,8 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert frames >= 6
     # All start together, at the moment when the last frame has come: a preview shows that one.
     assert {element.get("begin") for element in moving} == {f"-{0.35 * frames:.2f}s"}
-    groups = [each for each in root.iter() if any(child in moving for child in each)]
-    shown = [each.get("opacity") for each in groups]
+    groups = [node for node in root.iter() if any(child in moving for child in node)]
+    shown = [node.get("opacity") for node in groups]
     assert shown.count("1") == 2 * frames + 2  # all that stays, and the last trip
     assert shown.count("0") == 2 * frames - 2
     assert "prefers-color-scheme:dark" in text
@@ -124,19 +124,19 @@ def test_the_picture_is_whole_and_loads_nothing(
 
 def test_the_documented_picture_is_the_demos_own() -> None:
     """docs/demo.svg is what ``superarm demo`` draws."""
-    kept = Path(__file__).parents[2] / "docs" / "demo.svg"
+    documented = Path(__file__).parents[2] / "docs" / "demo.svg"
     experiment = load_experiment(demo.EXPERIMENT)
     problem = make_world(experiment, rounds=demo.ROUNDS, seed=0)
     frames = learn(experiment, problem, rounds=demo.ROUNDS, seed=0)
     drawn = picture.animated_svg(describe_city(problem), frames, 0, 10)
-    if drawn == kept.read_text(encoding="utf-8"):
+    if drawn == documented.read_text(encoding="utf-8"):
         return
 
     def structure(text: str) -> tuple[Any, ...]:
         titles = re.findall(r'font-weight="600"[^>]*>([^<]+)<', text)
         captions = [
-            re.sub(r"[-\d.]+", "#", each)
-            for each in re.findall(r">(round [^<]+)<", text)
+            re.sub(r"[-\d.]+", "#", label)
+            for label in re.findall(r">(round [^<]+)<", text)
         ]
         return (
             titles,
@@ -147,7 +147,7 @@ def test_the_documented_picture_is_the_demos_own() -> None:
 
     # Another BLAS may round differently and then choose another road; the drawing is the same.
     advice = "run `superarm demo` and copy demo/learning.svg to docs/demo.svg"
-    assert structure(drawn) == structure(kept.read_text(encoding="utf-8")), advice
+    assert structure(drawn) == structure(documented.read_text(encoding="utf-8")), advice
 
 
 def test_every_frame_but_the_last_shows_another_route(
@@ -369,25 +369,29 @@ def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
 
 def outcome(times: int = 5, **energies: list[float]) -> Outcome:
     """These seeds, so many times."""
-    given = {"gp-ts": [100.0, 101.0], "bi-ts": [110.0, 112.0], "prior": [120.0, 122.0]}
-    given |= {"fastest": [200.0, 204.0], **energies}
+    per_policy = {
+        "gp-ts": [100.0, 101.0],
+        "bi-ts": [110.0, 112.0],
+        "prior": [120.0, 122.0],
+    }
+    per_policy |= {"fastest": [200.0, 204.0], **energies}
     rows = [
         Row(
             policy=name,
             energy=np.array(values * times),
             regret=10.0 * np.array(values * times),
         )
-        for name, values in given.items()
+        for name, values in per_policy.items()
     ]
     return Outcome(rows=tuple(rows), latest=20, rounds=50, first_seed=0)
 
 
 def test_the_conclusion_follows_from_the_numbers() -> None:
-    told = outcome().conclusion()
-    assert "needed 100 Wh per trip" in told
-    assert "102 Wh less than the fastest route" in told
-    assert "20 Wh less than the energy model's route" in told
-    assert told.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
+    conclusion = outcome().conclusion()
+    assert "needed 100 Wh per trip" in conclusion
+    assert "102 Wh less than the fastest route" in conclusion
+    assert "20 Wh less than the energy model's route" in conclusion
+    assert conclusion.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
     lost = outcome(**{"gp-ts": [300.0, 302.0]}).conclusion()
     assert "99 Wh more than the fastest route" in lost
     assert lost.endswith("trips bi-ts has lower regret.")
@@ -399,9 +403,9 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
 
 
 def test_two_seeds_conclude_nothing() -> None:
-    told = outcome(times=1).conclusion()
-    assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in told
-    assert told.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
+    conclusion = outcome(times=1).conclusion()
+    assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in conclusion
+    assert conclusion.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
 
 
 def test_savings_need_something_to_save_from() -> None:

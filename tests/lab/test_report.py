@@ -376,9 +376,9 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("power", "told"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
+@pytest.mark.parametrize(("power", "growth"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
 def test_time_labels_tell_of_growth_alone(
-    power: float, told: str, tmp_path: Path
+    power: float, growth: str, tmp_path: Path
 ) -> None:
     make_run(tmp_path, ("mine",), rounds=100, seeds=1)
     seconds = (1e-5 * np.arange(1.0, 101.0) ** power).astype(np.float32)
@@ -389,7 +389,7 @@ def test_time_labels_tell_of_growth_alone(
     write_trace(tmp_path, trace)
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     mean = readable_seconds(float(seconds[1:].mean(dtype=float)))
-    assert picture.panels[0].series[0].label == f"mine  {mean}{told}"
+    assert picture.panels[0].series[0].label == f"mine  {mean}{growth}"
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
@@ -471,11 +471,11 @@ def test_colours_are_stable_and_distinct() -> None:
     many = [f"p{i}" for i in range(24)]
     assert len(set(policy_styles(many).values())) == 24
     assert len(policy_styles([*many, "one more"])) == 25
-    alone, together = (
+    single, together = (
         policy_styles(["gp-ts"]),
         policy_styles(["mine", "gp-ucb", "gp-ts", "igp-ucb"]),
     )
-    assert alone["gp-ts"] == together["gp-ts"]
+    assert single["gp-ts"] == together["gp-ts"]
 
 
 def test_growth_exponent_recovers_the_power(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def as_if_made_elsewhere(directory: Path, factor: float) -> None:
     """``run.json`` as a processor would have written it whose sums differ by this factor."""
     path = directory / "run.json"
     spec = json.loads(path.read_text(encoding="utf-8"))
-    spec["noise_variance"] = [factor * each for each in spec["noise_variance"]]
+    spec["noise_variance"] = [factor * variance for variance in spec["noise_variance"]]
     path.write_text(json.dumps(spec), encoding="utf-8")
 
 

@@ -39,7 +39,7 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment.from_mapping(mapping(**changes), "here")
 
 
-def made(name: str) -> Experiment:
+def small_experiment(name: str) -> Experiment:
     """A shipped experiment on synthetic data, small where its problem has a size."""
     shipped = load_experiment(name)
     takes = parameters_of("problem", shipped.problem["name"])
@@ -73,11 +73,14 @@ LONG = {
     ],
 )
 def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
-    shipped = made(name)
+    shipped = small_experiment(name)
     assert shipped.id == name
     assert shipped.title
     world = shipped.build_problem(seed=1, horizon=3)
-    policies = {each: shipped.build_policy(each, world) for each in shipped.policies}
+    policies = {
+        policy_name: shipped.build_policy(policy_name, world)
+        for policy_name in shipped.policies
+    }
     trajectories = simulate(world, policies, rounds=3, seed=1)
     assert set(trajectories) == set(shipped.policies)
     for trajectory in trajectories.values():
@@ -96,8 +99,8 @@ def test_json_makes_the_same_experiment(name: str) -> None:
 
 def test_papers_and_figures_are_unique() -> None:
     shipped = [load_experiment(name) for name in experiment_ids()]
-    figures = [(each.paper, figure) for each in shipped for figure in each.figure]
-    shared = {each for each in figures if figures.count(each) > 1}
+    figures = [(entry.paper, figure) for entry in shipped for figure in entry.figure]
+    shared = {entry for entry in figures if figures.count(entry) > 1}
     assert shared == {
         (load_experiment("navigation/monaco-a").paper, "1")
     }  # one of both networks
@@ -306,7 +309,7 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
             expand_settings({"a": values})
 
 
-@pytest.mark.parametrize("values", [{"abcd"[at]: list(range(400)) for at in range(4)},
+@pytest.mark.parametrize("values", [{"abcd"[index]: list(range(400)) for index in range(4)},
                                     {"a": list(range(10_001))}])  # fmt: skip
 def test_sweeps_beyond_any_run_are_refused_at_once(
     values: dict[str, list[int]],
@@ -579,11 +582,11 @@ def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
 
 def test_the_former_name_of_assumes_is_refused() -> None:
     changes = {"noise_variance": 0.5}
-    told = {"gp-ei": {"told": changes}}
+    old_options = {"gp-ei": {"told": changes}}
     with pytest.raises(
         SpecError, match=r"policies\.gp-ei: 'told' is now called 'assumes'; rename"
     ):
-        experiment(policies=told)
+        experiment(policies=old_options)
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(SpecError, match="'told' is now called 'assumes'"):
         base.with_setting({"gp-ei.told": changes})

@@ -49,14 +49,14 @@ ROUNDS = 12
 def run_of(
     out: Path, policies: dict[str, Any], problem: dict[str, Any] = PROBLEM, **more: Any
 ) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": ROUNDS,
         "seeds": 2,
         "problem": problem,
         "policies": policies,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **more}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
@@ -129,21 +129,21 @@ def test_replays_by_whole_matrices(delta: float, tmp_path: Path) -> None:
     object.__setattr__(schedule, "delta", delta)
     for policy in ("oclok-ucb", "random"):
         for seed in recorded.run.seeds:
-            found = replay(recorded, policy, seed, 0, world_of(seed), schedule)
+            replayed = replay(recorded, policy, seed, 0, world_of(seed), schedule)
             expected = by_whole_matrices(recorded.run, policy, seed, schedule)
             for name, value in expected._asdict().items():
-                assert getattr(found, name) == pytest.approx(value, rel=1e-5), name
-            assert found.variance_share <= 1.0
-            assert found.event == (delta < 1.0)
-            assert delta > 1.0 or policy == "random" or found.gap_share <= 1.0
-            assert delta > 1.0 or policy == "random" or found.regret_share <= 1.0
+                assert getattr(replayed, name) == pytest.approx(value, rel=1e-5), name
+            assert replayed.variance_share <= 1.0
+            assert replayed.event == (delta < 1.0)
+            assert delta > 1.0 or policy == "random" or replayed.gap_share <= 1.0
+            assert delta > 1.0 or policy == "random" or replayed.regret_share <= 1.0
 
 
 def items(recorded: RecordedRun) -> dict[str, str]:
     """Verdicts by what they are about, of a run with one setting."""
-    found = [*combinatorial.statements(recorded)]
-    assert all("(2 of 2 seeds, T = 12, " in each.evidence for each in found)
-    return {each.text.partition(":")[0]: each.verdict for each in found}
+    verdicts = [*combinatorial.statements(recorded)]
+    assert all("(2 of 2 seeds, T = 12, " in verdict.evidence for verdict in verdicts)
+    return {verdict.text.partition(":")[0]: verdict.verdict for verdict in verdicts}
 
 
 def test_verdicts_of_a_run(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_verdicts_of_a_run(tmp_path: Path) -> None:
         "Lemma 3": "holds",
         "Theorem 1, eq. 26": "holds",
     }
-    texts = [each.text for each in judge_statements(recorded.run)]
-    assert [each.text for each in combinatorial.statements(recorded)] == texts
+    texts = [verdict.text for verdict in judge_statements(recorded.run)]
+    assert [verdict.text for verdict in combinatorial.statements(recorded)] == texts
 
 
 def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
@@ -167,7 +167,9 @@ def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
     )
     assert not {"Eq. 6", "Lemma 2"} & set(items(other))
     lemma_3 = next(
-        each for each in combinatorial.statements(other) if "Lemma 3" in each.text
+        verdict
+        for verdict in combinatorial.statements(other)
+        if "Lemma 3" in verdict.text
     )
     assert (
         "but Lemma 2 does not apply: the learner's kernel is not that of f"
@@ -219,9 +221,9 @@ def test_one_policy_for_every_delta(tmp_path: Path) -> None:
     bold = {"policy": "oclok-ucb", "delta": 0.5}
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}, "twin": twin, "bold": bold})
     about = [
-        each.text
-        for each in combinatorial.statements(recorded)
-        if each.text.startswith("Lemma 2")
+        verdict.text
+        for verdict in combinatorial.statements(recorded)
+        if verdict.text.startswith("Lemma 2")
     ]
     assert len(about) == 2
     assert "1 − δ = 0.95" in about[0]
@@ -271,10 +273,10 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
 
 def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
-    found = [
+    verdicts = [
         *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
     ]
-    assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
+    assert [verdict.text.partition(":")[0] for verdict in verdicts] == ["Lemma 1"]
 
 
 class Steep(Sum):
@@ -337,9 +339,9 @@ def test_lemma_3_is_about_the_promise_and_rounds_of_any_size(tmp_path: Path) -> 
             allowed = 2.0 * schedule.width(step, float) * std.sum()
             gap = max(gap, (0.75 * optimum - value) / allowed)
             X = np.vstack([X, now])
-        found = replay(recorded, "random", seed, 0, world, schedule)
-        assert found.rounds_inside == ROUNDS
-        assert found.gap_share == pytest.approx(gap, rel=1e-4)
+        replayed = replay(recorded, "random", seed, 0, world, schedule)
+        assert replayed.rounds_inside == ROUNDS
+        assert replayed.gap_share == pytest.approx(gap, rel=1e-4)
         gaps.append(gap)
     assert min(gaps) > 0.0
     assert len(sizes) > 1
@@ -433,7 +435,7 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
 
 @pytest.mark.parametrize("problem", ["channels", "crowdsourcing"])
 def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {
+    problem_spec: dict[str, Any] = {
         "channels": {"name": "channels", "channels": 2, "users": 4},
         "crowdsourcing": {
             "name": "crowdsourcing",
@@ -442,7 +444,7 @@ def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
             "k": 2,
         },
     }[problem]
-    recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, given)
+    recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, problem_spec)
     bound = regret_bounds(recorded.run).drawn["oclok-ucb"]
     assert (
         "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes

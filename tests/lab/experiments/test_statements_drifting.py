@@ -49,22 +49,22 @@ def replayable(
     seeds: int = 2,
     **more: Any,
 ) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": rounds,
         "seeds": seeds,
         "problem": problem,
         "policies": policies,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **more}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
 def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:
     return [
-        each
-        for each in drifting.statements(recorded)
-        if each.text.startswith(beginning)
+        verdict
+        for verdict in drifting.statements(recorded)
+        if verdict.text.startswith(beginning)
     ]
 
 
@@ -128,11 +128,11 @@ def test_a_regret_below_the_bound_is_found(
 ) -> None:
     genuine = drift_regret.regret_lower_bound
 
-    def too_high(*given: Any, **options: Any) -> Any:
-        return genuine(*given, **options)._replace(per_round=5.0)
+    def too_high(*arguments: Any, **options: Any) -> Any:
+        return genuine(*arguments, **options)._replace(per_round=5.0)
 
     monkeypatch.setattr(drift_regret, "regret_lower_bound", too_high)
-    assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {
+    assert {verdict.verdict for verdict in found_by(swept, "Theorem 4.1")} == {
         "does not hold"
     }
 
@@ -178,8 +178,8 @@ def test_growth_with_time_is_compared_with_the_order(
     """1.0 is below the order's exponent, but by so little that six seeds cannot tell."""
     with_totals(swept, lambda index: np.arange(1.0, 41.0) ** power, monkeypatch)
     verdicts = found_by(swept, "Corollary 4.1: with T")
-    assert {each.verdict for each in verdicts} == {word}
-    assert all(f"p = {power:g}" in each.evidence for each in verdicts)
+    assert {verdict.verdict for verdict in verdicts} == {word}
+    assert all(f"p = {power:g}" in verdict.evidence for verdict in verdicts)
 
 
 @pytest.mark.parametrize(("power", "word"), [(0.9, "holds"), (-0.6, "does not hold")])
@@ -191,9 +191,9 @@ def test_growth_with_drift_is_compared_with_the_order(
         swept, lambda index: drifts[index] ** power * np.arange(1.0, 41.0), monkeypatch
     )
     verdicts = found_by(swept, "Corollary 4.1: with ε")
-    assert [each.verdict for each in verdicts] == [word, word]
+    assert [verdict.verdict for verdict in verdicts] == [word, word]
     shown = "q = " + f"{power:g}".replace("-", "−")
-    assert all(shown in each.evidence for each in verdicts)
+    assert all(shown in verdict.evidence for verdict in verdicts)
     # max(√T, T ε^{1/6}) and ε^{1/8}: at ε = 0.001 √40 = 6.3 is below 40 · 0.316
     assert "the order has q = 0.167" in verdicts[0].evidence
     assert "the order has q = 0.125" in verdicts[1].evidence
@@ -352,10 +352,10 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
             y.append(
                 (world.means(offer) + world.noise(offer, streams.at(step)))[chosen]
             )
-        found = mismatch_used(recorded, policy, seed, 0, N)
-        assert list(found) == pytest.approx(shares, rel=1e-6)
-        assert 0.0 < found.mean <= 1.0
-        assert 0.0 < found.std <= 1.0
+        computed = mismatch_used(recorded, policy, seed, 0, N)
+        assert list(computed) == pytest.approx(shares, rel=1e-6)
+        assert 0.0 < computed.mean <= 1.0
+        assert 0.0 < computed.std <= 1.0
 
 
 def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
@@ -370,19 +370,21 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
 def test_more_than_the_lemma_allows_is_found(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = found_by(swept, "Lemma D.1")
-    assert {each.verdict for each in found} == {"holds"}
+    verdicts = found_by(swept, "Lemma D.1")
+    assert {verdict.verdict for verdict in verdicts} == {"holds"}
     assert all(
-        "can contradict that part" in each.evidence for each in found
+        "can contradict that part" in verdict.evidence for verdict in verdicts
     )  # σ² is 0.01
     genuine = drift_posteriors.mismatch_bounds
 
-    def too_low(*given: Any) -> Any:
-        allowed = genuine(*given)
+    def too_low(*arguments: Any) -> Any:
+        allowed = genuine(*arguments)
         return allowed._replace(std=1e-9 * allowed.std)
 
     monkeypatch.setattr(drift_posteriors, "mismatch_bounds", too_low)
-    assert {each.verdict for each in found_by(swept, "Lemma D.1")} == {"does not hold"}
+    assert {verdict.verdict for verdict in found_by(swept, "Lemma D.1")} == {
+        "does not hold"
+    }
 
 
 # --- N and smoothness -----------------------------------------------------------------------
@@ -399,7 +401,7 @@ def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
     rough = 24.0 * 0.03 ** (-1.0 / (4.0 - 6.0 / 11.0))
     middle = 24.0 * 0.03 ** (-1.0 / (4.0 - 6.0 / 15.0))
     smooth = 12.0 * 0.03**-0.25
-    lengths = [math.ceil(each) for each in (rough, middle, smooth)]
+    lengths = [math.ceil(length) for length in (rough, middle, smooth)]
     assert lengths[2] == block_length(model, 0.03)
     assert f"{lengths[0]}, {lengths[1]}, {lengths[2]} for ε = 0.03" in verdict.evidence
     assert rough / 24.0 > middle / 24.0 > smooth / 12.0  # without the constants, too

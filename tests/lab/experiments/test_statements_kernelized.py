@@ -27,14 +27,14 @@ CERTIFIED = {"igp-ucb": {"gain": "greedy"}, "gp-ts": {"gain": "greedy"}}
 
 
 def recorded_run(out: Path, problem: dict[str, Any], **changes: Any) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": 25,
         "seeds": 3,
         "problem": problem,
         "policies": CERTIFIED,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **changes}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
@@ -74,16 +74,16 @@ def test_theorem_4_is_about_algorithm_2_alone(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
     policies = {"gp-ts": {"gain": "greedy", **options}}
-    found = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
-    assert items(list(module.statements(found)))[-1] == "Lemma 6"
+    run = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
+    assert items(list(module.statements(run)))[-1] == "Lemma 6"
 
 
 def test_bands_are_judged_at_their_own_delta(certified: RecordedRun) -> None:
-    found = {
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert "a share δ = 0.1 of all runs" in found["Theorem 2"].evidence
-    assert "a share δ = 0.05 of all runs" in found["Lemma 6"].evidence  # δ/2
+    assert "a share δ = 0.1 of all runs" in by_item["Theorem 2"].evidence
+    assert "a share δ = 0.05 of all runs" in by_item["Lemma 6"].evidence  # δ/2
 
 
 def test_the_regret_of_a_round_is_compared_with_twice_its_width(
@@ -104,10 +104,10 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
         shares.append(
             float(np.max(np.diff(total, prepend=0.0) / (2.0 * beta * replay.stds)))
         )
-    found = {
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    evidence = found["Theorem 3, appendix D"].evidence
+    evidence = by_item["Theorem 3, appendix D"].evidence
     assert evidence.startswith(
         f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed "
     )
@@ -120,8 +120,8 @@ def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
     assert isinstance(world, FiniteProblem)
     K, lam = world.model.kernel(world.arms.features), 1.0 + 2.0 / 25
     rounds = list(certified.rounds("gp-ts", 1))
-    played = np.array([each.positions[0] for each in rounds])
-    rewards = np.array([each.rewards[0] for each in rounds])
+    played = np.array([played_round.positions[0] for played_round in rounds])
+    rewards = np.array([played_round.rewards[0] for played_round in rounds])
     np.testing.assert_array_equal(replay.positions, played)
     for t in (0, 1, 7, 24):
         past = played[:t]
@@ -166,11 +166,13 @@ def test_a_slip_would_show(
     item: str, certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true = module._replayed
-    monkeypatch.setattr(module, "_replayed", lambda *given: SLIPS[item](true(*given)))
-    found = {
+    monkeypatch.setattr(
+        module, "_replayed", lambda *arguments: SLIPS[item](true(*arguments))
+    )
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert found[item].verdict == "does not hold"
+    assert by_item[item].verdict == "does not hold"
 
 
 def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
@@ -179,18 +181,18 @@ def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
     """Three of three seeds at δ = 0.1: one in a thousand."""
     true = module._replayed
 
-    def far_off(*given: Any) -> module._Replay:
-        replay = true(*given)
+    def far_off(*arguments: Any) -> module._Replay:
+        replay = true(*arguments)
         return replay._replace(band=9.0 * replay.band)
 
     monkeypatch.setattr(module, "_replayed", far_off)
-    found = {
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert found["Theorem 2"].verdict == "does not hold"
-    assert "it fails in 3 of 3 seeds" in found["Theorem 2"].evidence
+    assert by_item["Theorem 2"].verdict == "does not hold"
+    assert "it fails in 3 of 3 seeds" in by_item["Theorem 2"].evidence
     assert (
-        "so many failures would have probability 0.001" in found["Theorem 2"].evidence
+        "so many failures would have probability 0.001" in by_item["Theorem 2"].evidence
     )
 
 
@@ -209,7 +211,7 @@ def test_exact_binomial_tails_decide(
     failed: int, seeds: int, delta: float, word: str
 ) -> None:
     shares = (1.5,) * failed + (0.5,) * (seeds - failed)
-    found = module._with_probability(
+    result = module._with_probability(
         "Theorem 2: …",
         module._Used("one", tuple(range(seeds)), shares),
         delta,
@@ -223,8 +225,8 @@ def test_exact_binomial_tails_decide(
     expected = (
         "holds" if so_few < 0.01 else "does not hold" if so_many < 0.01 else "undecided"
     )
-    assert found.verdict == expected == word
-    assert ("too few seeds to decide" in found.evidence) == (
+    assert result.verdict == expected == word
+    assert ("too few seeds to decide" in result.evidence) == (
         word == "undecided" and not failed
     )
 
@@ -233,8 +235,8 @@ def test_theorems_1_and_2_do_not_need_the_learners_lambda(tmp_path: Path) -> Non
     recorded = recorded_run(
         tmp_path / "a", {"name": "rkhs-function", "arms": 15}, policies={"igp-ucb": {}}
     )
-    found = items(list(module.statements(recorded)))
-    assert found == ["Eqs. 10, 11", "Lemma 3", "Theorem 1", "Lemma 4", "Theorem 2"]
+    judged = items(list(module.statements(recorded)))
+    assert judged == ["Eqs. 10, 11", "Lemma 3", "Theorem 1", "Lemma 4", "Theorem 2"]
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.rewards import Coverage
 
 
-def codependency(**given: Any) -> Codependency:
+def codependency(**changes: Any) -> Codependency:
     options: dict[str, Any] = {"seed": 1, "horizon": 20, "pool": 400, "arrivals": 20}
-    return Codependency(**{**options, **given})
+    return Codependency(**{**options, **changes})
 
 
 # --- joint draws ---------------------------------------------------------------------------
@@ -74,23 +74,27 @@ def test_draws_do_not_depend_on_how_features_are_rounded(
     np.testing.assert_allclose(root, root.T, rtol=0.0, atol=1e-12)
     features = Kernel.features
 
-    def rounded_otherwise(self: Kernel, *given: Any, **more: Any) -> FeatureMap | None:
-        found = features(self, *given, **more)
-        assert found is not None
-        kept = np.delete(np.arange(found.rank), found.suprema.argmin())[::-1]
-        signs = np.where(kept % 2, 1.0, -1.0)[:, None]
-        evaluate = found.evaluate
+    def rounded_otherwise(
+        self: Kernel, *arguments: Any, **more: Any
+    ) -> FeatureMap | None:
+        feature_map = features(self, *arguments, **more)
+        assert feature_map is not None
+        order = np.delete(np.arange(feature_map.rank), feature_map.suprema.argmin())[
+            ::-1
+        ]
+        signs = np.where(order % 2, 1.0, -1.0)[:, None]
+        evaluate = feature_map.evaluate
         return dataclasses.replace(
-            found,
-            suprema=found.suprema[kept],
-            evaluate=lambda columns: signs * evaluate(columns)[kept],
+            feature_map,
+            suprema=feature_map.suprema[order],
+            evaluate=lambda columns: signs * evaluate(columns)[order],
         )
 
     monkeypatch.setattr(Kernel, "features", rounded_otherwise)
-    again = draws_of(kernel, points)(normals)
+    other_draws = draws_of(kernel, points)(normals)
     # Entries of A differ by at most the tolerance of features, and so its root by √(n · tolerance).
     limit = np.sqrt(300 * 1e-13) * np.linalg.norm(normals)
-    np.testing.assert_allclose(again, drawn(normals), rtol=0.0, atol=limit)
+    np.testing.assert_allclose(other_draws, drawn(normals), rtol=0.0, atol=limit)
 
 
 @pytest.mark.parametrize(("squared", "power"), [(True, 2), (False, 1)])
@@ -162,7 +166,7 @@ def test_value_and_best_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"pool": 30}, "up to 43 different arms"),
         ({"lengthscale": 0.0}, "lengthscale"),
@@ -176,9 +180,9 @@ def test_value_and_best_by_hand() -> None:
         ),
     ],
 )
-def test_bad_parameters(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        codependency(**given)
+def test_bad_parameters(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        codependency(**options)
 
 
 # --- channels ------------------------------------------------------------------------------
@@ -220,7 +224,7 @@ def test_no_channel_serves_two_users() -> None:
 # --- films ---------------------------------------------------------------------------------
 
 
-def movies(**given: Any) -> Movies:
+def movies(**changes: Any) -> Movies:
     options: dict[str, Any] = {
         "seed": 1,
         "horizon": 5,
@@ -228,7 +232,7 @@ def movies(**given: Any) -> Movies:
         "films": 12,
         "viewers": 30,
     }
-    return Movies(**{**options, **given})
+    return Movies(**{**options, **changes})
 
 
 def test_contexts_by_hand() -> None:
@@ -239,12 +243,12 @@ def test_contexts_by_hand() -> None:
     ratings = Ratings(
         np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres
     )
-    found = _catalogue_of(ratings, 1, 0.5, "by hand", "ever")
+    catalogue = _catalogue_of(ratings, 1, 0.5, "by hand", "ever")
     taste = np.array([5.0, 2.0, 7.0]) / 7.0
-    np.testing.assert_array_equal(found.films, [0, 1, 3])
-    np.testing.assert_array_equal(found.viewer, [0, 0, 1])
+    np.testing.assert_array_equal(catalogue.films, [0, 1, 3])
+    np.testing.assert_array_equal(catalogue.viewer, [0, 0, 1])
     np.testing.assert_allclose(
-        found.context,
+        catalogue.context,
         [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10],
     )
     assert (
@@ -256,7 +260,7 @@ def test_contexts_by_hand() -> None:
     loved = _catalogue_of(ratings, 1, 3.0, "by hand", "ever")
     np.testing.assert_array_equal(loved.films, [0, 1, 2])
     np.testing.assert_array_equal(loved.viewer, [0, 1])
-    np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
+    np.testing.assert_array_equal(loved.context, catalogue.context[[0, 2]])
     with pytest.raises(
         InputError, match="no rating has 5 stars or more; lower least_stars"
     ):
@@ -322,9 +326,9 @@ def test_the_optimum_is_the_best_of_all_sets(k: int) -> None:
         reached(films) for films in combinations(np.unique(pairs.left).tolist(), k)
     )
     assert best_coverage(means, offer, k) == pytest.approx(best)
-    found = world.best(offer)
-    assert found.optimum == pytest.approx(best)
-    assert found.value <= best + 1e-9
+    optimum = world.best(offer)
+    assert optimum.optimum == pytest.approx(best)
+    assert optimum.value <= best + 1e-9
     assert best_coverage(means, offer, 4) is None
 
 
@@ -351,7 +355,7 @@ def test_rounds_that_hardly_come_about_are_refused() -> None:
 
 @pytest.mark.parametrize("make", [codependency, movies, Channels])
 def test_numbers_of_numpy_become_plain(make: Any) -> None:
-    given = {
+    parameters = {
         "arrivals": 20,
         "films": 12,
         "users": 20,
@@ -361,7 +365,7 @@ def test_numbers_of_numpy_become_plain(make: Any) -> None:
         "pool": 300,
     }
     fields = getattr(make, "__dataclass_fields__", None) or make().__dataclass_fields__
-    known = {name: np.int64(given[name]) for name in given if name in fields}
+    known = {name: np.int64(parameters[name]) for name in parameters if name in fields}
     world = make(seed=1, horizon=np.int64(5), **known)
     assert all(type(getattr(world, name)) is int for name in ("horizon", *known))
 
@@ -404,7 +408,7 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("ratings", "told"),
+    ("ratings", "message"),
     [
         (
             "userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n",
@@ -426,13 +430,13 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_damaged_ratings(
-    ratings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ratings: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.lab.datasets import load_movielens
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, ratings, FILMS)
-    with pytest.raises(FileError, match=told):
+    with pytest.raises(FileError, match=message):
         load_movielens()
 
 
@@ -454,17 +458,17 @@ def test_both_files_come_from_one_folder(
     from superarm.core import data_files
     from superarm.lab import datasets
 
-    half, whole, rest = (tmp_path / name for name in ("half", "whole", "rest"))
-    for folder, only in ((half, "ratings"), (whole, None), (rest, "movies")):
+    half, complete, remainder = (tmp_path / name for name in ("half", "whole", "rest"))
+    for folder, only in ((half, "ratings"), (complete, None), (remainder, "movies")):
         folder.mkdir()
         _write(folder, "userId,movieId,rating\n3,9,4\n", FILMS)
         for other in {"ratings", "movies"} - {only} if only else ():
             (folder / "movielens" / f"{other}.csv.xz").unlink()
-    monkeypatch.setattr(data_files, "search_path", lambda: [half, whole, rest])
+    monkeypatch.setattr(data_files, "search_path", lambda: [half, complete, remainder])
     for ending in ("", "movies.csv.xz"):
-        assert data_files.find("movielens", ending=ending).is_relative_to(whole)
+        assert data_files.find("movielens", ending=ending).is_relative_to(complete)
     assert settle_source({"name": "movies"})["source"] == "real"
-    monkeypatch.setattr(data_files, "search_path", lambda: [half, rest])
+    monkeypatch.setattr(data_files, "search_path", lambda: [half, remainder])
     with pytest.raises(MissingDataError, match=r"movies\.csv\.xz was not found"):
         datasets.load_movielens()
     assert settle_source({"name": "movies"})["source"] == "synthetic"
@@ -520,9 +524,9 @@ def test_films_of_25m_are_in_the_order_of_their_file(only_here: Path) -> None:
     films = "movieId,title,genres\n9,A,Drama\n2,B,Comedy\n7,C,Drama|Comedy\n"
     lines = [f"3,7,4.5,{LATE}", f"3,9,0.5,{LATE}", f"1,2,5.0,{LATE}"]
     _write_25m(only_here, HEADER + "\n".join(lines) + "\n", films)
-    found = datasets.load_movielens_25m(2016)
-    assert found.film.tolist() == [2, 0, 1]
-    assert found.genres.tolist() == [
+    ratings = datasets.load_movielens_25m(2016)
+    assert ratings.film.tolist() == [2, 0, 1]
+    assert ratings.genres.tolist() == [
         [False, True],
         [True, False],
         [True, True],
@@ -569,8 +573,8 @@ def test_marks_and_line_ends_of_other_systems(only_here: Path) -> None:
     _write_25m(only_here, *plain)
     expected = load_movielens_25m(2016)
     _write_25m(only_here, *(f"\ufeff{text}".replace("\n", "\r\n") for text in plain))
-    for found, wanted in zip(load_movielens_25m(2016), expected, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for column, wanted in zip(load_movielens_25m(2016), expected, strict=True):
+        np.testing.assert_array_equal(column, wanted)
 
 
 def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
@@ -599,12 +603,12 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
         load_movielens_25m(3)
 
 
-def _many_ratings(viewers: int, each: int, films: int) -> tuple[str, str]:
+def _many_ratings(viewers: int, per_viewer: int, films: int) -> tuple[str, str]:
     """The same films for every second viewer; half of the ratings are from before 2016."""
     lines = [
         f"{viewer},{1 + (viewer + film) % films},{0.5 * (1 + film % 10)},{LATE if film % 2 else EARLY}"
         for viewer in range(1, viewers + 1)
-        for film in range(each)
+        for film in range(per_viewer)
     ]
     names = [
         f'{film},"Film, the {film}",{"Drama|War" if film % 3 else "Comedy"}'
@@ -666,14 +670,14 @@ def test_swept_editions_are_named_in_settings(only_here: Path) -> None:
     from superarm.lab.experiments import Experiment, Plan
 
     _write_25m(only_here, *_many_ratings(6, 420, 450))
-    given: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "id": "mine",
         "rounds": 3,
         "seeds": 1,
         "policies": {"random": {}},
     }
     problem = {"name": "movies", "films": 10, "viewers": 4}
-    experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
+    experiment = Experiment.from_mapping({**spec, "problem": problem}, "here")
     plan = Plan.make(experiment, out=only_here / "out")
     assert plan.experiment.problem["edition"] == "25m"
 

@@ -18,14 +18,14 @@ from superarm.lab.problems.movement import MovementProblem
 
 
 def small(**options: object) -> MovementField:
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "seed": 3,
         "horizon": 12,
         "side": 2,
         "contexts": 3,
         "episode": 4,
     }
-    return MovementField(**{**given, **options})  # type: ignore[arg-type]
+    return MovementField(**{**defaults, **options})  # type: ignore[arg-type]
 
 
 def chosen(step: int, action: int) -> Decision:
@@ -66,8 +66,8 @@ def test_the_truth_is_a_draw_on_the_product_grid_scaled_to_0_and_1() -> None:
     np.testing.assert_allclose(
         drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25)
     )
-    again = replace(world)  # what it was made of stays as it was
-    np.testing.assert_array_equal(again.noise(offer, np.random.default_rng(0)), drawn)
+    copied = replace(world)  # what it was made of stays as it was
+    np.testing.assert_array_equal(copied.noise(offer, np.random.default_rng(0)), drawn)
     # Distances are Euclidean, times 1/(1 + ρ).
     grid = points[points[:, 0] == contexts[0], 1:]
     slow = [[0.2 * np.hypot(*(one - other)) for other in grid] for one in grid]
@@ -143,8 +143,8 @@ def test_value_and_metrics_add_service_and_movement() -> None:
     decision = chosen(2, 3)
     service, moved = world.means(offer)[3], world.metric.distances[0, 3]
     assert world.value(offer, decision) == pytest.approx(service + moved)
-    told = world.metrics(offer, decision, Feedback(positions=[3], rewards=[0.0]))  # type: ignore[arg-type]
-    assert told == pytest.approx(
+    metrics = world.metrics(offer, decision, Feedback(positions=[3], rewards=[0.0]))  # type: ignore[arg-type]
+    assert metrics == pytest.approx(
         {
             "service_cost": service,
             "movement_cost": moved,
@@ -159,9 +159,9 @@ def test_costs_belong_to_the_round_also_of_an_offer_from_a_file() -> None:
     world = small()
     for step in range(1, 7):
         offer = world.offer(step)
-        again = from_json(to_json(offer))
-        assert again.arms is not offer.arms
-        np.testing.assert_array_equal(world.means(again), world.means(offer))
+        restored = from_json(to_json(offer))
+        assert restored.arms is not offer.arms
+        np.testing.assert_array_equal(world.means(restored), world.means(offer))
 
 
 def test_bad_parameters_are_refused() -> None:
@@ -247,7 +247,7 @@ def test_the_norm_of_the_truth() -> None:
         - world.model.mean
     )
     values, vectors = np.linalg.eigh(world.model.kernel(points, points))
-    kept = values > 1e-11 * values.max()
-    norm = np.sqrt(np.sum((vectors.T @ f)[kept] ** 2 / values[kept]))
+    positive = values > 1e-11 * values.max()
+    norm = np.sqrt(np.sum((vectors.T @ f)[positive] ** 2 / values[positive]))
     assert world.model.norm_bound == pytest.approx(norm, rel=0.02)
     assert world.model.norm_bound <= np.sqrt(len(points)) * 2.0

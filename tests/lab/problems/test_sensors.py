@@ -45,12 +45,12 @@ def require(name: str) -> None:
 
 
 def rows_of(build: Any, source: str) -> Any:
-    real, made = (
+    real, synthetic = (
         (module._intel_rows, module._warm_room)
         if build is temperature_sensors
         else (module._cmu_rows, module._lit_room)
     )
-    return real() if source == "real" else made()
+    return real() if source == "real" else synthetic()
 
 
 @pytest.mark.parametrize("source", ["synthetic", "real"])
@@ -267,7 +267,7 @@ def test_cross_validation_learns_from_the_other_parts(kind: Kind) -> None:
         problem = kind.build(seed=seed, horizon=9, source="synthetic", rows="held-out")
         part = parts[seed % folds]
         others = np.concatenate(
-            [each for at, each in enumerate(parts) if at != seed % folds]
+            [one_part for index, one_part in enumerate(parts) if index != seed % folds]
         )
         np.testing.assert_array_equal(
             problem.truth, part[row_of_seed(seed // folds, len(part))]

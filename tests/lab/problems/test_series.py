@@ -128,7 +128,7 @@ def test_what_is_refused(kind: Kind) -> None:
         InputError, match=f"only {kind.rounds} rows of readings, but 999 rounds; use at"
     ):
         kind.build(seed=0, horizon=999, source="synthetic")
-    for bad, told in (
+    for bad, message in (
         ({"seed": -1}, "seed is"),
         ({"horizon": 0}, "horizon is"),
         ({"k": 0}, "k is"),
@@ -136,7 +136,7 @@ def test_what_is_refused(kind: Kind) -> None:
         ({"noise_fraction": 0.0}, "noise_fraction is"),
         ({"source": "mine"}, "source is"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             kind.build(**{"seed": 0, "horizon": 9, "source": "synthetic", **bad})
     with pytest.raises(
         InputError, match="day is 5; it must be a whole number from 6 to 7"
@@ -195,8 +195,8 @@ def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Did the forecasts hold?" in page
     assert "first choices in 95 %" in page
-    told = page.partition("Did the forecasts hold?")[2].partition("<h2")[0]
-    assert not any(word in told for word in ("trip", "noise", "Truths"))
+    section = page.partition("Did the forecasts hold?")[2].partition("<h2")[0]
+    assert not any(word in section for word in ("trip", "noise", "Truths"))
 
 
 # --- the real files ----------------------------------------------------------------------

@@ -73,9 +73,9 @@ def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
     run = write_run(tmp_path, rewards, horizons=[2])
     write_run(tmp_path / "horizons" / "2", {"again": [[20.0, 30.0]]})
     (picture,) = run_charts(run)["horizons"]
-    again, once = picture.panels[0].series  # type: ignore[union-attr]
-    assert again.x.tolist() == once.x.tolist() == [2, 4]
-    assert again.y.tolist() == [52.0, 10.0]
+    rerun, once = picture.panels[0].series  # type: ignore[union-attr]
+    assert rerun.x.tolist() == once.x.tolist() == [2, 4]
+    assert rerun.y.tolist() == [52.0, 10.0]
     assert once.y.tolist() == [13.0, 30.0]
     assert picture.caption.startswith(
         "Policies run again for every T, which they must know in advance: again;"

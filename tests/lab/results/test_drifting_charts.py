@@ -53,7 +53,9 @@ def make_run(
 
 def charts(run: Run, about: str, **options: Any) -> list[Chart]:
     return [
-        panel for each in run_charts(run, **options)[about] for panel in each.panels
+        panel
+        for picture in run_charts(run, **options)[about]
+        for panel in picture.panels
     ]  # type: ignore[misc]
 
 
@@ -75,14 +77,14 @@ def test_a_mean_over_rounds_is_followed_round_by_round(tmp_path: Path) -> None:
 
 
 def test_units_are_told(tmp_path: Path) -> None:
-    told = {
+    units = {
         "label": "regret",
         "unit": "°C",
         "kind": "total",
         "better": "down",
         "headline": False,
     }
-    run = make_run(tmp_path, [{}], metrics=[{"regret": told}])
+    run = make_run(tmp_path, [{}], metrics=[{"regret": units}])
     assert charts(run, "derived")[0].y_label == "average regret (°C)"
 
 
@@ -206,14 +208,14 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
 
 def test_whole_numbers_have_whole_ticks() -> None:
     """There is no day 6.2; where numbers are not whole, ticks need not be."""
-    for x, told in (
+    for x, ticks in (
         ([6, 7], ["6", "7"]),
         ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"]),
     ):
         line = Series("", np.array(x), np.ones(2))
         assert [
             *Chart(series=(line,), x_label="x", y_label="y").x_ticks().values()
-        ] == told
+        ] == ticks
 
 
 def test_dots_and_marks_in_files() -> None:
@@ -238,7 +240,7 @@ def _page(run: Run, directory: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             {"values": np.zeros((40, 3))},
@@ -259,13 +261,13 @@ def _page(run: Run, directory: Path) -> str:
     ],
 )
 def test_a_damaged_truth_is_named(
-    change: dict[str, Any], told: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     good = TruthRecord(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
     write_shown(tmp_path, 0, good._replace(**change))
     with pytest.raises(
-        StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"
+        StateError, match=rf"s0\.npz is damaged: {message}; delete it and run again"
     ):
         run.truth()
 
@@ -283,12 +285,12 @@ def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) 
 def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path, [{}])
     path = tmp_path / "run.json"
-    for chart, told in (
+    for chart, message in (
         ({"band": "sd"}, "choose 'stderr' or 'std'"),
         ({"bands": 1}, "no 'bands'"),
     ):
         path.write_text(json.dumps({**json.loads(path.read_text()), "chart": chart}))
-        with pytest.raises(StateError, match=told):
+        with pytest.raises(StateError, match=message):
             Run.load(tmp_path)
 
 
@@ -296,22 +298,22 @@ def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
 
 
 def drifting(chart: dict[str, Any], **problem: Any) -> Experiment:
-    given = {
+    settings = {
         "name": "drifting-function",
         "side": 9,
         "dimension": 1,
         "epsilon": 0.3,
         **problem,
     }
-    told = {
+    spec = {
         "id": "x",
         "rounds": 6,
         "seeds": 2,
-        "problem": given,
+        "problem": settings,
         "policies": {"random": {}},
     }
     return Experiment.from_mapping(
-        {**told, "chart": chart, "sweep": {"lengthscale": [0.2, 0.5]}}, "here"
+        {**spec, "chart": chart, "sweep": {"lengthscale": [0.2, 0.5]}}, "here"
     )
 
 
@@ -346,7 +348,7 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("truth", "problem", "told"),
+    ("truth", "problem", "message"),
     [
         ("functions", {"dimension": 2}, "needs arms with one feature"),
         (
@@ -357,28 +359,28 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_truth_that_nobody_could_read_is_refused(
-    truth: str, problem: dict[str, Any], told: str, tmp_path: Path
+    truth: str, problem: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         Plan.make(drifting({"truth": truth}, **problem), out=tmp_path)
 
 
 def test_a_function_of_one_dimension_drifts_by_its_equation() -> None:
     """f₂ = √(1 − ε) f₁ + √ε g₂: the g₂ that follows from it is the same for every ε."""
-    fresh = []
+    innovations = []
     for epsilon in (0.3, 0.6):
         world = drifting({}, kernel="matern", nu=1.5, epsilon=epsilon).build_problem(
             seed=1, horizon=2
         )
         first, second = (world.means(world.offer(step)) for step in (1, 2))
-        fresh.append((second - np.sqrt(1.0 - epsilon) * first) / np.sqrt(epsilon))
-    np.testing.assert_allclose(*fresh, atol=1e-12)
+        innovations.append((second - np.sqrt(1.0 - epsilon) * first) / np.sqrt(epsilon))
+    np.testing.assert_allclose(*innovations, atol=1e-12)
     x = world.offer(1).arms.features
     assert x.shape == (9, 1)
     r = np.sqrt(3.0) * np.abs(x - x.T) / 0.2
     root = np.linalg.cholesky((1.0 + r) * np.exp(-r))
     # Any root of the covariance is right: the whitened draw is as long as the normals behind it.
-    for step, drawn in ((1, first), (2, fresh[0])):
+    for step, drawn in ((1, first), (2, innovations[0])):
         length = np.linalg.norm(Streams(1, "truth").at(step).standard_normal(9))
         assert np.linalg.norm(np.linalg.solve(root, drawn)) == pytest.approx(
             length, rel=1e-6

@@ -149,8 +149,8 @@ def test_a_curve_below_zero_keeps_the_axis_as_it_is(
         Run.cumulative,
     )
 
-    def below(self: Run, policy: str, *given: Any, **named: Any) -> Any:
-        totals = cumulative(self, policy, *given, **named)
+    def below(self: Run, policy: str, *arguments: Any, **named: Any) -> Any:
+        totals = cumulative(self, policy, *arguments, **named)
         return -totals if policy == "p3" else totals
 
     monkeypatch.setattr(Run, "cumulative", below)
@@ -212,13 +212,13 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
         "truth of edges",
         "truth of trips",
     ]
-    found = calibration.calibrations(run)
+    calibrations = calibration.calibrations(run)
     for title in ("edges", "truth of trips"):
         right, *drawn = panels[title].series
         assert not right.y.any()
         assert [series.label.split()[0] for series in drawn] == list(SIX)
-        for series, told in zip(drawn, found.values(), strict=True):
-            levels = told[title]
+        for series, by_kind in zip(drawn, calibrations.values(), strict=True):
+            levels = by_kind[title]
             np.testing.assert_allclose(
                 series.x, [100 * level.level for level in levels]
             )

@@ -40,8 +40,8 @@ def test_the_page_has_maps_energy_and_calibration(
             f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values()
         )
         assert f"{policy}</th>{numbers}" in text
-    for told in calibration.calibrations(run).values():
-        for level in itertools.chain(*told.values()):
+    for by_kind in calibration.calibrations(run).values():
+        for level in itertools.chain(*by_kind.values()):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
     assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]

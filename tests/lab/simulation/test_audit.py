@@ -109,18 +109,20 @@ def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
         total_widths=of_totals,
     )
     offer = Offer(step=1, arms=Arms.numbered(np.arange(5.0)[:, None]))
-    rewards, at = np.array([1.5, 1.5]), np.arange(2)
+    rewards, positions = np.array([1.5, 1.5]), np.arange(2)
     seen = (
         Feedback(
-            positions=at,
+            positions=positions,
             rewards=rewards.sum(keepdims=True),
             sums=np.zeros(2, dtype=int),
         )
         if summed
-        else Feedback(positions=at, rewards=rewards)
+        else Feedback(positions=positions, rewards=rewards)
     )
     audit = Audit(policy, 1)
-    audit.record(forecast, Decision(step=1, action=None, positions=at), seen, None)
+    audit.record(
+        forecast, Decision(step=1, action=None, positions=positions), seen, None
+    )
     arrays = audit.arrays(offer)
     expected = 3.0 / np.sqrt(5.0) / 2.0 * QUANTILES[0]
     assert arrays["score"][0] == pytest.approx(expected, rel=1e-6)
@@ -160,11 +162,13 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
             assert trajectory.audit["within"][step - 1, level] == pytest.approx(
                 np.mean(inside)
             )
-            fresh = [inside[i] for i in range(len(route)) if route[i] not in driven]
-            assert trajectory.audit["firsts"][step - 1] == len(fresh)
-            if fresh:
+            first_driven = [
+                inside[i] for i in range(len(route)) if route[i] not in driven
+            ]
+            assert trajectory.audit["firsts"][step - 1] == len(first_driven)
+            if first_driven:
                 assert trajectory.audit["first"][step - 1, level] == pytest.approx(
-                    np.mean(fresh)
+                    np.mean(first_driven)
                 )
             true = np.abs(world.energies[route] - mean) <= width * np.sqrt(
                 np.diagonal(cov)
@@ -286,7 +290,7 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
             feedback,
             world.truth(offer),
         )
-    good, bad = (each.arrays(offer) for each in (honest, sure))
+    good, bad = (auditor.arrays(offer) for auditor in (honest, sure))
     # The truth is N(mean, cov) given what was seen; with no variance no energy is hit.
     assert bad["true_within"].max() == 0.0
     assert np.nanmean(good["true_within"][:, 2]) > 0.75
@@ -334,10 +338,10 @@ def test_arms_are_counted_when_they_are_first_tried() -> None:
     trace = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=6, seed=0)["gp-ts"]
     seen: set[int] = set()
     assert trace.choices is not None
-    for row, fresh in zip(
+    for row, count in zip(
         trace.choices.tolist(), trace.series["distinct_edges"], strict=True
     ):
         new = {edge for edge in row if edge >= 0} - seen
-        assert fresh == len(new)
+        assert count == len(new)
         seen |= new
     assert len(seen) > 20

@@ -195,13 +195,15 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
-    said = Feedback(
+    feedback = Feedback(
         positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3])
     )
     # What is lost is lost, whatever the world says.
-    assert list(mail.exchange(offer, decision, said, np.array([5, 0, -1, 0, 3]))) == []
+    assert (
+        list(mail.exchange(offer, decision, feedback, np.array([5, 0, -1, 0, 3]))) == []
+    )
     arrived = {
-        step: [each.feedback.positions.tolist() for each in mail._arrived(step)]
+        step: [arrival.feedback.positions.tolist() for arrival in mail._arrived(step)]
         for step in range(9)
     }
     assert {step: heard for step, heard in arrived.items() if heard} == {
@@ -214,14 +216,16 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     mail = Mail(3, in_order=True)
     offer = Offer(step=1, arms=ARMS, previous_action=(4,))
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    said = Feedback(
+    first_feedback = Feedback(
         positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4])
     )
-    assert list(mail.exchange(offer, decision, said, None)) == []
-    assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
-    left = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
+    assert list(mail.exchange(offer, decision, first_feedback, None)) == []
+    assert [arrival.feedback.positions.tolist() for arrival in mail._arrived(3)] == [
+        [0]
+    ]
+    state = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
     longer = Mail(4, in_order=True)
-    longer.resume(restored(left), lambda step: Offer(step=step, arms=ARMS))
+    longer.resume(restored(state), lambda step: Offer(step=step, arms=ARMS))
     assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
     ((same, chosen, feedback),) = longer._arrived(4)
     assert (same.step, same.previous_action, chosen.positions.tolist()) == (
@@ -240,11 +244,11 @@ def test_much_that_is_due_after_the_last_round_is_not_kept(
     mail = Mail(1, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    for rewards, kept in ((2, True), (3, False)):
-        said = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
-        for _ in mail.exchange(offer, decision, said, np.arange(1, 6)):
+    for rewards, resumable in ((2, True), (3, False)):
+        feedback = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
+        for _ in mail.exchange(offer, decision, feedback, np.arange(1, 6)):
             raise AssertionError("nothing is due yet")
-        assert (mail.resume_scalars() is not None) is kept
+        assert (mail.resume_scalars() is not None) is resumable
         assert len(mail._queue) == 2
 
 
@@ -314,7 +318,7 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
     """Others that run beside it change neither its offers, nor its noise, nor its delays."""
     problem = landscape(seed=2, horizon=30, side=8)
     late = Lateness(latest=5, lost=0.2)
-    alone = simulate(
+    single = simulate(
         problem, {"a": oclok_ucb(problem.model)}, rounds=30, seed=2, lateness=late
     )
     both = simulate(
@@ -324,7 +328,7 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
         seed=2,
         lateness=late,
     )
-    np.testing.assert_array_equal(alone["a"].choices, both["a"].choices)
+    np.testing.assert_array_equal(single["a"].choices, both["a"].choices)
 
 
 @pytest.mark.parametrize(
@@ -350,19 +354,19 @@ def test_mail_keeps_parts_of_a_feedback_apart() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(4))
-    whole = Feedback(
+    feedback = Feedback(
         positions=np.arange(4),
         rewards=np.arange(4.0),
         noise_variance=0.1 + np.arange(4.0),
     )
-    known = mail.exchange(offer, decision, whole, np.array([2, 0, -1, 2, 7]))
-    assert [each.feedback.positions.tolist() for each in known] == [[1]]
+    known = mail.exchange(offer, decision, feedback, np.array([2, 0, -1, 2, 7]))
+    assert [arrival.feedback.positions.tolist() for arrival in known] == [[1]]
     nothing = Feedback(positions=np.empty(0, dtype=np.intp), rewards=np.empty(0))
 
     def after(step: int) -> list[Delivery]:
         own = Decision(step=step, action=(), positions=np.empty(0, dtype=np.intp))
         heard = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
-        return [each for each in heard if each.offer.step == 1]
+        return [arrival for arrival in heard if arrival.offer.step == 1]
 
     assert after(2) == []
     (late,) = after(3)

@@ -112,7 +112,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(
     with pytest.raises(OSError, match="disk full"):
         atomic_write(path, b"new")
     assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_names() -> None:
@@ -158,7 +158,7 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "description",
     [
         {"label": "x"},
         {**Metric("x")._asdict(), "label": 1},
@@ -166,10 +166,10 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
     ],
 )
 def test_metrics_that_are_not_described_whole_are_refused(
-    tmp_path: Path, told: Any
+    tmp_path: Path, description: Any
 ) -> None:
     with pytest.raises(StateError, match="metric 'reward'"):
-        write_spec(tmp_path, spec(metrics=[{"reward": told}, {}]))
+        write_spec(tmp_path, spec(metrics=[{"reward": description}, {}]))
 
 
 def test_time_per_round_leaves_the_first_call_out(finished: Path) -> None:
@@ -201,9 +201,9 @@ def test_a_run_as_a_table(finished: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_in_a_notebook(finished: Path) -> None:
     write_spec(finished, spec(experiment="<b>"))
-    told = Run.load(finished)._repr_html_()
-    assert "<td>&#x27;&lt;b&gt;&#x27;</td>" in told
-    assert "<th>rounds</th><td>12</td>" in told
+    html = Run.load(finished)._repr_html_()
+    assert "<td>&#x27;&lt;b&gt;&#x27;</td>" in html
+    assert "<th>rounds</th><td>12</td>" in html
 
 
 def test_cells_are_flat_sorted_rows(finished: Path) -> None:
@@ -381,7 +381,7 @@ def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"regret": np.full(ROUNDS, np.nan)}, "'regret' holds NaN or infinity"),
         ({"regret": np.full(ROUNDS, "a")}, "'regret' must be numbers"),
@@ -389,7 +389,7 @@ def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
     ],
 )
 def test_totals_of_numbers_that_are_none_are_refused(
-    change: dict[str, Any], told: str, finished: Path
+    change: dict[str, Any], message: str, finished: Path
 ) -> None:
     path = finished / "cells" / f"{trace().name}.npz"
     np.savez_compressed(path, **{**read_arrays(path), **change})
@@ -399,7 +399,7 @@ def test_totals_of_numbers_that_are_none_are_refused(
         lambda: run.cumulative("igp-ucb", metric=next(iter(change))),
     ):
         with pytest.raises(
-            StateError, match=f"is damaged: {told}.*; delete it and run again"
+            StateError, match=f"is damaged: {message}.*; delete it and run again"
         ):
             read()
 

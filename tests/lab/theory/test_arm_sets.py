@@ -83,8 +83,8 @@ def test_rows_by_hand(budget: int, rows: float) -> None:
         covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0
     )
     bounds = {
-        each.name: each.value
-        for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
+        bound.name: bound.value
+        for bound in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
     }
     assert bounds["rows"] == rows
     assert bounds["trace"] == 9.0 * budget

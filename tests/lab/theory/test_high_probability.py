@@ -281,10 +281,10 @@ def test_oclok_lemma_1_on_a_run_of_super_arms() -> None:
 
 
 def test_oclok_bound() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def gamma(t: int) -> float:
-        asked.append(t)
+        calls.append(t)
         return 12.0
 
     bound = regret_bound_oclok_ucb(
@@ -296,7 +296,7 @@ def test_oclok_bound() -> None:
         largest_eigenvalue=2.5,
         lipschitz=1.5,
     )
-    assert asked == [500]
+    assert calls == [500]
     beta = 2.0 * math.log(150.0 * math.pi**2 * 100.0**2 / (3.0 * 0.05))
     constant = 8.0 * 1.5**2 * (2.5 + 0.01)
     expected = math.sqrt(constant * 5.0 * beta * 100.0 * 12.0)
@@ -348,7 +348,7 @@ def test_bad_arguments_are_named(
 
 def test_table_1_side_by_side() -> None:
     """T = 256, K = 5, D = 3, λ* = 2: CC-MAB has T^{5/6}, ACC-UCB T^{4/5}, Matérn's T^{(D+ν)/(D+2ν)}."""
-    found = rates_side_by_side(
+    rates = rates_side_by_side(
         256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5
     )
     expected = {
@@ -361,7 +361,7 @@ def test_table_1_side_by_side() -> None:
         ),
         "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
     }
-    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(
+    assert {name: float(rate) for name, rate in rates.items()} == pytest.approx(
         expected
     )
     printed = rates_side_by_side(
