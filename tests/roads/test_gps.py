@@ -141,18 +141,18 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
     ],
 )
 def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least):
-    right = wanted = given = 0
+    right = wanted = returned = 0
     for seed in range(3):
         driven = Driven(graph, drawn_route(graph, seed))
         times, places = driven.trace(every, noise, seed)
         matched = match_trace(graph, places, times, noise=max(noise, 5.0))
         assert legal(graph, matched.edges)
         assert (np.diff(matched.enter) >= 0.0).all()
-        found = matched.edges[matched.whole].tolist()
-        right += common(driven.route, found)
-        wanted, given = wanted + len(driven.route) - 2, given + len(found)
+        edges = matched.edges[matched.whole].tolist()
+        right += common(driven.route, edges)
+        wanted, returned = wanted + len(driven.route) - 2, returned + len(edges)
     assert right >= least * wanted
-    assert right >= 0.95 * given
+    assert right >= 0.95 * returned
 
 
 def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
@@ -163,12 +163,12 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     times, places = Driven(graph, drawn_route(graph, 0)).trace(5.0, 5.0)
     on_earth = from_utm(places + ORIGIN, zone=32)
     expected = match_trace(graph, places, times)
-    for found in (
+    for match in (
         match_trace(placed, on_earth, times),
         match_trace(placed, places, times, metres=True),
     ):
-        np.testing.assert_array_equal(found.edges, expected.edges)
-        np.testing.assert_allclose(found.enter, expected.enter, atol=1e-3)
+        np.testing.assert_array_equal(match.edges, expected.edges)
+        np.testing.assert_allclose(match.enter, expected.enter, atol=1e-3)
     with pytest.raises(
         InputError, match=r"within 500 m .* are longitude and latitude swapped"
     ):
@@ -199,8 +199,8 @@ def test_a_gap_is_bridged_by_the_shortest_way_and_marked(graph):
     assert legal(graph, matched.edges)
     assert matched.guessed.any()
     assert not (matched.guessed & matched.whole).any()
-    found = matched.edges[matched.whole].tolist()
-    assert found == [
+    edges = matched.edges[matched.whole].tolist()
+    assert edges == [
         *driven.route[1:4],
         *driven.route[16:-1],
     ]  # all but the ends of both parts
@@ -320,9 +320,9 @@ def test_of_two_roads_between_the_same_junctions_the_one_driven_is_found():
 def matched_at(crossings, *, guessed=()):
     count = len(crossings) - 1
     unsure = np.isin(np.arange(count), guessed)
-    whole = ~unsure & (np.arange(count) > 0) & (np.arange(count) < count - 1)
+    complete = ~unsure & (np.arange(count) > 0) & (np.arange(count) < count - 1)
     return MatchedTrace(
-        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], whole=whole,
+        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], whole=complete,
         guessed=unsure, median=0.0, worst=0.0, missed=0,
     )  # fmt: skip
 
@@ -365,7 +365,7 @@ def test_a_reading_at_every_boundary_gives_every_edge_exactly():
     sections = energies_along(matched_at(crossings), crossings, counter, doubt=0.0)
     assert [edges for edges, *_ in sections] == [(100 + edge,) for edge in range(1, 18)]
     np.testing.assert_allclose(
-        [each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12
+        [section.energy for section in sections], np.diff(counter)[1:-1], rtol=1e-12
     )
 
 
@@ -379,7 +379,7 @@ def test_sections_grow_until_their_ends_are_a_tenth_of_them():
         ({"doubt": 0.125}, 1),
     ):
         sections = energies_along(matched_at(crossings), times, 2.0 * times, **doubt)
-        assert {len(each.edges) for each in sections[:-1]} == {edges}
+        assert {len(section.edges) for section in sections[:-1]} == {edges}
 
 
 def test_coarse_counters_give_longer_sections():

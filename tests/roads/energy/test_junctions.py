@@ -37,7 +37,7 @@ def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph
     k = len(length)
     turns = np.array([[edge, (edge + 1) % (k + 1)] for edge in range(k + 1)])
     nodes = np.arange(k + 1)
-    told = {
+    turn_data = {
         name: np.append(values, [0.0, 0.0])
         for name, values in of_turns.items()
         if name != "signals"
@@ -55,7 +55,7 @@ def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph
         connections=turns,
         turn_permits={"passenger": np.ones(k + 1, dtype=bool)},
         signals=of_turns.get("signals", {}),
-        **told,
+        **turn_data,
     ).line_graph()
 
 
@@ -225,17 +225,19 @@ def with_signals(*signals: Signal) -> LineGraph:
 
 def test_one_waits_for_green_and_begins_from_rest() -> None:
     graph = with_signals(Signal.from_phases([(40.0, "G"), (50.0, "r")]))
-    again = 10.0 / (2 * A)
+    start_delay = 10.0 / (2 * A)
     assert drive_time(graph, [0, 1], 0.0) == pytest.approx(
-        101.0 + 40.0 + again
+        101.0 + 40.0 + start_delay
     )  # there at 50, of 90
-    assert drive_time(graph, [0, 1], 39.5) == pytest.approx(101.0 + 0.5 + again)
+    assert drive_time(graph, [0, 1], 39.5) == pytest.approx(101.0 + 0.5 + start_delay)
     assert drive_time(graph, [0, 1], 41.0) == pytest.approx(101.0)
     # Over all departures what the turn adds: 32 of them miss an integral over 90 s by so much.
-    mean = 101.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
-    assert drive_time(graph, [0, 1]) == pytest.approx(mean, abs=(50.0 + again) / 32)
+    mean = 101.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * start_delay
+    assert drive_time(graph, [0, 1]) == pytest.approx(
+        mean, abs=(50.0 + start_delay) / 32
+    )
     assert graph.turn_seconds[0] == pytest.approx(
-        1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
+        1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * start_delay
     )
     # Without phases the expectation is all there is.
     vague = replace(graph.network, signals={}).line_graph()
@@ -289,11 +291,11 @@ def test_signals_in_step_are_passed_in_step() -> None:
         for shift in (0.0, 51.0)
     )
     graph = with_signals(first, second)
-    again = 10.0 / (2 * A)
+    start_delay = 10.0 / (2 * A)
     for begin in range(90):
         wait = float(first.waits(np.array([begin + 50.0]))[0])
         late = (
-            wait + again if wait else 0.0
+            wait + start_delay if wait else 0.0
         )  # who waited comes just after the second turned green
         assert drive_time(graph, [0, 1, 2], float(begin)) == pytest.approx(152.0 + late)
 
@@ -396,9 +398,9 @@ def test_signals_make_drives_differ() -> None:
     lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * 20.0**2 + 3000.0 * waited
     drawn = np.where(rng.random(n) < stop, lost, 0.0) / 3600.0
     # The kurtosis of such a variable is below 3, so that its variance is known to √(2/n), 0.3 %.
-    found = car.stop_variance(graph)
-    assert found[0] == pytest.approx(drawn.var(), rel=4.0 * np.sqrt(2.0 / n))
-    assert found[1:].tolist() == [0.0, 0.0]
+    stop_variance = car.stop_variance(graph)
+    assert stop_variance[0] == pytest.approx(drawn.var(), rel=4.0 * np.sqrt(2.0 / n))
+    assert stop_variance[1:].tolist() == [0.0, 0.0]
     network = star("a", "b")
     stops = np.linspace(0.1, 0.9, len(network.connections))
     several = replace(network, turn_stop=stops).line_graph()
@@ -414,7 +416,7 @@ def star(*dead_ends: str) -> RoadNetwork:
         ("a", "b"),
         ("b", "c"),
         ("c", "a"),
-        *((at, f"{at}{n}") for n, at in enumerate(dead_ends)),
+        *((junction, f"{junction}{n}") for n, junction in enumerate(dead_ends)),
     ]
     ends = [*both, *((end, begin) for begin, end in both)]
     nodes = sorted({node for pair in ends for node in pair})
@@ -447,7 +449,7 @@ def star(*dead_ends: str) -> RoadNetwork:
 def test_one_turns_back_only_in_dead_ends() -> None:
     network = star("a", "b")
     everywhere, nowhere, graph = (
-        network.line_graph(uturns=each) for each in (True, False, "dead-ends")
+        network.line_graph(uturns=uturns) for uturns in (True, False, "dead-ends")
     )
     assert graph.ids == everywhere.ids
     assert "aa0" not in nowhere.ids
@@ -477,16 +479,16 @@ def test_no_edge_is_lost_with_dead_ends(seed: int) -> None:
     )
     everywhere, graph = network.line_graph(), network.line_graph(uturns="dead-ends")
     assert graph.ids == everywhere.ids
-    kept = {tuple(turn) for turn in graph.turns.tolist()}
-    assert kept <= {tuple(turn) for turn in everywhere.turns.tolist()}
+    kept_turns = {tuple(turn) for turn in graph.turns.tolist()}
+    assert kept_turns <= {tuple(turn) for turn in everywhere.turns.tolist()}
     onward = {tuple(turn) for turn in everywhere.turns[~everywhere.is_uturn].tolist()}
-    assert onward <= kept
-    alone = set(range(len(graph))) - {first for first, _ in onward}
+    assert onward <= kept_turns
+    isolated = set(range(len(graph))) - {first for first, _ in onward}
     assert {
         tuple(turn)
         for turn in everywhere.turns[everywhere.is_uturn].tolist()
-        if turn[0] in alone
-    } <= kept
+        if turn[0] in isolated
+    } <= kept_turns
 
 
 # --- what is known of turns ----------------------------------------------------------------------
@@ -496,7 +498,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
     network = generate_city(edges=300, seed=2)
     rng = np.random.default_rng(0)
     names = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
-    told: dict[str, Floats] = {
+    turn_data: dict[str, Floats] = {
         name: rng.random(len(network.connections)) for name in names
     }
     order = rng.permutation(len(network.connections))
@@ -514,7 +516,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
             if int(turn) in signals
         },
         street_names=tuple(f"street {edge}" for edge in network.edge_ids),
-        **{name: values[order] for name, values in told.items()},
+        **{name: values[order] for name, values in turn_data.items()},
     )
     graph = shuffled.line_graph(uturns=False)
     number = {
@@ -523,7 +525,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
     for turn, (first, second) in enumerate(graph.edges[graph.turns].tolist()):
         place = number[first, second]
         for name in names:
-            assert getattr(graph, name)[turn] == told[name][place]
+            assert getattr(graph, name)[turn] == turn_data[name][place]
         assert graph.signals.get(turn) == signals.get(place)
         assert not graph.is_uturn[turn]
     assert graph.street_names == tuple(f"street {edge}" for edge in graph.ids)

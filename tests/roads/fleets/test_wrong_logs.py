@@ -37,7 +37,7 @@ def of_city(city: wrong.City, reading: str) -> list[LoggedTrip]:
     return [trip for trips in city.trips[reading].values() for trip in trips]
 
 
-def said(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
+def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
     """What ``learn`` says of a log: its error, or its warnings and refusals."""
     try:
         lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, **options)
@@ -82,11 +82,11 @@ def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -
     log, _ = wrong.WAYS[name](
         city.graph, of_city(city, reading), np.random.default_rng(0)
     )
-    found = said(city, log)
+    message = reported(city, log)
     if TABLE[name, reading]:
-        assert re.search(TABLE[name, reading], found), found
+        assert re.search(TABLE[name, reading], message), message
     else:
-        assert found == ""
+        assert message == ""
 
 
 def test_what_looks_wrong_is_learned_when_asked_for(city: wrong.City) -> None:
@@ -116,10 +116,10 @@ def test_a_trip_that_jumps_is_learned_as_two(city: wrong.City) -> None:
     )
     assert lesson.trips == 1
     assert lesson.posterior.trips == 2  # their weather and payload are not the same
-    again = learn_trips(
+    second = learn_trips(
         city.graph, [replace(one, sections=sections)], policy=lesson.policy
     )
-    assert (again.trips, again.known) == (0, 1)
+    assert (second.trips, second.known) == (0, 1)
 
 
 def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -> None:
@@ -135,9 +135,9 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
         for last in range(first + 2, first + 12)
     ]
     with_hole = next(
-        each
-        for each in holes
-        if 500.0 < gaps_between(graph, np.array(each)).max() < 700.0
+        hole
+        for hole in holes
+        if 500.0 < gaps_between(graph, np.array(hole)).max() < 700.0
     )
     vehicle = Vehicle()
     lengths, speeds = graph.length[with_hole], graph.speed[with_hole]
@@ -150,21 +150,21 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
 
 
 def test_edges_left_out_of_a_log_by_edge_are_no_error(city: wrong.City) -> None:
-    trip = max(of_city(city, "rest"), key=lambda each: len(each.sections))
+    trip = max(of_city(city, "rest"), key=lambda candidate: len(candidate.sections))
     fewer = replace(trip, sections=trip.sections[:4] + trip.sections[5:])
-    assert said(city, [fewer]) == ""
+    assert reported(city, [fewer]) == ""
 
 
 def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> Energies:
     expected = np.array(model, dtype=float)
-    given = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
+    defaults = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
     other = expected if reverse is None else np.array(reverse, dtype=float)
     return Energies(
         np.array(metered, dtype=float),
         expected,
         other,
         known_vehicle=True,
-        **{**given, **options},
+        **{**defaults, **options},
     )
 
 
@@ -175,9 +175,11 @@ def test_evidence_is_the_sum_of_what_is_saved_over_its_size() -> None:
     )
     own, other = trip.model[1:], trip.model[:-1]
     D = np.abs(trip.metered[1:] - own) - np.abs(trip.metered[1:] - other)
-    found = evidence([[trip]], [1.0], "late")
-    assert found.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
-    assert found.better == pytest.approx(D.sum() / np.abs(trip.metered[1:] - own).sum())
+    result = evidence([[trip]], [1.0], "late")
+    assert result.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
+    assert result.better == pytest.approx(
+        D.sum() / np.abs(trip.metered[1:] - own).sum()
+    )
     assert evidence([[trip]], [1.0], "reversed") == Evidence(
         0.0, 0.0
     )  # nothing differs on flat roads
@@ -219,15 +221,15 @@ def test_a_ratio_is_not_that_of_one_slip() -> None:
 def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:
     model = np.linspace(10.0, 40.0, 12)
     right, kwh = energies(model, model), energies(model / 1e3, model)
-    found = check_log(
+    verdict = check_log(
         [("a", right), ("a", right), ("b", kwh), ("b", kwh), ("c", right)]
     )
-    assert found.everywhere is None
-    assert found.vehicles.keys() == {"b"}
-    assert found.vehicles["b"].refused
-    alone = check_log([("b", kwh), ("b", kwh)])
-    assert alone.everywhere is not None
-    assert "0.001" in alone.everywhere
+    assert verdict.everywhere is None
+    assert verdict.vehicles.keys() == {"b"}
+    assert verdict.vehicles["b"].refused
+    single = check_log([("b", kwh), ("b", kwh)])
+    assert single.everywhere is not None
+    assert "0.001" in single.everywhere
     unusual = check_log([("d", energies(1.8 * model, model))])
     assert not unusual.vehicles["d"].refused
 

@@ -101,12 +101,12 @@ def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
 def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None:
     reader = Reader(network)
     assert read(path, reader) is network
-    again = read(path, reader)
+    reread = read(path, reader)
     assert reader.times == 1
-    require_same(again, network)
-    assert again.line_graph().signals == network.line_graph().signals
+    require_same(reread, network)
+    assert reread.line_graph().signals == network.line_graph().signals
     assert read(path, reader, name="other").name == "other"  # a name is not kept
-    assert [each.name for each in path.parent.iterdir() if "tmp" in each.name] == []
+    assert [file.name for file in path.parent.iterdir() if "tmp" in file.name] == []
 
 
 def test_what_changes_is_read_again(
@@ -198,19 +198,19 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
     """Whatever byte is changed, the network is the one that was read."""
     network = generate_city(edges=200, seed=1)
     read(path, Reader(network))
-    whole, rng = cache_path(path).read_bytes(), np.random.default_rng(0)
+    original, rng = cache_path(path).read_bytes(), np.random.default_rng(0)
     noticed = 0
-    for place in rng.integers(len(whole), size=120).tolist():
-        damaged = bytearray(whole)
+    for place in rng.integers(len(original), size=120).tolist():
+        damaged = bytearray(original)
         damaged[place] ^= 1 << int(rng.integers(8))
         cache_path(path).write_bytes(damaged)
         reader = Reader(network)
         require_same(read(path, reader), network)
         noticed += reader.times
-        assert cache_path(path).read_bytes() in (whole, bytes(damaged))
+        assert cache_path(path).read_bytes() in (original, bytes(damaged))
     assert noticed > 100
-    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        cache_path(path).write_bytes(whole[:size])
+    for size in (0, 1, 100, len(original) // 2, len(original) - 1):
+        cache_path(path).write_bytes(original[:size])
         reader = Reader(network)
         require_same(read(path, reader), network)
         assert reader.times == 1

@@ -26,8 +26,8 @@ def kinds(network):
 def crossings(network):
     """Pairs of roads that cross without a junction, by a sweep over all pairs of near ones."""
     forward = np.array([not name.startswith("-") for name in network.edge_ids])
-    at = network.junctions[:, :2]
-    a, b = at[network.tail[forward]], at[network.head[forward]]
+    coordinates = network.junctions[:, :2]
+    a, b = coordinates[network.tail[forward]], coordinates[network.head[forward]]
     names = np.array(network.edge_ids)[forward]
 
     def turn(p, q, r):
@@ -35,15 +35,15 @@ def crossings(network):
             q[..., 1] - p[..., 1]
         ) * (r[..., 0] - p[..., 0])
 
-    found = []
+    pairs = []
     for row in range(len(a)):
         near = (
             np.flatnonzero(np.abs(a[row + 1 :] - a[row]).max(axis=1) < 800.0) + row + 1
         )
         hit = turn(a[row], b[row], a[near]) * turn(a[row], b[row], b[near]) < -1e-6
         hit &= turn(a[near], b[near], a[row]) * turn(a[near], b[near], b[row]) < -1e-6
-        found += [(names[row], names[other]) for other in near[hit]]
-    return found
+        pairs += [(names[row], names[other]) for other in near[hit]]
+    return pairs
 
 
 def test_the_same_seed_gives_the_same_city():
@@ -138,14 +138,14 @@ def test_hills_make_driving_interesting_but_roads_stay_drivable(city):
 
 def test_one_way_streets_and_turn_restrictions_are_there(city):
     pairs = set(zip(city.tail.tolist(), city.head.tolist(), strict=True))
-    alone = np.array(
+    one_way = np.array(
         [
             (head, tail) not in pairs
             for tail, head in zip(city.tail, city.head, strict=True)
         ]
     )
-    assert 0.02 < alone.mean() < 0.2
-    assert not alone[kinds(city) == "ring"].any()
+    assert 0.02 < one_way.mean() < 0.2
+    assert not one_way[kinds(city) == "ring"].any()
     turns = set(map(tuple, city.connections.tolist()))
     assert len(turns) == len(city.connections)
     leaving = [[] for _ in city.junction_ids]

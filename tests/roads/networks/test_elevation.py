@@ -67,7 +67,7 @@ def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, sou
 )
 def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
     grid = np.array(heights, dtype=np.int16).reshape(4, 4)
-    found = Tile(west=0, south=0, heights=grid).height(lon, lat)
+    interpolated = Tile(west=0, south=0, heights=grid).height(lon, lat)
     column, row = min(int(lon * 3), 2), min(int((1 - lat) * 3), 2)
     right, below = lon * 3 - column, (1 - lat) * 3 - row
     near = [
@@ -80,14 +80,14 @@ def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
         if grid[row + i, column + j] != VOID
     ]
     if not near:
-        assert np.isnan(found)
+        assert np.isnan(interpolated)
         return
     weight = sum(weight for _, weight in near)
     if weight > 0:
         expected = sum(height * weight for height, weight in near) / weight
     else:
         expected = sum(height for height, _ in near) / len(near)
-    assert found == pytest.approx(expected, abs=1e-6)
+    assert interpolated == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_place_outside_is_refused():

@@ -54,8 +54,8 @@ def test_wrong_zones_and_places_are_refused():
 
 @pytest.mark.parametrize("name", ["lust", "most"])
 def test_real_places(name):
-    found = [folder / name / "nodes.csv.gz" for folder in search_path()]
-    path = next((path for path in found if path.is_file()), None)
+    candidates = [folder / name / "nodes.csv.gz" for folder in search_path()]
+    path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         pytest.skip(f"{name} is not at hand")
     with gzip.open(path, "rt", encoding="utf-8") as file:

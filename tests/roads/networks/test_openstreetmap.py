@@ -200,8 +200,11 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    for found, what in ((missing, "eclipse-sumo"), (lambda name: "1.28", "netconvert")):
-        monkeypatch.setattr("superarm.roads.networks.openstreetmap.version", found)
+    for lookup, what in (
+        (missing, "eclipse-sumo"),
+        (lambda name: "1.28", "netconvert"),
+    ):
+        monkeypatch.setattr("superarm.roads.networks.openstreetmap.version", lookup)
         with pytest.raises(
             MissingExtraError, match=rf"{what}.* is missing.*; run: pip install .*sumo"
         ):

@@ -12,9 +12,9 @@ GRAPH = generate_city(edges=250, seed=3).line_graph()
 
 def test_a_map_comes_back_to_a_centimetre():
     drawn = road_map(GRAPH, 3, 5)
-    again = RoadMap.from_arrays(drawn.as_arrays())
-    assert (again.start, again.goal, len(again)) == (3, 5, len(GRAPH))
-    assert np.abs(again.points - drawn.points).max() <= 0.0051
+    restored = RoadMap.from_arrays(drawn.as_arrays())
+    assert (restored.start, restored.goal, len(restored)) == (3, 5, len(GRAPH))
+    assert np.abs(restored.points - drawn.points).max() <= 0.0051
     for edge in (0, 7, len(GRAPH) - 1):
         course = drawn.course(edge)
         ends = GRAPH.network.junctions[:, :2]

@@ -515,7 +515,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
     assert [row["id"] for row in nodes] == list(network.junction_ids)
     assert np.abs(network.lon_lat - places).max() < 6e-7  # the tables have six digits
     z = network.junctions[:, 2]
-    found = {
+    measured = {
         key: (
             network.junction_ids[network.tail[row]],
             network.junction_ids[network.head[row]],
@@ -527,7 +527,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
         )
         for row, key in enumerate(network.edge_ids)
     }
-    assert found == {
+    assert measured == {
         row["id"]: (
             row["from"],
             row["to"],

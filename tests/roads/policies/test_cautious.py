@@ -62,7 +62,7 @@ def saving(
     np.add.at(counts, new, -1.0)
     mean, cov = policy.posterior.predict(policy.posterior.keys(offer), return_cov=True)
     turns = [
-        trip.turn_costs[world.graph.turn_numbers(each)].sum() for each in (old, new)
+        trip.turn_costs[world.graph.turn_numbers(route)].sum() for route in (old, new)
     ]
     return float(counts @ mean + turns[0] - turns[1]), float(
         np.sqrt(counts @ cov @ counts)
@@ -138,15 +138,15 @@ def test_what_is_said_of_the_told_route_is_believed_of_it(
 def test_closed_roads_are_not_driven(world: Fleet, learned: Any) -> None:
     """Those of the told route: the next best is told."""
     offer = world.offer(ROUNDS + 1)
-    told = decided(informed(world.model), offer).positions
-    for edge in told[1:-1]:
+    route = decided(informed(world.model), offer).positions
+    for edge in route[1:-1]:
         available = np.ones(len(offer.arms), dtype=bool)
         available[edge] = False
         closed = replace(offer, available=available)
-        found = decided(having_learned(world, learned, 1e6), closed).positions
-        assert edge not in found
+        detour = decided(having_learned(world, learned, 1e6), closed).positions
+        assert edge not in detour
         np.testing.assert_array_equal(
-            found, decided(informed(world.model), closed).positions
+            detour, decided(informed(world.model), closed).positions
         )
 
 

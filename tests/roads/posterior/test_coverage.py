@@ -53,9 +53,9 @@ def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
     widths = IntervalCalibration(KEPT).widths()
     assert (widths > _WIDER * QUANTILES).all()
     shares = 2.0 * (1.0 - 0.5 - 0.5 * np.array(LEVELS))  # above
-    at = 1.0 - (shares * (_PRIOR_SCORES + 1.0) - 1.0) / _PRIOR_SCORES
+    level = 1.0 - (shares * (_PRIOR_SCORES + 1.0) - 1.0) / _PRIOR_SCORES
     np.testing.assert_allclose(
-        widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02
+        widths[:2], _WIDER * ndtri(0.5 + 0.5 * level)[:2], rtol=0.02
     )
     assert IntervalCalibration(KEPT).held == TrackRecord(0, 1.0)
     assert IntervalCalibration(KEPT).held.holds
@@ -66,7 +66,7 @@ def test_widths_are_quantiles_of_the_scores() -> None:
     rng = np.random.default_rng(0)
     coverage, _ = judged(np.abs(rng.standard_t(4, 300)))
     arrays = coverage.arrays("x")
-    supposed = [_WIDER * ndtri(0.5 + 0.5 * (at + 0.5) / 200) for at in range(200)]
+    supposed = [_WIDER * ndtri(0.5 + 0.5 * (rank + 0.5) / 200) for rank in range(200)]
     table = [(float(score), 1.0) for score in arrays["x_scores"]]
     table = sorted(table + [(float(score), _PRIOR_SCORES / 200) for score in supposed])
     assert len(table) == 400
@@ -98,10 +98,10 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
     nothing is.
     """
     rng, coverage, inside = np.random.default_rng(seed), IntervalCalibration(KEPT), []
-    low, high = (float(_WIDER * ndtri(0.5 + 0.5 * at / 200)) for at in (0.6, 199.5))
+    low, high = (float(_WIDER * ndtri(0.5 + 0.5 * rank / 200)) for rank in (0.6, 199.5))
     for trip in range(trips):
         widths = coverage.widths()
-        held = {
+        covered = {
             "out": False,
             "in": True,
             "alternately": trip % 2 == 0,
@@ -109,7 +109,7 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
             "by chance": bool(rng.random() < 0.5),
         }[how]
         aim = widths[int(rng.integers(3))]
-        score = float(np.clip(aim if held else np.nextafter(aim, np.inf), low, high))
+        score = float(np.clip(aim if covered else np.nextafter(aim, np.inf), low, high))
         inside.append(score <= widths)
         coverage.judge(np.array([score]))
     shares = np.array(inside, dtype=np.float64)

@@ -261,27 +261,29 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengthscale", "told", "normalisation"),
+    ("lengthscale", "assumed", "normalisation"),
     [(0.5, None, "mean"), (0.5, 2.0, "unit"), (1.0, None, "unit"), (1.0, 2.0, "mean")],
 )
 def test_the_truth_is_a_draw_with_its_own_lengthscale(
-    lengthscale: float, told, normalisation
+    lengthscale: float, assumed, normalisation
 ) -> None:
     """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
     world = city(
         seed=3,
         lengthscale=lengthscale,
-        model_lengthscale=told,
+        model_lengthscale=assumed,
         normalisation=normalisation,
     )
     graph, kind = world.roads.graph, {"normalisation": normalisation}
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
-    rest = world.energies - world.model.energies
+    residual = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
     K = road_kernel(graph, variance, lengthscale=lengthscale, **kind)(arms)
-    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
-    known = road_kernel(graph, variance, lengthscale=told or lengthscale, **kind)
+    assert residual @ np.linalg.solve(K, residual) == pytest.approx(
+        normals @ normals, rel=1e-9
+    )
+    known = road_kernel(graph, variance, lengthscale=assumed or lengthscale, **kind)
     np.testing.assert_allclose(
         world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12
     )
@@ -297,11 +299,13 @@ def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
     world = city(seed=3, **true, **believed)
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
-    rest = world.energies - world.model.energies
+    residual = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
     features = FeatureKernels(near=(0.5, 1.0, 2.0), alone=3.0, share=0.3)
     K = road_kernel(world.graph, variance, features=features)(arms)
-    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
+    assert residual @ np.linalg.solve(K, residual) == pytest.approx(
+        normals @ normals, rel=1e-9
+    )
     known = road_kernel(
         world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6)
     )
@@ -385,7 +389,8 @@ def test_the_truth_has_its_own_lengthscale() -> None:
     # Longer lengthscales make roads that are alike deviate alike.
     world = city(lengthscale=3.0, model_lengthscale=0.3)
     near, far = (
-        road_kernel(world.roads.graph, 1.0, lengthscale=each) for each in (0.3, 3.0)
+        road_kernel(world.roads.graph, 1.0, lengthscale=lengthscale)
+        for lengthscale in (0.3, 3.0)
     )
     rows = world.model.arms[:2]
     assert world.model.kernel(rows)[0, 1] / world.model.kernel(rows)[
@@ -421,18 +426,20 @@ def test_what_is_newly_entered_is_charged() -> None:
             plain = free.value(free.offer(2), decision)
             assert world.value(first, decision) == plain, "the first route is free"
             assert world.value(offer, decision) == pytest.approx(plain + charged)
-            told = world.metrics(
+            metrics = world.metrics(
                 offer, decision, world.feedback(offer, decision, np.zeros(len(length)))
             )
-            assert told["switching_cost"] == pytest.approx(charged)
-            assert told["total_cost"] == pytest.approx(told["true_energy"] + charged)
-            assert (told["route_changes"], told["new_edges"]) == (
+            assert metrics["switching_cost"] == pytest.approx(charged)
+            assert metrics["total_cost"] == pytest.approx(
+                metrics["true_energy"] + charged
+            )
+            assert (metrics["route_changes"], metrics["new_edges"]) == (
                 (name == "go"),
                 len(new) * (name == "go"),
             )
             assert world.metrics(first, decision, NOTHING)["route_changes"] == 0.0
         assert world.best(offer) == free.best(offer), "the benchmark pays nothing"
-        assert set(told) <= set(world.measures)
+        assert set(metrics) <= set(world.measures)
     assert "switching_cost" not in free.metrics(
         free.offer(2), decisions["stay"], NOTHING
     )
@@ -508,8 +515,10 @@ def test_penalised_policies_count_the_cost_after_rectifying(
         assert decision.positions.tolist() == world.cheapest(costs)
         assert decision.desirability is not None
         np.testing.assert_allclose(-decision.desirability, costs[decision.positions])
-        again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
-        assert again.decide(offer, np.random.default_rng(1)).action == decision.action
+        restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+        assert (
+            restored.decide(offer, np.random.default_rng(1)).action == decision.action
+        )
 
 
 def test_a_penalty_needs_a_cost_to_count() -> None:

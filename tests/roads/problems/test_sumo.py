@@ -59,10 +59,10 @@ def network(tmp_path_factory):
     return str(folder / "grid.net.xml")
 
 
-def build(network, /, **given):
+def build(network, /, **options):
     ends = {"start": "0.0to1.0", "goal": "4.3to4.4"}
     return SumoNavigation(
-        **({"seed": 3, "horizon": 50, "network": network} | ends | given)
+        **({"seed": 3, "horizon": 50, "network": network} | ends | options)
     )
 
 
@@ -71,11 +71,11 @@ def along(offer, route):
 
 
 @pytest.mark.parametrize(
-    "again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
+    "duplicate", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
 )
-def test_it_can_be_copied_and_pickled(network, again):
+def test_it_can_be_copied_and_pickled(network, duplicate):
     world = build(network)
-    other = again(world)
+    other = duplicate(world)
     offer, quiet = world.offer(2), np.zeros(len(world.graph))
     decision = along(offer, world.reference)
     np.testing.assert_array_equal(
@@ -216,11 +216,11 @@ def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map)
     assert np.ptp(roads.junctions[:, 2]) == 20.0  # node 4 is a bend, no junction
     np.testing.assert_array_equal(problem.graph.network.junctions, roads.junctions)
     assert problem.best(problem.offer(1)).value > 0.0
-    (kept,) = (tmp_path / "cache").rglob("*.net.xml")
-    assert kept.name == "town.net.xml"
-    before = kept.stat().st_mtime_ns
+    (cached,) = (tmp_path / "cache").rglob("*.net.xml")
+    assert cached.name == "town.net.xml"
+    before = cached.stat().st_mtime_ns
     SumoNavigation(network=file, **ends)
-    assert kept.stat().st_mtime_ns == before
+    assert cached.stat().st_mtime_ns == before
     some = write_map(tmp_path / "some.osm", {1: 200})
     with pytest.raises(InputError, match=r"1 of 4 road nodes .*--flat"):
         SumoNavigation(network=some, **ends)
@@ -310,9 +310,9 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         completed=3,
     )
     object.__setattr__(problem, "_drive", lambda route, moment: stuck)
-    graph, rest = problem.graph, route[3:]
+    graph, remaining = problem.graph, route[3:]
     model = Vehicle(mass=2000.0).energy(
-        graph.length[rest], graph.speed[rest], graph.rise[rest]
+        graph.length[remaining], graph.speed[remaining], graph.rise[remaining]
     )
     own = Vehicle(mass=2000.0)
     charged = (known.energies(own) - known.stored(own))[:3].sum() + model.sum()

@@ -51,11 +51,11 @@ def rows(cache):
 def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
-    again = tmp_path / "moved.net.xml"
-    again.write_bytes(network.read_bytes())  # what counts is what is in the file
+    copied = tmp_path / "moved.net.xml"
+    copied.write_bytes(network.read_bytes())  # what counts is what is in the file
     unmoved()
     with Driver(
-        again, cache=str(cache), seed=5
+        copied, cache=str(cache), seed=5
     ) as driver:  # no traffic: nothing is drawn
         same(driver.drive(ROUTE), driven)
         same(driver.drive(tuple(ROUTE)), driven)
@@ -80,9 +80,9 @@ def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
     ]
     for count, (file, how, when) in enumerate(ways, start=1):
         with Driver(file, cache=cache, **how) as driver:
-            kept = driver.drive(ROUTE, **when)
+            cached = driver.drive(ROUTE, **when)
         with Driver(file, **how) as driver:
-            same(driver.drive(ROUTE, **when), kept)
+            same(driver.drive(ROUTE, **when), cached)
         assert rows(cache) == count
     with Driver(network, cache=cache, departures=(7.0, 0.0)) as driver:
         driver.drive(ROUTE)
@@ -114,9 +114,9 @@ def test_the_drive_of_another_route_is_none(network, cache):
             file.execute("UPDATE drives SET drive = ?", (other.to_bytes(),))
         with pytest.warns(UserWarning, match="2 edges, not 3"):
             assert len(driver.drive(ROUTE).left) == 3
-        whole = driver.drive(ROUTE)
+        full = driver.drive(ROUTE)
         with sqlite3.connect(cache) as file:
-            file.execute("UPDATE drives SET drive = ?", (whole.to_bytes(),))
+            file.execute("UPDATE drives SET drive = ?", (full.to_bytes(),))
         with pytest.warns(UserWarning, match="3 edges, not 2"):
             assert len(driver.drive(ROUTE[:2]).left) == 2
 
@@ -137,9 +137,9 @@ def test_a_file_that_breaks_later_stops_nobody(network, cache):
         cache.write_bytes(b"no such thing" * 1000)
         with pytest.warns(UserWarning, match=r"drives\.sqlite") as warned:
             same(driver.drive(ROUTE), driven)
-    told = " ".join(str(each.message) for each in warned)
-    assert "driven anew" in told
-    assert "could not be kept" in told
+    messages = " ".join(str(warning.message) for warning in warned)
+    assert "driven anew" in messages
+    assert "could not be kept" in messages
 
 
 @pytest.mark.slow

@@ -63,11 +63,11 @@ def test_trips_repeat_whatever_was_driven_before(build_network, tmp_path):
 
 def test_two_drivers_take_turns(network):
     with Driver(network) as first, Driver(network, step=0.1) as second:
-        alone = first.drive(HILL)
+        first_drive = first.drive(HILL)
         other = second.drive(HILL)
-        same(first.drive(HILL), alone)
+        same(first.drive(HILL), first_drive)
         same(second.drive(HILL), other)
-    assert len(other.speeds) > len(alone.speeds)
+    assert len(other.speeds) > len(first_drive.speeds)
 
 
 def test_a_simulation_of_somebody_else_is_left_alone(network):
@@ -95,8 +95,8 @@ def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
         empty = driver.drive(route)
     with Driver(network, traffic=busy) as driver:
         drives = [driver.drive(route, moment=moment) for moment in range(2)]
-        again = [driver.drive(route, moment=moment) for moment in (1, 0)][::-1]
-    for one, other in zip(drives, again, strict=True):
+        repeated = [driver.drive(route, moment=moment) for moment in (1, 0)][::-1]
+    for one, other in zip(drives, repeated, strict=True):
         same(one, other)
     with Driver(network, traffic=busy) as driver:
         same(driver.drive(route, moment=1), drives[1])
@@ -271,9 +271,9 @@ def test_a_copy_returns_what_it_made_and_changes_nothing_here():
         numbers.append(2)
         return os.getpid(), numbers
 
-    process, found = in_a_copy(work)
+    process, result = in_a_copy(work)
     assert process != os.getpid()
-    assert (found, numbers) == ([1, 2], [1])
+    assert (result, numbers) == ([1, 2], [1])
 
 
 @needs_copies
