@@ -92,8 +92,8 @@ def test_the_deterministic_flag_is_truthful(rule: Rule) -> None:
     before = generator.bit_generator.state
     first = rule.desirability(FakeBelief(), 3, generator)
     assert (generator.bit_generator.state == before) == rule.deterministic
-    again = rule.desirability(FakeBelief(), 3, rng())
-    np.testing.assert_array_equal(first, again)
+    second = rule.desirability(FakeBelief(), 3, rng())
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -116,11 +116,13 @@ def test_ucb_takes_the_realised_gain_unless_gamma_is_given() -> None:
     schedule = ImprovedGPUCB(norm_bound=1.0, noise_bound=0.5)
     belief = FakeBelief()
     realised = UCB(schedule=schedule).desirability(belief, 4, rng())
-    given = UCB(schedule=schedule, gamma=lambda t: 2.0).desirability(belief, 4, rng())
+    explicit = UCB(schedule=schedule, gamma=lambda t: 2.0).desirability(
+        belief, 4, rng()
+    )
     other = UCB(schedule=schedule, gamma=lambda t: 7.0 * t).desirability(
         belief, 4, rng()
     )
-    np.testing.assert_array_equal(realised, given)
+    np.testing.assert_array_equal(realised, explicit)
     width = 1.0 + 0.5 * math.sqrt(2.0 * (21.0 + 1.0 + math.log(10.0)))
     np.testing.assert_allclose(other, belief.mean + width * belief.std, rtol=1e-14)
 

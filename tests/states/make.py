@@ -166,8 +166,8 @@ def _streets() -> TurnGraph:
     turns = [
         (i, j)
         for i, (start, middle) in enumerate(ends)
-        for j, (again, goal) in enumerate(ends)
-        if middle == again and goal != start
+        for j, (tail, goal) in enumerate(ends)
+        if middle == tail and goal != start
     ]
     lengths = np.random.default_rng(3).uniform(80.0, 200.0, len(ends)).round(1)
     return TurnGraph(length=lengths, turns=np.array(turns))
@@ -618,8 +618,10 @@ def row_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
 
 def drift_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
     """Asked about now and later: how far back a restored posterior answers is tested elsewhere."""
-    asked = np.vstack([at_time(14.0), at_time(15.5)])
-    return PosteriorCase(make=make, **{"data": numbered(float), "asked": asked, **more})
+    queries = np.vstack([at_time(14.0), at_time(15.5)])
+    return PosteriorCase(
+        make=make, **{"data": numbered(float), "asked": queries, **more}
+    )
 
 
 def fleet_case(make: Callable[[], Any]) -> PosteriorCase:
@@ -784,10 +786,11 @@ def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
     policy, decision, waiting = taught(case)
     save_state(policy.state(), path)  # type: ignore[attr-defined]
     late = [
-        {**to_json(each._asdict()), "seed": [each.offer.step, 11]} for each in waiting
+        {**to_json(arrival._asdict()), "seed": [arrival.offer.step, 11]}
+        for arrival in waiting
     ]
-    for each in waiting:
-        policy.learn(*each, seeded(each.offer.step))
+    for arrival in waiting:
+        policy.learn(*arrival, seeded(arrival.offer.step))
     rounds: list[dict[str, Any]] = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         offer = case.offer(step)
@@ -824,8 +827,8 @@ def answer_of(decision: Decision) -> dict[str, Any]:
         "positions": decision.positions.tolist(),
         "propensity": decision.propensity,
         **{
-            name: None if each is None else each.tolist()
-            for name, each in numbers.items()
+            name: None if value is None else value.tolist()
+            for name, value in numbers.items()
         },
     }
 
@@ -881,8 +884,8 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
     for step in steps:
         posterior.observe(*case.data(step), rng=seeded(step))
     save_state(posterior.state(), path)
-    asked = np.asarray(case.asked)
-    answers = [predicted(posterior, asked)]
+    queries = np.asarray(case.asked)
+    answers = [predicted(posterior, queries)]
     learned = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         keys, rewards = case.data(step)
@@ -890,12 +893,12 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
             {"keys": to_json(keys), "rewards": to_json(rewards), "seed": [step, 11]}
         )
         posterior.observe(keys, rewards, rng=seeded(step))
-        answers.append(predicted(posterior, asked))
+        answers.append(predicted(posterior, queries))
     return {
         "is": "posterior",
         "load": case.load,
         "tolerance": tolerance_of(posterior),
-        "asked": to_json(asked),
+        "asked": to_json(queries),
         "learned": learned,
         "answers": answers,
     }
@@ -909,7 +912,7 @@ def predicted(posterior: Any, keys: Any) -> dict[str, Any]:
     named = {"mean": mean, "std": std, "cov": cov, "draw": drawn}
     gain = posterior.information_gain
     return {
-        **{name: each.tolist() for name, each in named.items()},
+        **{name: array.tolist() for name, array in named.items()},
         "information_gain": gain,
     }
 
