@@ -102,7 +102,7 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_importing_superarm_loads_nothing_big() -> None:
+def test_importing_superarm_loads_no_large_package() -> None:
     modules = loaded("import superarm")
     assert "superarm" in modules
     assert not {"numpy", "scipy", "click", "rich"} & modules
@@ -207,6 +207,6 @@ def test_data_that_are_here(cli: Command, no_data: Path) -> None:
     }
 
 
-def test_data_nobody_knows(cli: Command) -> None:
+def test_unknown_data_sets_are_rejected(cli: Command) -> None:
     assert "choose one of" in cli("data", "path", "nope").fails(2)
     cli("data", "path").fails(2)

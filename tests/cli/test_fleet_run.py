@@ -24,7 +24,7 @@ def cells(out: str) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", ["edges", "trips"])
-def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> None:
+def test_longer_run_resumes_a_shorter_one(cli: Command, seen: str) -> None:
     """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
     policies = (
         "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
@@ -60,7 +60,7 @@ def test_its_report_and_calibration(cli: Command) -> None:
     )  # no one start or goal
 
 
-def test_what_a_fleet_cannot_be_asked(cli: Command) -> None:
+def test_invalid_fleet_options_are_rejected(cli: Command) -> None:
     assert "choose 'edges' or 'trips'" in cli(
         *words("a", 4, "--set", "seen=turns")
     ).fails(2)

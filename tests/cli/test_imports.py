@@ -106,7 +106,7 @@ def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
 
 
-def test_nothing_is_imported_because_a_run_names_it(
+def test_names_in_a_run_are_not_imported(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
     cli("run", tiny, "--jobs", 1, "-q", "--out", "run", "--json").json()
@@ -147,7 +147,7 @@ def test_installed_packages_join_by_an_entry_point(
 
 
 @pytest.mark.slow
-def test_installed_parts_that_clash_are_told_in_one_line(
+def test_clashing_installed_parts_are_reported_in_one_line(
     shell: Command, own: Any, tmp_path: Path
 ) -> None:
     folder = own("mine-twice")
@@ -201,7 +201,7 @@ def test_modules_in_the_working_folder_are_found(
         ("leaves.py", "leaves.py cannot be imported: SystemExit"),
     ],
 )
-def test_what_cannot_be_imported(
+def test_import_failures_are_reported(
     cli: Command, tmp_path: Path, source: str, words: str
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")

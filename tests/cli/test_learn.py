@@ -124,7 +124,7 @@ def test_one_process_at_a_time(
     assert json.loads(output)["trips_in_all"] == 20
 
 
-def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
+def test_learn_waits_for_the_file_lock(tmp_path: Path) -> None:
     taken = threading.Event()
 
     def take() -> None:
@@ -139,7 +139,7 @@ def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
     other.join()
 
 
-def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
+def test_failure_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     strange = Path("strange.csv")
     strange.write_text("trip,edge,energy_wh\n1,nowhere,5\n", encoding="utf-8")
     before = {path.name for path in Path().iterdir()}
@@ -152,7 +152,7 @@ def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     assert {path.name for path in Path().iterdir()} == before | {"pipe"}
 
 
-def test_who_waited_for_a_lock_that_was_removed_takes_a_new_one(tmp_path: Path) -> None:
+def test_waiter_takes_a_new_lock_when_the_old_one_is_removed(tmp_path: Path) -> None:
     """Three threads in turn: each removes the lock file at its end, because no state was written."""
     path, together, most = tmp_path / "fleet.npz", 0, 0
     counting = threading.Lock()
@@ -198,7 +198,9 @@ def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
     )
 
 
-def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
+def test_single_trip_is_reported_in_the_singular(
+    cli: Command, town: Any, log: Path
+) -> None:
     one = words(town, times(log, 1.0, 1), state="one.npz")
     output = cli(*one, "--vehicles", "vans.toml").out
     assert "the one trip judged lay inside its 95 % interval" in output
@@ -321,7 +323,7 @@ def test_outliers(cli: Command, town: Any, log: Path, outliers: str) -> None:
     assert summary["flagged"][0]["energy_wh"] > 2000.0
 
 
-def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
+def test_trip_totals(cli: Command, town: Any, log: Path) -> None:
     trips: dict[str, list[Any]] = {}
     for line in log.read_text().splitlines()[1:]:
         trip, vehicle, edge, energy = line.split(",")
@@ -387,7 +389,7 @@ def test_energies_in_other_units_are_refused(
     assert cli(*anyway).json()["trips_learned"] == trips
 
 
-def test_one_vehicle_in_another_unit_is_refused_alone(
+def test_only_the_vehicle_in_another_unit_is_rejected(
     cli: Command, town: Any, log: Path
 ) -> None:
     lines = log.read_text().splitlines()

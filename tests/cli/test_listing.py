@@ -180,7 +180,7 @@ def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
         ("nope.toml", "there is no file nope.toml"),
     ],
 )
-def test_what_nobody_knows(name: str, words: str, cli: Command) -> None:
+def test_unknown_names_are_rejected(name: str, words: str, cli: Command) -> None:
     assert words in cli("show", name).fails(2)
 
 

@@ -175,7 +175,7 @@ def test_the_rest_of_a_sweep_stays(cli: Command, town: Any) -> None:
     assert spec["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
 
-def test_ones_own_network_must_be_named(cli: Command) -> None:
+def test_users_network_must_be_named(cli: Command) -> None:
     run = ("run", "navigation/network", *SHORT, "--jobs", "1")
     assert "name it with --net" in cli(*run).fails(2)
     assert "name it with --net" in cli(*run, *ENDS).fails(2)
@@ -291,7 +291,7 @@ def test_elevation_that_is_refused(
 # --- refusals ------------------------------------------------------------------------------
 
 
-def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
+def test_invalid_input_is_rejected(cli: Command, town: Any, tiny: str) -> None:
     run = ("run", "navigation/network", *SHORT)
     assert "for problems on roads" in cli("run", tiny, "--net", town.net).fails(2)
     assert "for problems on roads" in cli("run", tiny, *ENDS).fails(2)

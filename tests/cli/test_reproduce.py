@@ -128,7 +128,7 @@ def test_forecasts_and_bands_as_for_one_run(
 
 
 @pytest.mark.slow
-def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
+def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
     """Sensors use real data where they are at hand, made ones elsewhere."""
     summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
     assert len(summary["runs"]) == 13
@@ -193,7 +193,7 @@ def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_an_interrupted_reproduction_shows_what_is_there(
+def test_interrupted_reproduction_shows_finished_runs(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.cli import reproducing
@@ -245,7 +245,7 @@ def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
+def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.cli import reproducing
@@ -288,7 +288,7 @@ def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> None:
+def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
     message = cli("reproduce", "all", *SMALL, "--set", "arms=1", "--out", "a").fails(2)
     assert "arms is 1" in message
     assert "(kernelized/rkhs-se)" in message
@@ -353,7 +353,7 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     ["{noise_variance = 0.5}", "[{noise_variance = 0.5}, {noise_variance = 2.0}]"],
     ids=["fixed", "swept"],
 )
-def test_an_older_run_may_say_told_for_assumes(
+def test_older_runs_may_use_told_instead_of_assumes(
     cli: Command, tiny: str, values: str
 ) -> None:
     override = f"gp-greedy.assumes={values}"
@@ -377,14 +377,14 @@ def test_an_older_run_may_say_told_for_assumes(
         assert not recorded.is_modified("random", index)
 
 
-def test_told_is_refused_in_favour_of_assumes(cli: Command, tiny: str) -> None:
+def test_told_is_rejected_in_favour_of_assumes(cli: Command, tiny: str) -> None:
     for key in ("told", "gp-greedy.told"):
         override = f"{key}={{noise_variance = 0.5}}"
         message = cli("run", tiny, "--set", override, "--out", "run").fails(2)
         assert "now called 'assumes'" in message
 
 
-def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) -> None:
+def test_report_explains_a_missing_bound(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     message = cli("report", "none", "--bound").err
     assert "no bound could be drawn for tiny; the report says why" in message
@@ -478,7 +478,7 @@ def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_says_how_to_make_the_run_again(cli: Command, run: Path) -> None:
+def test_report_shows_how_to_reproduce_the_run(cli: Command, run: Path) -> None:
     page = run / "report.html"
     assert f"superarm run {run.parent / 'tiny.toml'} --rounds 12" in page.read_text(
         encoding="utf-8"

@@ -209,7 +209,7 @@ def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) 
     assert len(line) > len(edges) + 1
 
 
-def test_a_network_without_heights_says_so(cli: Command, town: Any) -> None:
+def test_network_without_heights_is_reported(cli: Command, town: Any) -> None:
     import re
 
     text = re.sub(r' z="[^"]*"', "", town.net.read_text(encoding="utf-8"))
@@ -320,7 +320,7 @@ def test_closed_roads(cli: Command, town: Any) -> None:
     ).fails(1)
 
 
-def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -> None:
+def test_departure_without_effect_is_reported(cli: Command, town: Any) -> None:
     words = ("route", "--net", town.net, *ENDS, "--depart")
     assert "departure at 08:30 ignored" in cli(*words, "08:30").out
     assert (
@@ -329,7 +329,7 @@ def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -
     assert "write HH:MM" in cli(*words, "soon").fails(2)
 
 
-def test_a_class_that_the_network_does_not_know(cli: Command, town: Any) -> None:
+def test_unknown_vehicle_class_is_rejected(cli: Command, town: Any) -> None:
     assert cli(
         "route", "--net", town.net, *ENDS, "--class", "delivery", "--json"
     ).json()["edges"]
@@ -356,7 +356,7 @@ def test_long_ids_fit_into_80_columns(
 
 
 @pytest.mark.parametrize("policy", ["gp-ts", "bi-ts", "route-ts"])
-def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> None:
+def test_route_uses_what_a_run_learned(policy: str, cli: Command, town: Any) -> None:
     """Mean and interval are those that the run's own posterior had after its last round."""
     more = ("--set", "route-ts.posterior=variational") if policy == "route-ts" else ()
     state = learned(cli, town.net, "run", policy, *more)
@@ -389,9 +389,7 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     assert "--vehicle FILE" not in shown  # a run's state has a vehicle of its own
 
 
-def test_the_runs_own_record_says_whether_to_trust_the_interval(
-    cli: Command, town: Any
-) -> None:
+def test_interval_coverage_comes_from_the_runs_record(cli: Command, town: Any) -> None:
     """By the forecasts of all seeds at the state's setting; those that were not judged are left out."""
     state = learned(
         cli, town.net, "run", "gp-ts", "--seeds", "2", "--set", "noise_scale=[0.1, 0.2]"
@@ -524,9 +522,7 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     assert "it has no spec of its policy" in words
 
 
-def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
-    cli: Command, town: Any
-) -> None:
+def test_fleet_state_serves_its_vehicles(cli: Command, town: Any) -> None:
     """From a log of trips to a route with the battery at arrival."""
     Path("fleet.toml").write_text(
         "[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2600.0\n"

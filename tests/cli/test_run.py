@@ -107,9 +107,7 @@ def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
     assert summary["rows"][0]["policy"] == "größe\u2028[/x]"
 
 
-def test_a_reader_that_leaves_early_is_no_crash(
-    program: list[str], tmp_path: Path
-) -> None:
+def test_closed_pipe_does_not_crash(program: list[str], tmp_path: Path) -> None:
     command = " ".join(f"'{word}'" for word in program) + " list experiments"
     done = subprocess.run(
         ["bash", "-c", f"{command} | true"],
@@ -234,7 +232,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--set", "nobody.xi=1"), "no such parameter"),
     ],
 )
-def test_usage_errors_exit_2_and_write_nothing(
+def test_usage_errors_exit_2_and_write_no_files(
     cli: Command, tiny: str, args: tuple[str, ...], words: str
 ) -> None:
     message = cli("run", *(tiny if arg == "TINY" else arg for arg in args), "-q").fails(
@@ -279,7 +277,7 @@ def test_failures_exit_1(
     assert "too long" in message
 
 
-def test_too_little_memory_is_said(
+def test_out_of_memory_is_reported(
     cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*args: Any, **kwargs: Any) -> None:
@@ -359,7 +357,7 @@ def test_a_policy_that_cannot_decide_is_named(
     assert ", mass = 900.0)" in message
 
 
-def test_what_is_refused_has_no_progress(cli: Command, tiny: str) -> None:
+def test_rejected_runs_show_no_progress(cli: Command, tiny: str) -> None:
     assert "rounds" in cli("run", tiny, "--out", "a", *FAST).err
     message = cli("run", tiny, "--out", "a", *FAST).fails(3)
     assert message.startswith("superarm: a is not empty")
@@ -429,7 +427,7 @@ def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
     }
 
 
-def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
+def test_every_policy_has_a_regret_row_and_other_metrics(cli: Command) -> None:
     args = (
         "run",
         "combinatorial/crowdsourcing",
@@ -515,7 +513,7 @@ def test_the_table_for_people(cli: Command, tiny: str) -> None:
     assert "k = 2" in swept
 
 
-def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
+def test_synthetic_data_are_mentioned_even_when_quiet(cli: Command) -> None:
     args = (
         "run",
         "combinatorial/crowdsourcing",

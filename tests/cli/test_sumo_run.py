@@ -52,7 +52,7 @@ def cells(out: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["navigation/sumo", "navigation/sumo-traffic"])
-def test_jobs_and_resuming_change_nothing(
+def test_results_do_not_depend_on_jobs_or_resuming(
     experiment: str, cli: Command, own: Own, tmp_path: Path
 ) -> None:
     out = tmp_path / "one"

@@ -49,7 +49,7 @@ def test_text_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("a\\x1b\n", "b\\x07\n")
 
 
-def test_a_console_shows_texts_and_keeps_its_own_colours(
+def test_console_escapes_text_and_keeps_its_own_colours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = io.StringIO()
@@ -64,7 +64,7 @@ def test_a_console_shows_texts_and_keeps_its_own_colours(
     assert out.getvalue() == f"\x1b[31ma{printed}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
 
 
-def test_everything_is_said_in_one_place() -> None:
+def test_cli_prints_from_one_module() -> None:
     for path in Path(superarm.cli.__file__).parent.glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert text.count("click.echo(") == (2 if path.name == "common.py" else 0), (
@@ -120,7 +120,7 @@ def test_ids_of_a_network(cli: Command, town: Any) -> None:
     assert not STEERING.search(result.out + result.err)
 
 
-def test_no_column_is_left_out_where_a_terminal_is_narrow(
+def test_narrow_terminals_show_every_column(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
