@@ -54,7 +54,7 @@ def npy(shape, data=b"", dtype="<f8"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_a_text_comes_back_as_it_was(tmp_path, suffix):
+def test_text_round_trip(tmp_path, suffix):
     text = np.random.default_rng(0).bytes(3_000_000)
     path = tmp_path / f"file{suffix}"
     path.write_bytes(PACKERS[suffix](text))
@@ -117,7 +117,7 @@ def test_a_table_of_an_endless_line_is_refused(tmp_path, monkeypatch):
 # --- arrays --------------------------------------------------------------------------------
 
 
-def test_arrays_come_back_as_they_were():
+def test_array_round_trip():
     arrays = {
         "a": np.arange(6).reshape(2, 3),
         "b": np.array(["x", "yz"]),
@@ -163,9 +163,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("members", "method", "words"), BAD.values(), ids=BAD)
-def test_arrays_that_are_not_what_they_say_are_refused(
-    members, method, words, monkeypatch
-):
+def test_mislabelled_arrays_are_rejected(members, method, words, monkeypatch):
     def unpacked(*_, **__):
         raise AssertionError("an array was unpacked")
 
@@ -227,7 +225,7 @@ def test_a_state_is_never_compressed(tmp_path):
             state_from_bytes(npz([*members, (stranger, WHOLE)]).getvalue())
 
 
-def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
+def test_equal_bytes_are_shared_only_by_identical_arrays():
     arrays = {
         "floats": np.zeros(4),
         "counts": np.zeros(4, dtype=np.int64),
@@ -242,7 +240,7 @@ def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
     assert len(npz_names(io.BytesIO(data))) == 1 + 3
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "state"
     save_state(STATE, path)
     before = path.read_bytes()

@@ -32,7 +32,7 @@ def policy(rule: Any = None) -> IndexPolicy:
     )
 
 
-def test_reprs_are_short_and_say_what_it_is() -> None:
+def test_reprs_are_short_and_descriptive() -> None:
     offer = Offer(step=3, arms=ARMS, available=np.arange(40) > 9, structure="<b>")
     decision = policy().decide(offer, np.random.default_rng(0))
     parts: list[Any] = [
@@ -140,7 +140,7 @@ def test_a_rule_may_write_into_a_draw(
 @pytest.mark.parametrize(
     "make", [lambda: FiniteGP(KERNEL, ROWS, 0.01), lambda: StreamingGP(KERNEL, 0.01)]
 )
-def test_what_a_belief_knows_cannot_be_written_to(make: Any, what: str) -> None:
+def test_belief_arrays_are_read_only(make: Any, what: str) -> None:
     """The decision reports it: a rule that shifts it would shift what users are told."""
     belief = make().belief(Offer(step=1, arms=ARMS))
     for view in (belief, belief.negated(), belief.condition(np.array([1]))):

@@ -38,7 +38,7 @@ def test_each_error_is_ours_and_a_builtin(error: type[SuperarmError]) -> None:
     assert error.__doc__
 
 
-def test_a_message_prints_as_it_was_written() -> None:
+def test_message_prints_verbatim() -> None:
     for error in CLASSES:
         assert str(error("say 'this'")) == "say 'this'"
 

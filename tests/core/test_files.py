@@ -115,7 +115,7 @@ def test_names_stay_distinct(texts: list[str]) -> None:
         assert name.startswith(file_name(text))
 
 
-def test_a_name_that_looks_like_a_checksum_gets_one_of_its_own() -> None:
+def test_name_that_looks_like_a_checksum_gets_its_own() -> None:
     name = file_name("GP")
     assert file_name(name) != name
     assert file_name("mean_regret-2") == "mean_regret-2"
@@ -227,7 +227,7 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def test_what_never_ends_is_refused(endless: Path) -> None:
+def test_endless_files_are_rejected(endless: Path) -> None:
     with pytest.raises(
         FileError, match=r"is a (pipe|device|folder|socket), not a file; "
     ):

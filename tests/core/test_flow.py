@@ -91,7 +91,7 @@ def test_records_are_frozen() -> None:
         decision.version = 3  # type: ignore[misc]
 
 
-def test_a_round_is_when_its_time_says_or_else_its_step() -> None:
+def test_round_time_defaults_to_its_step() -> None:
     arms = Arms.numbered([[0.0]])
     assert Offer(step=3, arms=arms).moment == 3.0
     assert Offer(step=3, arms=arms, time=0).moment == 0.0
@@ -196,7 +196,7 @@ def test_good_values_pass_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("number", [-1.0, 2.0, 1.5, np.nan])
-def test_numbers_in_a_column_are_whole_and_known(number: float) -> None:
+def test_column_numbers_are_valid_integers(number: float) -> None:
     roads = {"length": [10.0, 20.0], "speed": [10.0, 10.0], "rise": [0.0, 0.0]}
     energies: Any = RoadEnergy(vehicle=Vehicle(), **roads)
     for mean in (ByNumber(values=np.zeros(2)), energies):

@@ -52,7 +52,7 @@ def test_an_episode_begins_or_not(begins: Any) -> None:
         None,
     ],
 )
-def test_positions_of_decisions_and_feedback_are_whole_numbers(positions: Any) -> None:
+def test_positions_of_decisions_and_feedback_are_integers(positions: Any) -> None:
     with pytest.raises(InputError, match="positions"):
         Decision(step=1, action=None, positions=positions)
     with pytest.raises(InputError, match="positions"):

@@ -55,7 +55,7 @@ def packed(spec: Any, **arrays: Any) -> bytes:
         {"family": "kernel", "name": "empirical", "covariance": {"$array": "X"}},
     ],
 )
-def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
+def test_repeated_references_to_an_array_are_limited(part: Any) -> None:
     data = packed({"name": "index", "posterior": [part] * 100}, X=np.zeros((1, 10_000)))
     with pytest.raises(StateError, match="too often"):
         state_from_bytes(data)
@@ -86,7 +86,7 @@ def test_no_world_is_made_to_read_a_policy(
         loaded(state_from_bytes(packed(spec)))
 
 
-def test_want_of_memory_is_said(
+def test_out_of_memory_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def build(*_: Any, **__: Any) -> None:

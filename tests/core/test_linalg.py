@@ -57,7 +57,7 @@ def test_a_solve_in_place_is_the_solve(
         np.testing.assert_allclose(solved, expected, rtol=0.0, atol=tolerance)
 
 
-def test_a_solve_in_place_refuses_what_it_cannot_overwrite() -> None:
+def test_solve_in_place_rejects_unsuitable_arrays() -> None:
     L = np.eye(3)
     for bad in (
         np.ones((3, 4))[:, ::2],
@@ -200,7 +200,7 @@ def test_a_root_has_the_numerical_rank_and_the_stated_error(
 
 @stable
 @given(seeds, st.integers(1, 15), st.integers(1, 15), st.integers(0, 15))
-def test_a_leading_root_leaves_a_positive_rest_whose_diagonal_it_tells(
+def test_leading_root_returns_the_diagonal_of_its_positive_residual(
     seed: int, n: int, rank: int, most: int
 ) -> None:
     matrix = spd(n, seed, rank)
@@ -253,7 +253,7 @@ def test_other_matrices_are_refused(matrix: Floats) -> None:
         psd_root(matrix)
 
 
-def test_rounding_is_measured_against_the_scale_given() -> None:
+def test_rounding_is_relative_to_the_given_scale() -> None:
     """A posterior covariance of 1e-9 made from a prior of 1 carries rounding of 1e-16."""
     matrix = 1e-9 * np.ones((2, 2)) + 1e-16 * np.array([[0.0, 1.0], [1.0, 0.0]])
     with pytest.warns(JitterWarning):

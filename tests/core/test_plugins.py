@@ -74,7 +74,7 @@ def test_a_file_is_imported_once(tmp_path: Path) -> None:
         import_parts(other)
 
 
-def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+def test_import_failures_are_reported(tmp_path: Path) -> None:
     broken = tmp_path / "broken_part.py"
     broken.write_text("1 / 0")
     with pytest.raises(
@@ -88,7 +88,7 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
         import_parts(tmp_path / "absent.py")
 
 
-def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_import_registers_no_parts(tmp_path: Path) -> None:
     (tmp_path / "late_slip.py").write_text(
         RULE.format(name="own-too-early") + "\n1 / 0\n"
     )

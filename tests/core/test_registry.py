@@ -58,7 +58,7 @@ def test_nested_specs_go_there_and_back() -> None:
     assert build("oracle", spec_of(TopK(k=3))) == TopK(k=3)
 
 
-def test_a_name_alone_is_a_spec() -> None:
+def test_name_is_a_spec() -> None:
     assert build("oracle", "top-k") == TopK(k=1)
     assert build("oracle", "top-k", k=4) == TopK(k=4)
 
@@ -179,7 +179,9 @@ def test_a_value_of_another_kind_is_named(
         (3, Mapping[str, Any], "it must be a table"),
     ],
 )
-def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
+def test_expected_types_are_described_in_words(
+    value: Any, kind: Any, words: str
+) -> None:
     with pytest.raises(SpecError, match=f"{words}$"):
         require_kind(value, kind, "x")
 
@@ -208,7 +210,7 @@ def test_what_fits_a_kind() -> None:
     require_kind({"a": {}}, Mapping[str, Mapping[str, Any]], "x")
 
 
-def test_types_for_checkers_alone_are_not_checked() -> None:
+def test_types_for_type_checkers_are_not_validated() -> None:
     def part(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     assert registry.kinds_of(part) == {}

@@ -173,7 +173,7 @@ def flows(draw: Any) -> list[Any]:
 
 @pytest.mark.thorough
 @given(flows())
-def test_records_keep_what_they_hold(records: list[Any]) -> None:
+def test_records_round_trip(records: list[Any]) -> None:
     for record in records:
         assert same(from_json(json.loads(json.dumps(to_json(record)))), record)
 
@@ -232,7 +232,7 @@ class Named(str):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_be_written_is_refused(value: Any) -> None:
+def test_unserializable_values_are_rejected(value: Any) -> None:
     with pytest.raises(SpecError):
         to_json({"action": value})
 
@@ -428,7 +428,7 @@ def test_any_data_are_read_or_refused(data: Any) -> None:
         return
 
 
-def test_scalars_of_a_state_are_kept_exactly_in_its_bytes() -> None:
+def test_state_scalars_are_exact_in_bytes() -> None:
     scalars = {"nan": float("nan"), "pair": (1, -0.0), "number": np.int64(3)}
     restored = state_from_bytes(
         state_to_bytes(State(kind="x", schema=1, scalars=scalars))

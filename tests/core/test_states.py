@@ -139,7 +139,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(STATES)
-def test_a_state_comes_back_from_its_bytes(state: State) -> None:
+def test_state_round_trips_through_bytes(state: State) -> None:
     data = state_to_bytes(state)
     restored = state_from_bytes(data)
     assert same(restored, state)
@@ -150,7 +150,7 @@ def test_a_state_comes_back_from_its_bytes(state: State) -> None:
 
 
 @pytest.mark.parametrize("path", [None, 0, [], b"x.npz", "", "a\0b"])
-def test_what_is_no_path_is_refused(path: Any) -> None:
+def test_invalid_paths_are_rejected(path: Any) -> None:
     policy = policy_of()
     state = policy.state()
     for use in (
@@ -166,9 +166,7 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [None, "x", {}, [], 0])
-def test_what_is_no_state_is_neither_saved_nor_loaded(
-    state: Any, tmp_path: Path
-) -> None:
+def test_only_states_are_saved_and_loaded(state: Any, tmp_path: Path) -> None:
     for use in (
         state_to_bytes,
         loaded,
@@ -308,7 +306,7 @@ def test_a_state_without_a_checkpoint_answers_about_now() -> None:
 # --- the machine --------------------------------------------------------------------------------
 
 
-def test_a_policy_comes_back_on_the_backend_that_was_chosen(tmp_path: Path) -> None:
+def test_policy_restores_on_the_chosen_backend(tmp_path: Path) -> None:
     policy = policy_of(FiniteGP(ROUGH, ARMS, 0.1, backend="numpy"))
     played(policy)
     policy.save(tmp_path / "a.npz")
@@ -365,7 +363,7 @@ COLUMNS = ["size", "colour", "grid"]
 
 
 @pytest.mark.parametrize("coding", ["one-hot", "index"])
-def test_an_encoding_comes_back_with_its_policy(coding: Any, tmp_path: Path) -> None:
+def test_encoding_is_restored_with_its_policy(coding: Any, tmp_path: Path) -> None:
     policy = policy_of()
     policy.encoding = encoding = Encoding.of(ROWS, COLUMNS, coding=coding)
     path = tmp_path / "mine.npz"
@@ -384,7 +382,7 @@ def test_an_encoding_comes_back_with_its_policy(coding: Any, tmp_path: Path) -> 
     assert restored.restored(plain.state()).encoding == encoding
 
 
-def test_policies_that_do_not_learn_keep_an_encoding_too(tmp_path: Path) -> None:
+def test_encoding_is_restored_for_policies_that_do_not_learn(tmp_path: Path) -> None:
     policy = ScorePolicy(score=Uniform(), oracle=TopK(k=1))
     policy.encoding = Encoding.of(ROWS, COLUMNS)
     policy.save(tmp_path / "a.npz")
@@ -417,7 +415,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
             loaded(damaged)
 
 
-def test_an_offer_and_its_decision_are_kept_for_late_feedback(tmp_path: Path) -> None:
+def test_offer_and_decision_can_be_stored_for_late_feedback(tmp_path: Path) -> None:
     import json
 
     policy = policy_of()

@@ -64,7 +64,7 @@ def has_users_threads() -> bool:
     return set(counts()) == {USERS}
 
 
-def test_a_call_has_one_thread_and_gives_the_others_back() -> None:
+def test_call_uses_one_thread_and_restores_the_others() -> None:
     @one_blas_thread
     def call(a: int, *, b: int) -> tuple[int, bool]:
         return a + b, has_one_thread()
@@ -74,7 +74,7 @@ def test_a_call_has_one_thread_and_gives_the_others_back() -> None:
     assert call.__name__ == "call"
 
 
-def test_an_error_gives_the_threads_back() -> None:
+def test_error_restores_the_threads() -> None:
     @one_blas_thread
     def call() -> None:
         assert has_one_thread()
@@ -88,7 +88,7 @@ def test_an_error_gives_the_threads_back() -> None:
     assert has_users_threads()
 
 
-def test_only_the_outermost_call_gives_back() -> None:
+def test_only_the_outermost_call_restores_threads() -> None:
     @one_blas_thread
     def inner() -> bool:
         return has_one_thread()
@@ -126,7 +126,7 @@ def test_an_error_in_large_work_is_over_when_it_is() -> None:
         assert has_one_thread()
 
 
-def test_the_last_of_several_threads_gives_back() -> None:
+def test_last_of_several_threads_restores_the_limit() -> None:
     first_in, second_in, first_out = (
         threading.Event(),
         threading.Event(),
@@ -160,7 +160,7 @@ def test_the_last_of_several_threads_gives_back() -> None:
     assert has_users_threads()
 
 
-def test_many_threads_leave_what_they_found() -> None:
+def test_many_threads_restore_the_users_limit() -> None:
     gp = FiniteGP(
         SquaredExponential(lengthscale=0.3), np.linspace(0.0, 1.0, 30)[:, None], 0.1
     )
@@ -180,7 +180,7 @@ def test_many_threads_leave_what_they_found() -> None:
     assert (threads._LIMIT.calls, threads._LIMIT.large) == (0, 0)
 
 
-def test_what_the_user_sets_during_a_call_stands() -> None:
+def test_limits_set_by_the_user_during_a_call_persist() -> None:
     @one_blas_thread
     def call() -> None:
         threadpoolctl.threadpool_limits(2, user_api="blas")
@@ -190,7 +190,7 @@ def test_what_the_user_sets_during_a_call_stands() -> None:
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
 
-def test_nothing_is_set_where_all_have_one_thread(
+def test_limits_are_not_set_with_one_thread_everywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sets: list[int] = []
@@ -238,7 +238,7 @@ def limit_of(*libraries: Library) -> threads._Limit:
     return limit
 
 
-def test_large_work_that_outlasts_the_call_beside_it_keeps_its_threads() -> None:
+def test_large_work_outlasting_a_concurrent_call_keeps_its_threads() -> None:
     library = Library()
     limit = limit_of(library)
     assert limit.begin()  # in one thread
@@ -253,7 +253,7 @@ def test_large_work_that_outlasts_the_call_beside_it_keeps_its_threads() -> None
     assert not limit.begin_large()
 
 
-def test_only_libraries_with_threads_of_their_own_are_limited() -> None:
+def test_only_libraries_with_their_own_threads_are_limited() -> None:
     own, openmp = Library(), Library(own_threads=False)
     limit = limit_of(own, openmp)
     assert limit.begin()
@@ -262,7 +262,7 @@ def test_only_libraries_with_threads_of_their_own_are_limited() -> None:
     assert (own.count, openmp.count) == (USERS, USERS)
 
 
-def test_a_child_has_the_threads_of_calls_that_go_on_elsewhere() -> None:
+def test_forked_child_resets_the_parents_limit() -> None:
     library = Library()
     limit = limit_of(library)
     limit.begin()
@@ -271,7 +271,7 @@ def test_a_child_has_the_threads_of_calls_that_go_on_elsewhere() -> None:
     assert (library.count, limit.calls) == (USERS, 0)
 
 
-def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
+def test_modules_without_openblas_are_ignored(tmp_path: Any) -> None:
     assert threads._library_of(str(tmp_path / "none.so")) is None
     import _ctypes
 
