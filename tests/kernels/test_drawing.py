@@ -88,7 +88,7 @@ def test_posteriors_on_the_same_prior_share_its_root(root_sizes: list[int]) -> N
     np.testing.assert_array_equal(first, separate)
 
 
-def test_two_roots_are_kept_and_no_more(root_sizes: list[int]) -> None:
+def test_root_cache_holds_two_roots(root_sizes: list[int]) -> None:
     kernel = Matern(nu=2.5)
     for count in (40, 41, 40, 39, 40, 41):
         drawn(kernel, count)
@@ -96,7 +96,7 @@ def test_two_roots_are_kept_and_no_more(root_sizes: list[int]) -> None:
     assert len(drawing._cached_roots) == 2
 
 
-def test_other_arms_of_the_same_number_have_a_root_of_their_own(
+def test_different_arms_of_equal_number_do_not_share_a_root(
     root_sizes: list[int],
 ) -> None:
     kernel = Matern(nu=2.5)
@@ -116,7 +116,7 @@ def test_a_kernel_that_may_change_is_not_remembered(
     assert root_sizes == [40, 40]
 
 
-def test_a_root_goes_with_its_kernel(root_sizes: list[int]) -> None:
+def test_root_is_freed_with_its_kernel(root_sizes: list[int]) -> None:
     kernel = Matern(nu=2.5)
     drawn(kernel)
     assert len(drawing._cached_roots) == 1
@@ -143,7 +143,7 @@ def test_truth_and_learner_share_one_root(root_sizes: list[int]) -> None:
         np.testing.assert_allclose(energies, expected, rtol=1e-10)
 
 
-def test_a_model_that_is_wrong_has_a_root_of_its_own(root_sizes: list[int]) -> None:
+def test_misspecified_model_has_its_own_root(root_sizes: list[int]) -> None:
     problem = Navigation(seed=0, horizon=5, edges=200, model_lengthscale=2.0)
     model = problem.model
     for _ in range(2):
@@ -211,7 +211,7 @@ def test_sparse_draws_have_the_kernels_covariance(
     "name", [name for name in SPARSE if name not in ("graph", "rough")]
 )
 @pytest.mark.parametrize("most", [1, 4, 12])
-def test_what_features_leave_out_is_told_and_variances_are_exact(
+def test_truncation_is_reported_and_variances_are_exact(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is positive semi-definite, and so is its product with a graph's kernel."""

@@ -199,7 +199,7 @@ def test_it_composes_with_kernels_on_other_columns() -> None:
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-13
 
 
-def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
+def test_cache_is_bounded_and_does_not_change_results() -> None:
     matrix = laplacian(500, 900)
     plain = GraphMatern(matrix)
     caching = GraphMatern(
@@ -279,7 +279,7 @@ def test_only_node_numbers_are_accepted(value: float) -> None:
         (eye_array(9000), {"nu": 1.5}, InputError, "An integer nu works at any size"),
     ],
 )
-def test_bad_arguments_say_what_to_do(
+def test_invalid_arguments_raise_with_advice(
     network: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -344,7 +344,7 @@ def test_products_with_all_nodes_need_no_matrix(nu: int, normalisation: str) -> 
     )
 
 
-def test_products_need_a_whole_nu() -> None:
+def test_products_require_an_integer_nu() -> None:
     with pytest.raises(InputError, match="whole number"):
         GraphMatern(laplacian(9, 20), nu=1.5).times(np.ones(9))
     with pytest.raises(InputError, match="nu is"):

@@ -323,7 +323,7 @@ def test_agrees_with_sklearn(
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
-def test_matern_general_order_joins_the_closed_forms(nu: float) -> None:
+def test_matern_general_order_matches_the_closed_forms(nu: float) -> None:
     X, Y = np.zeros((1, 1)), np.geomspace(1e-9, 60.0, 300)[:, None]
     np.testing.assert_allclose(
         Matern(nu=nu * (1 + 1e-15))(X, Y), Matern(nu=nu)(X, Y), rtol=1e-11
@@ -368,7 +368,7 @@ def test_empirical_reads_ids() -> None:
 # --- composition and scikit-learn --------------------------------------------------------
 
 
-def test_operators_are_flat_and_keep_order() -> None:
+def test_operators_flatten_and_preserve_order() -> None:
     a, b, c = Matern(), Linear(), Constant()
     assert (a + b + c) == Sum(kernels=(a, b, c))
     assert (a * b * c) == Product(kernels=(a, b, c))
@@ -457,7 +457,7 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -
 # --- bad input ---------------------------------------------------------------------------
 
 
-def test_without_scikit_learn_the_pip_line_is_given(
+def test_missing_scikit_learn_names_the_pip_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wrapper_class.cache_clear()
@@ -578,7 +578,7 @@ ONE_NUMBER = [
 @pytest.mark.parametrize(
     "values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str
 )
-def test_what_must_be_one_number_is_no_list(values: object) -> None:
+def test_scalar_parameters_reject_lists(values: object) -> None:
     for kind, name in ONE_NUMBER:
         with pytest.raises(
             errors.InputError,

@@ -53,7 +53,7 @@ def test_the_kernel_from_its_state(kernel: Kernel, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("kernel", [*EXACT, *CUT], ids=repr)
-def test_states_move_on_as_one_and_lengthen_nothing(kernel: Kernel) -> None:
+def test_state_transitions_compose_and_do_not_expand(kernel: Kernel) -> None:
     """A(a + b) = A(b)A(a); ‖A‖ ≤ 1, so that what is left of anything never grows."""
     space = kernel.state_space(1e-6)
     for a, b in ((0.4, 1.1), (3.0, 17.5)):
