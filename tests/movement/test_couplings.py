@@ -124,7 +124,7 @@ def test_the_cost_is_that_of_any_table() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
+def test_inputs_are_not_modified_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 0)
     coupling, (before, after) = (
         TreeCoupling(tree, backend=backend),
@@ -177,7 +177,7 @@ def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
         np.testing.assert_allclose(probabilities, [0.1, 0.6, 0.3], rtol=1e-12)
 
 
-def test_the_walk_over_rows_keeps_the_distributions() -> None:
+def test_walk_over_coupling_rows_preserves_distributions() -> None:
     """Exactly, not by drawing: what is left for each action goes where its row says."""
     tree, source = drawn_tree(10, 2), rng(2)
     coupling, here = TreeCoupling(tree), np.eye(10)[4]
@@ -204,7 +204,7 @@ def plan_of(targets: list[int], masses: list[float], action: int = 6) -> Couplin
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
+def test_draw_frequencies_match_stated_probabilities(backend: Backend) -> None:
     """Hoeffding: of 20 000 draws, a share is off by more than this once in 10⁹ tests."""
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([7, 2, 5, 0], [0.08, 0.01, 0.05, 0.06])
@@ -261,7 +261,7 @@ def test_each_action_has_its_piece_of_the_line(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("count", range(1, 60))
-def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
+def test_sum_slightly_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of(list(range(count)), [0.1] * count)
     action, probability = coupling.lead(plan, 6, Fixed(1.0 - 2**-53))
@@ -302,7 +302,7 @@ def test_compiled_draws_are_the_same_from_the_same_numbers(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
+def test_invalid_distributions_are_rejected(backend: Backend) -> None:
     coupling, good = TreeCoupling(drawn_tree(3, 0), backend=backend), [0.2, 0.3, 0.5]
     wrong: list[Any] = [
         [0.5, 0.5], [0.5, 0.5, 0.5], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], [0.0, 0.0, 0.0], "abc", None,
@@ -317,7 +317,7 @@ def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
         coupling.between([1.5, -0.5, 0.0], good)  # type: ignore[arg-type]
 
 
-def test_senseless_settings_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(InputError, match="tree"):
         TreeCoupling(np.eye(3))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="backend is 'fast'; choose"):

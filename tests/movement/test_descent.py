@@ -184,7 +184,7 @@ def test_a_step_is_optimal(
     tree=st.one_of(st.builds(drawn_tree, st.integers(2, 7), seeds), trees), seed=seeds
 )
 @settings(max_examples=30)
-def test_a_general_solver_finds_nothing_better(
+def test_step_is_as_good_as_a_general_solvers(
     backend: Backend, tree: Tree, seed: int
 ) -> None:
     """Eq. 10. D is strongly convex: what is ‖x‖ from its optimum is worse by m‖x‖²/2 or more."""
@@ -287,7 +287,9 @@ def test_compiled_steps_equal_plain_ones(
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees, seed=seeds)
 @settings(max_examples=50)
-def test_a_constant_changes_nothing(backend: Backend, tree: Tree, seed: int) -> None:
+def test_step_ignores_a_constant_added_to_all_costs(
+    backend: Backend, tree: Tree, seed: int
+) -> None:
     descent, q = TreeDescent(tree, backend=backend), some_q(tree, seed)
     costs = (
         rng(seed).integers(0, 1024, size=len(tree)) / 1024.0
@@ -325,7 +327,7 @@ def test_kappa_multiplies_costs(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_units_change_nothing(backend: Backend) -> None:
+def test_step_does_not_depend_on_units(backend: Backend) -> None:
     """Distances and costs in another unit: a power of two, so that the bits are the same."""
     tree, costs = drawn_tree(9, 0), rng(0).normal(size=9)
     q, after = (
@@ -339,7 +341,7 @@ def test_units_change_nothing(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
+def test_inputs_are_not_modified_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 1)
     descent, q, costs = (
         TreeDescent(tree, backend=backend),
@@ -364,7 +366,7 @@ SIZES = [1e-100, 1e-30, 1e-9, 1e-3, 1e3, 1e6, 1e9, 1e16, 1e30, 1e99]
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> None:
+def test_costs_of_any_size_yield_probabilities(backend: Backend, size: float) -> None:
     for seed, make in ((0, drawn_tree), (1, any_tree), (2, drawn_tree)):
         tree = make(12, seed)
         descent, q, source = (
@@ -404,7 +406,7 @@ def test_very_large_costs_leave_the_cheapest_action_and_tiny_ones_leave_all(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
+def test_weights_of_any_size_yield_probabilities(backend: Backend) -> None:
     between = PointMetric(
         points=np.array([[0.0], [1e-9], [3e-9], [1.0], [1e6], [1e6 + 1e-9]])
     )
@@ -423,7 +425,7 @@ def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_long_walk_keeps_probabilities(backend: Backend) -> None:
+def test_probabilities_stay_normalised_over_a_long_walk(backend: Backend) -> None:
     tree, source = drawn_tree(30, 3), rng(3)
     descent = TreeDescent(tree, backend=backend)
     q = descent.at(0)
@@ -485,7 +487,7 @@ def test_the_mass_of_unavailable_actions_is_exactly_0(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_mass_comes_back_to_what_is_available_again(backend: Backend) -> None:
+def test_mass_returns_to_actions_available_again(backend: Backend) -> None:
     for seed in range(5):
         tree = drawn_tree(8, seed)
         descent, costs = TreeDescent(tree, backend=backend), np.ones(8)
@@ -504,7 +506,7 @@ def test_mass_comes_back_to_what_is_available_again(backend: Backend) -> None:
         assert shares[-1] == 1.0
 
 
-def test_senseless_masks_are_refused() -> None:
+def test_invalid_masks_are_rejected() -> None:
     descent = TreeDescent(drawn_tree(4, 0))
     q = descent.at(0)
     for mask in (
@@ -594,7 +596,7 @@ def test_one_action_stays_where_it_is(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_senseless_costs_are_refused(backend: Backend) -> None:
+def test_invalid_costs_are_rejected(backend: Backend) -> None:
     descent = TreeDescent(drawn_tree(3, 0), backend=backend)
     q = descent.at(0)
     wrong: list[Any] = [
@@ -606,7 +608,7 @@ def test_senseless_costs_are_refused(backend: Backend) -> None:
             descent.step(q, costs)
 
 
-def test_senseless_settings_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     tree = drawn_tree(3, 0)
     for kappa in (0.5, 0.0, -1.0, np.nan, np.inf, 1e101, "1", None):
         with pytest.raises(InputError, match="kappa"):

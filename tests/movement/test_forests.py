@@ -57,7 +57,7 @@ def same(one: Move, other: Move) -> bool:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_move_leaves_what_it_is_given(backend: Backend) -> None:
+def test_move_does_not_modify_its_inputs(backend: Backend) -> None:
     metric = plane(7, 0)
     forest = Forest(
         metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend
@@ -147,7 +147,7 @@ def test_stretch_is_a_mean_of_ratios() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
+def test_simulated_walks_match_the_stated_distributions(backend: Backend) -> None:
     """Frequencies by chi-square, distances by Bernstein; one of them fails once in 10⁹ sets of seeds.
 
     A chi-square of k − 1 degrees exceeds k − 1 + 2√((k − 1)x) + 2x with probability e^{−x} at most
@@ -234,7 +234,7 @@ def test_no_walk_beats_the_optimum_and_trees_never_move_less(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_walk_leaves_what_is_no_longer_available(backend: Backend) -> None:
+def test_walk_leaves_unavailable_actions(backend: Backend) -> None:
     metric = plane(5, 6)
     forest = Forest(metric, [frt_tree(metric, rng(6))], backend=backend)
     for action in range(5):
@@ -248,7 +248,7 @@ def test_a_walk_leaves_what_is_no_longer_available(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_alone(backend: Backend) -> None:
+def test_single_action(backend: Backend) -> None:
     metric = PointMetric(points=np.zeros((1, 2)))
     forest = Forest(metric, [frt_tree(metric, rng(0))] * 2, backend=backend)
     np.testing.assert_array_equal(forest.stretch(), [1.0, 1.0])
@@ -262,7 +262,7 @@ def test_one_action_alone(backend: Backend) -> None:
     assert (way.actions.tolist(), way.total) == ([0, 0], 7.0)
 
 
-def test_senseless_walks_are_refused() -> None:
+def test_invalid_walks_are_rejected() -> None:
     metric = plane(3, 0)
     forest = Forest.grown(metric, rng(0))
     stand = forest.begin(0)
@@ -294,7 +294,7 @@ def test_senseless_walks_are_refused() -> None:
             forest.begin(0, walk)  # type: ignore[arg-type]
 
 
-def test_senseless_forests_are_refused() -> None:
+def test_invalid_forests_are_rejected() -> None:
     metric = plane(3, 0)
     tree = frt_tree(metric, rng(0))
     with pytest.raises(
@@ -357,7 +357,7 @@ def test_the_optimum_is_the_best_of_all_ways(
     assert way.total == pytest.approx(float(way.service.sum() + way.movement.sum()))
 
 
-def test_of_equally_good_ways_one_is_given() -> None:
+def test_optimum_returns_one_of_several_equal_paths() -> None:
     metric = MatrixMetric(distances=1.0 - np.eye(3))
     way = offline_optimum(np.zeros((4, 3)), metric, start=2)
     assert (way.actions.tolist(), way.total) == ([2, 2, 2, 2], 0.0), (
@@ -371,7 +371,7 @@ def test_of_equally_good_ways_one_is_given() -> None:
     )
 
 
-def test_no_rounds_cost_nothing() -> None:
+def test_zero_rounds_cost_zero() -> None:
     way = offline_optimum(np.zeros((0, 3)), plane(3, 0), start=1)
     assert (len(way.actions), len(way.service), len(way.movement), way.total) == (
         0,
@@ -381,7 +381,7 @@ def test_no_rounds_cost_nothing() -> None:
     )
 
 
-def test_senseless_requests_are_refused() -> None:
+def test_invalid_requests_are_rejected() -> None:
     metric = plane(3, 0)
     wrong: list[tuple[Any, type[Exception]]] = [
         ([[1.0, 2.0]], ShapeError),

@@ -100,9 +100,7 @@ def changed(**entries: float) -> Floats:
         ),
     ],
 )
-def test_what_is_no_metric_is_refused_by_the_actions_at_fault(
-    table: Floats, message: str
-) -> None:
+def test_metric_violations_name_the_actions(table: Floats, message: str) -> None:
     with pytest.raises(InputError, match=message):
         MatrixMetric(distances=table)
     with pytest.raises(InputError, match=message):
@@ -110,7 +108,7 @@ def test_what_is_no_metric_is_refused_by_the_actions_at_fault(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_by_its_place(value: float) -> None:
+def test_non_finite_distances_name_their_position(value: float) -> None:
     for repair in (False, True):
         with pytest.raises(NotFiniteError, match=r"distances\[1, 3\]"):
             MatrixMetric(distances=changed(_13=value), repair=repair)
@@ -155,7 +153,7 @@ def test_masked_tables_are_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", ["abc", [["a", "b"], ["c", "d"]], [[1.0, 2.0], [3.0]], None]
 )
-def test_what_holds_no_numbers_is_refused(wrong: Any) -> None:
+def test_non_numeric_tables_are_rejected(wrong: Any) -> None:
     for make in (
         lambda: MatrixMetric(distances=wrong),
         lambda: PointMetric(points=wrong),
@@ -183,7 +181,7 @@ def test_points_in_one_place_are_refused_by_name() -> None:
             PointMetric(points=[[0, 0], [1, 2], [3, 3], [1, 2]], distance=distance)  # type: ignore[arg-type]
 
 
-def test_senseless_words_and_scales_are_refused() -> None:
+def test_invalid_metric_names_and_scales_are_rejected() -> None:
     with pytest.raises(InputError, match="distance is 'cosine'; choose"):
         PointMetric(points=[[0.0], [1.0]], distance="cosine")  # type: ignore[arg-type]
     for scale in (0.0, -1.0, np.inf, "2"):
@@ -192,7 +190,7 @@ def test_senseless_words_and_scales_are_refused() -> None:
 
 
 @pytest.mark.parametrize("unit", [1e-90, 1e-12, 1e-9, 1.0, 1e90])
-def test_what_is_refused_does_not_depend_on_the_unit(unit: float) -> None:
+def test_metric_check_does_not_depend_on_units(unit: float) -> None:
     """Of a dense table, scipy takes what is below 1e-8 for no link at all."""
     np.testing.assert_array_equal(
         MatrixMetric(distances=unit * line(4)).distances, unit * line(4)
@@ -207,7 +205,7 @@ def test_what_is_refused_does_not_depend_on_the_unit(unit: float) -> None:
     np.testing.assert_allclose(mended, unit * line(4), rtol=1e-12)
 
 
-def test_small_distances_are_checked_beside_large_ones() -> None:
+def test_small_distances_are_checked_next_to_large_ones() -> None:
     far = np.full((4, 4), 1e6)
     far[:3, :3] = 1e-9 * line(3)
     far[3, 3] = 0.0
@@ -283,7 +281,7 @@ def test_rounding_is_no_fault() -> None:
     np.testing.assert_allclose(metric.distances, line(4), rtol=1e-10)
 
 
-def test_a_metric_is_a_copy_that_nobody_can_change() -> None:
+def test_metric_is_a_read_only_copy() -> None:
     table, points = line(3), np.arange(3.0)[:, None]
     metrics = (MatrixMetric(distances=table), PointMetric(points=points))
     table[0, 1] = points[0, 0] = 7.0
@@ -384,7 +382,7 @@ def test_graphs_in_two_pieces_are_refused_by_name() -> None:
     assert shortest_path_metric(links).distances[0, 2] == 5.0
 
 
-def test_senseless_links_are_refused() -> None:
+def test_invalid_links_are_rejected() -> None:
     nowhere = csr_array(
         (np.array([0.0, 1.0]), (np.array([0, 1]), np.array([1, 2]))), shape=(3, 3)
     )

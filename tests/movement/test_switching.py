@@ -66,7 +66,7 @@ def test_distances_are_euclidean_and_to_the_nearest() -> None:
     )
 
 
-def test_switching_costs_what_it_says() -> None:
+def test_switching_cost_matches_its_definition() -> None:
     np.testing.assert_array_equal(
         Switch(cost=0.5).costs(after([2, 0])), [0.0, 0.5, 0.0, 0.5]
     )
@@ -122,7 +122,7 @@ def test_which_metric_switching_is() -> None:
         ({"weights": [1.0, 1.0]}, ShapeError),
     ],
 )
-def test_senseless_switches_are_refused(options: Any, error: type[Exception]) -> None:
+def test_invalid_switches_are_rejected(options: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         Switch(**options).costs(after([0]))
 
@@ -137,7 +137,7 @@ def test_a_previous_action_that_names_no_arms_is_refused(action: Any) -> None:
 @pytest.mark.parametrize(
     "options", [{"scale": 0.0}, {"scale": "2 m"}, {"columns": [-1]}, {"columns": []}]
 )
-def test_senseless_distances_are_refused(options: Any) -> None:
+def test_invalid_distances_are_rejected(options: Any) -> None:
     with pytest.raises(InputError):
         Distance(**options)
     with pytest.raises(InputError, match="feature columns"):
@@ -153,7 +153,7 @@ def test_both_have_specs() -> None:
         np.testing.assert_array_equal(rebuilt.weights, switch.weights)
 
 
-def test_a_policy_minds_what_it_costs_to_move() -> None:
+def test_policy_accounts_for_movement_costs() -> None:
     for direction in ("maximize", "minimize"):
         policy = IndexPolicy(
             posterior=FiniteGP(SquaredExponential(), PLACES.features, 0.1),
