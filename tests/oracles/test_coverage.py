@@ -50,7 +50,7 @@ def plain_greedy(pairs: Pairs, p: Floats, k: int) -> tuple[int, ...]:
 
 @settings(max_examples=60)
 @given(seeds, st.integers(1, 4))
-def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
+def test_greedy_matches_plain_greedy_and_its_guarantee(seed: int, k: int) -> None:
     pairs, p = bipartite(seed)
     p[rng(seed + 1).random(len(p)) < 0.15] = -np.inf
     nodes = np.unique(pairs.left[p > -np.inf])
@@ -87,7 +87,7 @@ def test_greedy_where_it_is_not_optimal() -> None:
     assert chosen.guarantee.alpha == 0.75
 
 
-def test_greedy_asks_again_after_every_node() -> None:
+def test_greedy_rescores_after_every_node() -> None:
     pairs, p = bipartite(3)
     calls: list[Ints] = []
 
@@ -111,7 +111,7 @@ def test_greedy_asks_again_after_every_node() -> None:
 
 
 @pytest.mark.parametrize("make", [GreedyCoverage, TIM])
-def test_what_makes_no_sense_is_refused(make: Any) -> None:
+def test_invalid_input_is_rejected(make: Any) -> None:
     pairs, p = bipartite(3)
     with pytest.raises(InputError, match="needs Pairs"):
         make(k=2).select(p, None, rng())
@@ -218,7 +218,7 @@ def covered(pairs: Pairs, p: Floats, chosen: tuple[int, ...]) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("two_sided", [False, True])
-def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
+def test_tim_meets_its_guarantee_with_the_stated_probability(two_sided: bool) -> None:
     """Over many seeds, against exact spreads, where many pairs of nodes miss what is promised.
 
     Greedy is not optimal on two sides: node 0 reaches most by itself, 1 and 2 reach most together. The

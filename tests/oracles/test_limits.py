@@ -84,7 +84,7 @@ class TestDenseKnapsack(TestKnapsack):
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans())
-def test_knapsacks_keep_their_guarantee(seed: int, n: int, integral: bool) -> None:
+def test_knapsacks_meet_their_guarantee(seed: int, n: int, integral: bool) -> None:
     draw = rng(seed)
     weights = (
         draw.integers(1, 12, n).astype(float) if integral else draw.uniform(0.1, 9.0, n)
@@ -130,7 +130,9 @@ def test_density_by_hand(
     assert chosen.positions.tolist() == expected
 
 
-def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knapsack_with_a_large_table_packs_by_density(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Three arms and budgets 0 to 9 are 30 cells."""
     structure, worth = (
         Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0),
@@ -154,7 +156,7 @@ def test_ties_go_to_the_arm_offered_first() -> None:
     assert chosen.positions.tolist() == [0, 2, 4, 1, 3, 5]
 
 
-def test_a_group_without_room_is_never_asked_for() -> None:
+def test_full_groups_are_never_chosen() -> None:
     """Also where the best arm belongs to it, and desirabilities are asked for anew."""
     groups, worth = (
         Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])),
@@ -270,7 +272,7 @@ def test_functions_may_need_chance_and_promise_less() -> None:
             CallableOracle(**{"function": one, **wrong})
 
 
-def test_a_function_cannot_write_into_what_it_is_given() -> None:
+def test_user_function_receives_read_only_arrays() -> None:
     def careless(desirability: Floats, structure: object) -> Any:
         desirability.flags.writeable = True
         desirability[:] = 0.0
@@ -285,7 +287,7 @@ def test_a_function_cannot_write_into_what_it_is_given() -> None:
         )
 
 
-def test_what_a_function_raises_names_it() -> None:
+def test_errors_from_a_user_function_name_it() -> None:
     def fails(desirability: Floats, structure: object) -> Any:
         raise LookupError("nothing there")
 
@@ -328,7 +330,7 @@ def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
 
 
 @pytest.mark.parametrize(("of_arm", "limits"), [([0, 1], [1, 1]), ([0, 1, 0], [2, 1])])
-def test_rescored_to_nothing_is_infeasible(
+def test_rescoring_without_feasible_arms_is_infeasible(
     of_arm: list[int], limits: list[int]
 ) -> None:
     groups = Groups(of_arm=np.array(of_arm), limits=np.array(limits))

@@ -124,7 +124,7 @@ def test_it_equals_networkx_on_larger_ones() -> None:
         assert float(worth[chosen].sum()) == pytest.approx(theirs)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     worth: Floats = np.ones(7)
     with pytest.raises(InputError, match=r"Matching needs Pairs\(left=…, right=…\)"):
         Matching().select(worth, None, rng())
@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Pairs(left=np.array([0.5]), right=np.array([1]))
 
 
-def test_where_no_pair_is_worth_it_nothing_is_chosen() -> None:
+def test_no_pair_is_chosen_when_none_is_worthwhile() -> None:
     assert Matching().select(np.full(7, -1.0), SQUARE, rng()).positions.tolist() == []
 
 

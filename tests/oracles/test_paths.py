@@ -85,7 +85,7 @@ def select(
 
 
 @pytest.mark.parametrize("digits", [0, 1, 9])  # many ties, some, none
-def test_an_answer_does_not_depend_on_what_was_asked_before(
+def test_shortest_path_does_not_depend_on_earlier_queries(
     monkeypatch: pytest.MonkeyPatch, digits: int
 ) -> None:
     """The bounded search gives the routes of the whole one, and where it can it looks at less."""
@@ -235,7 +235,7 @@ def test_a_turn_that_costs_much_is_gone_around() -> None:
         assert oracle.turns_along(np.array(turn)).tolist() == [place]
 
 
-def test_turns_without_costs_change_nothing() -> None:
+def test_turns_without_costs_do_not_change_routes() -> None:
     rng = np.random.default_rng(3)
     costs = rng.random(7)
     for goal in range(1, 7):

@@ -53,7 +53,7 @@ def test_arms_further_apart_do_not_tie() -> None:
     assert chosen_by(TopK(k=2), values) == [1, 0]
 
 
-def test_zero_ties_with_zero_alone() -> None:
+def test_zero_ties_only_with_zero() -> None:
     assert first_best(np.array([-1e-300, 0.0, 0.0])) == 1
 
 

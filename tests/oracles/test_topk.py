@@ -88,7 +88,7 @@ def test_rescoring_builds_the_set_arm_by_arm() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
-def test_k_is_a_whole_number(k: Any) -> None:
+def test_k_must_be_an_integer(k: Any) -> None:
     with pytest.raises(InputError, match="k is"):
         TopK(k=k)
     assert TopK(k=np.int64(2)).k == 2  # type: ignore[arg-type]
