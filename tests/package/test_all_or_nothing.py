@@ -34,7 +34,7 @@ LINKS = np.eye(8, k=1) + np.eye(8, k=-1)
 ROADS = GraphMatern(csc_array(np.diag(LINKS.sum(axis=0)) - LINKS), nu=2)
 
 
-def test_where_one_learner_refuses_none_has_learned() -> None:
+def test_rejection_by_one_learner_leaves_all_unchanged() -> None:
     gp = Separate(StreamingGP(ROUGH, 0.1, most_exact=2), column=2)
     rows = np.column_stack([FEATURES[:4], [0, 1, 0, 1]])
     gp.observe(rows, np.ones(4))
@@ -60,7 +60,7 @@ def trip(keys: Any, rewards: Any) -> Trips:
     return Trips.of_one(keys, None, np.asarray(rewards, dtype=np.float64))
 
 
-def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_learned_entirely_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     gp = RoadGP(ROADS, np.ones(8))
     gp.observe(road_keys(0, 1), [1.0, 1.2])
     keys = road_keys(2, 3, 4, 5)
@@ -95,7 +95,7 @@ def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     assert state_to_bytes(apart.state()) == state_to_bytes(gp.state())
 
 
-def test_a_jitter_warning_that_is_an_error_leaves_roads_as_they_were(
+def test_jitter_warning_as_error_does_not_change_the_roads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also what was flagged as an outlier, and also where it comes from fitting the scales anew."""
@@ -124,9 +124,7 @@ def policy_of(posterior: Any, rule: Any) -> IndexPolicy:
     return IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=2), stepwise=True)
 
 
-def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again() -> (
-    None
-):
+def test_feedback_learned_before_an_interrupt_is_not_learned_twice() -> None:
     gp = RoadGP(ROADS, np.ones(8), refit=4)
     policy = policy_of(gp, UCB(schedule=Fixed(value=1.0)))
     rng, arms = np.random.default_rng(0), Arms.numbered(road_keys(*range(8)))
@@ -152,7 +150,7 @@ def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again()
 @pytest.mark.parametrize(
     "rule", [UCB(schedule=Fixed(value=2.0)), Thompson()], ids=["ucb", "thompson"]
 )
-def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
+def test_decisions_during_concurrent_learning(rule: Any) -> None:
     policy = policy_of(StreamingGP(ROUGH, 0.1), rule)
     arms, done, errors = Arms.numbered(FEATURES), threading.Event(), []
 
@@ -192,7 +190,7 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
     assert count
 
 
-def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
+def test_stale_belief_is_rebuilt_once() -> None:
     """Taught through the policy or past it, in the middle of a decision."""
 
     class Teaching(Thompson):
@@ -269,9 +267,7 @@ COMMITTED = {
 @pytest.mark.parametrize(
     ("name", "rewards"), [*((name, 1) for name in COMMITTED), ("folded", 2)]
 )
-def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(
-    name: str, rewards: int
-) -> None:
+def test_policy_update_is_atomic_under_any_interrupt(name: str, rewards: int) -> None:
     """Also within the few instructions that adopt it."""
     posterior = COMMITTED[name]()
     fixed = isinstance(posterior, DriftingGP)

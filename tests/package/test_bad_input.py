@@ -45,7 +45,7 @@ RNG = np.random.default_rng(0)
     ],
     ids=["masked", "complex", "text", "dates", "too large for a float"],
 )
-def test_what_is_not_plain_numbers_is_refused(rewards: Any) -> None:
+def test_non_numeric_input_is_rejected(rewards: Any) -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     with pytest.raises(InputError, match="rewards"):
         gp.observe([[0.0], [1.0]], rewards)
@@ -91,13 +91,13 @@ def test_text_is_no_number(number: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 1.5, True, 0, "2"])
-def test_draws_say_how_many_they_may_be(size: Any) -> None:
+def test_draws_reject_invalid_sizes(size: Any) -> None:
     with pytest.raises(InputError, match=r"size is .* whole number of at least 1"):
         StreamingGP(SMOOTH, 0.1).sample([[0.0]], RNG, size)
 
 
 @pytest.mark.parametrize("rng", [None, 42, np.random.RandomState(0)], ids=str)
-def test_draws_say_what_generator_they_need(rng: Any) -> None:
+def test_draws_reject_invalid_generators(rng: Any) -> None:
     gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
     belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])))
     for draw in (
@@ -270,7 +270,7 @@ def test_a_rule_must_score_every_arm() -> None:
         policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), RNG)
 
 
-def test_records_say_what_they_take() -> None:
+def test_records_reject_invalid_values() -> None:
     arms = Arms.numbered([[0.0]])
     for step in (0, 1.5, "1", None):
         with pytest.raises(InputError, match=r"step is .* a whole number from 1"):

@@ -196,7 +196,7 @@ def test_startup_reports_what_help_loads() -> None:
         *("drift", "movement", "threads", "startup"),
     ],
 )
-def test_the_readme_shows_what_is_stored(suite: str) -> None:
+def test_readme_matches_the_stored_results(suite: str) -> None:
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
     assert (

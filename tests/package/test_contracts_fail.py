@@ -254,7 +254,7 @@ class WrongProblem(ProblemContract):
         (WrongProblem, "nothing_beats_the_best"),
     ],
 )
-def test_contracts_catch_what_is_wrong(suite: Callable[[], Any], test: str) -> None:
+def test_contracts_catch_faulty_parts(suite: Callable[[], Any], test: str) -> None:
     with pytest.raises(AssertionError):
         getattr(suite(), f"test_{test}")()
 

@@ -118,7 +118,7 @@ def test_problems(name: str, duplicate: Duplicate) -> None:
 
 @ways
 @pytest.mark.parametrize("name", [*ROADS, "random", "benchmark"])
-def test_road_policies_go_on_as_they_were(name: str, duplicate: Duplicate) -> None:
+def test_copied_road_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
     world = road_world()
     arguments = {"model": world.model} | (
         {"problem": world} if name == "benchmark" else {}
@@ -164,7 +164,7 @@ def test_fleets(duplicate: Duplicate) -> None:
 @pytest.mark.thorough
 @ways
 @pytest.mark.parametrize("name", [*ROADS, *FLEETS])
-def test_policies_of_fleets_go_on_as_they_were(name: str, duplicate: Duplicate) -> None:
+def test_copied_fleet_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
     world = fleet_world()
     policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, model=world.model)
     policies = [policy]

@@ -158,7 +158,7 @@ CONTRACTS = [
 
 
 @pytest.mark.parametrize(("name", "test"), CONTRACTS)
-def test_the_skeletons_keep_their_contracts(name: str, test: str) -> None:
+def test_skeletons_satisfy_their_contracts(name: str, test: str) -> None:
     getattr(EXTENDING[name](), test)()
 
 
@@ -343,7 +343,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_json_shown_is_what_the_commands_print(
+def test_documented_json_matches_the_commands(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workplace)
@@ -414,7 +414,7 @@ def package_folders() -> set[str]:
     }
 
 
-def test_the_architecture_names_every_folder_and_no_other() -> None:
+def test_architecture_names_every_folder() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     house = text[text.index("## The house") : text.index("### Who may import whom")]
     table = [line for line in house.splitlines() if line.startswith("|")]
@@ -424,7 +424,7 @@ def test_the_architecture_names_every_folder_and_no_other() -> None:
     assert files == {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}
 
 
-def test_the_architecture_shows_the_import_contracts_as_they_are() -> None:
+def test_architecture_matches_the_import_contracts() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(

@@ -20,7 +20,7 @@ LINE = np.linspace(0.0, 1.0, 700)[:, None]
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_the_prior_mean_is_part_of_what_is_learned() -> None:
+def test_prior_mean_is_part_of_the_posterior() -> None:
     level = np.linspace(-3.0, 5.0, 25)
     keys, rewards = np.array([[3, 1.0], [7, 2.0], [3, 4.0]]), np.array([1.0, 2.0, 3.0])
     gp, plain = (DriftingGP(ROUGH, ARMS, NOISE, mean) for mean in (level, 0.0))
@@ -61,7 +61,7 @@ def test_the_past_while_the_form_changes() -> None:
     assert gp.state().scalar("steps") == 220
 
 
-def test_what_is_left_out_is_relative_to_all_of_the_variance() -> None:
+def test_truncation_is_relative_to_the_total_variance() -> None:
     """The same process, its variance in the kernel or in the drift."""
     kernel, sizes = SquaredExponential(lengthscale=0.3), []
     for own, over_time in ((1e4, 1.0), (1.0, 1e4)):
@@ -74,7 +74,7 @@ def test_what_is_left_out_is_relative_to_all_of_the_variance() -> None:
     assert sizes[0][1] == pytest.approx(sizes[1][1], rel=0.5, abs=0.0)
 
 
-def test_what_was_left_out_fades_and_adds_up() -> None:
+def test_truncation_errors_decay_and_accumulate() -> None:
     gp = DriftingGP(
         SquaredExponential(), LINE, NOISE, drift=Temporal(epsilon=0.05), form="folded"
     )
@@ -87,7 +87,7 @@ def test_what_was_left_out_fades_and_adds_up() -> None:
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5])
-def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
+def test_truncation_errors_decay_in_states_of_any_size(nu: Any) -> None:
     """After twenty lengthscales; what is known then has faded by far more than 1e-6 itself."""
     gp = DriftingGP(
         ROUGH, ARMS, NOISE, drift=Matern(nu=nu, lengthscale=5.0), form="folded"
@@ -98,7 +98,7 @@ def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
     assert 0.0 < gp._form.error < 1e-6 * 1e-13
 
 
-def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
+def test_accumulated_truncation_is_within_the_stated_bound() -> None:
     gp = DriftingGP(
         SquaredExponential(lengthscale=0.1),
         LINE,
@@ -112,7 +112,7 @@ def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
     assert DriftingGP.from_state(gp.state()).tolerance == gp.tolerance > 0.0
 
 
-def test_nothing_is_forgotten_that_is_not_negligible() -> None:
+def test_only_negligible_observations_are_forgotten() -> None:
     """Times half as far apart: checkpoints are 16 apart, and 1e-13 is left after 19.98."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.95))
     for step in range(300):
@@ -141,7 +141,7 @@ def test_late_feedback_after_little_noise_keeps_the_form(restart: bool) -> None:
     assert gp.form == "folded"
 
 
-def test_a_large_state_of_time_leaves_room_for_fewer_features() -> None:
+def test_large_temporal_state_allows_fewer_features() -> None:
     arms = np.random.default_rng(0).random((300, 2))
     short, smooth = Matern(nu=0.5, lengthscale=0.05), Matern(nu=1.5, lengthscale=9.0)
     assert DriftingGP(short, arms, NOISE).form == "kalman"
@@ -245,7 +245,7 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     assert restored.state().scalars == gp.state().scalars
 
 
-def test_answers_about_the_past_are_not_kept_for_too_long() -> None:
+def test_cached_answers_about_the_past_expire() -> None:
     gp, reference = DriftingGP(ROUGH, ARMS, NOISE), DriftingGP(ROUGH, ARMS, NOISE)
     gp.observe([[0, 1.0], [1, 5.0]], [1.0, 2.0])
     gp.predict([[0, 2.0]])
@@ -257,7 +257,7 @@ def test_answers_about_the_past_are_not_kept_for_too_long() -> None:
 
 
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_several_that_fail_change_nothing(
+def test_failed_batch_has_no_side_effects(
     form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
@@ -362,7 +362,7 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
     assert calm.information_gain == pytest.approx(single.information_gain)
 
 
-def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
+def test_feedback_of_the_first_retained_step_is_learned() -> None:
     from superarm.posteriors import ChangeDetecting, FiniteGP
 
     gp = ChangeDetecting(
@@ -378,7 +378,7 @@ def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_a_restored_one_knows_how_often_it_was_fitted() -> None:
+def test_restored_posterior_counts_earlier_fits() -> None:
     from superarm.posteriors import Refitting, StreamingGP
 
     gp = Refitting(StreamingGP(SquaredExponential(), 0.1), every=3)
@@ -402,7 +402,7 @@ def test_the_noise_may_grow_ten_thousandfold() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_one_that_draws_inside_draws() -> None:
+def test_wrapper_of_a_sampling_posterior_samples() -> None:
     from superarm.posteriors import FiniteGP, Resetting
 
     inside = FiniteGP(ROUGH, ARMS, NOISE)
@@ -414,7 +414,7 @@ def test_one_that_draws_inside_draws() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_all_is_factorised_anew_only_now_and_then(
+def test_refactorisation_is_rare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from superarm.posteriors import StreamingGP
@@ -474,7 +474,7 @@ def test_in_round_1_the_genie_of_costs_plays_the_least_prior_mean() -> None:
 # --- policies -------------------------------------------------------------------------
 
 
-def test_a_state_is_not_changed_by_what_is_learned_later() -> None:
+def test_state_is_not_changed_by_later_learning() -> None:
     from superarm.core import Decision, Feedback
     from superarm.policies import Exp3
 
@@ -551,7 +551,7 @@ def test_costs_of_one_hour_are_not_those_of_another() -> None:
 # --- theory ---------------------------------------------------------------------------
 
 
-def test_blocks_that_no_round_fills_are_not_asked_about() -> None:
+def test_unfilled_blocks_are_not_evaluated() -> None:
     from superarm.lab.theory import regret_bound_r_gp_ucb
 
     def gamma(t: int) -> float:

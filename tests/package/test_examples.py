@@ -47,7 +47,7 @@ def test_forgetting_pays_where_rewards_drift() -> None:
     assert regrets["forgets"] < 0.5 * regrets["remembers"]
 
 
-def test_counting_what_is_pending_pays() -> None:
+def test_counting_pending_arms_pays() -> None:
     regrets = load("late").main(rounds=40, seeds=2)
     assert regrets["counts what is pending"] < regrets["does not"]
 
@@ -57,7 +57,7 @@ def test_learning_reaches_more_than_is_promised() -> None:
     assert regrets["oclok-ucb"] < 0.0 < regrets["random"]
 
 
-def test_a_policy_from_json_goes_on_after_it_was_loaded() -> None:
+def test_policy_from_json_resumes_after_loading() -> None:
     ours, theirs = load("json_policy").main(rounds=10)
     assert ours == theirs
     assert len(ours) == 3

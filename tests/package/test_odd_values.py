@@ -265,7 +265,7 @@ MADE: list[tuple[str, Callable[[], Any]]] = [
 @pytest.mark.parametrize(
     "make", [make for _, make in MADE], ids=[name for name, _ in MADE]
 )
-def test_parts_made_of_odd_values(make: Callable[[], Any]) -> None:
+def test_parts_reject_invalid_values(make: Callable[[], Any]) -> None:
     part = make()
     assert list(with_each_replaced(type(part), parameters(part))) == []
 
@@ -303,7 +303,7 @@ def test_every_posterior_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
-def test_posteriors_asked_odd_things(name: str) -> None:
+def test_posteriors_reject_invalid_calls(name: str) -> None:
     posterior = PARTS[name]()
     offer = Offer(step=1, arms=Arms.numbered(features_of(name)))
     keys = posterior.keys(offer)
@@ -332,7 +332,7 @@ def test_posteriors_asked_odd_things(name: str) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS["kernel"], ids=lambda spec: spec["name"])
-def test_kernels_asked_odd_things(spec: dict[str, Any]) -> None:
+def test_kernels_reject_invalid_calls(spec: dict[str, Any]) -> None:
     kernel = registry.build("kernel", spec)
     problems = [
         *with_each_replaced(kernel, {"X": FEATURES, "Y": FEATURES}),
@@ -359,7 +359,7 @@ def oracle_named(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", registry.names("oracle"))
-def test_oracles_asked_odd_things(name: str) -> None:
+def test_oracles_reject_invalid_calls(name: str) -> None:
     oracle, structure = oracle_named(name)
     values = (
         np.linspace(-0.9, -0.1, N)
@@ -380,7 +380,7 @@ def test_oracles_asked_odd_things(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["index", "score", "exp3", "adaptive-tree", "hypercubes", "tree-index"]
 )
-def test_policies_asked_odd_things(name: str) -> None:
+def test_policies_reject_invalid_calls(name: str) -> None:
     policy = PARTS[name]()
     decision = policy.decide(OFFER, rng())
     policy.commit(decision)
@@ -404,7 +404,7 @@ def test_policies_asked_odd_things(name: str) -> None:
     assert problems == []
 
 
-def test_records_made_of_odd_values() -> None:
+def test_records_reject_invalid_values() -> None:
     offer: dict[str, Any] = {
         "step": 1,
         "arms": ARMS,

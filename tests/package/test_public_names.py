@@ -126,7 +126,7 @@ def test_lazy_names_are_those_declared() -> None:
     assert declared == {*superarm._ROOMS} - {"cli"}
 
 
-def test_modules_are_found_when_they_are_asked_for() -> None:
+def test_modules_load_on_first_access() -> None:
     code = (
         "import superarm as sa, sys; before = set(sys.modules); "
         "print(sa.kernels.Matern(nu=2.5, lengthscale=0.3).nu, 'superarm.kernels' in before, "
@@ -176,7 +176,7 @@ def test_exit_codes_are_documented(page: str) -> None:
     assert "conflict" in page
 
 
-def test_nothing_is_documented_that_is_not_there(page: str) -> None:
+def test_documented_names_exist(page: str) -> None:
     known = {
         option
         for command in DOCUMENTED.values()
@@ -192,7 +192,7 @@ PARTS = ("policy", "posterior", "rule", "schedule", "oracle", "reward", "switchi
 
 
 @pytest.mark.parametrize("family", PARTS)
-def test_help_says_something_about_every_method(family: str) -> None:
+def test_every_public_method_has_help(family: str) -> None:
     """Parts do not derive from their protocols: registering them passes the docstrings on."""
     silent = []
     for name in superarm.core.registry.names(family):

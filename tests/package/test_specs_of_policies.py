@@ -113,7 +113,7 @@ def test_policies_on_roads_whose_conditions_change() -> None:
         assert played(world, rebuilt) == played(world, policy)
 
 
-def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
+def test_benchmark_uses_the_truth_and_has_no_spec() -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     policy = build("policy", "benchmark", model=world.model, problem=world)
     with pytest.raises(SpecError, match="Truth cannot be part of a spec"):
@@ -122,7 +122,7 @@ def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
     assert played(world, restored) == played(world, policy)
 
 
-def test_policies_for_roads_say_that_they_need_them() -> None:
+def test_road_policies_require_roads() -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     for name, options in (
         ("route-ucb", {}),
@@ -177,7 +177,7 @@ PARTS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(
     ("family", "part"), PARTS, ids=lambda value: type(value).__name__
 )
-def test_parts_are_what_their_specs_say(family: str, part: Any) -> None:
+def test_parts_round_trip_through_their_specs(family: str, part: Any) -> None:
     spec = spec_of(part)
     rebuilt = build(family, through_json(spec))
     assert type(rebuilt) is type(part)
@@ -239,7 +239,7 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
+def test_invalid_input_is_rejected(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
 
@@ -257,7 +257,7 @@ def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
             make()
 
 
-def test_specs_that_nothing_can_be_built_from() -> None:
+def test_unbuildable_specs_are_rejected() -> None:
     with pytest.raises(
         SpecError, match=r"the rule is of type mine\.Rule, which has no spec"
     ):
@@ -360,7 +360,7 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
             FiniteGP.from_state(replace(state, spec=spec))
 
 
-def test_a_policy_comes_back_from_its_file_alone(tmp_path: Path) -> None:
+def test_policy_restores_from_its_file(tmp_path: Path) -> None:
     policy, path = taught(), tmp_path / "deep" / "mine.npz"
     policy.save(path)
     restored = superarm.load(path)
@@ -374,7 +374,7 @@ def test_a_policy_comes_back_from_its_file_alone(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["mine.npz"]
 
 
-def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
+def test_discretised_policy_restores_from_its_file(tmp_path: Path) -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 30}, seed=1, horizon=10)
     spec = {"name": "gp-ts", "decision_set": "discretised"}
     policy = build("policy", spec, model=world.model)
@@ -403,7 +403,7 @@ class Slope:
         return self.by * rows[:, 0]
 
 
-def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
+def test_foreign_parts_are_identified_by_type(tmp_path: Path) -> None:
     reason = "scikit-learn is not installed"
     sklearn = pytest.importorskip("sklearn.gaussian_process.kernels", reason=reason)
     policy = taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01))
@@ -455,7 +455,7 @@ def test_states_that_describe_no_policy(tmp_path: Path) -> None:
         superarm.load(tmp_path / "part.npz")
 
 
-def test_arrays_lie_in_a_file_once() -> None:
+def test_arrays_are_stored_once() -> None:
     gp = FiniteGP(SE, np.random.default_rng(0).random((500, 4)), 0.1)
     policy = IndexPolicy(posterior=gp, rule=Greedy(), oracle=TopK())
     single, together = (
