@@ -164,7 +164,7 @@ def test_a_rule_gives_one_number_per_arm(answer: Any) -> None:
         policy(rule=Scores(answer)).decide(Offer(step=1, arms=ARMS), RNG)
 
 
-def test_known_costs_are_those_of_the_arms_on_offer() -> None:
+def test_known_costs_match_the_offered_arms() -> None:
     with pytest.raises(InputError, match="KnownCosts returned"):
         ScorePolicy(score=KnownCosts(costs=np.ones(5)), oracle=TopK()).decide(
             Offer(step=1, arms=ARMS), RNG
@@ -184,7 +184,7 @@ def test_chance_needs_a_generator(chooser: Callable[[], Any]) -> None:
         chooser().decide(Offer(step=1, arms=ARMS), None)
 
 
-def test_what_is_no_offer_or_decision_is_refused() -> None:
+def test_objects_other_than_offers_and_decisions_are_rejected() -> None:
     unknown: Any = None
     for chooser in (policy(), ScorePolicy(score=Uniform(), oracle=TopK())):
         with pytest.raises(InputError, match="must be of type Offer"):

@@ -90,7 +90,7 @@ def test_many_threads_learn_what_one_would() -> None:
             np.testing.assert_allclose(theirs, ours, atol=1e-9)
 
 
-def test_copies_have_a_lock_of_their_own() -> None:
+def test_copies_have_their_own_lock() -> None:
     policy = make_policy("finite")
     for offer, decision, feedback in rounds(policy, range(1, 4)):
         policy.commit(decision)
@@ -111,7 +111,7 @@ def test_copies_have_a_lock_of_their_own() -> None:
     "way", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
 )
 @pytest.mark.parametrize("kind", ["finite", "streaming"])
-def test_copies_beside_threads_that_decide_and_learn(
+def test_copies_are_consistent_during_concurrent_updates(
     kind: str, way: Callable[[Any], Any]
 ) -> None:
     """What a copy has learned and what it knows to have learned are of one moment."""

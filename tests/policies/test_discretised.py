@@ -32,7 +32,9 @@ BOXES = [(0.0, 1.0), (-1.0, 1.0), (-7.0, -5.0), (100.0, 100.5)]
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize(("low", "high"), BOXES)
-def test_every_arm_is_near_a_kept_one(low: float, high: float, dimension: int) -> None:
+def test_every_arm_is_near_an_offered_arm(
+    low: float, high: float, dimension: int
+) -> None:
     points = np.random.default_rng(dimension).uniform(low, high, (400, dimension))
     grid = on(points)
     assert 0 < offered_arms(grid, points, 1).sum() < len(points)

@@ -27,7 +27,7 @@ from superarm.rules import UCB, InBlock, LogarithmicUCB
 
 
 @pytest.mark.parametrize("kernel", ["squared-exponential", "matern"])
-def test_choices_by_whole_matrices(kernel: str) -> None:
+def test_choices_match_dense_matrices(kernel: str) -> None:
     """Eqs. 7 and 8 over all data for TV-GP-UCB, over those of the block for R-GP-UCB; ties go first."""
     world = DriftingFunction(seed=0, horizon=30, side=7, epsilon=0.1, kernel=kernel)  # type: ignore[arg-type]
     model, arms = world.model, world.model.arms
@@ -150,7 +150,7 @@ def test_drift_must_be_known() -> None:
         tv_gp_ucb(replace(model, arms=None), epsilon=0.1)
 
 
-def test_a_truth_that_drifts_as_the_paper_says() -> None:
+def test_truth_drifts_as_in_the_paper() -> None:
     """f_{t+1} − √(1 − ε) f_t is √ε times a draw of variance 1, independent of what was."""
     world = DriftingFunction(seed=3, horizon=400, side=4, epsilon=0.2, lengthscale=0.05)
     truths = np.array([world.means(world.offer(step)) for step in range(1, 401)])
@@ -268,7 +268,7 @@ def test_the_genie_plays_the_best_arms_of_the_round_before() -> None:
     assert trace.propensities is None  # all are 1
 
 
-def test_in_round_1_the_genie_knows_the_prior_mean_alone() -> None:
+def test_genie_uses_the_prior_mean_in_round_1() -> None:
     world = DriftingFunction(seed=0, horizon=5, side=3)
     offer, rng = world.offer(1), np.random.default_rng(0)
     means = (np.arange(9.0), lambda rows: rows[:, 0] + 2.0 * rows[:, 1], 1.5)
@@ -279,7 +279,7 @@ def test_in_round_1_the_genie_knows_the_prior_mean_alone() -> None:
         ).positions.tolist() == [best]
 
 
-def test_the_genie_where_nothing_drifts_and_where_arms_change() -> None:
+def test_genie_without_drift_and_with_changing_arms() -> None:
     """A problem that is played as a table: round 1 is not the others."""
     fixed = build("problem", {"name": "gp-function", "arms": 30}, seed=4, horizon=10)
     trace = simulate(
@@ -322,7 +322,7 @@ def test_the_genie_is_a_line_below_tv_gp_ucb() -> None:
     assert np.mean(regrets) > 5.0 * np.std(regrets, ddof=1) / math.sqrt(30.0)
 
 
-def test_whoever_does_not_know_of_the_drift_says_so() -> None:
+def test_policies_unaware_of_drift_state_it() -> None:
     """In the report, under its name: "auto" is an exact posterior of rewards that stay."""
     model = DriftingFunction(seed=0, horizon=5, side=5).model
     for posterior in ("auto", "finite", "streaming"):

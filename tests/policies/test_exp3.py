@@ -45,7 +45,7 @@ def played(step: int, arm: int, p: float) -> Decision:
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_it_equals_exp3_with_resets_written_down(block: int, direction: Any) -> None:
+def test_rexp3_matches_a_plain_implementation(block: int, direction: Any) -> None:
     """Weights themselves, one reward at a time [besbes2014stochastic, section 3]."""
     low, high, K = -2.0, 6.0, 4
     policy = Exp3(arms=FEATURES, block=block, low=low, high=high, direction=direction)
@@ -90,7 +90,7 @@ def test_blocks_and_scales_by_hand() -> None:
     )
 
 
-def test_what_it_cannot_play_is_refused_with_advice() -> None:
+def test_exp3_rejects_unsupported_problems_with_advice() -> None:
     with pytest.raises(
         InputError, match=r"one arm a round, but the oracle is TopK\(k=2\).*'cc-mab'"
     ):
@@ -114,7 +114,7 @@ def test_what_it_cannot_play_is_refused_with_advice() -> None:
         rexp3(roads.model)
 
 
-def test_arms_that_are_not_there_have_no_probability() -> None:
+def test_unavailable_arms_have_no_probability() -> None:
     policy = Exp3(arms=FEATURES, block=50, low=0.0, high=1.0)
     teach(policy, offer(1), played(1, 2, 0.25), 1.0)
     full = policy.probabilities(offer(2))
@@ -165,7 +165,7 @@ def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
     )  # it is gone
 
 
-def test_nothing_overflows_in_long_blocks() -> None:
+def test_long_blocks_do_not_overflow() -> None:
     """A reward adds at most γ/(p K) ≤ 1 to a logarithm: 2,000 of them would not fit exp."""
     policy = Exp3(arms=FEATURES, block=2000, low=0.0, high=1.0)
     least = policy.gamma / 4.0
@@ -212,7 +212,7 @@ def test_weights_that_no_rewards_give_are_damage(weights: Any) -> None:
 
 
 @pytest.mark.slow
-def test_two_arms_that_stay_as_they_are() -> None:
+def test_two_stationary_arms() -> None:
     """Rewards 0 and 1: in a block of Δ, E[regret] ≤ (e − 1) γ Δ + K ln K/γ ≤ 2.63 √(Δ K ln K).
 
     Corollary 3.2 of The Nonstochastic Multiarmed Bandit Problem (2002). For K = 2 and Δ = 200 that is

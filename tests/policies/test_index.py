@@ -111,7 +111,7 @@ def test_minimising_costs_is_maximising_minus_costs(
     assert play(make("minimize"), -1.0, 25) == play(make("maximize"), 1.0, 25)
 
 
-def test_decisions_keep_the_users_sign() -> None:
+def test_decision_means_keep_the_users_sign() -> None:
     policy = IndexPolicy(
         posterior=StreamingGP(KERNEL, 0.05),
         rule=Greedy(),
@@ -191,7 +191,7 @@ def test_an_empty_offer_is_refused(observed: int) -> None:
                 policy.decide(empty, rng())
 
 
-def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
+def test_arms_unknown_to_the_posterior_are_rejected() -> None:
     policy = IndexPolicy(posterior=posterior("finite"), rule=Greedy(), oracle=TopK())
     with pytest.raises(UnknownArmError):
         policy.decide(Offer(step=1, arms=Arms.numbered(FEATURES + 1.0)), rng())
@@ -329,7 +329,7 @@ class Elsewhere:
         return TopK(k=2).select(desirability, structure, rng)
 
 
-def test_propensities_are_said_where_they_are_known() -> None:
+def test_propensities_are_reported_where_known() -> None:
     arms = Arms.numbered(FEATURES)
     offer = Offer(step=1, arms=arms)
     some = Offer(step=1, arms=arms, available=np.arange(12) < 5)
@@ -393,7 +393,7 @@ def test_decisions_that_name_no_arm_of_the_offer_are_refused() -> None:
     assert policy.posterior.count == 0
 
 
-def test_what_never_comes_is_not_awaited_for_ever() -> None:
+def test_lost_feedback_does_not_stay_pending_forever() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"),
         rule=Greedy(),
@@ -408,7 +408,7 @@ def test_what_never_comes_is_not_awaited_for_ever() -> None:
     assert sorted(map(int, awaited)) == [36, 37, 38, 39, 40]
 
 
-def test_the_noise_of_a_reward_is_heeded() -> None:
+def test_index_policy_uses_the_noise_of_each_reward() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
     )
@@ -433,7 +433,7 @@ def test_the_noise_of_a_reward_is_heeded() -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
-def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
+def test_policy_over_a_sampling_posterior_is_not_deterministic() -> None:
     variational = SparseVariational(KERNEL, 0.05)
     for model, certain in ((variational, False), (posterior("finite"), True)):
         policy = IndexPolicy(posterior=model, rule=Greedy(), oracle=TopK())
@@ -441,7 +441,7 @@ def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
         assert policy.exchangeable == certain
 
 
-def test_versions_count_what_was_learned() -> None:
+def test_version_counts_learned_feedback() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
     )

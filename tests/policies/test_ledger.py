@@ -78,7 +78,7 @@ def test_a_million_rounds_take_two_numbers() -> None:
     assert steps.as_lists() == [[1], [1_000_001]]
 
 
-def test_the_last_step_is_known_however_much_is_open() -> None:
+def test_last_step_is_exact_with_many_open_steps() -> None:
     ledger = Ledger(most_pending=0)
     part = Feedback(positions=np.array([0]), rewards=np.zeros(1))
     for step in (3, 9, 5):
@@ -87,7 +87,7 @@ def test_the_last_step_is_known_however_much_is_open() -> None:
     assert Ledger(most_pending=0).restored(ledger.state()).last == 9
 
 
-def test_what_is_never_seen_whole_does_not_pile_up(
+def test_partial_feedback_does_not_accumulate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("superarm.policies.ledger._MOST_PARTIAL", 3)
@@ -107,7 +107,7 @@ def test_what_is_never_seen_whole_does_not_pile_up(
         ledger.check(decisions[0], remaining)
 
 
-def test_what_is_chosen_and_not_seen_is_pending() -> None:
+def test_chosen_arms_without_feedback_are_pending() -> None:
     policy = make_policy()
     first_offer, first = taken(policy, 1)
     second_offer, second = taken(policy, 2)
@@ -169,7 +169,7 @@ def test_repeats_are_learned_where_they_are_wanted() -> None:
     assert strict.posterior.count == 3
 
 
-def test_what_is_awaited_survives_bytes() -> None:
+def test_pending_decisions_survive_serialization() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 4)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
@@ -196,7 +196,7 @@ def test_the_offer_must_be_the_one_decided_on(step: int) -> None:
     assert policy.posterior.count == 0
 
 
-def test_what_was_heard_in_part_counts_as_the_last_step() -> None:
+def test_partial_feedback_counts_as_the_last_step() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 7)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
@@ -285,7 +285,7 @@ def test_the_last_round_of_a_state() -> None:
     assert not policy.awaits
 
 
-def test_what_was_not_committed_is_not_learned() -> None:
+def test_uncommitted_decisions_are_not_learned() -> None:
     policy = make_policy()
     offer = Offer(step=1, arms=ARMS)
     rng = np.random.default_rng(0)
@@ -302,7 +302,7 @@ def test_what_was_not_committed_is_not_learned() -> None:
     assert policy.posterior.count == 3
 
 
-def test_what_another_decision_chose_is_not_learned() -> None:
+def test_feedback_for_another_decision_is_not_learned() -> None:
     policy = make_policy(k=2)
     offer, decision = taken(policy, 1)
     others = np.setdiff1d(np.arange(12), decision.positions)[:2]
@@ -334,7 +334,7 @@ def test_commits_are_remembered_even_if_no_longer_awaited() -> None:
     assert restored.posterior.count == 4
 
 
-def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
+def test_states_without_commits_count_every_known_step_as_committed() -> None:
     """So states of version 0.1 learn on."""
     policy = make_policy(k=2)
     offer, decision = taken(policy, 7)

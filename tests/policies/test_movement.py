@@ -185,7 +185,7 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     assert (np.abs(paid.mean(axis=0) - expected[0]) < 5.0 * error + 1e-9).all()
 
 
-def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
+def test_decide_has_no_side_effects_and_commit_is_idempotent() -> None:
     problem = world()
     policy = gp_md(problem.model)
     played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -202,7 +202,7 @@ def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
 
 @pytest.mark.parametrize("update", ["episode", "step"])
 @pytest.mark.parametrize("stop", [1, 5, 7, 10])
-def test_a_restart_changes_nothing(update: Any, stop: int) -> None:
+def test_restart_does_not_change_decisions(update: Any, stop: int) -> None:
     problem = world()
     uninterrupted = gp_md(problem.model, trees=2, update=update)
     straight = played(uninterrupted, problem, range(1, 16), np.random.default_rng(4))
@@ -252,7 +252,7 @@ def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
     assert policy.posterior.count == 3
 
 
-def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
+def test_walk_continues_from_an_operators_action() -> None:
     problem = world()
     policy = md_known(problem.model, problem=problem)
     played(policy, problem, range(1, 3), np.random.default_rng(0))
@@ -280,7 +280,7 @@ def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
         )
 
 
-def test_without_a_start_the_first_step_goes_anywhere_for_nothing() -> None:
+def test_first_step_is_free_without_a_start() -> None:
     points = np.linspace(0.0, 1.0, 4)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
@@ -311,7 +311,7 @@ def test_one_action_only() -> None:
     assert decision.positions.tolist() == [0]
 
 
-def test_rewards_are_maximised_where_the_model_says_so() -> None:
+def test_gp_md_maximises_when_the_model_does() -> None:
     points = np.linspace(0.0, 1.0, 5)[:, None]
     model = Model(
         kernel=SquaredExponential(lengthscale=0.2), noise_variance=1e-4, oracle=TopK(k=1), horizon=60,
@@ -348,7 +348,7 @@ def test_clipped_bounds_are_not_below_zero() -> None:
     np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))
 
 
-def test_it_composes_with_a_posterior_that_forgets() -> None:
+def test_gp_md_composes_with_a_forgetting_posterior() -> None:
     drifting = DriftingFunction(seed=1, horizon=60, side=4, epsilon=0.2)
     model = replace(
         drifting.model, metric=PointMetric(points=drifting.offer(1).arms.features)
@@ -363,7 +363,7 @@ def test_it_composes_with_a_posterior_that_forgets() -> None:
     assert gp_md(drifting_model, posterior="drifting").posterior.drift.epsilon == 0.5
 
 
-def test_baselines_do_what_their_names_say() -> None:
+def test_baselines_match_their_names() -> None:
     problem = world()
     policies = {
         "stationary": stationary(problem.model),
@@ -397,7 +397,9 @@ def test_offline_needs_a_world_in_which_moving_costs() -> None:
         gp_md(drifting.model)
 
 
-def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_decisions_see_a_consistent_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """After every single thing that ``commit`` writes, a decision is the one of before or after it."""
     problem = world()
     policy = md_known(problem.model, problem=problem, trees=3)
@@ -500,7 +502,7 @@ def test_damaged_walks_are_refused() -> None:
     assert np.isfinite(policy.forest.stretch()).all()
 
 
-def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> None:
+def test_foreign_decisions_are_rejected_without_side_effects() -> None:
     problem = world()
     policy, other = gp_md(problem.model, trees=2), cgp_lcb(problem.model)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -529,7 +531,7 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
         assert state_to_bytes(policy.state()) == before
 
 
-def test_a_walk_does_not_go_back() -> None:
+def test_walk_rejects_earlier_decisions() -> None:
     """Decisions of the past, of this episode and the one before, with and without trees."""
     problem = world()
     policy = gp_md(problem.model, trees=2)
@@ -546,7 +548,7 @@ def test_a_walk_does_not_go_back() -> None:
         assert state_to_bytes(walker.state()) == before
 
 
-def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
+def test_reads_during_a_commit_are_consistent() -> None:
     problem = world()
     calls = 0
 
@@ -580,7 +582,7 @@ def test_tau_is_checked_when_the_policy_is_made() -> None:
         gp_md(world().model, tau=1.005)
 
 
-def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
+def test_feedback_that_could_not_be_learned_is_rejected_immediately() -> None:
     problem = world()
     policy = gp_md(problem.model)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -664,7 +666,7 @@ def test_rewards_that_are_held_are_copies() -> None:
 
 
 @pytest.mark.parametrize("update", ["episode", "step"])
-def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
+def test_expected_costs_average_over_all_walks(update: Any) -> None:
     """Every way through an episode, by its probability: what is paid, and what was expected of it."""
     problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
 
@@ -707,7 +709,7 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     assert paid > 0.0
 
 
-def test_who_holds_rewards_for_ever_is_told() -> None:
+def test_rewards_held_indefinitely_raise_a_warning() -> None:
     """Without episodes, what is to be learned when one begins is never learned."""
     points = np.linspace(0.0, 1.0, 3)[:, None]
     model = Model(

@@ -251,7 +251,7 @@ def test_under_explored_arms_are_taken_at_random() -> None:
     assert (np.abs(counts - 200) <= 5.0 * math.sqrt(1000 * 0.2 * 0.8)).all()
 
 
-def test_cells_and_cubes_know_their_states() -> None:
+def test_cells_and_cubes_restore_from_their_states() -> None:
     tree, cubes = (
         AdaptiveTree(oracle=TopK(k=1), horizon=9),
         Hypercubes(oracle=TopK(k=1), horizon=9),
@@ -362,7 +362,7 @@ def test_a_horizon_of_one_round() -> None:
     np.testing.assert_allclose(index, (0.5 + 0.0 + 1.0) + 0.5 + 2 * 0.5)
 
 
-def test_nothing_is_explored_in_the_first_round() -> None:
+def test_first_choice_is_random() -> None:
     """1^½ ln 1 = 0 plays are few, too: the first choice is at random."""
     cubes, given = (
         Hypercubes(oracle=TopK(k=1), horizon=16),

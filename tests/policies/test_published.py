@@ -73,7 +73,7 @@ def test_the_posterior_fits_the_model() -> None:
             posterior_for(wrong, name)  # type: ignore[arg-type]
 
 
-def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
+def test_gamma_defaults_to_the_beliefs_information_gain() -> None:
     assert gamma_for(model(), "realised") is None
     growth, greedy = gamma_for(model(), "growth"), gamma_for(model(), "greedy")
     assert growth is not None
@@ -100,7 +100,7 @@ def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
         ("gp-ucb-bayesian", {"arms": None}, "needs most_arms"),
     ],
 )
-def test_what_a_policy_needs_is_asked_for(
+def test_missing_policy_requirements_are_named(
     name: str, missing: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):

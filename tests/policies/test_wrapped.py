@@ -84,7 +84,7 @@ def test_specs_wrap_the_posterior_in_their_order() -> None:
     }
 
 
-def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(
+def test_every_policy_of_an_experiment_runs_and_restores(
     tmp_path: Path,
 ) -> None:
     setup = experiment()
@@ -185,7 +185,9 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
         (7, "a wrapper is 7"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(wrappers: Any, words: str) -> None:
+def test_invalid_wrappers_are_rejected_before_anything_runs(
+    wrappers: Any, words: str
+) -> None:
     with pytest.raises(SpecError) as caught:
         experiment({"gp-ei": {"wrapped": wrappers}})
     assert words in str(caught.value)
