@@ -259,7 +259,7 @@ def test_bad_parameters_and_states() -> None:
             )
 
 
-def test_an_error_inside_changes_nothing() -> None:
+def test_inner_error_has_no_side_effects() -> None:
     gp = ChangeDetecting(StreamingGP(SquaredExponential(), NOISE, most_exact=3))
     gp.observe([[0.1, 1], [0.2, 2]], [0.0, 0.1])
     before = state_to_bytes(gp.state())
@@ -309,7 +309,7 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
     assert np.mean(lost) > 4.0 * np.std(lost) / math.sqrt(len(lost) - 1)
 
 
-def test_what_the_posterior_inside_has_forgotten_gives_no_alarm() -> None:
+def test_forgotten_observations_raise_no_alarm() -> None:
     """A time whose rewards have faded: it says nothing of now, is not learned, and is counted."""
     inside = DriftingGP(KERNEL, ARMS, NOISE, drift=Temporal(epsilon=0.5))
     gp = ChangeDetecting(inside)

@@ -67,7 +67,7 @@ def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
 
 
 @everyone
-def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
+def test_computed_belief_stays_readable(make: Any) -> None:
     """Mean and std are values; what would have to be computed from the posterior is refused."""
     posterior = make()
     offer = offer_for(posterior)
@@ -81,7 +81,7 @@ def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
 
 
 @everyone
-def test_conditioning_on_nothing_is_the_belief_itself(make: Any) -> None:
+def test_conditioning_on_no_arms_returns_the_belief(make: Any) -> None:
     posterior = make()
     belief = posterior.belief(offer_for(posterior))
     none = belief.condition(np.empty(0, dtype=np.intp))

@@ -189,13 +189,13 @@ def torn_copies(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "way"), PAIRS)
-def test_copies_are_of_one_moment(name: str, way: str) -> None:
+def test_copies_are_consistent(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=6, seconds=0.1) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), PAIRS)
-def test_thousands_of_copies_are_of_one_moment(name: str, way: str) -> None:
+def test_thousands_of_copies_are_consistent(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=5000, seconds=1.0) == []
 
 
@@ -250,14 +250,14 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
 @pytest.mark.thorough
 @forks
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_forked_child_has_all_of_it(name: str) -> None:
+def test_forked_child_has_a_consistent_copy(name: str) -> None:
     assert torn_forks(name, count=2, seconds=0.2) == []
 
 
 @forks
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
-def test_hundreds_of_forked_children_have_all_of_it(name: str) -> None:
+def test_hundreds_of_forked_children_have_consistent_copies(name: str) -> None:
     assert torn_forks(name, count=300, seconds=2.0) == []
 
 
@@ -287,7 +287,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @forks
 @pytest.mark.usefixtures("_impatient")
-def test_a_child_refuses_what_was_left_half_written() -> None:
+def test_forked_child_rejects_a_half_written_posterior() -> None:
     """Where a thread goes on writing for longer than a fork waits."""
     gate = Gate()
     busy, idle = StreamingGP(gate, 0.1, form="cholesky"), StreamingGP(ROUGH, 0.1)
@@ -332,7 +332,7 @@ def test_a_child_refuses_what_was_left_half_written() -> None:
 
 
 @forks
-def test_a_thread_that_forks_while_it_writes_goes_on_in_the_child() -> None:
+def test_thread_that_forks_while_writing_continues_in_the_child() -> None:
     outcomes: list[str | None] = []
 
     class Forking(Gate):

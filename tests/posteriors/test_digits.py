@@ -102,7 +102,7 @@ def test_the_estimate_holds_and_the_warning_follows_it(
         assert not precision_warnings
 
 
-def test_an_error_made_of_the_warning_changes_nothing(make: Make) -> None:
+def test_warning_as_error_has_no_side_effects(make: Make) -> None:
     arms = np.vstack([BASE, BASE + 1e-7])
     gp, keys = make(arms, 1e-12)
     gp.observe(keys[:3], np.zeros(3))

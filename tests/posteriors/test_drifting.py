@@ -151,7 +151,7 @@ def test_feedback_in_any_order_and_parts(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
+def test_late_feedback_resumes_from_a_checkpoint(form: Any) -> None:
     """After hundreds of rounds, what is a little late is folded in without the rounds before."""
     drift = Temporal(epsilon=0.02)
     rng = np.random.default_rng(5)
@@ -187,7 +187,7 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
-def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
+def test_queries_about_the_past(drift: Kernel, form: Any) -> None:
     """Any moments, before and after the last observation, together: by eqs. 7 and 8."""
     keys, rewards = observations(8, 200, 300)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
@@ -236,7 +236,7 @@ def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> 
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_what_is_kept_stays_flat(at_once: int) -> None:
+def test_memory_stays_bounded(at_once: int) -> None:
     """(1 − ε)^{Δ/2} < 1e-13 for Δ ≥ 268 at ε = 0.2; checkpoints lie within a factor of two or so."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.2))
     rng, sizes = np.random.default_rng(0), []
@@ -258,7 +258,7 @@ def test_what_is_kept_stays_flat(at_once: int) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_question_about_the_past_changes_nothing(form: Any) -> None:
+def test_query_about_the_past_has_no_side_effects(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe([[0, 1.0], [1, 2.0]], [1.0, -1.0])
     before, rank = state_to_bytes(gp.state()), gp.rank
@@ -276,7 +276,7 @@ def test_answers_about_the_past_are_those_of_now() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_state_with_other_parts_is_learned_anew(form: Any) -> None:
+def test_state_with_other_parts_is_relearned(form: Any) -> None:
     keys, rewards = observations(11, 40, 60)
     gp = DriftingGP(SMOOTH, ARMS, NOISE, 2.0, form=form)
     gp.observe(keys, rewards)
@@ -564,9 +564,7 @@ def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
 
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_a_question_that_starts_from_a_checkpoint_changes_nothing(
-    form: Any, at_once: int
-) -> None:
+def test_query_from_a_checkpoint_has_no_side_effects(form: Any, at_once: int) -> None:
     """It learns again what came since the checkpoint, in rows of its own."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
@@ -576,7 +574,7 @@ def test_a_question_that_starts_from_a_checkpoint_changes_nothing(
 
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_late_feedback_that_fails_changes_nothing(
+def test_failed_late_feedback_has_no_side_effects(
     form: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came since the checkpoint is learned again, in other rows; then comes an error."""
@@ -596,7 +594,7 @@ def test_late_feedback_that_fails_changes_nothing(
 
 
 @pytest.mark.parametrize("seen_again", [[0], [0, 1]])
-def test_rows_that_a_failed_update_has_written_count_for_nothing(
+def test_rows_of_a_failed_update_are_ignored(
     seen_again: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had visited arm 2, which was then unknown; its row is used again before arm 2 is seen."""
@@ -621,7 +619,7 @@ def test_rows_that_a_failed_update_has_written_count_for_nothing(
     np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
-def test_states_whose_columns_had_shares_of_their_own_load() -> None:
+def test_states_with_per_column_shares_load() -> None:
     """Schema 2: what is left of each column stood beside it."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, form="folded")
     keys, rewards = observations(11, 30, 40)
@@ -649,7 +647,7 @@ def test_states_whose_columns_had_shares_of_their_own_load() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_after_a_very_long_pause_nothing_is_left(form: Any) -> None:
+def test_very_long_pause_forgets_everything(form: Any) -> None:
     """Of what is known, 2⁻²⁰⁰ is: less than the smallest factor by which what is stored is scaled."""
     drift = Temporal(epsilon=0.5)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)

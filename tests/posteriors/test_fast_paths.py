@@ -225,7 +225,7 @@ def test_one_visited_arm_is_learned_as_several_are() -> None:
 # --- DriftingGP: a Kalman filter that keeps its factor --------------------------------------
 
 
-def test_the_factor_of_a_filter_says_what_its_matrix_does() -> None:
+def test_factored_filter_equals_the_dense_filter() -> None:
     rng = np.random.default_rng(4)
     arms = rng.random((80, 1))
     kernel, drift = SquaredExponential(lengthscale=0.3), Temporal(epsilon=0.05)

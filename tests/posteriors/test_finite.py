@@ -316,7 +316,7 @@ def test_bad_priors_are_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
+def test_indefinite_prior_has_no_side_effects() -> None:
     table = np.eye(4)
     table[2, 3] = table[3, 2] = 1.5
     gp = FiniteGP(Table(table), np.arange(4.0)[:, None], 0.01, form="visited")
@@ -362,7 +362,7 @@ def test_it_predicts_as_scikit_learn_does(
 # --- input ---------------------------------------------------------------------------------
 
 
-def test_without_numba_every_thread_is_told_the_same(
+def test_missing_numba_raises_the_same_error_in_every_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)

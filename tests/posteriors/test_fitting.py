@@ -154,7 +154,7 @@ def test_optimum_is_that_of_sklearn(sk: Any, regressor: Any) -> None:
         assert type(fit.kernel) is type(kernel)
 
 
-def test_recovers_what_the_data_came_from() -> None:
+def test_fit_recovers_the_generating_parameters() -> None:
     rng = np.random.default_rng(7)
     X = rng.random((250, 1)) * 10.0
     truth = SquaredExponential(lengthscale=0.7, variance=2.0)
@@ -221,7 +221,7 @@ def test_same_seed_same_fit() -> None:
     assert fits[0] == fits[1]
 
 
-def test_impossible_points_are_survived_and_total_failure_is_told() -> None:
+def test_fit_skips_impossible_points_and_raises_when_all_fail() -> None:
     X, y = np.repeat(data(4)[0], 10, axis=0), np.arange(40.0)
     rng = np.random.default_rng(0)
     kernel = SquaredExponential(variance=1e4)

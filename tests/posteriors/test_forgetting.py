@@ -73,7 +73,7 @@ def test_how_fast_kernels_forget(kernel: Kernel, expected: float | None) -> None
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_what_is_left_beside_the_decay_is_stationary(name: str) -> None:
+def test_kernel_without_its_decay_is_stationary(name: str) -> None:
     """k / (1 − ε)^{|s−t|/2} depends on s − t alone, and is a covariance."""
     kernel, rng = KERNELS[name], np.random.default_rng(0)
     X = np.column_stack([rng.random((12, 2)), rng.uniform(0.0, 9.0, 12)])
@@ -92,7 +92,7 @@ def test_what_is_left_beside_the_decay_is_stationary(name: str) -> None:
     assert np.linalg.eigvalsh(stationary_part(X))[0] > -1e-10
 
 
-def test_foreign_kernels_do_not_say() -> None:
+def test_foreign_kernels_have_no_forgetting_rate() -> None:
     kernels = pytest.importorskip("sklearn.gaussian_process.kernels")
     assert (FAST * kernels.RBF()).forgetting(2) is None
     hidden = Columns(kernel=kernels.RBF(), columns=(0, 1))
@@ -232,7 +232,7 @@ def test_rank_stays_below_a_limit(at_once: int) -> None:
     assert len(gp.state().arrays["rewards"]) == gp.rank
 
 
-def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
+def test_outdated_feedback_is_counted_but_not_learned() -> None:
     kernel, forget = KERNELS["product"], 1e-3
     width = window(kernel, forget)
     gp, reference = (
@@ -257,7 +257,7 @@ def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
     assert (both.forgotten, both.rank) == (1, 2)
 
 
-def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
+def test_restored_posterior_continues_as_if_uninterrupted() -> None:
     gp = StreamingGP(KERNELS["product"], NOISE, timed=True, forget=1e-2)
     keys, rewards = rounds(150)
     for start in range(0, 150, 2):
@@ -299,7 +299,7 @@ def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
         {"forget": 1e-6, "timed": True, "form": "finite-rank"},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="forget"):
         StreamingGP(SPACE * FAST, NOISE, **options)
 
@@ -317,7 +317,7 @@ def test_a_kernel_that_never_forgets_is_refused(kernel: Kernel) -> None:
     assert gp.count == 0
 
 
-def test_what_was_dropped_cannot_be_asked_about() -> None:
+def test_query_about_forgotten_times_raises() -> None:
     kernel = Matern(nu=2.5, columns=(0,)) * Temporal(epsilon=0.2, column=1)
     gp = StreamingGP(kernel, 0.1, timed=True, forget=1e-3)
     for step in range(200):

@@ -88,7 +88,7 @@ def test_with_every_observation_it_is_exact() -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
 
-def test_points_are_drawn_anew_from_all_that_was_observed() -> None:
+def test_inducing_points_are_redrawn_from_all_observations() -> None:
     """Ten of forty: each observation is an inducing point in a quarter of all rounds."""
     times, draw = np.zeros(40), rng(2)
     gp = InducingGP(SMOOTH, 0.1, inducing=10)
@@ -160,7 +160,7 @@ def test_many_rewards_at_once_make_no_large_matrix(
     assert at_once.information_gain < parts.information_gain
 
 
-def test_information_gain_adds_up_what_each_observation_tells() -> None:
+def test_information_gain_adds_over_observations() -> None:
     """½ ln(1 + σ²/λ) of one observation after the other, σ² that of the posterior before it."""
     gp, draw, expected = InducingGP(ROUGH, 0.1, inducing=4), rng(3), 0.0
     for _ in range(8):
@@ -170,7 +170,7 @@ def test_information_gain_adds_up_what_each_observation_tells() -> None:
         assert gp.information_gain == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_is_used_where_nothing_is_said() -> None:
+def test_defaults() -> None:
     gp = InducingGP(SMOOTH, 0.1)
     assert (gp.inducing, gp.jitter) == (50, 1e-6)
     assert not gp.exchangeable  # points are drawn from what has come so far

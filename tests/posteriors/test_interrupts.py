@@ -166,7 +166,7 @@ def assert_alike(actual: Known, expected: Known) -> None:
 
 
 @pytest.mark.parametrize(("name", "lesson", "settings"), CASES)
-def test_an_interrupt_anywhere_leaves_an_update_whole(
+def test_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
     interrupt_everywhere(name, lesson, settings)
@@ -176,7 +176,7 @@ def test_an_interrupt_anywhere_leaves_an_update_whole(
 @pytest.mark.parametrize(
     ("name", "lesson", "settings"), [case for case in ALL if case not in CASES]
 )
-def test_an_interrupt_anywhere_leaves_any_update_whole(
+def test_every_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
     interrupt_everywhere(name, lesson, settings)
@@ -212,7 +212,7 @@ def interrupt_everywhere(name: str, lesson: str, settings: dict[str, Any]) -> No
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
 @pytest.mark.parametrize("name", ["few arms", "all arms"])
 @pytest.mark.parametrize("backend", backends())
-def test_signals_leave_updates_whole(name: str, backend: str) -> None:
+def test_updates_are_atomic_under_signals(name: str, backend: str) -> None:
     gp = ROOTS[name]({"form": "root", "backend": backend})
     twin = copy.copy(gp)
     rng = np.random.default_rng(0)

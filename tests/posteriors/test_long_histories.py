@@ -38,7 +38,7 @@ def taught(
     return gp
 
 
-def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
+def test_observations_beyond_memory_are_rejected_without_side_effects() -> None:
     arms, rewards = history(41)
     gp = taught(arms[:40], rewards[:40], most_exact=40)
     before = gp.predict(arms).mean
@@ -51,7 +51,7 @@ def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
     np.testing.assert_array_equal(gp.predict(arms).mean, before)
 
 
-def test_the_change_is_told_once_and_seen() -> None:
+def test_switch_to_inducing_points_warns_once() -> None:
     arms, rewards = history(200)
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
@@ -69,7 +69,7 @@ def test_the_change_is_told_once_and_seen() -> None:
     assert gp.tolerance > 0.0
 
 
-def test_where_the_warning_is_an_error_nothing_changes() -> None:
+def test_warning_as_error_has_no_side_effects() -> None:
     arms, rewards = history(60)
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
@@ -169,7 +169,7 @@ def test_more_points_than_there_are_arms() -> None:
     assert sorted(spread_points(ROUGH, arms, 10**12)) == list(range(40))
 
 
-def test_points_that_add_nothing_are_left_out() -> None:
+def test_redundant_points_are_omitted() -> None:
     arms = np.repeat(history(4)[0], 5, axis=0)
     assert len(spread_points(ROUGH, arms, 12)) == 4
 
@@ -208,7 +208,7 @@ def test_a_hundred_thousand_observations(kernel: object, columns: int) -> None:
     assert np.mean(np.abs(mean - truth) <= 1.96 * std) >= 0.9
 
 
-def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
+def test_points_are_rechosen_when_observations_double() -> None:
     arms, rewards = history(100)
     gp = taught(arms[:45], rewards[:45], most_exact=40, inducing=10)
     assert (gp.form, gp.state().parts["inducing"].scalars["chosen_at"]) == (
@@ -223,12 +223,12 @@ def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
     assert gp.state().parts["inducing"].scalars["chosen_at"] == 90
 
 
-def test_what_is_exact_where_nothing_is_said() -> None:
+def test_default_exact_limit() -> None:
     gp = StreamingGP(ROUGH, NOISE)
     assert (gp.most_exact, gp.inducing) == (20_000, None)
 
 
-def test_an_update_that_fails_at_its_end_changes_nothing(
+def test_update_that_fails_late_has_no_side_effects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arms, rewards = history(55)

@@ -104,7 +104,7 @@ def test_it_equals_the_dense_formula(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
-def test_draws_have_the_covariance_that_is_left(name: str) -> None:
+def test_draws_have_the_remaining_covariance(name: str) -> None:
     gp = taught(name, [0, 1, 1, 5])
     offer = offer_of([0, 2, 4, 6, 8, 13])
     awaited = gp.keys(offer_of())[[2, 9, 9, 11]]
@@ -139,7 +139,7 @@ def test_no_square_covariance_is_made(
     assert (belief.std < gp.belief(offer_of(), awaited).std + 1e-12).all()
 
 
-def test_memory_grows_with_the_pending_arms_alone() -> None:
+def test_memory_grows_only_with_pending_arms() -> None:
     """4,000 arms: their covariance alone would take 128 MB."""
     rng = np.random.default_rng(0)
     arms = rng.random((4000, 2))

@@ -94,7 +94,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
+def test_refitting_equals_fitting_and_learning_by_hand(name: str) -> None:
     inside = INSIDE[name]()
     gp = Refitting(inside, every=40, most=30)
     keys, rewards, features = seen(inside, 45)
@@ -142,7 +142,7 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["finite", "drifting"])
-def test_a_restored_one_fits_the_same_values(name: str) -> None:
+def test_restored_refitting_fits_the_same_values(name: str) -> None:
     gp = Refitting(INSIDE[name](), every=15, most=40)
     keys, rewards, _ = seen(gp, 70)
     for row in range(70):
@@ -160,7 +160,7 @@ def test_a_restored_one_fits_the_same_values(name: str) -> None:
     assert gp.fits == 4
 
 
-def test_own_noise_variances_keep_their_ratio() -> None:
+def test_refit_preserves_ratios_of_stated_noise() -> None:
     """Against the likelihood with one noise variance for each observation."""
     gp = Refitting(StreamingGP(KERNEL, NOISE), every=40, work=100_000)
     keys, rewards, _ = seen(gp, 40)
@@ -267,7 +267,7 @@ def test_epsilon_is_found_while_it_runs() -> None:
     assert 0.05 < fitted["drift"].epsilon < 0.2
 
 
-def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fit_has_no_side_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **options: Any) -> FitResult:
         raise NotPositiveDefiniteError("no factor")
 
@@ -288,7 +288,7 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_unfittable_posteriors_are_rejected() -> None:
     fixed = SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed")
     for inside in (
         IndependentGaussian(np.ones(3), NOISE),

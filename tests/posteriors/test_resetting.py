@@ -79,7 +79,7 @@ def test_feedback_from_before_a_reset_is_counted_and_not_used() -> None:
     )
 
 
-def test_blocks_know_nothing_of_each_other() -> None:
+def test_blocks_are_independent() -> None:
     gp, reference = Resetting(INSIDE["finite"](), block=4), INSIDE["finite"]()
     gp.observe([[0, 1], [2, 1]], [1.0, 2.0])
     reference.observe([0, 2], [1.0, 2.0])

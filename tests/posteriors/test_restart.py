@@ -152,7 +152,7 @@ def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> N
         assert pending > 3  # also while there is something to be folded in
 
 
-def test_the_form_in_use_is_kept() -> None:
+def test_restored_posterior_keeps_its_form() -> None:
     gp = MAKERS["streaming, auto"]()
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -163,7 +163,7 @@ def test_the_form_in_use_is_kept() -> None:
     assert gp.form == "finite-rank"
 
 
-def test_the_root_form_goes_on_with_the_same_bits() -> None:
+def test_restored_root_form_continues_bit_for_bit() -> None:
     gp = MAKERS["root, numpy"]()
     rng = np.random.default_rng(0)
     for count in (1, 3, 40, 1, 2):

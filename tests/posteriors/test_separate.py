@@ -48,7 +48,7 @@ def offer_of(keys: Floats) -> Offer:
     return Offer(step=1, arms=Arms.numbered(keys))
 
 
-def test_each_learns_from_its_own_alone() -> None:
+def test_separate_learners_use_only_their_own_data() -> None:
     rng = np.random.default_rng(0)
     keys = np.column_stack(
         [rng.random(30), rng.integers(-1, 3, 30)]
@@ -85,7 +85,7 @@ def test_each_learns_from_its_own_alone() -> None:
             np.testing.assert_allclose(drawn, own, atol=1e-9)
 
 
-def test_stated_noise_reaches_the_one_who_learns() -> None:
+def test_stated_noise_reaches_the_right_learner() -> None:
     gp, reference = Separate(streaming(), column=1), streaming()
     keys = np.array([[0.1, 4.0], [0.7, 5.0]])
     rewards, noise = np.array([1.0, 2.0]), np.array([0.3, 0.7])
@@ -96,7 +96,7 @@ def test_stated_noise_reaches_the_one_who_learns() -> None:
     )
 
 
-def test_trips_of_a_fleet_alone() -> None:
+def test_separate_learners_match_independent_road_posteriors() -> None:
     gp, references = Separate(roads(), column=8), {0: roads(), 3: roads()}
     rng = np.random.default_rng(2)
     for number in range(9):
@@ -136,7 +136,7 @@ def test_trips_of_a_fleet_alone() -> None:
     np.testing.assert_array_equal(one.std, other.std)
 
 
-def test_a_stranger_knows_what_all_knew_at_first() -> None:
+def test_new_vehicle_has_the_prior() -> None:
     gp = Separate(roads(), column=8)
     gp.observe(rows([0, 1], 0), [5.0, 6.0])
     predicted, prior = gp.predict(rows(range(N), 9)), roads().predict(rows(range(N), 9))
@@ -144,14 +144,14 @@ def test_a_stranger_knows_what_all_knew_at_first() -> None:
     np.testing.assert_array_equal(predicted.std, prior.std)
 
 
-def test_what_does_not_know_its_coverage_says_what_a_normal_does() -> None:
+def test_posterior_without_coverage_uses_normal_quantiles() -> None:
     gp = Separate(streaming(), column=1)
     keys = np.array([[0.1, 4.0], [0.7, 4.0]])
     np.testing.assert_array_equal(gp.noise_cov(keys), 0.05 * np.eye(2))
     assert gp.widths(keys) == (QUANTILES, QUANTILES)
 
 
-def test_bad_input_changes_nothing() -> None:
+def test_invalid_input_has_no_side_effects() -> None:
     gp = Separate(roads(), column=8)
     gp.observe(rows([0], 0), [1.0])
     both = np.concatenate([rows([0], 0), rows([1], 3)])

@@ -187,7 +187,7 @@ def test_outliers_send_it_back_to_the_cholesky_form() -> None:
     assert_posterior(gp, outlier, naive(SMOOTH, *more, outlier), scale=1.5)
 
 
-def test_a_far_question_leaves_a_belief_as_it_was() -> None:
+def test_distant_query_does_not_change_a_belief() -> None:
     rng = np.random.default_rng(3)
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe(rng.random((200, 2)), rng.standard_normal(200))
@@ -225,7 +225,7 @@ def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> None:
+def test_negligible_noise_is_rejected_without_side_effects() -> None:
     gp = StreamingGP(SquaredExponential(), 1e-18)
     X = np.linspace(0.0, 1.0, 30)[:, None]
     refused = None
@@ -241,7 +241,7 @@ def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> No
     assert state_bytes(gp.state()) == before
 
 
-def test_every_observation_is_counted_whatever_the_kernel() -> None:
+def test_every_observation_counts_for_any_kernel() -> None:
     """The cheaper form is looked for at 64 observations: a table of ids has one, too."""
     table = np.eye(5) + 0.5
     gp = StreamingGP(Empirical(covariance=table, column=0), 0.1)
@@ -254,7 +254,7 @@ def test_every_observation_is_counted_whatever_the_kernel() -> None:
         gp.predict([[9.0]])
 
 
-def test_what_was_observed_cannot_be_changed_from_outside() -> None:
+def test_observed_data_are_read_only() -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe([[0.0, 0.0]], [1.0])
     with pytest.raises(ValueError, match="read-only"):
@@ -265,7 +265,7 @@ def test_what_was_observed_cannot_be_changed_from_outside() -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_kernel_without_a_finite_rank_form_is_refused_and_nothing_changes(
+def test_kernel_without_a_finite_rank_form_is_rejected_without_side_effects(
     foreign: bool, request: pytest.FixtureRequest
 ) -> None:
     kernel = (
@@ -527,7 +527,7 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 @pytest.mark.parametrize("start", [0, 2])
-def test_past_the_limit_it_refuses_and_nothing_changes(start: int) -> None:
+def test_jitter_past_the_limit_is_rejected_without_side_effects(start: int) -> None:
     gp = StreamingGP(Indefinite(0.5), 0.01)
     if start:
         gp.observe([[5.0]], [0.3])
@@ -589,7 +589,7 @@ def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
 # --- input and state -----------------------------------------------------------------------
 
 
-def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
+def test_changing_an_array_after_use_has_no_effect() -> None:
     rng = np.random.default_rng(9)
     for form in ("cholesky", "finite-rank"):
         gp, twin = (
@@ -610,7 +610,7 @@ def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
         )
 
 
-def test_draws_are_of_the_arms_asked_for_and_of_what_is_known_now() -> None:
+def test_draws_are_for_the_queried_arms_and_current_data() -> None:
     rng = np.random.default_rng(9)
     gp, arms = StreamingGP(SMOOTH, 0.1, form="cholesky"), rng.random((4, 2))
     X, y = rng.random((6, 2)), np.arange(6.0)
@@ -654,7 +654,7 @@ def test_columns_must_stay_the_same() -> None:
             ask(np.zeros((1, 3)))
 
 
-def test_mean_functions_are_checked_and_kept_apart_from_the_state() -> None:
+def test_mean_functions_are_checked_and_not_part_of_the_state() -> None:
     def mean(X: Floats) -> Floats:
         return 3.0 * X[:, 0]
 
@@ -689,7 +689,7 @@ def test_states_of_another_kind_or_of_foreign_kernels_are_refused(sk: Any) -> No
         FiniteGP.from_state(state)
 
 
-def test_observed_data_are_kept_in_order() -> None:
+def test_observed_data_stay_in_order() -> None:
     gp = StreamingGP(ROUGH, 0.1)
     gp.observe([[0.1], [0.2]], [1.0, 2.0])
     gp.observe([[0.3]], [3.0], [0.7])

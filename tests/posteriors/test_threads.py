@@ -78,7 +78,7 @@ def lessons(seed: int, count: int = 40) -> list[tuple[int, float]]:
 
 @pytest.mark.usefixtures("_many_switches")
 @pytest.mark.parametrize("name", MAKERS)
-def test_writers_lose_nothing(name: str) -> None:
+def test_concurrent_writers_lose_no_observations(name: str) -> None:
     gp, serial = MAKERS[name](), MAKERS[name]()
     keys = gp.keys(OFFER)
 
@@ -162,7 +162,7 @@ class _Gate:
         return ROUGH.diag(X)
 
 
-def test_a_reader_waits_for_the_one_who_writes() -> None:
+def test_reader_waits_for_the_writer() -> None:
     gate = _Gate()
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
@@ -183,7 +183,7 @@ def test_a_reader_waits_for_the_one_who_writes() -> None:
     np.testing.assert_allclose(answers[0], plain.predict(ARMS).mean, atol=1e-9)
 
 
-def test_an_answer_that_was_overtaken_is_asked_for_again() -> None:
+def test_overtaken_prediction_is_recomputed() -> None:
     gate = _Gate()
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
@@ -199,7 +199,7 @@ def test_an_answer_that_was_overtaken_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("name", ["root, numpy", "root, compiled", "visited"])
-def test_a_belief_that_one_reward_overtook_is_asked_for_again(
+def test_belief_overtaken_by_one_reward_is_recomputed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The short ways of a belief about all arms, and of one reward that comes in its middle."""
@@ -266,7 +266,7 @@ class _Pair:
         return self.one, self.two
 
 
-def test_an_answer_during_a_change_that_began_meanwhile_is_asked_for_again() -> None:
+def test_prediction_overlapping_an_update_is_recomputed() -> None:
     pair = _Pair()
     writer = threading.Thread(target=pair.change)
     later = threading.Timer(0.2, pair.go_on.set)
@@ -293,7 +293,7 @@ def test_tables_are_played_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_copies_have_a_lock_of_their_own(name: str) -> None:
+def test_copies_have_their_own_lock(name: str) -> None:
     gp = MAKERS[name]()
     keys = gp.keys(OFFER)
     gp.observe(keys[:2], [1.0, 2.0])
@@ -314,7 +314,7 @@ def test_copies_have_a_lock_of_their_own(name: str) -> None:
         )
 
 
-def test_a_copy_does_not_draw_by_what_was_kept_before() -> None:
+def test_copy_does_not_draw_from_a_stale_cache() -> None:
     """A root is kept for draws; in a copy that learned on it must not be taken for a newer one."""
     gp = MAKERS["streaming, cholesky"]()
     gp.observe(ARMS[:1], [1.0])

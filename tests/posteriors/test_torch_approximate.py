@@ -181,7 +181,7 @@ def test_our_moving_points_go_where_gpytorchs_go() -> None:
     )
 
 
-def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
+def test_approximate_model_requires_a_learning_rule() -> None:
     rows, rewards, _ = data()
     posterior = TorchPosterior(approximate(FEATURES, mean=0.3), likelihood=gaussian())
     np.testing.assert_allclose(posterior.predict(FEATURES).mean, 0.3, atol=1e-6)

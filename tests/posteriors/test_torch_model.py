@@ -146,7 +146,7 @@ def test_an_exact_model_agrees_with_the_streaming_posterior() -> None:
     )
 
 
-def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
+def test_training_data_count_as_observed_and_the_model_is_not_modified() -> None:
     rows, rewards, _ = data(10)
     model = exact(torch.tensor(rows[:6]), torch.tensor(rewards[:6]))
     model.eval()
@@ -266,7 +266,7 @@ def test_refit_trains_a_copy_and_its_noise_is_taken_over() -> None:
     )
 
 
-def test_the_state_goes_with_the_model_given_again() -> None:
+def test_state_restores_with_the_same_model() -> None:
     rows, rewards, _ = data()
     posterior = TorchPosterior(exact())
     empty = posterior.state()
@@ -311,7 +311,7 @@ def test_bad_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("refitted", [False, True])
-def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(
+def test_observations_that_break_the_model_are_rejected_without_side_effects(
     refitted: bool,
 ) -> None:
     def stretch(model: Any, X: Any, y: Any) -> None:
@@ -350,7 +350,7 @@ def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(
 
 @pytest.mark.filterwarnings("ignore")  # GPyTorch's, of jitter
 @pytest.mark.slow
-def test_after_every_observation_it_predicts_or_nothing_has_changed() -> None:
+def test_observation_is_learned_or_has_no_side_effects() -> None:
     rng = np.random.default_rng(3)
     learned = refused = 0
     for _ in range(12):

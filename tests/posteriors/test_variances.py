@@ -116,7 +116,7 @@ def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
         nowhere.predict(two)
 
 
-def test_rounding_is_cut_off_and_more_is_told() -> None:
+def test_rounding_is_clipped_and_larger_errors_warn() -> None:
     np.testing.assert_array_equal(
         standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0]
     )

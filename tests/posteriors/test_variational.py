@@ -135,7 +135,7 @@ def test_natural_steps_converge_to_the_exact_posterior() -> None:
 
 
 @pytest.mark.parametrize("inducing", [6, EDGES])
-def test_points_move_in_their_continuous_columns_alone(inducing: int) -> None:
+def test_points_move_only_in_continuous_columns(inducing: int) -> None:
     rows, rewards, noise = data(80, seed=4)
     kernel = network_kernel()
     gp = SparseVariational(
@@ -459,7 +459,7 @@ def test_minus_zero_is_the_same_arm() -> None:
 @pytest.mark.parametrize(
     ("staying", "entering"), [([0, 1, 2, 3, 4], 3), ([3, 0], 0), ([1, 4], 2), ([], 3)]
 )
-def test_what_was_learned_is_carried_to_other_points(
+def test_learned_moments_transfer_to_other_points(
     staying: list[int], entering: int, shuffled: bool
 ) -> None:
     """q(u) at the new points is the prediction of the old q there: mean and covariance."""
@@ -498,7 +498,7 @@ def test_what_was_learned_is_carried_to_other_points(
             np.testing.assert_allclose(actual, expected, atol=1e-11)
 
 
-def test_learning_goes_on_when_arms_come_and_go() -> None:
+def test_learning_continues_when_arms_change() -> None:
     """A long stream over more arms than inducing points ends near the exact posterior."""
     rng = np.random.default_rng(3)
     arms = np.linspace(0.0, 1.0, 30)[:, None]
@@ -597,7 +597,7 @@ def test_a_wrong_noise_is_found(assumed: float) -> None:
     )
 
 
-def test_noise_that_is_known_stays() -> None:
+def test_known_noise_is_not_fitted() -> None:
     gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0)
     rows, rewards, _ = data(20)
     gp.observe(rows, rewards, rng=chance())

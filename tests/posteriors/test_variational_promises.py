@@ -101,7 +101,7 @@ def test_looking_between_observations_makes_no_difference() -> None:
     assert sum_up(gp) == sum_up(taught())
 
 
-def test_a_restored_posterior_goes_on_to_the_bit() -> None:
+def test_restored_posterior_continues_bit_for_bit() -> None:
     gp, queries = taught(), data(5)[0]
     restored = SparseVariational.from_state(
         state_from_bytes(state_to_bytes(gp.state()))
@@ -121,7 +121,7 @@ def test_a_restored_posterior_goes_on_to_the_bit() -> None:
     assert sum_up(empty.restored(empty.state())) == sum_up(empty)
 
 
-def test_a_mean_function_must_be_given_again() -> None:
+def test_mean_function_must_be_passed_on_restore() -> None:
     gp = SparseVariational(Matern(), 0.1, lambda rows: rows[:, 0])
     gp.observe([[0.1]], [0.3], rng=chance())
     with pytest.raises(StateError, match="pass it"):
@@ -161,7 +161,7 @@ class Broken(Matern):
         return K
 
 
-def test_after_an_error_it_is_what_it_was() -> None:
+def test_error_has_no_side_effects() -> None:
     gp = SparseVariational(Broken(), 0.1)
     gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
     before = sum_up(gp)

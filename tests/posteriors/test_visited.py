@@ -104,7 +104,7 @@ def assert_equal(
     )
 
 
-def test_after_many_rounds_it_is_a_fresh_solve() -> None:
+def test_many_rounds_equal_a_dense_solve() -> None:
     rng, gp, slow = np.random.default_rng(0), posterior(), Naive()
     rows, rewards, noises = [], [], []
     starts = [walk(rng, 40) for _ in range(12)]
@@ -191,7 +191,7 @@ def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
     )
 
 
-def test_memory_is_what_the_visited_rows_take() -> None:
+def test_memory_is_that_of_the_visited_rows() -> None:
     """Growing, absorbing and solving afresh need little beside K_VE and H."""
     n, visited = 6000, 320
     arms = np.random.default_rng(2).random((n, 2))
@@ -210,7 +210,7 @@ def test_memory_is_what_the_visited_rows_take() -> None:
     assert blocks < peak < 1.15 * blocks + 12e6
 
 
-def test_a_refused_observation_changes_nothing() -> None:
+def test_rejected_observation_has_no_side_effects() -> None:
     gp = posterior()
     gp.observe([3, 4, 5], [1.0, 2.0, 3.0])
     engine = engine_of(gp)
@@ -248,9 +248,7 @@ def test_a_refused_observation_changes_nothing() -> None:
     assert_equal(gp, slow.m, slow.P)
 
 
-def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twice() -> (
-    None
-):
+def test_drift_warns_before_the_next_observation_without_double_counting() -> None:
     gp = FiniteGP(
         Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited"
     )
@@ -276,7 +274,7 @@ def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twic
     assert gp.count == 9
 
 
-def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
+def test_persistent_rounding_warns_before_the_next_observation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = FiniteGP(
@@ -306,7 +304,7 @@ def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
     )
 
 
-def test_states_are_restored_with_ones_own_kernel() -> None:
+def test_states_restore_with_the_users_kernel() -> None:
     rng, gp = np.random.default_rng(4), posterior()
     for _ in range(20):
         path = walk(rng, 30)
@@ -392,7 +390,7 @@ def teach(gp: FiniteGP, rounds: range) -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7, 8, 30])
-def test_it_goes_on_from_its_state_bit_for_bit(rounds: int) -> None:
+def test_restored_posterior_continues_bit_for_bit(rounds: int) -> None:
     gp = taught(rounds)
     restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
     assert restored.same_bits
@@ -406,7 +404,7 @@ def test_it_goes_on_from_its_state_bit_for_bit(rounds: int) -> None:
     np.testing.assert_array_equal(*draws)
 
 
-def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
+def test_state_of_many_visited_arms_contains_only_observations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(visited, "LARGEST_SAVED", 40)
@@ -422,7 +420,7 @@ def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
     )
 
 
-def test_another_prior_is_computed_anew() -> None:
+def test_another_prior_is_recomputed() -> None:
     gp = taught(10)
     other = FiniteGP.from_state(gp.state(), kernel=Matern(lengthscale=0.4))
     reference = FiniteGP(Matern(lengthscale=0.4), gp.arms, 0.1, form="visited")
