@@ -99,7 +99,7 @@ def test_the_cache_without_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_missing_data_say_what_to_do(name: str, folder: Path) -> None:
+def test_missing_data_raise_with_advice(name: str, folder: Path) -> None:
     dataset = next(item for item in data_files.describe() if item.name == name)
     with pytest.raises(MissingDataError) as caught:
         LOADERS[name]()

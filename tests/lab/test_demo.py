@@ -73,7 +73,7 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
 
 
 @pytest.mark.slow
-def test_quiet_prints_the_result_alone(
+def test_quiet_prints_only_the_result(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     _, loud = finished
@@ -87,7 +87,7 @@ def test_quiet_prints_the_result_alone(
     assert "round" not in done.stdout.splitlines()[0]
 
 
-def test_the_picture_is_whole_and_loads_nothing(
+def test_demo_picture_is_complete_and_self_contained(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     out, _ = finished
@@ -232,7 +232,7 @@ def test_only_demos_are_replaced(tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
 
 
-def test_an_interrupted_demo_leaves_the_one_before(
+def test_interrupted_demo_keeps_the_previous_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -349,7 +349,7 @@ def test_dots_follow_the_roads(learned: tuple[City, list[Frame]]) -> None:
     assert canvas.letters(np.array([], dtype=np.intp)).sum() == 0
 
 
-def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
+def test_frames_show_the_trips(learned: tuple[City, list[Frame]]) -> None:
     """What is shown adds up, and forecasts come before the trip, not after."""
     city, frames = learned
     tried: set[int] = set()
@@ -402,7 +402,7 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
     assert "about as much as the energy model's route (+0 Wh, within noise)" in same
 
 
-def test_two_seeds_conclude_nothing() -> None:
+def test_two_seeds_are_inconclusive() -> None:
     conclusion = outcome(times=1).conclusion()
     assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in conclusion
     assert conclusion.endswith("over all 50 trips 2 seeds cannot rank it by regret.")

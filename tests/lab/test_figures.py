@@ -261,7 +261,7 @@ def test_equal_pictures_give_equal_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
 
 
-def test_a_file_needs_no_page_and_runs_nothing(tmp_path: Path) -> None:
+def test_figure_file_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     """Colours are plain, names are text, and what XML cannot contain is replaced."""
     hostile = "<script>alert(1)</script> \x00\x1b\ud800 & \"'"
     line = Series(hostile, np.array([1, 2]), np.array([1.0, 2.0]))
@@ -387,7 +387,7 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("power", "growth"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
 )
-def test_labels_tell_how_time_grows_where_it_does(
+def test_labels_report_growth_of_time(
     power: float, growth: str, tmp_path: Path
 ) -> None:
     """Times ∝ t^p over the last half; in the first half they are ten times as long."""

@@ -149,7 +149,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         assert wanted in text, wanted
 
 
-def test_nothing_is_loaded_and_no_script_runs(tmp_path: Path) -> None:
+def test_report_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     text = written(make_run(tmp_path), tmp_path)
     checker = Checker(text)
     assert not {tag for tag, _ in checker.tags} & {
@@ -233,7 +233,7 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
     assert "started from Python" in text
 
 
-def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
+def test_noise_is_shown_in_table_and_headline(tmp_path: Path) -> None:
     totals = {"a": (9.0, 11.0), "b": (10.0, 10.2), "c": (50.0, 51.0)}
     _write_totals(tmp_path, {policy: values * 2 for policy, values in totals.items()})
     claims = [
@@ -262,7 +262,7 @@ def _write_totals(directory: Path, totals: dict[str, tuple[float, ...]]) -> None
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
-def test_few_seeds_rank_nobody(seeds: int, tmp_path: Path) -> None:
+def test_few_seeds_give_no_ranking(seeds: int, tmp_path: Path) -> None:
     _write_totals(tmp_path, {"a": (10.0,) * seeds, "b": (500.0,) * seeds})
     report = reports.write_report(Run.load(tmp_path), [], tmp_path / "r.html")
     few = f"{seeds} seed{'s' * (seeds > 1)} cannot rank policies; 4 or more can."
@@ -377,7 +377,7 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("power", "growth"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
-def test_time_labels_tell_of_growth_alone(
+def test_time_labels_report_only_growth(
     power: float, growth: str, tmp_path: Path
 ) -> None:
     make_run(tmp_path, ("mine",), rounds=100, seeds=1)
@@ -492,7 +492,7 @@ def test_thinning_keeps_both_ends() -> None:
             assert len(chosen) <= 600
 
 
-def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
+def test_metrics_that_are_not_totals_have_their_own_table(tmp_path: Path) -> None:
     rows = [
         {
             "policy": "igp-ucb",
@@ -528,7 +528,7 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", ["benchmark", "genie"])
-def test_whoever_knows_the_truth_is_no_rival(known: str, tmp_path: Path) -> None:
+def test_policies_that_use_the_truth_are_not_ranked(known: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, (known, "gp-ucb"), seeds=4)
     text = written(run, tmp_path)
     assert re.search(r"Lowest regret[^.]*gp-ucb", text)

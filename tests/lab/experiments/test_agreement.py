@@ -75,7 +75,7 @@ def test_a_run_of_another_processor_is_resumed(tmp_path: Path) -> None:
         execute(planned(out), resume=True)
 
 
-def test_what_was_chosen_is_compared_exactly(tmp_path: Path) -> None:
+def test_choices_are_compared_exactly(tmp_path: Path) -> None:
     out = tmp_path / "run"
     problem = {**MINE["problem"], "lengthscale": 0.2}  # type: ignore[dict-item]
     execute(planned(out, problem=problem))

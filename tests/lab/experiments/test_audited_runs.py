@@ -65,9 +65,7 @@ def test_learners_are_audited_and_others_are_not(finished: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["cells", "timings", "audits", "states"])
-def test_what_is_lost_is_made_again(
-    finished: Path, folder: str, tmp_path: Path
-) -> None:
+def test_lost_files_are_recomputed(finished: Path, folder: str, tmp_path: Path) -> None:
     out = tmp_path / "again"
     execute(plan(out))
     (out / folder / "gp-ts.s0.seed00001.npz").unlink()

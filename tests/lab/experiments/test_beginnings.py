@@ -127,7 +127,7 @@ def engine_of(path: Path) -> str:
     ],
     ids=["plain", "late", "changing", "movement", "refitting"],
 )
-def test_roads_of_a_run_made_longer_are_those_of_a_longer_run(
+def test_extended_road_run_equals_a_longer_run(
     changes: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
 ) -> None:
     messages = made_longer(tmp_path, **changes)
@@ -186,7 +186,7 @@ def test_a_run_can_be_made_longer_more_than_once(
     ],
     ids=["problem", "movement", "parameters", "digits"],
 )
-def test_what_cannot_go_on_is_run_again_and_told(
+def test_runs_that_cannot_resume_restart_with_a_reason(
     changes: dict[str, Any], why: str, tmp_path: Path, gone_on: dict[str, set[int]]
 ) -> None:
     messages = made_longer(tmp_path, **changes)
@@ -267,7 +267,7 @@ def test_killed_while_cells_are_set_aside(
 
 
 @pytest.mark.slow
-def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
+def test_state_that_does_not_match_its_cell_is_not_resumed(tmp_path: Path) -> None:
     execute(plan(tmp_path / "grown", 5))
     execute(plan(tmp_path / "other", 4))
     state_name = "states/ts.s0.seed00001.npz"
@@ -280,7 +280,7 @@ def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_feedback_beyond_what_is_kept_means_all_rounds_again(
+def test_too_much_pending_feedback_restarts_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_on: dict[str, set[int]]
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
@@ -303,7 +303,7 @@ def saved_state(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
 
 
 @pytest.mark.slow
-def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(
+def test_warm_start_continues_the_round_numbers(
     tmp_path: Path,
 ) -> None:
     """What is exact goes on exactly: the same rounds as those of a longer run with that seed."""
@@ -337,7 +337,7 @@ def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(
 
 
 @pytest.mark.slow
-def test_a_run_that_begins_with_a_state_can_be_made_longer(
+def test_warm_started_run_can_be_extended(
     tmp_path: Path, gone_on: dict[str, set[int]]
 ) -> None:
     execute(plan(tmp_path / "first", 5, feedback=LATE))
@@ -349,7 +349,7 @@ def test_a_run_that_begins_with_a_state_can_be_made_longer(
     assert gone_on["ts"] == {3}
 
 
-def test_another_state_is_another_run(tmp_path: Path) -> None:
+def test_different_state_is_a_different_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 5))
     states = (f"ts={saved_state(tmp_path / 'first')}",)
     execute(plan(tmp_path / "a", 4, states))
@@ -367,7 +367,7 @@ def test_another_state_is_another_run(tmp_path: Path) -> None:
     assert content(tmp_path / "a") == before
 
 
-def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
+def test_feedback_pending_at_the_warm_start_is_not_awaited(tmp_path: Path) -> None:
     late = {"earliest": 3, "latest": 3}
     execute(plan(tmp_path / "first", 5, feedback=late))
     policy = superarm.load(saved_state(tmp_path / "first"))
@@ -399,7 +399,7 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused(
+def test_mismatched_state_is_rejected(
     states: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     execute(plan(tmp_path / "first", 2, seeds=1))
@@ -428,7 +428,7 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
         plan(tmp_path / "a", 2, (path, f"one={path}", f"two={path}"), policies=twins)
 
 
-def test_a_state_that_changes_while_it_is_needed_is_noticed(tmp_path: Path) -> None:
+def test_state_changed_during_the_run_is_detected(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 2, seeds=1))
     prepared = plan(tmp_path / "a", 2, (str(saved_state(tmp_path / "first")),))
     shutil.copy(

@@ -175,7 +175,7 @@ def test_many_seeds_decide(
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
 @pytest.mark.parametrize("check", ["below", "above", "similar"])
-def test_three_seeds_decide_nothing(check: str, seeds: int, tmp_path: Path) -> None:
+def test_three_seeds_are_inconclusive(check: str, seeds: int, tmp_path: Path) -> None:
     keys = {"tolerance": 0.1} if check == "similar" else {}
     claim_spec = claim(check, policy="a", versus="b", **keys)
     (verdict,) = judge(
@@ -247,7 +247,7 @@ def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(
     assert "(5 standard errors; 3.75 needed)" in other_way.evidence
 
 
-def test_skewed_seeds_decide_nothing(tmp_path: Path) -> None:
+def test_skewed_seeds_are_inconclusive(tmp_path: Path) -> None:
     """t is 4.7, but one seed of five loses most of the lead; without skewness 2.9 are left."""
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": [4.0, 4.0, 4.0, 4.0, 1.2]})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
@@ -273,7 +273,7 @@ def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
             )
 
 
-def test_rounding_decides_nothing(tmp_path: Path) -> None:
+def test_rounding_differences_are_inconclusive(tmp_path: Path) -> None:
     """A lead of 1e-12 on 1,000 is a tie, also where seeds differ in it."""
     exact = [1000.0, 2000.0, 500.0, 800.0, 900.0]
     less = [total * (1.0 - 1e-15 * (3 + seed)) for seed, total in enumerate(exact)]
@@ -308,7 +308,7 @@ def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
         claim("below", versus="even", ratio=1.2),
     ],
 )
-def test_of_several_policies_a_claim_says_the_same_of_each(
+def test_claim_about_several_policies_applies_to_each(
     claim_spec: Any, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, {**TOTALS, "worse": often([40.0, 40.0, 40.0])})
@@ -348,7 +348,7 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     ("leads", "text"),
     [([2.0, 0.0], "(1 standard error; "), ([321.0, 319.0], "(320 standard errors; ")],
 )
-def test_standard_errors_are_told_in_plain_numbers(
+def test_standard_errors_are_plain_numbers(
     leads: list[float], text: str, tmp_path: Path
 ) -> None:
     """Half d and half e, of five each, have the mean (d + e)/2 and the standard error |d − e|/6."""
@@ -394,7 +394,7 @@ def test_totals_below_zero_are_compared_by_the_product(tmp_path: Path) -> None:
     )
 
 
-def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
+def test_every_verdict_mentions_synthetic_data(tmp_path: Path) -> None:
     keys = {"policy": "good", "versus": "poor", "ratio": 1}
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
     spec = {
@@ -424,7 +424,7 @@ def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> 
     assert judge(run, []) == []
 
 
-def test_claims_that_are_not_judged_are_told_with_what_they_need(
+def test_unjudged_claims_list_what_they_need(
     tmp_path: Path,
 ) -> None:
     run = make_run(
@@ -498,7 +498,7 @@ def test_relative_to_another_policy(tmp_path: Path) -> None:
     assert silent["needs"] == ["gone"]
 
 
-def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
+def test_claim_relative_to_zero_is_undecided(tmp_path: Path) -> None:
     run = make_run(tmp_path, {**TOTALS, "zero": often([0.0, 0.0, 0.0])})
     (verdict,) = judge(
         run, [claim("below", policy="good", versus="poor", relative_to="zero")]
@@ -531,7 +531,7 @@ def test_among_some_values_of_a_key(tmp_path: Path) -> None:
             judge(run, [{**claim_spec, "among": few}])
 
 
-def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
+def test_time_per_round_is_judged_where_it_was_recorded(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"quick": FAIR, "slow": FAIR})
     for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
         for seed in range(len(FAIR)):
@@ -561,7 +561,7 @@ def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
     assert not_judged(run, [claim_spec])[0]["needs"] == ["the metric seconds"]
 
 
-def test_what_is_not_swept_has_the_problems_value(tmp_path: Path) -> None:
+def test_unswept_keys_take_the_problems_value(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS)
     path = tmp_path / "run.json"
     spec = json.loads(path.read_text(encoding="utf-8"))
@@ -871,7 +871,7 @@ def test_claims_across_settings_are_judged_once(
         ("spread", {1.0: [0.0] * 4, 2.0: [0.0, 0.0, 0.0, 8.0]}, "2.00 ± 2.00"),
     ],
 )
-def test_the_evidence_tells_the_trend_over_all_values(
+def test_evidence_reports_the_trend_over_all_values(
     statistic: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
 ) -> None:
     claim_spec = claim(
@@ -924,7 +924,7 @@ def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(
 
 
 @pytest.mark.parametrize("statistic", ["spread", "swing"])
-def test_rounding_decides_nothing_about_spreads_and_swings(
+def test_rounding_does_not_decide_spreads_and_swings(
     tmp_path: Path, statistic: str
 ) -> None:
     """The same number in every round and seed, but for rounding of the sums: neither moves."""
@@ -1039,7 +1039,7 @@ def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
     return Run.load(directory)
 
 
-def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
+def test_crossings_are_reported_with_an_interval(tmp_path: Path) -> None:
     """On lines over ln ρ: halfway from 1 to 4 in one seed, and at a quarter of it in the other."""
     claim_spec = claim("crosses", policy="mover", versus="stayer", key="rho")
     run = crossing_run(
@@ -1117,7 +1117,7 @@ def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     assert "seed by seed 0 (the same in every seed" in verdict.evidence
 
 
-def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
+def test_single_value_has_no_trend(tmp_path: Path) -> None:
     claim_spec = claim("rises", policy="mine", key="width")
     assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [claim_spec]) == []
 
@@ -1199,13 +1199,13 @@ def test_lemma_a12_is_judged_in_every_audited_cell(
     assert "2 cells" in verdict.evidence
 
 
-def test_lemma_a12_is_no_claim_of_an_experiment_of_ones_own(tmp_path: Path) -> None:
+def test_lemma_a12_is_not_judged_for_user_experiments(tmp_path: Path) -> None:
     assert judge_variances(audited_run(tmp_path / "a", 0.99, paper="")) == []
     (slip,) = judge_variances(audited_run(tmp_path / "b", 1.02, paper=""))
     assert slip.verdict == "does not hold"
 
 
-def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(
+def test_lemma_a12_skips_approximate_and_unrecorded_posteriors(
     tmp_path: Path,
 ) -> None:
     assert (
@@ -1215,7 +1215,7 @@ def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(
 
 
 @pytest.mark.parametrize("key", ["posterior", "mine.posterior"])
-def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> None:
+def test_lemma_a12_handles_a_swept_posterior(key: str, tmp_path: Path) -> None:
     assert (
         judge_variances(audited_run(tmp_path / "a", 2.0, {key: "variational-kept"}))
         == []
@@ -1224,7 +1224,7 @@ def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> 
     assert len(judge_variances(exact)) == 1
 
 
-def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> None:
+def test_lemma_a12_skips_late_feedback(tmp_path: Path) -> None:
     assert (
         judge_variances(audited_run(tmp_path / "a", 2.0, {"feedback.latest": 5})) == []
     )
@@ -1238,7 +1238,7 @@ def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("names", [["still", "mover"], ["mover", "still"]])
-def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
+def test_flat_is_judged_for_every_policy(names: list[str], tmp_path: Path) -> None:
     settings = [{"width": 1.0}, {"width": 2.0}]
     spec = {
         "experiment": "x",
@@ -1561,7 +1561,7 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
     )
 
 
-def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
+def test_steadier_uncertainty_matches_the_jackknife(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     levels = np.array([[1.0], [2.0]])
     samples = {name: (levels + rng.random((2, 12))).tolist() for name in ("one", "two")}
@@ -1585,7 +1585,7 @@ def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
     assert f"seed by seed {plus_minus(float(mean), float(stderr))}" in verdict.evidence
 
 
-def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
+def test_totals_of_zero_are_not_judged_steady(tmp_path: Path) -> None:
     totals = {
         0.1: {"one": [0.0] * 9, "two": [1.0] * 9},
         0.2: {"one": [1.0] * 9, "two": [1.0] * 9},

@@ -83,7 +83,7 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
     assert "δ = 0.53" in verdicts[10].evidence  # 1 − 0.05^(1/4)
 
 
-def test_more_than_a_lower_bound_allows_refutes_nothing(
+def test_regret_above_a_lower_bound_refutes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Greedy choice may miss much of γ, and O(1) is not 0."""
@@ -288,7 +288,7 @@ def plain_cell(**fields: Any) -> movement_replay.ReplayedCell:
     )
 
 
-def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
+def test_common_cost_of_all_actions_does_not_matter(recorded: RecordedRun) -> None:
     """Service and movement of one episode, with and without 7 more for every action in every round."""
     world = movement_world(recorded)
     learner = recorded.in_setting(0).build_policy("gp-md", world)
@@ -381,7 +381,7 @@ def test_where_the_steps_of_learning_turn(item: str, recorded: RecordedRun) -> N
         assert verdicts[place][1] == word, verdicts[place]
 
 
-def test_costs_over_their_expectation_are_those_of_whole_episodes(
+def test_costs_are_compared_with_expectations_over_full_episodes(
     recorded: RecordedRun,
 ) -> None:
     """Four episodes of five rounds: the excess after round 20, over H(B + ψ)√(N ln(1/δ)/2)."""

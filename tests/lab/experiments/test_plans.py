@@ -241,7 +241,7 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
         ({"lengthscale": 10**400}, "problem 'landscape'"),
     ],
 )
-def test_bad_values_are_usage_errors_and_leave_nothing(
+def test_invalid_values_are_usage_errors_and_write_no_files(
     overrides: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as caught:
@@ -250,7 +250,7 @@ def test_bad_values_are_usage_errors_and_leave_nothing(
     assert not (tmp_path / "a").exists()
 
 
-def test_slips_in_a_users_own_policy_keep_their_traceback(
+def test_errors_in_a_users_policy_keep_their_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slip(model: Model) -> None:
@@ -369,7 +369,7 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
     assert (run.road_map(city) is None, run.road_map(1 - city)) == (False, None)
 
 
-def test_a_world_is_built_once_per_setting_and_asked_to_decide_nothing(
+def test_problem_is_built_once_per_setting_without_decisions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = []
@@ -430,7 +430,7 @@ def test_derived_rows_compare_within_a_setting(tmp_path: Path) -> None:
         assert row["mean"] == pytest.approx((own / other).mean())
 
 
-def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
+def test_policies_rerun_for_each_horizon(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "horizons": [3, 5, 100],
         "rerun": ["gp-ts"],
@@ -475,7 +475,7 @@ def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
 HORIZONS: dict[str, Any] = {"horizons": [3], "rerun": ["gp-greedy"]}
 
 
-def test_policies_that_are_run_anew_belong_to_the_run(tmp_path: Path) -> None:
+def test_rerun_policies_belong_to_the_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", **HORIZONS))
     before = content(tmp_path / "a")
     with pytest.raises(ConflictError, match=r"3 holds another run: .*policies differ"):
@@ -503,7 +503,7 @@ def test_killed_between_the_first_files(
     assert Run.load(tmp_path / "a").at_horizon(3).policies == ("gp-greedy",)
 
 
-def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
+def test_map_is_written_for_any_first_seed(tmp_path: Path) -> None:
     problem = {"name": "navigation", "network": "city", "edges": 200}
     roads = Experiment.from_mapping(
         {**BASE, "problem": problem, "policies": {"prior": {}}}, "here"
@@ -514,7 +514,7 @@ def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
     assert Run.load(tmp_path / "a").road_map(0) is not None
 
 
-def test_a_lost_map_is_made_again_without_a_round(
+def test_lost_map_is_rewritten_without_running_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = {"name": "navigation", "network": "city", "edges": 200}
@@ -530,7 +530,7 @@ def test_a_lost_map_is_made_again_without_a_round(
 # --- what run.json says ----------------------------------------------------------------------
 
 
-def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
+def test_late_feedback_is_described_and_can_be_overridden(tmp_path: Path) -> None:
     late = {"latest": 2, "together": True}
     experiment = Experiment.from_mapping({**BASE, "feedback": late}, "here")
     assert experiment.as_json()["feedback"] == late
@@ -551,7 +551,7 @@ def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
         plan(tmp_path / "b", {"feedback.latest": -1})
 
 
-def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
+def test_plan_describes_benchmark_guarantee_and_arm_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(plan(tmp_path / "a").describe()["settled"][0]).isdisjoint(
@@ -618,7 +618,7 @@ def _die(task: int) -> int:
     os._exit(task)
 
 
-def test_what_is_built_to_check_a_plan_is_built_as_workers_build_it(
+def test_plan_checks_build_parts_as_workers_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caches keep it, and threads of BLAS round by their number."""

@@ -186,7 +186,9 @@ def test_papers_and_figures_are_unique() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
+def test_invalid_experiments_are_rejected_with_advice(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(SpecError) as caught:
         experiment(**changes)
     assert words in str(caught.value)
@@ -359,7 +361,7 @@ def test_settings_find_their_owner() -> None:
     assert base.policies["gp-ei"] == {}  # the original stays as it was
 
 
-def test_the_problem_can_be_changed_whatever_the_order() -> None:
+def test_problem_overrides_apply_in_any_order() -> None:
     base = experiment(problem={"name": "landscape"})
     other = {"problem.name": "benchmark-function", "function": "branin"}
     for setting in (other, dict(reversed(other.items()))):
@@ -568,7 +570,7 @@ def test_one_learner_assumes_something_else() -> None:
         ({"noise_variance": -1.0}, "noise_variance"),
     ],
 )
-def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
+def test_invalid_assumptions_are_rejected(assumes: Any, message: str) -> None:
     policies = {"mine": {"policy": "gp-ts", "assumes": assumes}}
     data = {
         "id": "mine",
@@ -580,7 +582,7 @@ def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
         Experiment.from_mapping({**data, "policies": policies}, "here")
 
 
-def test_the_former_name_of_assumes_is_refused() -> None:
+def test_former_name_of_assumes_is_rejected() -> None:
     changes = {"noise_variance": 0.5}
     old_options = {"gp-ei": {"told": changes}}
     with pytest.raises(

@@ -41,7 +41,7 @@ def judged_run(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     return recorded(tmp_path_factory.mktemp("statements") / "run")
 
 
-def test_what_is_judged(judged_run: RecordedRun) -> None:
+def test_judged_statements(judged_run: RecordedRun) -> None:
     verdicts = list(bayesian.statements(judged_run))
     begins = [verdict.text.split(":")[0] for verdict in verdicts]
     assert begins == ["Section 4.2", "Lemma A.3", "Lemma A.2", "Lemma A.2"]
@@ -117,7 +117,7 @@ def test_how_a_mean_is_judged(values: list[float], word: str) -> None:
     [{"model_lengthscale": 0.5}, {"model_graph_share": 0.3}, {"rush_hours": 1.0}],
     ids=str,
 )
-def test_a_model_that_is_not_the_truths_says_nothing_of_the_lemmas(
+def test_misspecified_model_does_not_judge_the_lemmas(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
     run = recorded(tmp_path / "run", {**CITY, **changes}, seeds=1)

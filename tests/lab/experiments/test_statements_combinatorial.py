@@ -122,7 +122,7 @@ def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> R
 
 
 @pytest.mark.parametrize("delta", [0.05, 30.0])
-def test_replays_by_whole_matrices(delta: float, tmp_path: Path) -> None:
+def test_replays_match_dense_matrices(delta: float, tmp_path: Path) -> None:
     """A δ that no theorem allows makes widths so narrow that Lemma 2 is seen to fail."""
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}, "random": {}})
     schedule = OclokUCB(most_arms=23, delta=0.05)
@@ -160,7 +160,7 @@ def test_verdicts_of_a_run(tmp_path: Path) -> None:
     assert [verdict.text for verdict in combinatorial.statements(recorded)] == texts
 
 
-def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
+def test_runs_outside_lemma_2_are_not_judged(tmp_path: Path) -> None:
     """Another kernel, or no process at all: neither eq. 6 nor Lemma 2 is judged."""
     other = run_of(
         tmp_path / "other", {"oclok-ucb": {}}, {**PROBLEM, "lengthscale": 0.5}
@@ -181,7 +181,7 @@ def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
     )
 
 
-def test_a_random_oracle_leaves_lemma_1_alone(tmp_path: Path) -> None:
+def test_random_oracle_does_not_affect_lemma_1(tmp_path: Path) -> None:
     films = {**FILMS, "oracle": "tim"}
     assert set(items(run_of(tmp_path / "run", {"oclok-ucb": {}}, films))) == {"Lemma 1"}
     four = {**FILMS, "k": 4, "films": 12}  # whose optimum is not searched for
@@ -208,7 +208,7 @@ def test_late_feedback_is_not_replayed(tmp_path: Path) -> None:
     assert not [*combinatorial.statements(recorded)]
 
 
-def test_a_run_that_chose_nothing(tmp_path: Path) -> None:
+def test_run_without_choices(tmp_path: Path) -> None:
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, FILMS)
     for cell in (tmp_path / "run" / "cells").iterdir():
         arrays = dict(np.load(cell))
@@ -271,7 +271,7 @@ def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
     assert set(words.values()) <= {"holds"}
 
 
-def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
+def test_lemma_3_is_not_judged_without_a_qualifying_round() -> None:
     never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
     verdicts = [
         *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
@@ -375,7 +375,7 @@ def test_the_bound_over_arrivals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"lengthscale": 0.5}, {"squared": False}])
-def test_another_kernel_and_steps_are_told(
+def test_other_kernels_and_steps_are_reported(
     other: dict[str, Any], tmp_path: Path
 ) -> None:
     policies = {"stepwise": {"policy": "oclok-ucb", "stepwise": True}}
@@ -434,7 +434,7 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
 
 
 @pytest.mark.parametrize("problem", ["channels", "crowdsourcing"])
-def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
+def test_other_truths_are_reported(problem: str, tmp_path: Path) -> None:
     problem_spec: dict[str, Any] = {
         "channels": {"name": "channels", "channels": 2, "users": 4},
         "crowdsourcing": {

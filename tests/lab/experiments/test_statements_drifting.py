@@ -199,7 +199,7 @@ def test_growth_with_drift_is_compared_with_the_order(
     assert "the order has q = 0.125" in verdicts[1].evidence
 
 
-def test_policies_that_the_corollary_is_not_about_are_left_out(tmp_path: Path) -> None:
+def test_policies_outside_the_corollary_are_skipped(tmp_path: Path) -> None:
     policies = {
         "static": {"policy": "tv-gp-ucb", "epsilon": 0.0},
         "short": {"policy": "r-gp-ucb", "block": 4},
@@ -215,7 +215,7 @@ def test_policies_that_the_corollary_is_not_about_are_left_out(tmp_path: Path) -
 # --- eq. 29 ---------------------------------------------------------------------------------
 
 
-def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
+def test_errors_match_dense_matrices(tmp_path: Path) -> None:
     epsilon, rounds = 0.1, 10
     problem = {**DRIFT, "epsilon": epsilon}
     recorded = replayable(tmp_path, {"tv-gp-ucb": {}}, problem, rounds=rounds, seeds=5)
@@ -305,7 +305,7 @@ def test_theorem_4_3_with_its_own_widths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["r-gp-ucb", "random"])
-def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
+def test_lemma_d_1_matches_dense_matrices(policy: str, tmp_path: Path) -> None:
     """It is about any choices; with so much noise it is not far from what happens."""
     options: dict[str, Any] = {"side": 4, "epsilon": 0.05, "noise_std": 1.5}
     problem = {"name": "drifting-function", **options}
@@ -407,7 +407,7 @@ def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
     assert rough / 24.0 > middle / 24.0 > smooth / 12.0  # without the constants, too
 
 
-def test_short_runs_cannot_tell(tmp_path: Path) -> None:
+def test_short_runs_are_inconclusive(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=5
     )

@@ -70,7 +70,7 @@ def test_every_statement_about_functions_of_the_space(certified: RecordedRun) ->
     ],
     ids=str,
 )
-def test_theorem_4_is_about_algorithm_2_alone(
+def test_theorem_4_applies_only_to_algorithm_2(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
     policies = {"gp-ts": {"gain": "greedy", **options}}
@@ -162,7 +162,7 @@ SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
 
 
 @pytest.mark.parametrize("item", SLIPS)
-def test_a_slip_would_show(
+def test_deliberate_errors_are_detected(
     item: str, certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true = module._replayed
@@ -175,7 +175,7 @@ def test_a_slip_would_show(
     assert by_item[item].verdict == "does not hold"
 
 
-def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
+def test_band_exceeded_in_too_many_seeds_does_not_hold(
     certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three of three seeds at δ = 0.1: one in a thousand."""

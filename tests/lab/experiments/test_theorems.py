@@ -87,7 +87,7 @@ def edited(directory: Path, **changes: Any) -> Run:
     return Run.load(directory)
 
 
-def test_a_bound_does_not_build_whatever_run_json_names(tmp_path: Path) -> None:
+def test_bound_does_not_build_arbitrary_parts_named_in_run_json(tmp_path: Path) -> None:
     policies = {"route-ucb": {}}
     bounds_of(tmp_path / "city", policies, problem=CITY, rounds=1)
     with pytest.raises(
@@ -100,7 +100,7 @@ def test_a_bound_does_not_build_whatever_run_json_names(tmp_path: Path) -> None:
             regret_bounds(edited(tmp_path / "function", **huge))
 
 
-def test_a_bound_leaves_no_cache_of_drives(tmp_path: Path) -> None:
+def test_bound_creates_no_drive_cache(tmp_path: Path) -> None:
     bounds_of(tmp_path / "run", {"gp-ucb": {}}, rounds=1)
     run = Run.load(tmp_path / "run")
     problem = {"name": "sumo-navigation", "cache": str(tmp_path / "elsewhere.sqlite")}
@@ -162,7 +162,7 @@ GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT = (
         ("oclok-ucb", {}, {"name": "gp-function"}, {GAIN}),
     ],
 )
-def test_what_the_theorem_needs_and_the_run_lacks_is_told(
+def test_missing_requirements_of_the_theorem_are_reported(
     policy: str,
     options: dict[str, Any],
     problem: dict[str, Any],
@@ -210,7 +210,7 @@ def test_no_bound_where_a_theorem_cannot_be_drawn(
     )
 
 
-def test_theorem_4_is_given_the_kernel_and_the_box_of_the_arms(tmp_path: Path) -> None:
+def test_theorem_4_uses_the_kernel_and_the_box_of_the_arms(tmp_path: Path) -> None:
     bound = bounds_of(tmp_path, {"gp-ts": {"delta": 0.2}}).drawn["gp-ts"]
     world = registry.build("problem", FUNCTION, seed=0, horizon=8)
     model, places = world.model, world.arms.features
@@ -237,7 +237,7 @@ class Steep(Sum):
 
 
 @pytest.mark.parametrize("reward", [Sum(), Steep()], ids=["sum", "steep"])
-def test_theorem_1_is_given_what_the_problem_states(
+def test_theorem_1_uses_the_problems_constants(
     reward: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K arms of k(x, x) = 1, so that λ* ≤ K; B is that of the reward."""
@@ -304,7 +304,7 @@ def test_theorem_1_takes_twice_what_greedy_choice_among_arrivals_reaches(
 
 
 @pytest.mark.parametrize("missing", ["norm_bound", "noise_bound", "gain"])
-def test_no_bound_where_the_model_lacks_what_it_takes(
+def test_no_bound_without_the_required_model(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bounds_of(tmp_path / "a", {"igp-ucb": {}})
@@ -527,9 +527,7 @@ MOVEMENT = {"name": "movement-field", "side": 3, "contexts": 3, "episode": 4}
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_where_the_cheapest_way_costs_nothing_there_is_nothing_to_compare_with(
-    rounds: int, tmp_path: Path
-) -> None:
+def test_no_ratio_to_a_cheapest_path_of_zero_cost(rounds: int, tmp_path: Path) -> None:
     # One context: whoever starts where it is cheapest pays nothing. Seed 0 does.
     problem = {"name": "movement-field", "side": 2, "contexts": 1}
     bounds = bounds_of(

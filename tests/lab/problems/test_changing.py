@@ -743,7 +743,7 @@ def test_offer_structures_reach_the_reward() -> None:
     assert world.metrics(offer, decision, feedback) == {"reward": 1.0}
 
 
-def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
+def test_ratio_to_zero_is_not_drawn(tmp_path: Path) -> None:
     """With a viewer a round no film is watched at first; warnings are errors here."""
     from superarm.cli.commands import superarm
 
@@ -774,7 +774,7 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
     ],
     ids=["codependency", "channels", "movies"],
 )
-def test_what_the_learner_is_told(
+def test_information_given_to_the_learner(
     world: Any, noise: float, bound: float | None, dimension: int
 ) -> None:
     model = world.model
@@ -799,7 +799,7 @@ class Numbers:
         return self.left.pop(0)
 
 
-def test_arrivals_are_drawn_again_outside_their_limits() -> None:
+def test_arrivals_outside_their_limits_are_redrawn() -> None:
     """Above 5, and at most ⌈20 + 5√20⌉ = 43."""
     assert most_arrivals(20) == 43
     assert most_arrivals(100) == 150
@@ -807,7 +807,7 @@ def test_arrivals_are_drawn_again_outside_their_limits() -> None:
     assert arrivals(Numbers(3, 90, 43), 20, 5) == 43  # type: ignore[arg-type]
 
 
-def test_the_benchmark_draws_anew_in_every_round() -> None:
+def test_benchmark_redraws_every_round() -> None:
     world = codependency(k=1)
 
     def one(
@@ -823,7 +823,7 @@ def test_the_benchmark_draws_anew_in_every_round() -> None:
         assert world.best(offer).value == world.means(offer)[chosen]
 
 
-def test_channels_and_users_come_as_told() -> None:
+def test_channels_and_users_arrive_as_configured() -> None:
     """Users are uniform on a disc, so that their squared distance is uniform: mean ½, variance 1/12."""
     world = Channels(seed=0, horizon=200, channels=1, users=20, barred=0.0)
     assert world.model.most_arms == 1 * 43

@@ -105,7 +105,7 @@ def test_the_best_group_has_the_largest_outcomes() -> None:
         assert problem.best(offer).value == pytest.approx(log(1.0 + sum(means[:3])))
 
 
-def test_ids_are_never_used_again() -> None:
+def test_ids_are_never_reused() -> None:
     problem = build()
     ids = [arm for step in range(1, 100) for arm in problem.offer(step).arms.ids]
     assert len(set(ids)) == len(ids)

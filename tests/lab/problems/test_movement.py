@@ -176,7 +176,7 @@ def test_bad_parameters_are_refused() -> None:
             small(**{name: value})
 
 
-def test_numbers_that_leave_nothing_to_learn_are_refused_by_name() -> None:
+def test_degenerate_parameters_are_rejected_by_name() -> None:
     for rho in (0.0, 1e-300, 1e300):
         with pytest.raises(InputError, match="rho is"):
             small(rho=rho)
@@ -186,7 +186,7 @@ def test_numbers_that_leave_nothing_to_learn_are_refused_by_name() -> None:
     assert np.ptp(small(lengthscale=1e3)._costs) == pytest.approx(0.5)
 
 
-def test_nothing_is_best_after_the_last_round() -> None:
+def test_no_best_action_after_the_last_round() -> None:
     world = small(horizon=6)  # in the middle of an episode
     for step in range(1, 7):
         assert np.isfinite(world.best(world.offer(step)).value)

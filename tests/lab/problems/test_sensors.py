@@ -88,7 +88,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     assert problem.interpretations["data"] == rows.origin
 
 
-def test_what_the_paper_prints(kind: Kind) -> None:
+def test_numbers_printed_in_the_paper(kind: Kind) -> None:
     """A prior mean of zero and B² = fᵀKf, one by one and together."""
     rows = rows_of(kind.build, "synthetic")
     learned, K = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)

@@ -76,7 +76,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     )
 
 
-def test_readings_are_observed_as_they_are(kind: Kind) -> None:
+def test_readings_are_observed_unchanged(kind: Kind) -> None:
     world = kind.build(seed=1, horizon=5, source="synthetic", k=2)
     for step in (1, 2, 5):
         offer = world.offer(step)
@@ -123,7 +123,7 @@ def test_seeds_share_what_was_learned(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_refused(kind: Kind) -> None:
+def test_invalid_input_is_rejected(kind: Kind) -> None:
     with pytest.raises(
         InputError, match=f"only {kind.rounds} rows of readings, but 999 rounds; use at"
     ):
@@ -161,7 +161,7 @@ def test_without_the_files(
 
 
 @pytest.mark.slow
-def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
+def test_run_is_audited_and_reports_the_fit(tmp_path: Path) -> None:
     """Forecasts of readings are judged on the page, in words for sensors; N is told, too."""
     experiment = Experiment.from_mapping(
         {

@@ -211,7 +211,7 @@ def test_days_begin_where_the_day_before_ended() -> None:
     assert world.offer(1).arms.ids[0] == "40 m"
 
 
-def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
+def test_seeds_use_different_days_unknown_to_learners() -> None:
     one, other = (
         make_wind(days=40, horizon=960),
         make_wind(days=40, horizon=960, seed=3),
@@ -402,7 +402,7 @@ def test_shapes_scale_the_speed_at_100_m(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
 
-def test_shapes_occur_as_often_as_their_shares_say(
+def test_shape_frequencies_match_their_shares(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of N days a binomial share p has its first shape: within 5 standard errors √(p(1 − p)/N)."""
@@ -415,7 +415,7 @@ def test_shapes_occur_as_often_as_their_shares_say(
     assert abs(rises[:, 0].mean() - p) < 5.0 * np.sqrt(p * (1.0 - p) / count)
 
 
-def test_a_class_of_speeds_that_never_occurred_is_left_out(
+def test_speed_classes_without_observations_are_omitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     days = real_days(monkeypatch, "era5", [[0.0, 0.0], [0.0, 1.0]])
@@ -521,7 +521,7 @@ def test_numbers_too_large_to_square_are_refused_by_name(name: str) -> None:
 # --- days that seeds share -------------------------------------------------------------------
 
 
-def test_two_seeds_share_as_many_days_as_is_said() -> None:
+def test_two_seeds_share_the_stated_number_of_days() -> None:
     """Each seed has 40 of 72 days, any as likely as any other: 40²/72 in common, in the mean.
 
     Of 40 seeds the 780 pairs are pairwise uncorrelated, each with a hypergeometric count in common.
@@ -540,7 +540,7 @@ def test_two_seeds_share_as_many_days_as_is_said() -> None:
     assert abs(np.mean(pairs) - share) <= 5.0 * np.sqrt(variance / len(pairs))
 
 
-def test_a_run_keeps_the_share_and_refuses_one_that_cannot_be(tmp_path: Path) -> None:
+def test_run_records_the_share_and_rejects_impossible_ones(tmp_path: Path) -> None:
     base_spec = {"id": "mine", "rounds": 24, "seeds": 1, "policies": {"stationary": {}}}
     problem = {"name": "wind", "profile": "lidar", "source": "synthetic", "days": 6}
     experiment = Experiment.from_mapping({**base_spec, "problem": problem}, "here")

@@ -83,7 +83,9 @@ def test_shares_are_those_of_the_records(run: Run) -> None:
             assert calibrations[policy]["arms"][index].judged == 3 * 150 * 3
 
 
-def test_who_knows_of_the_drift_is_right_and_who_does_not_is_too_sure(run: Run) -> None:
+def test_drift_aware_policy_is_calibrated_and_others_are_overconfident(
+    run: Run,
+) -> None:
     """A right model is outside three standard errors once in 370 shares; the other is far outside."""
     calibrations = calibration.calibrations(run)
     for share in calibrations["tv-gp-ucb"]["choices"]:
@@ -94,7 +96,7 @@ def test_who_knows_of_the_drift_is_right_and_who_does_not_is_too_sure(run: Run) 
     assert "of 450 choices fell inside" in line
 
 
-def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> None:
+def test_calibration_section_uses_no_road_terms(run: Run, tmp_path: Path) -> None:
     text = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
         "utf-8"
     )
@@ -114,7 +116,7 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
             assert f"{100 * share.observed:.1f} ± {100 * share.stderr:.1f}" in section
 
 
-def test_single_arms_are_told_once(tmp_path: Path) -> None:
+def test_single_arms_are_reported_once(tmp_path: Path) -> None:
     """Where every choice is one arm, arms and choices would say the same."""
     spec = {
         "experiment": "x",
@@ -175,7 +177,7 @@ def test_tails_are_those_of_the_binomial_and_of_students_t() -> None:
         )
 
 
-def test_five_seeds_that_hold_all_say_little() -> None:
+def test_five_seeds_count_as_five_observations() -> None:
     """At 95 %, five independent looks are all inside in 77 % of cases; 300 trips are as many looks only
     where their truths do not go together."""
     seeds, scores = np.repeat(np.arange(5), 60), np.zeros(300)
@@ -230,7 +232,7 @@ def test_independent_edges_would_understate_the_error_of_correlated_ones() -> No
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
 
 
-def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
+def test_redundant_settings_do_not_reduce_standard_errors() -> None:
     """Equal settings meet the same noise: four of them say nothing that one does not."""
     rng = np.random.default_rng(6)
     score, sizes, rounds = (

@@ -58,7 +58,7 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [-4.0, -2.0])
-def test_a_ratio_to_what_is_not_above_zero_is_told(last: float, tmp_path: Path) -> None:
+def test_ratio_to_a_nonpositive_total_is_reported(last: float, tmp_path: Path) -> None:
     rewards = {"mine": [[1.0, 1.0], [1.0, 1.0]], "best": [[2.0, last], [4.0, 4.0]]}
     (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
     assert (
@@ -82,7 +82,7 @@ def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
     )
 
 
-def test_the_growth_of_time_is_told_where_there_is_one(tmp_path: Path) -> None:
+def test_growth_of_time_is_reported_where_present(tmp_path: Path) -> None:
     rounds = 400
     for name, power in {"flat": 0.0, "square": 2.0}.items():
         seconds = (1e-6 * np.arange(1, rounds + 1) ** power).astype(np.float32)

@@ -76,7 +76,7 @@ def test_a_mean_over_rounds_is_followed_round_by_round(tmp_path: Path) -> None:
         np.testing.assert_allclose(series.y, 2.0 * place)
 
 
-def test_units_are_told(tmp_path: Path) -> None:
+def test_units_are_shown(tmp_path: Path) -> None:
     units = {
         "label": "regret",
         "unit": "°C",
@@ -119,7 +119,7 @@ def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> No
     )
 
 
-def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) -> None:
+def test_policies_unaffected_by_the_sweep_are_thin_lines(tmp_path: Path) -> None:
     settings = [{"e": value} for value in (1, 2, 3)]
     spec = {
         "experiment": "x",
@@ -145,7 +145,7 @@ def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) ->
     )
 
 
-def test_an_experiments_own_bands_are_used_unless_others_are_asked_for(
+def test_experiments_bands_are_the_default(
     tmp_path: Path,
 ) -> None:
     run = make_run(tmp_path, [{}], chart={"band": "std"})
@@ -206,7 +206,7 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     assert [len(curve.split("L")) for curve in curves] == [40] * 7
 
 
-def test_whole_numbers_have_whole_ticks() -> None:
+def test_integer_axes_have_integer_ticks() -> None:
     """There is no day 6.2; where numbers are not whole, ticks need not be."""
     for x, ticks in (
         ([6, 7], ["6", "7"]),
@@ -274,7 +274,7 @@ def test_a_damaged_truth_is_named(
 
 @pytest.mark.parametrize("level", [0.0, 3.0, 1e17, -1e17, 1e100])
 @pytest.mark.parametrize("from_zero", [True, False])
-def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) -> None:
+def test_single_value_has_an_axis_range(level: float, from_zero: bool) -> None:
     line = Series("flat", np.full(2, level), np.full(2, level))
     chart = Chart(series=(line,), x_label="x", y_label="y", from_zero=from_zero)
     for low, high in (chart.x_range(), chart.y_range()):
@@ -317,7 +317,7 @@ def drifting(chart: dict[str, Any], **problem: Any) -> Experiment:
     )
 
 
-def test_the_truth_of_the_first_seed_is_what_the_world_says(tmp_path: Path) -> None:
+def test_chart_shows_the_truth_of_the_first_seed(tmp_path: Path) -> None:
     experiment = drifting({"truth": "functions"})
     plan = Plan.make(experiment, out=tmp_path, first_seed=4)
     execute(plan)
@@ -358,7 +358,7 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_truth_that_nobody_could_read_is_refused(
+def test_unreadable_truth_chart_is_rejected(
     truth: str, problem: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match=message):

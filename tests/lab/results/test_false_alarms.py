@@ -54,7 +54,7 @@ def test_false_alarms_are_as_rare_as_promised(
     [case for case in judging.NULL if case not in BEYOND],
     ids=lambda case: case.name,
 )
-def test_claims_of_which_nothing_is_true_are_rarely_decided(case: judging.Case) -> None:
+def test_false_claims_rarely_hold_by_chance(case: judging.Case) -> None:
     holds, fails = judging.shares(case, 1000, 1)
     if "1e-12" in case.name:
         assert (holds, fails) == (0.0, 1.0)  # a tie

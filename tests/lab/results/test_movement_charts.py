@@ -66,7 +66,7 @@ def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
 
 
-def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) -> None:
+def test_settings_are_selected_by_lists_and_by_unswept_keys(tmp_path: Path) -> None:
     """As in claims: ``where`` means the same to both."""
     both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
     curves = [{"metric": "energy", "where": where} for where in (both, none)]
@@ -118,7 +118,7 @@ def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
         *([{"metric": 3}], [{"metric": "regret", "where": 3}]),
     ],
 )
-def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
+def test_empty_curves_are_rejected(curves: Any, tmp_path: Path) -> None:
     spec = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
     with pytest.raises(SpecError, match=r"x: \[chart\]: .*(curve|where is 3)"):
         Experiment.from_mapping(
@@ -126,7 +126,7 @@ def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> Non
         )
 
 
-def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
+def test_curves_of_missing_metrics_are_rejected_before_anything_runs(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.toml"
@@ -146,7 +146,7 @@ def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
         load_experiment(str(path))
 
 
-def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
+def test_run_from_spec_to_page(tmp_path: Path) -> None:
     experiment = Experiment.from_mapping(
         {
             "id": "mine",

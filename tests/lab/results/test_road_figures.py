@@ -61,7 +61,7 @@ def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
             )
 
 
-def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
+def test_maps_show_uncertainty(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     (picture,) = doubt_pictures(run)
     assert [panel.title for panel in maps(picture)] == list(
@@ -140,7 +140,7 @@ def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
     assert thin == ["prior"]
 
 
-def test_a_curve_below_zero_keeps_the_axis_as_it_is(
+def test_curve_below_zero_does_not_change_the_axis(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a policy that does better than the one that regret is counted from."""

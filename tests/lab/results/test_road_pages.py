@@ -86,7 +86,7 @@ def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     assert "Where they drove" not in written(bare, tmp_path)
 
 
-def test_the_page_of_a_whole_city_is_small(
+def test_page_of_a_full_city_is_small(
     make_run: MakeRun, chain: MakeMap, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, roads=(chain(6000),))

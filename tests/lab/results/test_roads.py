@@ -215,7 +215,7 @@ def test_names_and_trips(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> N
     assert road_results.trip_name(make_run(tmp_path / "b", ("x",)), 0) == "tests/roads"
 
 
-def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
+def test_windows_contain_the_driven_routes(chain: MakeMap) -> None:
     roads = chain(400)
     driven = np.array([10, 50, 51])
     window = maps.window_around(roads, driven)

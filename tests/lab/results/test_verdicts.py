@@ -33,7 +33,7 @@ def test_t_is_students() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_skewness_is_taken_out_where_it_speaks_against_the_lead(sign: float) -> None:
+def test_skewness_is_corrected_when_it_weakens_the_lead(sign: float) -> None:
     """A long tail on the side of the lead is no reason to doubt it; one on the other side is."""
     values = sign * np.array([1.0, 4.0, 4.0, 4.5, 4.2, 3.9])  # its tail is towards zero
     n, lead = len(values), lead_of(values)
@@ -59,7 +59,7 @@ def test_limits_are_students_after_bonferroni(seeds: int, comparisons: int) -> N
     assert needed_errors(seeds, comparisons) == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_happens_in_fewer_than_one_seed_of_ten_is_left_out_of_account() -> None:
+def test_events_in_under_a_tenth_of_seeds_are_ignored() -> None:
     """Of 28 seeds 10.1 % may be missed, of 29 9.8 %."""
     small = [lead_of(np.full(seeds, 0.01), scale=1.0) for seeds in (28, 29, 200)]
     assert [lead.strength() > 1.0 for lead in small] == [False, True, True]
@@ -94,7 +94,7 @@ def test_only_a_lead_in_the_wrong_direction_is_corrected_for_comparisons() -> No
     )
 
 
-def test_few_seeds_and_ties_decide_nothing() -> None:
+def test_few_seeds_and_ties_are_inconclusive() -> None:
     assert LEAST_SEEDS == 4
     for count in range(1, 4):
         assert lead_of(np.full(count, 5.0)).strength() == 0.0

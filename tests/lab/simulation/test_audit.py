@@ -62,7 +62,7 @@ def test_a_forecast_adds_up() -> None:
     assert std == pytest.approx(np.sqrt(4.0 + 2 * 0.25))
 
 
-def test_noise_of_its_own_counts_in_place_of_the_models() -> None:
+def test_stated_noise_replaces_the_models_noise() -> None:
     cov, noise = (
         np.array([[2.0, 0.5], [0.5, 1.0]]),
         np.array([[3.0, 0.25], [0.25, 0.5]]),
@@ -138,7 +138,7 @@ def test_only_what_learns_is_audited(played) -> None:
         assert played[name].audit is not None
 
 
-def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
+def test_audit_matches_a_slow_replay(world, played) -> None:
     trajectory = played["gp-ts"]
     policy = route_ts(world.model)
     from superarm.core.streams import Streams
@@ -229,7 +229,7 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
     assert (arrays["information"] > 0.0).tolist() == [True, True, False, True]
 
 
-def test_who_is_sure_and_wrong_is_infinitely_far_away() -> None:
+def test_zero_variance_and_wrong_mean_is_infinitely_far() -> None:
     """Two arms without variance; the truth of their sum is above, below and at what is forecast."""
     policy = IndexPolicy(
         posterior=StreamingGP(SquaredExponential(), 0.1),
@@ -262,7 +262,7 @@ def test_lemma_a12_holds_in_every_run(world, played) -> None:
         assert used <= allowed * (1.0 + 1e-5), name
 
 
-def test_what_was_learned_can_be_taken_up_again(world, played) -> None:
+def test_learned_posterior_can_be_resumed(world, played) -> None:
     state = state_from_bytes(state_to_bytes(played["gp-ts"].state))
     policy = route_ts(world.model).restored(state)
     belief = policy.beliefs(world.offer(1))
@@ -297,7 +297,7 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
     assert np.nanmean(bad["first"][:, 2]) < np.nanmean(good["first"][:, 2]) - 0.15
 
 
-def test_well_specified_intervals_cover_what_they_should() -> None:
+def test_well_specified_intervals_have_nominal_coverage() -> None:
     # 12 seeds x 30 trips; given the past a trip is inside its 90 % interval with probability 0.9,
     # so the number inside is a sum of martingale differences: 5 standard deviations of a binomial.
     inside = trips = 0

@@ -134,7 +134,7 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     assert steps == ["workers begin"]
 
 
-def test_without_an_interrupt_nothing_changes() -> None:
+def test_executor_is_unchanged_without_an_interrupt() -> None:
     handler = signal.getsignal(signal.SIGINT)
     with _defer_interrupts():
         pass

@@ -104,7 +104,7 @@ class Post:
         return {"answered": float(len(feedback.positions))}
 
 
-def test_rewards_arrive_when_the_world_says() -> None:
+def test_rewards_arrive_with_the_problems_delays() -> None:
     policy = Notebook()
     simulate(Post(), {"mine": policy}, rounds=6, seed=0)
     assert sorted(policy.heard) == sorted(
@@ -191,7 +191,7 @@ def test_delays_are_drawn_for_all_arms_and_are_the_same_for_all() -> None:
     assert len(np.unique(together)) == 1
 
 
-def test_delays_come_on_top_of_what_the_world_says() -> None:
+def test_delays_add_to_the_problems_own() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
@@ -212,7 +212,7 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     }
 
 
-def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
+def test_feedback_due_after_the_last_round_arrives_in_an_extended_run() -> None:
     mail = Mail(3, in_order=True)
     offer = Offer(step=1, arms=ARMS, previous_action=(4,))
     decision = Decision(step=1, action=(), positions=np.arange(3))
@@ -237,7 +237,7 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     assert [due for due, *_ in longer._queue] == [5]
 
 
-def test_much_that_is_due_after_the_last_round_is_not_kept(
+def test_excess_feedback_due_after_the_last_round_is_not_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
@@ -302,7 +302,7 @@ def test_no_lateness_is_the_same_as_none() -> None:
     np.testing.assert_array_equal(runs[0]["mine"].choices, runs[1]["mine"].choices)
 
 
-def test_lateness_costs_and_what_is_lost_is_not_learned() -> None:
+def test_late_feedback_costs_regret_and_lost_feedback_is_not_learned() -> None:
     problem = landscape(seed=1, horizon=30, side=8)
     policies = {"mine": oclok_ucb(problem.model)}
     simulate(problem, policies, rounds=30, seed=1, lateness=Lateness(lost=1.0))
@@ -345,12 +345,12 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
         {"together": 3},
     ],
 )
-def test_senseless_lateness_is_refused(options: Any) -> None:
+def test_invalid_lateness_is_rejected(options: Any) -> None:
     with pytest.raises(InputError):
         Lateness(**options)
 
 
-def test_mail_keeps_parts_of_a_feedback_apart() -> None:
+def test_mail_delivers_parts_of_a_feedback_separately() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(4))
@@ -412,7 +412,7 @@ def test_propensities_are_recorded_where_they_are_known() -> None:
     assert runs["ucb"].propensities is None
 
 
-def test_propensities_that_are_not_known_are_not_numbers() -> None:
+def test_unknown_propensities_are_nan() -> None:
     class Honest(Notebook):
         def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
             known = {1: 0.25, 2: None, 3: 1.0}[offer.step]

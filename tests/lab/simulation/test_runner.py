@@ -187,7 +187,7 @@ PLAN = [[0], [1, 2], [2], [0, 1, 2]]
         ),  # a reward: α × the optimum
     ],
 )
-def test_alpha_regret_is_against_what_the_oracle_promises(
+def test_alpha_regret_uses_the_oracles_guarantee(
     direction: Direction, expected: list[float]
 ) -> None:
     """The optimum is 2, of which the oracle promises a half: to cost at most 4, or to earn 1."""
@@ -211,7 +211,7 @@ def test_alpha_regret_is_against_what_the_oracle_promises(
         ([0.5, 1.0] * 2, True),
     ],
 )
-def test_propensities_are_kept_unless_all_are_1_or_unknown(
+def test_propensities_are_recorded_unless_all_are_1_or_unknown(
     known: list[float | None], recorded: bool
 ) -> None:
     policy = Scripted(PLAN, deterministic=False, propensities=known)

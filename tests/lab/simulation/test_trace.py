@@ -61,7 +61,7 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
+def test_trace_round_trip(finished: Path) -> None:
     wanted = trace("GP-UCB", 1, 4)
     run = Run.load(str(finished))
     for key, values in wanted.series.items():
@@ -76,7 +76,7 @@ def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
     np.testing.assert_array_equal(run.propensities("GP-UCB", 1, 4), known)
 
 
-def test_equal_traces_give_equal_bytes_whatever_the_clock_and_timing(
+def test_trace_bytes_do_not_depend_on_clock_or_timing(
     tmp_path: Path,
 ) -> None:
     one = write_trace(tmp_path / "a", trace())
@@ -99,7 +99,7 @@ def test_timing_is_there_before_the_cell(
     assert written == ["timings", "cells"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(
+def test_failed_write_keeps_the_old_file_and_no_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -147,7 +147,7 @@ def test_run_stacks_seeds(finished: Path) -> None:
     )
 
 
-def test_metrics_say_how_they_are_read(finished: Path) -> None:
+def test_metrics_describe_their_interpretation(finished: Path) -> None:
     own = Metric("energy per trip", "Wh", "per round", "down", headline=True)
     write_spec(finished, spec(metrics=[{"reward": own._asdict()}, {}]))
     run = Run.load(finished)
@@ -165,14 +165,14 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
         {**Metric("x")._asdict(), "unit": 2},
     ],
 )
-def test_metrics_that_are_not_described_whole_are_refused(
+def test_incomplete_metric_descriptions_are_rejected(
     tmp_path: Path, description: Any
 ) -> None:
     with pytest.raises(StateError, match="metric 'reward'"):
         write_spec(tmp_path, spec(metrics=[{"reward": description}, {}]))
 
 
-def test_time_per_round_leaves_the_first_call_out(finished: Path) -> None:
+def test_time_per_round_excludes_the_first_call(finished: Path) -> None:
     blocks = np.repeat(np.float32([9.0, 2.0, 4.0]), 4)
     single = np.float32([7.0, *np.full(ROUNDS - 1, 3.0)])
     write_trace(finished, trace(seconds=blocks))
@@ -219,7 +219,7 @@ def test_cells_are_flat_sorted_rows(finished: Path) -> None:
     )
 
 
-def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
+def test_invalid_run_queries_are_rejected(finished: Path) -> None:
     run = Run.load(finished)
     with pytest.raises(InputError, match="'nobody' is not in this run"):
         run.cumulative("nobody")

@@ -90,7 +90,7 @@ def test_rows_by_hand(budget: int, rows: float) -> None:
     assert bounds["trace"] == 9.0 * budget
 
 
-def test_eigenvalues_in_blocks_equal_the_whole_matrix(
+def test_blockwise_eigenvalues_equal_the_dense_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X = points(37)

@@ -249,7 +249,7 @@ def test_large_sizes_stay_finite_in_logarithms() -> None:
     ("tau", "points"),
     [(0.3, 1.0), (1.0, 1.0), (7.0, 7.0), (7.0 + 1e-9, 8.0), (2.0**60 + 1.5, 2.0**60)],
 )
-def test_points_are_whole(tau: float, points: float) -> None:
+def test_point_counts_are_integers(tau: float, points: float) -> None:
     assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(
         math.log(points), rel=1e-15
     )

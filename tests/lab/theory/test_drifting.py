@@ -71,7 +71,7 @@ def one_arm(noise: float) -> Any:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.04, 0.6])
-def test_greedy_is_greedy_among_what_arrives(epsilon: float) -> None:
+def test_greedy_gain_chooses_among_arrivals(epsilon: float) -> None:
     arms = np.random.default_rng(0).uniform(size=(7, 2))
     gains = drifting_information_gain(KERNEL, arms, 12, NOISE, epsilon)
     spacetime = Columns(kernel=KERNEL, columns=(0, 1)) * Temporal(
@@ -109,7 +109,7 @@ def test_gamma_by_all_sequences_lies_between_greedy_and_every_bound(seed: int) -
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.003, 0.3, 1.0])
-def test_excess_from_whole_matrices(epsilon: float) -> None:
+def test_excess_matches_dense_matrices(epsilon: float) -> None:
     sizes = np.array([1, 2, 3, 8, 25])
     for n, split in zip(sizes, drift_excess(sizes, epsilon, NOISE), strict=True):
         D = decay(n, epsilon)
@@ -497,7 +497,7 @@ def test_the_forms_have_the_rates_that_are_stated(form: Any, algorithm: Any) -> 
     )
 
 
-def test_what_the_genie_loses_is_linear_in_epsilon() -> None:
+def test_genie_regret_is_linear_in_epsilon() -> None:
     """Theorem 4.1: the mean of max f_t − f_t(argmax f_{t−1}), on a grid finer than the best arm moves.
 
     The exponent between ε = 0.001 and 0.016 is 1, within four standard errors by the delta method for

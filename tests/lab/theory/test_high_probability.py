@@ -196,7 +196,7 @@ def test_anti_concentration_constant() -> None:
     assert 0.5 * math.erfc(1.0 / math.sqrt(2.0)) > ANTI_CONCENTRATION
 
 
-def test_discretisation_size_keeps_its_promise() -> None:
+def test_discretisation_size_meets_its_guarantee() -> None:
     """(B L r d t²)^d points in a grid leave |f(x) − f([x])| ≤ 1/t² for a function of norm B."""
     B, L, r, d, t = 2.0, 1.0 / 0.3, 1.0, 1, 3
     size = float(discretisation_size(t, B, L, r, d))
@@ -404,7 +404,7 @@ def test_table_1_side_by_side() -> None:
         {"optimality_dimension": 4.0},
     ],
 )
-def test_senseless_rates_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_rates_are_rejected(wrong: dict[str, Any]) -> None:
     sound: dict[str, Any] = {"dimension": 3, "budget": 5, "largest_eigenvalue": 2.0}
     with pytest.raises(InputError, match=next(iter(wrong))):
         rates_side_by_side(256, **{**sound, **wrong})

@@ -179,7 +179,7 @@ def test_greedy_growth_survives_json() -> None:
     ]
 
 
-def test_the_linear_kernel_grows_as_its_rate_says() -> None:
+def test_linear_kernel_gain_matches_its_rate() -> None:
     """For unit rows γ_t ≤ (d/2) ln(1 + t/(dλ)), of the order d ln t; a circle comes close."""
     angles = np.linspace(0.0, np.pi, 40, endpoint=False)
     X = np.column_stack([np.cos(angles), np.sin(angles)])
