@@ -180,7 +180,7 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
         match_trace(askew.line_graph(), on_earth, times)
 
 
-def test_points_off_all_roads_are_left_out(graph):
+def test_points_away_from_roads_are_dropped(graph):
     driven = Driven(graph, drawn_route(graph, 2))
     times, places = driven.trace()
     places[[5, 40, 41]] += 1e5
@@ -425,7 +425,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
         match_trace(city.line_graph(), places, times)
 
 
-def test_what_sumo_drives_is_found_again(network):
+def test_matching_recovers_sumo_drives(network):
     from superarm.roads.networks import read_sumo
     from superarm.roads.sumo import Driver
 

@@ -107,7 +107,7 @@ def test_a_drive_is_the_fastest_under_all_limits(seed: int) -> None:
     )
 
 
-def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
+def test_turn_energies_match_a_drive_on_long_edges() -> None:
     graph = chain(
         [900.0, 800.0, 700.0],
         [20.0, 15.0, 30.0],
@@ -132,7 +132,7 @@ def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
     assert graph.turn_seconds[turns[1]] == pytest.approx(second, rel=1e-12)
 
 
-def test_between_equal_turns_a_short_edge_adds_what_a_drive_takes() -> None:
+def test_short_edge_between_equal_turns_matches_a_drive() -> None:
     """One accelerates for b/(a + b) of the way and brakes on the rest."""
     graph = chain(
         [400.0, 12.0, 400.0], [20.0] * 3, turn_length=[5.0, 5.0], turn_speed=[3.0, 3.0]
@@ -142,7 +142,7 @@ def test_between_equal_turns_a_short_edge_adds_what_a_drive_takes() -> None:
     assert drive_time(graph, [0, 1, 2]) == pytest.approx(added, rel=1e-12)
 
 
-def test_turns_of_which_nothing_is_known_add_nothing_but_changes_of_speed() -> None:
+def test_turns_without_data_add_only_changes_of_speed() -> None:
     graph = chain([500.0, 500.0], [10.0, 20.0])
     assert graph.turn_seconds[0] == pytest.approx((20 - 10) ** 2 / (2 * A * 20))
     same = chain([500.0, 500.0], [10.0, 10.0])
@@ -187,7 +187,7 @@ def test_a_signal_by_hand() -> None:
     ),
     st.integers(-50, 50),
 )
-def test_who_comes_at_any_time_waits_as_long_as_those_of_a_cycle_do(
+def test_mean_wait_equals_the_average_over_a_cycle(
     phases: list[tuple[int, str]], offset: int
 ) -> None:
     signal = Signal.from_phases(
@@ -223,7 +223,7 @@ def with_signals(*signals: Signal) -> LineGraph:
     )
 
 
-def test_one_waits_for_green_and_begins_from_rest() -> None:
+def test_red_signal_adds_waiting_and_a_start_from_rest() -> None:
     graph = with_signals(Signal.from_phases([(40.0, "G"), (50.0, "r")]))
     start_delay = 10.0 / (2 * A)
     assert drive_time(graph, [0, 1], 0.0) == pytest.approx(
@@ -333,7 +333,7 @@ def test_what_a_turn_costs_a_vehicle() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["multiply", "divide"]))
 @settings(max_examples=20, deadline=None)
-def test_a_turn_costs_something_or_nothing(seed: int, recuperation: Any) -> None:
+def test_turn_energies_are_not_negative(seed: int, recuperation: Any) -> None:
     rng, k = np.random.default_rng(seed), 6
     graph = chain(
         (1.0 + 50.0 * rng.random(k)).tolist(),
@@ -353,7 +353,7 @@ def test_cars_are_those_of_sumo_and_turning_back_takes_as_long_as_for_osrm() -> 
     assert (ACCELERATION, BRAKING, UTURN_SECONDS) == (2.6, 4.5, 20.0)
 
 
-def test_who_turns_back_stops() -> None:
+def test_uturns_stop() -> None:
     """All of the speed has to be regained; where one drives on at the same speed, nothing."""
     graph = star("a").line_graph(uturns=True)
     car = Vehicle(auxiliary_power=0.0, air_drag=0.0, propulsion_efficiency=0.9)
@@ -446,7 +446,7 @@ def star(*dead_ends: str) -> RoadNetwork:
     )
 
 
-def test_one_turns_back_only_in_dead_ends() -> None:
+def test_uturns_only_in_dead_ends() -> None:
     network = star("a", "b")
     everywhere, nowhere, graph = (
         network.line_graph(uturns=uturns) for uturns in (True, False, "dead-ends")
@@ -494,7 +494,7 @@ def test_no_edge_is_lost_with_dead_ends(seed: int) -> None:
 # --- what is known of turns ----------------------------------------------------------------------
 
 
-def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
+def test_turn_data_survives_reordering() -> None:
     network = generate_city(edges=300, seed=2)
     rng = np.random.default_rng(0)
     names = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")

@@ -99,7 +99,7 @@ def test_edges_teach_their_energies_less_heights_and_turns(graph: LineGraph) -> 
     )
 
 
-def test_a_whole_trip_teaches_its_sum(graph: LineGraph) -> None:
+def test_trip_total_is_learned_as_a_sum(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     total = sum(metered(graph, edges, 1.0))
     trip = LoggedTrip(
@@ -199,7 +199,7 @@ def test_in_parts_or_at_once_is_the_same(graph: LineGraph) -> None:
     )
 
 
-def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
+def test_vehicles_are_distinguished_by_name(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     trips = [by_edges(graph, "a", edges), by_edges(graph, "b", edges, vehicle="other")]
     lesson = learn_trips(graph, trips, vehicles={"van": VAN})
@@ -214,7 +214,7 @@ def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
     )  # one that nothing is said about
 
 
-def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
+def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
     good = by_edges(graph, "good", route_of(graph, 3, 120))
     strange = LoggedTrip(name="strange", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
@@ -232,7 +232,7 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     )
 
 
-def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
+def test_outliers_are_reported_by_edge(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     good = [by_edges(graph, str(n), edges, 0.5) for n in range(5)]
     odd = by_edges(graph, "odd", edges, 0.5)
@@ -309,7 +309,7 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
             learn_trips(roads, [], policy=fleet_policy(graph))
 
 
-def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() -> None:
+def test_learning_from_a_log_approaches_learning_online() -> None:
     """What a drawn fleet meters, edge by edge, is learned as if the fleet had learned it by itself."""
     problem = Fleet(
         seed=3, horizon=30, edges=200, least_metres=300.0, vehicles=3, trips=4

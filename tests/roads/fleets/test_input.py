@@ -85,7 +85,7 @@ def test_a_state_of_other_heights_is_refused(graph: LineGraph) -> None:
         learn_trips(flat, [trip], policy=policy)
 
 
-def test_what_is_no_energy_is_refused_trip_by_trip(graph: LineGraph) -> None:
+def test_invalid_energies_are_rejected_per_trip(graph: LineGraph) -> None:
     edges = (graph.ids[0],)
     trips = [
         LoggedTrip(name="nan", sections=(TripSection(edges, float("nan")),)),

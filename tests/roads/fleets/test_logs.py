@@ -165,7 +165,7 @@ def test_a_trip_is_learned_once_by_name_and_vehicle(graph: LineGraph) -> None:
     assert summary["trips_judged"] == 3
 
 
-def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
+def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
     good = logged(graph, route(graph, 3, 3), [3], name="good")
     lost = LoggedTrip(name="lost", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
@@ -179,7 +179,7 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
         learn_trips(elsewhere, [good], policy=lesson.policy)
 
 
-def test_vehicles_are_told_apart_by_their_names() -> None:
+def test_vehicles_are_distinguished_by_name() -> None:
     numbers = {vehicle_number(f"van-{number}") for number in range(500)}
     assert len(numbers) == 500
     assert all(0 <= number < 2**31 - 1 for number in numbers)

@@ -102,7 +102,7 @@ def test_speeds_are_the_highest_that_limits_and_brakes_allow(
         )
 
 
-def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
+def test_stopped_vehicles_leave_the_junction_from_rest(graph: LineGraph) -> None:
     route = walk(graph, 5, 12)
     turns = graph.turn_numbers(route)
     speeds = border_speeds(graph, route)
@@ -288,7 +288,7 @@ def learned(fleet: Fleet, trips: list[LoggedTrip], energy: str = "auto") -> Less
     return learn_trips(fleet.graph, trips, vehicles=vans, refit=0, energy=energy)  # type: ignore[arg-type]
 
 
-def test_a_log_tells_whether_it_is_raw_or_net(fleet: Fleet) -> None:
+def test_raw_or_net_energies_are_detected_from_the_log(fleet: Fleet) -> None:
     for count in (1, 12):
         assert learned(fleet, trips_of(fleet, count, raw=False)).raw == 0
         assert learned(fleet, trips_of(fleet, count, raw=True)).raw == count
@@ -311,7 +311,7 @@ def test_a_slip_of_the_meter_does_not_make_a_log_raw(fleet: Fleet) -> None:
     assert learned(fleet, trips[:1]).raw == 0
 
 
-def test_what_was_decided_before_counts(fleet: Fleet) -> None:
+def test_only_clear_evidence_changes_the_detected_kind(fleet: Fleet) -> None:
     """A trip that says little does not change it; several that speak clearly do."""
     vans = {f"van-{who}": van for who, van in enumerate(fleet.fleet)}
     net, raw = trips_of(fleet, 15, raw=False), trips_of(fleet, 15, raw=True)
@@ -381,7 +381,7 @@ def test_forecasts_from_raw_readings_are_those_from_net_ones(fleet: Fleet) -> No
     assert away < 0.5 * np.sqrt(np.mean(np.square(mistaken[:, 0] - net[:, 0])))
 
 
-def test_a_state_holds_what_was_learned_with_motion(fleet: Fleet) -> None:
+def test_state_contains_motion(fleet: Fleet) -> None:
     trips = trips_of(fleet, 12, raw=True)
     half = learned(fleet, trips[:6])
     restored = half.posterior.restored(half.posterior.state())
@@ -418,7 +418,7 @@ def test_what_energies_hold_must_be_one_of_three(fleet: Fleet) -> None:
         learned(fleet, [], "gross")
 
 
-def test_raw_energies_are_told_where_speeds_are_as_expected() -> None:
+def test_raw_energies_are_detected_at_expected_speeds() -> None:
     """Each trip by itself: few borders have other speeds, by which alone raw differs from net."""
     graph = generate_city(edges=300, seed=2).line_graph(uturns="dead-ends")
     for start in range(3, 100, 12):

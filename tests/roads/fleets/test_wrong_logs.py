@@ -78,7 +78,7 @@ TABLE = {  # the log, its reading: words that ``learn`` says
 
 
 @pytest.mark.parametrize(("name", "reading"), TABLE, ids=str)
-def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -> None:
+def test_faulty_logs_are_diagnosed(city: wrong.City, name: str, reading: str) -> None:
     log, _ = wrong.WAYS[name](
         city.graph, of_city(city, reading), np.random.default_rng(0)
     )
@@ -89,7 +89,7 @@ def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -
         assert message == ""
 
 
-def test_what_looks_wrong_is_learned_when_asked_for(city: wrong.City) -> None:
+def test_unlikely_logs_are_learned_on_request(city: wrong.City) -> None:
     log, _ = wrong.WAYS["one edge late"](
         city.graph, of_city(city, "rest"), np.random.default_rng(0)
     )
@@ -149,7 +149,7 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
     assert lesson.warnings == ()
 
 
-def test_edges_left_out_of_a_log_by_edge_are_no_error(city: wrong.City) -> None:
+def test_edges_missing_from_a_log_by_edge_are_not_an_error(city: wrong.City) -> None:
     trip = max(of_city(city, "rest"), key=lambda candidate: len(candidate.sections))
     fewer = replace(trip, sections=trip.sections[:4] + trip.sections[5:])
     assert reported(city, [fewer]) == ""
@@ -168,7 +168,7 @@ def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> E
     )
 
 
-def test_evidence_is_the_sum_of_what_is_saved_over_its_size() -> None:
+def test_evidence_is_the_standardised_sum_of_savings() -> None:
     """t = Σ D / √ΣD², D = |metered − own| − |metered − other|, by hand."""
     trip = energies(
         [5.0, 10.0, 20.0, 5.0, 10.0, 20.0], [10.0, 20.0, 5.0, 10.0, 20.0, 30.0]
@@ -249,7 +249,7 @@ def test_a_shift_of_all_vehicles_is_found_together() -> None:
     assert "one row late" in together.everywhere
 
 
-def test_ways_change_what_they_say(city: wrong.City) -> None:
+def test_faulty_logs_are_faulty_as_named(city: wrong.City) -> None:
     """The table is about logs that are wrong in the way it names."""
     log = of_city(city, "rest")
     late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))

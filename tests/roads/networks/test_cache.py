@@ -98,7 +98,7 @@ def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
 @pytest.mark.parametrize(
     "network", [with_everything(), generate_city(edges=300, seed=2)]
 )
-def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None:
+def test_cached_network_equals_the_one_read(path: Path, network: RoadNetwork) -> None:
     reader = Reader(network)
     assert read(path, reader) is network
     reread = read(path, reader)
@@ -109,9 +109,7 @@ def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None
     assert [file.name for file in path.parent.iterdir() if "tmp" in file.name] == []
 
 
-def test_what_changes_is_read_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_file_is_reread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file's content, the reader's options, the format and the version; not a date."""
     reader = Reader(generate_city(edges=300, seed=1))
     read(path, reader)
@@ -133,7 +131,7 @@ def test_what_changes_is_read_again(
     assert reader.times == 5
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(path: Path) -> None:
+def test_file_changed_during_reading_is_not_cached(path: Path) -> None:
     network = generate_city(edges=300, seed=1)
 
     def changing() -> RoadNetwork:
@@ -165,7 +163,7 @@ def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not cache_path(path, "small").exists()
 
 
-def test_where_it_cannot_be_written_there_is_none(
+def test_unwritable_cache_is_skipped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Reader(generate_city(edges=300, seed=1))

@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_city():
     ("edges", "seed"),
     [(200, 0), (200, 1), (500, 1), (1000, 0), (1000, 3), (7000, 2), (20_000, 1)],
 )
-def test_a_city_has_about_the_edges_asked_for(edges, seed):
+def test_city_has_about_the_requested_number_of_edges(edges, seed):
     city = generate_city(edges=edges, seed=seed)
     assert abs(len(city.line_graph()) - edges) <= 0.05 * edges
 
@@ -225,7 +225,7 @@ def test_a_trip_exists_on_the_smallest_loops(count):
     assert start != goal
 
 
-def test_no_trip_is_said_so():
+def test_network_without_trips_raises():
     lonely = ring_road(3, closed=False).line_graph()
     assert len(lonely) == 1
     with pytest.raises(InfeasibleError, match="no two edges"):

@@ -48,7 +48,7 @@ def network(lon_lat):
 @pytest.mark.parametrize(
     ("name", "west", "south"), [("N49E006", 6, 49), ("s02w070", -70, -2)]
 )
-def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, south):
+def test_tile_position_follows_its_name(tmp_path, suffix, pack, name, west, south):
     path = tmp_path / f"{name}.hgt{suffix}"
     path.write_bytes(pack(plane().tobytes()))
     tile = Tile.read(path)
@@ -65,7 +65,7 @@ def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, sou
     lat=st.floats(0.0, 1.0),
     heights=st.lists(st.integers(-100, 900) | st.just(VOID), min_size=16, max_size=16),
 )
-def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
+def test_heights_match_a_plain_loop(lon, lat, heights):
     grid = np.array(heights, dtype=np.int16).reshape(4, 4)
     interpolated = Tile(west=0, south=0, heights=grid).height(lon, lat)
     column, row = min(int(lon * 3), 2), min(int((1 - lat) * 3), 2)

@@ -183,7 +183,7 @@ def test_places_that_are_refused(graph: LineGraph) -> None:
         nowhere.find("49.6,6.1")
 
 
-def test_an_edge_id_wins_over_what_it_looks_like(graph: LineGraph) -> None:
+def test_edge_id_takes_precedence_over_other_readings(graph: LineGraph) -> None:
     network = graph.network
     odd = replace(network, edge_ids=("1.5,2.5", *network.edge_ids[1:])).line_graph()
     assert Places(odd).find("1.5,2.5").edges == (odd.number("1.5,2.5"),)
@@ -378,7 +378,7 @@ def test_edges_within_an_area(graph: LineGraph) -> None:
     assert 0 < len(edges) < len(graph)
 
 
-def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> None:
+def test_places_on_straight_roads_and_loops() -> None:
     city = generate_city(edges=300, seed=1)
     straight = replace(city, lon_lat=degrees(city.junctions[:, :2]), shapes=None)
     edge = 17
@@ -485,7 +485,7 @@ def test_lines_and_areas_against_slow_loops(
     assert closed > 2
 
 
-def test_a_line_around_the_globe_costs_what_it_has_near_the_network(
+def test_line_around_the_globe_costs_only_its_nearby_part(
     hamlet: Places,
 ) -> None:
     shape = hamlet.graph.network.shapes[hamlet.graph.edges[5]]

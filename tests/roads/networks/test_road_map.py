@@ -10,7 +10,7 @@ from superarm.roads.networks import generate_city, road_map
 GRAPH = generate_city(edges=250, seed=3).line_graph()
 
 
-def test_a_map_comes_back_to_a_centimetre():
+def test_map_round_trip_is_accurate_to_a_centimetre():
     drawn = road_map(GRAPH, 3, 5)
     restored = RoadMap.from_arrays(drawn.as_arrays())
     assert (restored.start, restored.goal, len(restored)) == (3, 5, len(GRAPH))

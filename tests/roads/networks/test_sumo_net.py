@@ -91,7 +91,7 @@ def test_a_small_network(tmp_path):
     assert town.shapes[1].tolist() == [[102, -1], [198, -1]]
 
 
-def test_who_may_drive_where(tmp_path):
+def test_permissions_of_vehicle_classes(tmp_path):
     town = read_sumo(write(tmp_path))
     assert set(town.permits) == set(town.turn_permits) == set(VEHICLE_CLASSES)
     edges = {
@@ -172,7 +172,7 @@ def test_how_one_drives_through_a_junction(tmp_path):
         ('state="w"', 0.1),
     ],
 )
-def test_who_must_give_way_enters_slowly(tmp_path, state, entry):
+def test_yielding_turns_are_entered_slowly(tmp_path, state, entry):
     text = NET.replace(
         'via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}'
     )
@@ -236,7 +236,7 @@ def test_street_names(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_said_of_turns(tmp_path, text, words):
+def test_invalid_turns_are_rejected(tmp_path, text, words):
     with pytest.raises(InputError, match=words):
         read_sumo(write(tmp_path, text))
 
@@ -356,7 +356,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (1, '"UTF-8"', '"UTF-88"', "not XML: unknown encoding"),
     ],
 )
-def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
+def test_invalid_network_is_rejected_entirely(tmp_path, line, old, new, words):
     path = write(tmp_path, changed(line, old, new))
     with pytest.raises(InputError) as caught:
         read_sumo(path)
@@ -416,7 +416,7 @@ def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
 
 
-def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> None:
+def test_nesting_depth_of_elements_is_limited(tmp_path: Path) -> None:
     """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
     path = tmp_path / "deep.net.xml"
     path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")

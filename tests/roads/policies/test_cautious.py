@@ -75,9 +75,7 @@ def decided(policy: Any, offer: Offer) -> Decision:
 
 
 @pytest.mark.slow
-def test_the_told_route_is_left_where_that_surely_saves_alone(
-    world: Fleet, learned: Any
-) -> None:
+def test_cautious_deviates_only_for_certain_savings(world: Fleet, learned: Any) -> None:
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
         offer = world.offer(step)
@@ -110,7 +108,7 @@ def test_the_told_route_is_left_where_that_surely_saves_alone(
     assert tried > 2
 
 
-def test_what_is_said_of_the_told_route_is_believed_of_it(
+def test_decision_reports_the_belief_of_the_driven_route(
     world: Fleet, learned: Any
 ) -> None:
     """Also what is pending: its roads, and not those of the route that was left."""
@@ -165,7 +163,7 @@ def test_only_routes_of_least_cost_are_compared(world: Fleet) -> None:
 # --- scores --------------------------------------------------------------------------------------
 
 
-def test_what_is_expected_is_a_column_cut_off_at_zero() -> None:
+def test_expected_reads_a_column_clipped_at_zero() -> None:
     offer = Offer(step=1, arms=Arms.numbered([[9.0, 2.0, -1.0], [9.0, -3.0, 4.0]]))
     rng = np.random.default_rng(0)
     assert Expected().desirability(offer, rng).tolist() == [-2.0, 0.0]
@@ -173,7 +171,7 @@ def test_what_is_expected_is_a_column_cut_off_at_zero() -> None:
     assert Expected().deterministic
 
 
-def test_known_costs_bring_those_of_their_turns() -> None:
+def test_known_costs_include_their_turns() -> None:
     arms = Arms.numbered(np.zeros((2, 1)))
     offer = Offer(
         step=1, arms=arms, structure=Trip(start=0, goal=1, turn_costs=np.array([7.0]))

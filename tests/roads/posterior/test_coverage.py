@@ -36,7 +36,7 @@ def judged(
     return coverage, np.array(inside, dtype=np.float64)
 
 
-def test_what_was_chosen_on_roads() -> None:
+def test_constants_chosen_on_roads() -> None:
     """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
     chosen = (
         module._PRIOR_SCORES,
@@ -87,9 +87,7 @@ def share_off(inside: Floats) -> Floats:
     how=st.sampled_from(["out", "in", "alternately", "in runs", "by chance"]),
 )
 @pytest.mark.slow
-def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
-    seed: int, trips: int, how: str
-) -> None:
+def test_miss_rate_is_bounded_for_any_trips(seed: int, trips: int, how: str) -> None:
     """(1 + 1/step)/T off at most, for an adversary who knows the widths. It must leave room: scores
     above the least supposed one and not above the largest are within some interval and without another.
 
@@ -128,7 +126,7 @@ def test_scores_larger_than_all_before_are_missed_however_many() -> None:
 
 
 @pytest.mark.parametrize("scores", [10.0 * 1.5 ** np.arange(60), np.zeros(60)])
-def test_what_no_level_could_have_changed_is_not_made_up_for(scores: Floats) -> None:
+def test_levels_recover_after_scores_beyond_all_intervals(scores: Floats) -> None:
     """Scores beyond all intervals, or within all: once they are normal, levels are back in 60 trips."""
     coverage, _ = judged(scores)
     levels = coverage.arrays("x")["x_levels"]
@@ -189,7 +187,7 @@ def test_a_share_too_low_to_be_chance_is_not_trusted(
     assert TrackRecord(trips, inside).holds is holds
 
 
-def test_a_state_goes_on() -> None:
+def test_restored_coverage_continues() -> None:
     rng = np.random.default_rng(3)
     one, _ = judged(np.abs(rng.standard_normal(250)))
     other = IntervalCalibration(KEPT)

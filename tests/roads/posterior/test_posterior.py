@@ -316,7 +316,7 @@ def test_it_follows_the_model(trips: list[Driven]) -> None:
 @given(
     trips=some_trips(), edges=st.lists(st.integers(0, N - 1), min_size=1, max_size=9)
 )
-def test_a_whole_trip_is_the_sum_of_its_roads(
+def test_trip_total_is_the_sum_of_its_roads(
     trips: list[Driven], edges: list[int]
 ) -> None:
     gp, dense, keys = taught(trips), Dense(trips), rows(edges, 1)
@@ -413,7 +413,7 @@ def test_a_city_follows_the_model_too() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_computed_anew_is_the_same() -> None:
+def test_recomputation_gives_the_same_posterior() -> None:
     """One trip after another, past several times that all is computed anew, and a log at once."""
     rng = np.random.default_rng(3)
     kinds = ("edges", "trip", "sections")
@@ -472,7 +472,7 @@ def test_a_short_log_is_its_trips_one_by_one() -> None:
     assert state_to_bytes(at_once.state()) == state_to_bytes(one_by_one.state())
 
 
-def test_learning_a_log_keeps_the_lock_that_other_threads_wait_for() -> None:
+def test_learning_a_log_holds_the_lock() -> None:
     gp = learner()
     lock = gp._lock
     gp.observe_trips(joined(SOME))
@@ -481,7 +481,7 @@ def test_learning_a_log_keeps_the_lock_that_other_threads_wait_for() -> None:
 
 
 @pytest.mark.parametrize("known", [0, 3, 8])
-def test_outliers_of_a_long_log_are_treated_as_asked(
+def test_outliers_of_a_long_log_follow_the_option(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of trips that are learned together; here a log of more than ten trips is long."""
@@ -586,7 +586,7 @@ def test_draws_have_exactly_the_posterior_covariance(trips: list[Driven]) -> Non
     np.testing.assert_allclose(root @ root.T, cov, atol=TOLERANCE)
 
 
-def test_draws_given_pending_roads_have_what_is_left() -> None:
+def test_draws_given_pending_roads_have_the_remaining_covariance() -> None:
     belief = (
         taught(SOME)
         .belief(offer_of(EVERYWHERE), rows([3, 3, 10], 1))
@@ -605,7 +605,7 @@ def test_draws_are_reproducible_and_differ() -> None:
     assert len(np.unique(one[:, 0])) == 3
 
 
-def test_a_failed_update_leaves_draws_as_they_were(
+def test_failed_update_does_not_change_draws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = taught([driven([0, 1, 2], 0, seed=1)])
@@ -641,7 +641,7 @@ def test_a_failed_update_leaves_draws_as_they_were(
     first=st.lists(st.integers(0, 2 * N), max_size=3),
     second=st.lists(st.integers(0, 2 * N), max_size=3),
 )
-def test_pending_roads_shrink_what_is_unknown(
+def test_pending_roads_reduce_variance(
     trips: list[Driven], pending: list[int], first: list[int], second: list[int]
 ) -> None:
     """Each as if it were seen on a trip of its own, whoever drives; means stay."""
@@ -670,7 +670,7 @@ def test_pending_roads_shrink_what_is_unknown(
             assert not array.flags.writeable
 
 
-def test_looking_ahead_teaches_nothing() -> None:
+def test_lookahead_does_not_change_the_posterior() -> None:
     gp, twin = taught(SOME), taught(SOME)
     with unchanged(gp, "looking ahead"):
         belief = gp.belief(offer_of(EVERYWHERE), rows([10, 11], 7)).condition(
@@ -721,9 +721,7 @@ def test_learning_a_trip_copies_no_more_with_more_vehicles() -> None:
     assert deepcopies(lambda: copy.copy(few)) == deepcopies(lambda: copy.copy(many))
 
 
-def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same() -> (
-    None
-):
+def test_copies_share_vehicle_data_until_one_changes() -> None:
     gp = of_many(3)
     expected, state = gp.predict(EVERYWHERE).mean, state_to_bytes(gp.state())
     copied = copy.deepcopy(gp)
@@ -767,7 +765,7 @@ def test_a_belief_goes_stale() -> None:
                 ask()
 
 
-def test_what_a_reader_keeps_is_not_of_an_earlier_moment(
+def test_reader_does_not_cache_stale_factors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
@@ -812,7 +810,7 @@ def loss_of(gp: RoadGP, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("motion", [False, True])
-def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
+def test_objective_is_the_negative_log_posterior_of_the_scales(
     motion: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trips = [
@@ -915,7 +913,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     assert gp.noise_std == gp.fitted.noise
 
 
-def test_a_fit_finds_how_far_motion_is_from_what_is_expected() -> None:
+def test_fit_recovers_the_error_of_expected_motion() -> None:
     """To a factor of 1.5: of 300 borders, which dominate their rewards, a variance is known to
     √(2/300) = 8 %, a standard deviation to 4 %."""
     true = replace(SCALES, motion=0.6)
@@ -956,7 +954,7 @@ def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
     assert abs(np.mean(inside) - 0.95) < 5.0 * math.sqrt(0.95 * 0.05 / len(inside))
 
 
-def test_an_outlier_among_readings_with_motion_is_named_alone() -> None:
+def test_only_the_outlier_among_readings_with_motion_is_flagged() -> None:
     """Its neighbours share its borders, and none of its slip."""
     odd = moving(with_outlier(300.0), 3)
     assert len(odd.rewards) == 4
@@ -970,9 +968,7 @@ def test_an_outlier_among_readings_with_motion_is_named_alone() -> None:
             assert_follows(gp, Dense([*SOME, refused]))
 
 
-def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_shares() -> (
-    None
-):
+def test_noise_with_motion_is_tridiagonal_plus_a_shared_trip_term() -> None:
     trip = moving(driven([0, 1, 2, 3, 4], 0, seed=1), 2)
     covariance = taught([])._engine.noise.covariance(trip.as_trips())
     unmoved = taught([])._engine.noise.covariance(
@@ -1032,7 +1028,7 @@ def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
     )
 
 
-def test_totals_leave_out_what_has_noise_of_its_own() -> None:
+def test_totals_exclude_rewards_with_their_own_noise() -> None:
     trips = joined(
         [
             driven([0, 1, 2], seed=1),
@@ -1136,7 +1132,7 @@ def standardised(trip: Driven, before: Sequence[Driven]) -> Floats:
     return np.array(scores)
 
 
-def test_outliers_are_flagged_and_treated_as_asked() -> None:
+def test_outliers_are_flagged_and_follow_the_option() -> None:
     odd = with_outlier(60.0)
     scores = standardised(odd, SOME)
     assert (scores > 6.0).sum() == 1
@@ -1174,7 +1170,7 @@ def test_an_outlier_makes_none_of_its_neighbours(far: float) -> None:
     assert [flag.edges.tolist() for flag in gp.flagged] == [[edge] for edge in edges]
 
 
-def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> None:
+def test_no_outliers_before_the_first_trip_or_below_the_limit() -> None:
     assert taught([with_outlier(60.0)], outliers="refuse").outlying == 0
     odd = with_outlier(60.0)
     score = standardised(odd, SOME).max()
@@ -1214,7 +1210,7 @@ def test_the_noise_of_an_outlier_grows_from_the_limit_on(limit: float) -> None:
     assert_follows(taught([*SOME, odd], outliers="weigh", outlier_limit=limit), weighed)
 
 
-def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
+def test_trip_with_only_outliers_does_not_change_the_belief() -> None:
     total = driven([0, 4, 6], 1, "trip", seed=12)
     total.rewards[0] += 500.0
     gp = taught([*SOME, total], outliers="refuse")
@@ -1223,7 +1219,7 @@ def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
     assert gp.trips == len(SOME)
 
 
-def test_a_fit_that_fails_leaves_a_trip_learned(
+def test_trip_is_learned_when_its_fit_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is told before the next trip, when nothing of that is learned yet."""
@@ -1250,7 +1246,7 @@ def test_a_fit_that_fails_leaves_a_trip_learned(
     assert gp.trips == plain.trips + 1
 
 
-def test_forecasts_are_judged_by_what_was_expected() -> None:
+def test_forecasts_are_scored_against_expectations() -> None:
     gp = taught(SOME)
     more = driven([10, 2, 7], 1, seed=13)
     mean, std = gp.total(more.keys)
@@ -1274,7 +1270,7 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
 
 
 @pytest.mark.parametrize("refit", [0, 4])
-def test_a_state_holds_all_of_it(refit: int) -> None:
+def test_state_contains_the_full_posterior(refit: int) -> None:
     gp = taught([*SOME, with_outlier(60.0)], refit=refit, outliers="weigh")
     reloaded = RoadGP.from_state(restored(gp.state()))
     assert state_to_bytes(reloaded.state()) == state_to_bytes(gp.state())
@@ -1312,7 +1308,7 @@ def test_a_state_holds_all_of_it(refit: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
+def test_restored_posterior_continues_bit_for_bit() -> None:
     """Whatever was looked at before, in the one or in the other."""
     graph = generate_city(edges=200, seed=1).line_graph()
     model, rng = fleet_model(graph), np.random.default_rng(0)
@@ -1363,7 +1359,7 @@ def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
     assert not gp.same_bits
 
 
-def test_a_state_with_another_kernel_is_computed_anew() -> None:
+def test_state_with_another_kernel_is_recomputed() -> None:
     gp = taught(SOME)
     other = GraphMatern(ring(N), nu=2, kappa=0.4, normalisation="raw")
     rebuilt = RoadGP.from_state(gp.state(), kernel=other)
@@ -1378,13 +1374,13 @@ def test_a_state_with_another_kernel_is_computed_anew() -> None:
         np.testing.assert_allclose(one, two, atol=TOLERANCE)
 
 
-def test_a_state_of_nothing() -> None:
+def test_empty_state() -> None:
     reloaded = RoadGP.from_state(restored(learner().state()))
     assert reloaded.trips == 0
     assert_follows(reloaded, Dense([]))
 
 
-def test_a_state_is_of_its_own_roads() -> None:
+def test_state_of_other_roads_is_rejected() -> None:
     state = taught(SOME).state()
     other = RoadGP(
         GraphMatern(ring(N + 3), nu=2), np.ones(N + 3), scales=SCALES, refit=0
@@ -1524,7 +1520,7 @@ def test_a_damaged_state_is_refused() -> None:
 # --- input ---------------------------------------------------------------------------------
 
 
-def test_keys_that_make_no_sense_are_refused() -> None:
+def test_invalid_keys_are_rejected() -> None:
     gp = taught(SOME)
     good = rows([1, 2])
     for column, value, kind in (
@@ -1558,7 +1554,7 @@ def test_keys_that_make_no_sense_are_refused() -> None:
         gp.predict(good[:, :5])
 
 
-def test_sums_that_make_no_sense_are_refused() -> None:
+def test_invalid_sums_are_rejected() -> None:
     gp = taught(SOME)
     keys = rows([1, 2, 3])
     cases: dict[str, tuple[Any, ...]] = {
@@ -1582,7 +1578,7 @@ def test_sums_that_make_no_sense_are_refused() -> None:
         gp.observe_sums(np.empty((0, 9)), [], [])
 
 
-def test_a_log_that_makes_no_sense_is_refused() -> None:
+def test_invalid_log_is_rejected() -> None:
     gp, good = taught(SOME), joined(SOME)
     bad = {
         "a reward without arms": good._replace(of=np.maximum(good.of, 1)),
@@ -1613,7 +1609,7 @@ def test_a_log_that_makes_no_sense_is_refused() -> None:
             gp.observe_trips(trips)
 
 
-def test_parameters_that_make_no_sense_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     for options in (
         {"refit": -1},
         {"most": 0},

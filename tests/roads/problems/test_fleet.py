@@ -112,7 +112,7 @@ def test_it_is_a_world() -> None:
 # --- offers --------------------------------------------------------------------------------
 
 
-def test_offers_say_who_drives_where() -> None:
+def test_offers_name_vehicle_and_trip() -> None:
     problem = world()
     pairs, vehicles, times = set(), set(), [0.0]
     for step in range(1, 51):
@@ -189,7 +189,7 @@ def test_a_new_pair_for_every_trip() -> None:
     assert len(set(pairs)) == 20
 
 
-def test_trips_have_the_length_asked_for() -> None:
+def test_trips_have_the_requested_length() -> None:
     problem = world(least_metres=400.0, most_metres=700.0, horizon=20)
     fastest = known_cost(problem.model, cost="travel_time")
     for step in range(1, 21):
@@ -197,7 +197,7 @@ def test_trips_have_the_length_asked_for() -> None:
         assert 400.0 <= problem.graph.length[route].sum() <= 700.0
 
 
-def test_vehicles_differ_as_told_and_more_untold() -> None:
+def test_vehicles_differ_in_known_and_hidden_parameters() -> None:
     """Logarithms of what they are told differ by ``variety``: the standard deviation of 4 · 200 normals
     errs by σ/√(2 · 800), five times which is allowed."""
     problem = world(vehicles=200, variety=0.2, wear=0.07, payload=100.0)
@@ -261,7 +261,7 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
                 assert feedback.rewards.shape == (1,)
 
 
-def test_edges_and_trips_tell_of_the_same_drive() -> None:
+def test_edge_and_trip_feedback_describe_the_same_drive() -> None:
     for step in range(1, 6):
         of_edges, of_trip = (
             seen_of(world(seen=seen), step)[2] for seen in ("edges", "trips")
@@ -269,7 +269,7 @@ def test_edges_and_trips_tell_of_the_same_drive() -> None:
         assert of_trip.rewards[0] == pytest.approx(of_edges.rewards.sum(), abs=1e-9)
 
 
-def test_what_is_stored_in_height_is_the_same_for_every_route() -> None:
+def test_potential_energy_does_not_depend_on_the_route() -> None:
     problem = world()
     for step in range(1, 6):
         offer = problem.offer(step)
@@ -357,7 +357,7 @@ def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     assert seen_of(world(seen=seen), 1)[2].delays is None
 
 
-def test_a_late_fleet_decides_before_it_knows() -> None:
+def test_late_fleet_decides_before_feedback() -> None:
     problem = world(late=200.0, seen="trips", horizon=20)
     policy = route_greedy(problem.model, spread="none")
     waiting = []
@@ -381,7 +381,7 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
 
 
 @pytest.mark.slow
-def test_whole_trips_come_whole() -> None:
+def test_trip_feedback_arrives_as_one_total() -> None:
     """Delays that a run adds must be one for the trip; of single edges each may have its own."""
     for seen, together in (
         ("trips", True),
@@ -498,7 +498,7 @@ def test_learning_pays_where_there_is_something_to_learn() -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_the_same_again_and_by_copies() -> None:
+def test_runs_are_reproducible_and_copies_agree() -> None:
     def run(problem: Fleet) -> Any:
         policy: IndexPolicy = route_ts(problem.model, mode="joint", spread="none")
         return simulate(problem, {"ts": policy}, rounds=15, seed=3)["ts"]
@@ -550,7 +550,7 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
     ],
     ids=str,
 )
-def test_parameters_that_make_no_sense(bad: dict[str, Any]) -> None:
+def test_invalid_parameters_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         world(**bad)
 
@@ -622,7 +622,7 @@ def test_the_vehicle_of_the_day_is_driven(net: Path) -> None:
     assert rebuilt.energies(1, route).sum() == problem.energies(1, route).sum()
 
 
-def test_drives_are_kept_in_a_file(net: Path, tmp_path: Path) -> None:
+def test_drives_are_cached_in_a_file(net: Path, tmp_path: Path) -> None:
     cache = str(tmp_path / "drives.sqlite")
     expected = seen_of(driving(net), 1)[2].rewards
     for _ in range(2):

@@ -146,7 +146,7 @@ def test_the_truth_is_a_draw_from_the_prior() -> None:
     assert len(set(squares)) == 3
 
 
-def test_metrics_are_what_they_say() -> None:
+def test_metrics_match_their_definitions() -> None:
     world = city()
     policies = {"gp-ts": route_ts(world.model), "prior": prior(world.model)}
     played = simulate(world, policies, rounds=10, seed=0)
@@ -402,7 +402,7 @@ def test_the_truth_has_its_own_lengthscale() -> None:
 # --- changing the route costs --------------------------------------------------------------------
 
 
-def test_what_is_newly_entered_is_charged() -> None:
+def test_newly_entered_edges_are_charged() -> None:
     """Two routes by hand: value, metrics and the benchmark, per edge and per metre."""
     free, per_edge = city(), city(switch_cost=5.0)
     per_metre = city(switch_cost=0.25, switch_per="metre")
@@ -529,7 +529,7 @@ def test_a_penalty_needs_a_cost_to_count() -> None:
     assert route_ts(city(switch_cost=1.0).model).switching is None
 
 
-def test_a_penalty_keeps_routes() -> None:
+def test_large_penalty_keeps_the_first_route() -> None:
     """What it must do: with a cost above any route's energy, the first route is kept for good."""
     world = city(switch_cost=1e6, horizon=20)
     policies = {

@@ -114,7 +114,7 @@ def test_it_is_a_world(network):
         problem.means(problem.offer(1))
 
 
-def test_a_route_is_charged_what_it_cost(network):
+def test_route_is_charged_its_energy(network):
     problem = build(network, motion="spent")
     offer = problem.offer(1)
     route = np.array(problem.reference)
@@ -139,7 +139,7 @@ def test_a_route_is_charged_what_it_cost(network):
     )
 
 
-def test_feedback_leaves_out_what_is_stored_in_motion(network):
+def test_feedback_excludes_kinetic_energy(network):
     """Of the reduced costs hardly any is negative then, and the battery gives the same."""
     lost, spent = build(network), build(network, motion="spent")
     offer = lost.offer(1)
@@ -162,7 +162,7 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
     assert abs(net.sum() - gross.sum()) < kinetic
 
 
-def test_heights_may_come_from_tiles_or_be_left_out(network, monkeypatch):
+def test_heights_may_come_from_tiles_or_be_omitted(network, monkeypatch):
     """Level roads cost no more than rolling and air; the hills of a tile replace the file's own."""
     monkeypatch.setattr(road_models, "read_network", _raised)
     hilly, flat, tiled = (
@@ -196,7 +196,7 @@ def _raised(path, *, elevation, flat):
     return replace(roads, junctions=roads.junctions * (1.0, 1.0, 3.0))
 
 
-def test_drives_are_kept_in_a_file(network, tmp_path):
+def test_drives_are_cached_in_a_file(network, tmp_path):
     file = tmp_path / "drives.sqlite"
     one = build(network, cache=str(file))
     value = one.best(one.offer(1)).value

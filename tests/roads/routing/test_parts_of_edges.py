@@ -470,7 +470,7 @@ def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         )
 
 
-def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:
+def test_intervals_grow_with_the_share_of_the_edge(city: RoadNetwork) -> None:
     router = Router(city)
     known, edges = router.source.energies(None), router.route("r1", "r20").best.edges
     spreads = []
@@ -485,7 +485,7 @@ def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) ->
     assert known.spread(RouteParts.of(nowhere)) == 0.0
 
 
-def test_no_route_passes_its_start_or_goal_again(one_way: RoadNetwork) -> None:
+def test_no_route_revisits_its_start_or_goal(one_way: RoadNetwork) -> None:
     """On any of the edges that the place may mean."""
     router, rng = Router(one_way), np.random.default_rng(6)
     router.prepare()
@@ -601,7 +601,7 @@ def test_the_same_place_is_a_route_of_no_length() -> None:
     assert len(answer.as_geojson()["features"][0]["geometry"]["coordinates"]) == 2
 
 
-def test_edges_by_their_ids_count_whole() -> None:
+def test_edges_by_id_count_in_full() -> None:
     router = Router(street(one_way=True))
     answer = router.route("street", "there")
     assert answer.best.shares.tolist() == [1.0, 1.0]

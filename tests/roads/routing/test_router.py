@@ -82,7 +82,7 @@ def least(graph: LineGraph, costs: Floats, turn_costs: Any, starts: Any) -> Floa
 
 @pytest.mark.parametrize("routing", ["potential", "rectified"])
 @pytest.mark.parametrize("energy", [-60.0, 40.0])
-def test_what_is_minimised(city: RoadNetwork, routing: Any, energy: float) -> None:
+def test_minimised_objective(city: RoadNetwork, routing: Any, energy: float) -> None:
     """max(0, m − Δh), or E[max(0, N(m, ς²))]; and the edges where that is not m are counted."""
     policy = learned(city, energy)
     answer = find_route(city, *ENDS, state=policy.state(), routing=routing)
@@ -144,7 +144,7 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
         ("finite", "change-detecting"),
     ],
 )
-def test_a_state_that_forgets_is_asked_about_its_next_round(
+def test_forgetting_state_predicts_its_next_round(
     city: RoadNetwork, posterior: Any, wrapper: Any
 ) -> None:
     """As the policy itself would be; step 1 is long ago, or in a block that was forgotten."""
@@ -175,7 +175,7 @@ def test_a_state_that_forgets_is_asked_about_its_next_round(
         assert np.abs(past - expected).max() > 1.0
 
 
-def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
+def test_state_restores_its_vehicle_and_turns(city: RoadNetwork) -> None:
     graph, heavy = city.line_graph(uturns=False), Vehicle(mass=3000.0)
     model = road_model(graph, heavy, horizon=1, lengthscale=2.0, noise_scale=0.3)
     state = route_greedy(model).state()
@@ -197,7 +197,7 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
 
-def test_states_that_know_no_roads(city: RoadNetwork) -> None:
+def test_states_without_roads_are_rejected(city: RoadNetwork) -> None:
     model = road_model(city.line_graph(), Vehicle(), horizon=1)
     for state in (known_cost(model, cost="length").state(), of_other_arms()):
         with pytest.raises(
@@ -217,7 +217,7 @@ def of_other_arms() -> Any:
     return IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK()).state()
 
 
-def test_a_flat_network_says_so(city: RoadNetwork) -> None:
+def test_flat_network_is_reported(city: RoadNetwork) -> None:
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
     assert find_route(level, *ENDS).flat
     assert not find_route(city, *ENDS).flat
@@ -236,7 +236,7 @@ def test_odd_values_are_refused_with_what_to_give(city: RoadNetwork) -> None:
         router.route(None, ends[1])  # type: ignore[arg-type]
 
 
-def test_what_is_refused(city: RoadNetwork) -> None:
+def test_invalid_input_is_rejected(city: RoadNetwork) -> None:
     with pytest.raises(UnknownArmError, match="no edge 'r1000000'"):
         find_route(city, "r1000000", "r20")
     with pytest.raises(SpecError, match="did you mean 'mass'"):
@@ -391,7 +391,7 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
     assert "Ring" in ring.streets()
 
 
-def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
+def test_closed_edges_are_not_driven(placed: RoadNetwork) -> None:
     router = Router(placed)
     ends = (router.graph.ids[5], router.graph.ids[400])
     free = router.route(*ends)
@@ -534,7 +534,7 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
 
 
 @pytest.mark.parametrize("arrival", [100.0, 20.0])
-def test_the_lowest_charge_counts_what_a_climb_may_cost_though_it_is_won_back(
+def test_lowest_charge_includes_climbs_recovered_later(
     arrival: float,
 ) -> None:
     """Over a hill h is largest at the top, where the charge is least; at arrival it is less again."""
@@ -597,7 +597,7 @@ def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
         find_route(hill, "up", "down", charge=300.0)
 
 
-def test_what_is_told_of_a_charge() -> None:
+def test_battery_report() -> None:
     """Where it is lowest is the edge just driven; above its capacity a battery holds nothing."""
     course = Battery(capacity=1000.0, reserve=400.0).follow(
         900.0, np.array([200.0, 300.0, -250.0]), lambda count: 10.0 * count
@@ -622,7 +622,7 @@ def test_what_is_told_of_a_charge() -> None:
     assert (nearly["arrival_wh"], nearly["arrival_high_wh"]) == (695.0, 700.0)
 
 
-def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
+def test_full_battery_cannot_recuperate() -> None:
     down = over_a_hill(-100.0)
     full = find_route(down, "up", "down", battery=Battery(capacity=5000.0))
     half = find_route(
@@ -637,7 +637,7 @@ def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
     assert spent[0] - spent[1] == pytest.approx(full.charge.lost)
 
 
-def test_where_much_is_lost_a_route_that_wins_nothing_back_may_be_better() -> None:
+def test_lost_recuperation_can_favour_a_flat_route() -> None:
     """Down into a valley and up again, or around it: full, the way around takes less."""
     valley = over_a_hill(-60.0, around=2300.0)
     battery = Battery(capacity=5000.0)
@@ -740,7 +740,7 @@ def test_another_vehicle_than_the_states_own_is_refused(city: RoadNetwork) -> No
 # --- times of departure --------------------------------------------------------------------
 
 
-def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(
+def test_state_with_rush_hours_uses_the_departure_time(
     city: RoadNetwork,
 ) -> None:
     """The next trip at that hour: the first was at 0 o'clock, and there are 24 a day."""

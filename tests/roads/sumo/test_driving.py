@@ -59,7 +59,7 @@ def lanes(file):
 # --- against eq. 8 ----------------------------------------------------------------------------
 
 
-def test_a_level_straight_road_costs_what_eq_8_says(network):
+def test_level_straight_road_matches_eq_8(network):
     """At constant speed SUMO's model is eq. 8. Steps of 0.25 s book up to 3.5 m to a neighbour."""
     road = ["fg"]
     with Driver(network) as driver:
@@ -98,7 +98,7 @@ def test_every_parameter_of_the_vehicle_counts(driver, network, other):
     assert measured > Vehicle().energy(length, SPEED, 0.0)
 
 
-def test_a_hill_costs_what_eq_8_says(driver, network):
+def test_hill_matches_eq_8(driver, network):
     """Up and down 50 m without braking: cos α = 0.9988 is the only systematic difference.
 
     SUMO takes the slope between the car's front and rear, so that at the foot and at the top
@@ -354,7 +354,7 @@ def test_all_of_a_rise_is_climbed_on_its_own_edge(driver):
     )
 
 
-def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
+def test_net_energies_are_not_negative(driver):
     """Edge by edge, whatever the heights: see energy.py for the proof."""
     rng, drive = np.random.default_rng(1), driver.drive(AROUND)
     for vehicle in VEHICLES:
@@ -367,7 +367,7 @@ def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
         assert net.min() > -1e-9
 
 
-def test_an_even_climb_costs_what_eq_8_says(driver, network):
+def test_even_climb_matches_eq_8(driver, network):
     """At constant speed, but for cos α = 0.9998 and what a junction of 15 m takes at most."""
     length, vehicle = lanes(network)["fg_0"], Vehicle()
     climbed = driver.drive(["fg"]).energies(vehicle, np.array([60.0]))
@@ -416,7 +416,7 @@ def test_the_odometer_counts_junctions(driver, network):
     assert (np.diff(drive.left) >= 0.0).all()
 
 
-def test_positions_are_told_once_a_second(driver):
+def test_positions_are_reported_once_a_second(driver):
     drive = driver.drive(HILL)
     seconds, x, y = drive.positions.T
     np.testing.assert_allclose(seconds, np.arange(len(seconds)))
@@ -607,7 +607,7 @@ def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
         driver.drive(["fg"], between=(-1.0, 3.0))
 
 
-def test_a_trip_that_takes_too_long_is_given_up(driver):
+def test_trip_that_exceeds_its_time_limit_is_stopped(driver):
     drive = driver.drive(HILL, longest=100.0)
     full = driver.drive(HILL)
     assert not drive.arrived

@@ -48,7 +48,7 @@ def rows(cache):
         return file.execute("SELECT count(*) FROM drives").fetchone()[0]
 
 
-def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
+def test_cached_drive_is_shared_between_drivers(network, cache, tmp_path, unmoved):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
     copied = tmp_path / "moved.net.xml"
@@ -64,7 +64,7 @@ def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
 
 
 @pytest.mark.slow
-def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
+def test_cache_key_includes_every_relevant_setting(network, cache, tmp_path):
     busy = Traffic(vehicles_per_hour=900.0, warm_up=60.0, moments=2, spacing=30.0)
     slow = tmp_path / "slow.net.xml"
     slow.write_text(network.read_text().replace('speed="13.90"', 'speed="9.00"'))
@@ -90,7 +90,7 @@ def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
 
 
 @pytest.mark.parametrize("harm", [b"", b"nonsense", None, 7, "text"], ids=str)
-def test_what_is_damaged_is_driven_anew(network, cache, harm, unmoved):
+def test_damaged_cache_entries_are_driven_again(network, cache, harm, unmoved):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
     with sqlite3.connect(cache) as file:
@@ -106,7 +106,7 @@ def test_what_is_damaged_is_driven_anew(network, cache, harm, unmoved):
         same(driver.drive(ROUTE), driven)
 
 
-def test_the_drive_of_another_route_is_none(network, cache):
+def test_cached_drive_of_another_route_is_ignored(network, cache):
     with Driver(network, cache=cache) as driver:
         driver.drive(ROUTE)
         other = driver.drive(ROUTE[:2])
@@ -121,7 +121,7 @@ def test_the_drive_of_another_route_is_none(network, cache):
             assert len(driver.drive(ROUTE[:2]).left) == 2
 
 
-def test_files_that_hold_something_else_are_left_alone(network, tmp_path):
+def test_foreign_files_are_not_modified(network, tmp_path):
     letter = tmp_path / "letter.txt"
     letter.write_text("Dear Sir or Madam, " * 100)
     with pytest.raises(FileError, match=r"letter\.txt: drives cannot be kept"):
@@ -131,7 +131,7 @@ def test_files_that_hold_something_else_are_left_alone(network, tmp_path):
         Driver(network, cache=tmp_path)
 
 
-def test_a_file_that_breaks_later_stops_nobody(network, cache):
+def test_cache_failure_during_a_run_warns_and_continues(network, cache):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
         cache.write_bytes(b"no such thing" * 1000)
@@ -213,7 +213,7 @@ def test_rail_is_made_plain_and_the_roads_stay(crossing, tmp_path):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
 
 
-def test_nothing_else_is_touched(build_network, tmp_path):
+def test_other_elements_are_not_changed(build_network, tmp_path):
     file = build_network(tmp_path, signals=True)
     text = file.read_bytes()
     assert b'type="actuated"' in text

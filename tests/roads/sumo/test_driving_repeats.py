@@ -49,7 +49,7 @@ def total(drive):
     return float(drive.energies(Vehicle()).sum())
 
 
-def test_trips_repeat_whatever_was_driven_before(build_network, tmp_path):
+def test_trips_repeat_regardless_of_earlier_drives(build_network, tmp_path):
     """Also past signals that were traffic-actuated in the file."""
     file = build_network(tmp_path, signals=True)
     assert 'type="actuated"' in file.read_text()
@@ -70,7 +70,7 @@ def test_two_drivers_take_turns(network):
     assert len(other.speeds) > len(first_drive.speeds)
 
 
-def test_a_simulation_of_somebody_else_is_left_alone(network):
+def test_foreign_simulation_is_not_disturbed(network):
     libsumo.start(["sumo", "-n", str(network), "--no-step-log"])
     try:
         with (
@@ -106,7 +106,7 @@ def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
     assert len({total(drive) for drive in [empty, *drives]}) == 3
 
 
-def test_other_cars_depend_on_the_seed_alone():
+def test_other_cars_depend_only_on_the_seed():
     traffic = Traffic(vehicles_per_hour=3600.0)
 
     def cars(seed):
@@ -138,7 +138,7 @@ def test_a_trip_leaves_no_trace(network, busy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_traffic", [False, True])
-def test_loading_anew_gives_what_copies_give(network, busy, with_traffic):
+def test_reloading_matches_copying(network, busy, with_traffic):
     """As on systems that cannot copy processes."""
     traffic = busy if with_traffic else None
     drives = []
@@ -264,7 +264,7 @@ needs_copies = pytest.mark.skipif(
 
 
 @needs_copies
-def test_a_copy_returns_what_it_made_and_changes_nothing_here():
+def test_work_in_a_copy_returns_its_result_without_side_effects():
     numbers = [1]
 
     def work():
