@@ -140,7 +140,7 @@ def test_bayes_ucb_is_the_posterior_quantile() -> None:
     )
 
 
-def test_bayes_ucb_refuses_what_is_not_a_quantile() -> None:
+def test_bayes_ucb_rejects_invalid_quantiles() -> None:
     with pytest.raises(InputError, match="Fixed is not a quantile"):
         BayesUCB(schedule=Fixed(value=1.0))
 
@@ -210,7 +210,7 @@ def test_log_expected_improvement_far_in_both_tails(
     assert index[0] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_expected_improvement_keeps_its_order_where_it_underflows() -> None:
+def test_expected_improvement_preserves_order_under_underflow() -> None:
     z = -np.array([30.0, 39.0, 40.0, 100.0, 9e3, 1.1e4, 1e5, 1e7, 1e12, 1e140])
     index = ExpectedImprovement(xi=0.0).desirability(
         FakeBelief(mean=frozen(z), std=frozen(np.ones(len(z))), incumbent=0.0), 1, rng()

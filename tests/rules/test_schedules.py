@@ -168,7 +168,7 @@ def test_width_never_shrinks_nor_is_negative(
     assert all(later >= earlier for earlier, later in itertools.pairwise(widths))
 
 
-def test_gamma_is_asked_for_the_round_before() -> None:
+def test_gamma_is_evaluated_at_the_previous_round() -> None:
     rounds: list[int] = []
 
     def spy(t: int) -> float:
