@@ -68,7 +68,7 @@ def register_two_steps(called: list[int]) -> None:
         return replace(state, schema=2, arrays=arrays)
 
 
-def test_a_state_of_an_older_schema_goes_through_every_step() -> None:
+def test_older_schema_runs_every_migration_step() -> None:
     assert StreamingGP.schema == 2
     policy, called = taught(streaming()), list[int]()
     register_two_steps(called)
@@ -102,7 +102,7 @@ def test_states_in_wrappers_are_migrated_too() -> None:
     assert state_to_bytes(restored.state()) == state_to_bytes(state)
 
 
-def test_a_state_of_today_stays_as_it_is() -> None:
+def test_current_state_is_not_migrated() -> None:
     state = taught(streaming()).state()
     register_two_steps(called := [])
     assert migrated(state) is state
@@ -141,7 +141,7 @@ def test_a_step_leads_to_the_next_schema() -> None:
         migration("streaming-gp", 0)(lambda state: state)
 
 
-def test_a_step_keeps_the_kind() -> None:
+def test_migration_step_must_keep_the_kind() -> None:
     migration("streaming-gp", 0)(
         lambda state: replace(state, kind="finite-gp", schema=1)
     )
@@ -185,7 +185,7 @@ def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
 
 
 @pytest.mark.parametrize("state", [None, "state.npz", {}, 3])
-def test_what_is_no_state_is_refused(state: Any) -> None:
+def test_invalid_states_are_rejected(state: Any) -> None:
     for read in (
         streaming().restored,
         StreamingGP.from_state,
