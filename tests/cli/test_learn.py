@@ -105,7 +105,7 @@ def test_a_log_is_learned_once(
     )
 
 
-def test_one_process_at_a_time(
+def test_concurrent_learning_is_serialised(
     cli: Command, town: Any, graph: LineGraph, log: Path
 ) -> None:
     """Who learns into a state while another does waits, and adds to what that wrote."""

@@ -184,7 +184,7 @@ def test_users_network_must_be_named(cli: Command) -> None:
     assert "a generated city" in spec_of("run")["settled"][0]["data"]
 
 
-def test_a_broken_network_is_no_usage_error(cli: Command, town: Any) -> None:
+def test_broken_network_is_not_a_usage_error(cli: Command, town: Any) -> None:
     """As for ``route``: whoever named the file made no slip."""
     text = town.net.read_text(encoding="utf-8")
     town.net.write_text(text.replace('length="', 'length="x', 1), encoding="utf-8")

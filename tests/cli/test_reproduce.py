@@ -275,7 +275,7 @@ def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
+def test_concurrent_reproductions_are_locked_out(cli: Command, tmp_path: Path) -> None:
     from superarm.lab.simulation.files import run_lock
 
     (tmp_path / "a").mkdir()

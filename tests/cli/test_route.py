@@ -502,7 +502,9 @@ def test_a_runs_own_vehicle_is_used(cli: Command, town: Any) -> None:
     ]
 
 
-def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) -> None:
+def test_unsuitable_state_files_are_rejected(
+    cli: Command, town: Any, tmp_path: Path
+) -> None:
     from superarm.core import State
 
     junk = tmp_path / "junk.npz"

@@ -79,7 +79,9 @@ def test_results_do_not_depend_on_jobs_or_resuming(
     assert cells(out) == expected
 
 
-def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
+def test_networks_that_sumo_cannot_drive_are_rejected(
+    cli: Command, own: Own, town: Any
+) -> None:
     tables = cli("run", "navigation/sumo", "--net", town.tables, *SHORT).fails(2)
     assert "netconvert" in tables
     place = ("--net", own.file, "--from", "nowhere", "--to", own.goal)

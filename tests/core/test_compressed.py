@@ -172,7 +172,7 @@ def test_mislabelled_arrays_are_rejected(members, method, words, monkeypatch):
         read_npz(npz(members, method), most=1 << 20)
 
 
-def test_a_directory_that_lies_is_refused(monkeypatch):
+def test_wrong_sizes_in_a_zip_directory_are_rejected(monkeypatch):
     """Nothing is packed, but one array says to be larger than the file it lies in."""
     buffer = npz([("a.npy", npy(HUGE, bytes(8)))])
     with zipfile.ZipFile(buffer, "a") as archive:

@@ -266,7 +266,7 @@ def test_rounding_is_relative_to_the_given_scale() -> None:
 
 
 @pytest.mark.parametrize("smooth", [True, False])
-def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> None:
+def test_rounding_does_not_decide_between_equal_arms(smooth: bool) -> None:
     """On a grid many arms tie for the next pivot: a root must not turn with the last digit."""
     side = np.linspace(0.0, 1.0, 9)
     points = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)

@@ -190,7 +190,7 @@ def test_expected_types_are_described_in_words(
     "model", [1, None, {"kernel": {"name": "matern"}}, {"name": "matern"}]
 )
 @pytest.mark.parametrize("name", ["gp-ucb", "random", "route-ucb"])
-def test_a_model_is_no_spec(name: str, model: Any) -> None:
+def test_model_is_not_a_spec(name: str, model: Any) -> None:
     with pytest.raises(SpecError, match=r"model is .*must be a Model"):
         build("policy", {"name": name, "model": model})
 
@@ -200,7 +200,7 @@ def test_a_graph_is_made_of_lists() -> None:
         build("network", {"name": "sparse", "indptr": 1, "indices": -1})
 
 
-def test_what_fits_a_kind() -> None:
+def test_values_that_match_a_type() -> None:
     for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
         require_kind(value, float, "x")
     require_kind([1, 2.0], float | tuple[float, ...], "x")

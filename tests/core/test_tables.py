@@ -54,7 +54,7 @@ def test_arms_by_their_ids() -> None:
     assert encoding.arms(ROWS).ids == (0, 1, 2)
 
 
-def test_it_is_data() -> None:
+def test_encoding_round_trips_through_json() -> None:
     encoding = Encoding.of(ROWS, categorical=["shop"])
     rebuilt = build("encoding", from_json(to_json(spec_of(encoding))))
     np.testing.assert_array_equal(rebuilt.features(ROWS), encoding.features(ROWS))
@@ -151,7 +151,7 @@ MISSING = [
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("there", [1.0, "red"])
-def test_missing_values_are_no_category(missing: Any, there: Any) -> None:
+def test_missing_values_are_not_a_category(missing: Any, there: Any) -> None:
     table = [{"price": there}, {"price": missing}]
     for read in (Encoding.of, Encoding.of([{"price": there}]).features):
         with pytest.raises(

@@ -223,7 +223,7 @@ def test_truncation_is_reported_and_variances_are_exact(
     assert 1e-3 * largest < lost.max() <= root.tolerance * largest * (1.0 + 1e-9)
 
 
-def test_one_set_of_features_serves_terms_that_differ_by_their_variance() -> None:
+def test_terms_that_differ_only_in_variance_share_features() -> None:
     root = SparseRoot(SPARSE["mean"], NUMBERED)
     (group,) = root._groups
     assert [term.graph is None for term in group.terms] == [False, True]

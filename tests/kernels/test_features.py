@@ -173,7 +173,7 @@ def test_empirical_over_ids() -> None:
         SquaredExponential(lengthscale=0.05),
     ],
 )
-def test_none_where_there_is_no_form(kernel: Kernel) -> None:
+def test_kernels_without_features_return_none(kernel: Kernel) -> None:
     assert kernel.features(np.zeros(3), np.ones(3)) is None
 
 

@@ -73,7 +73,7 @@ def test_the_laplacian_of_turns_by_hand() -> None:
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("nu", [1, 2, 3, 4, 1.5])
-def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
+def test_graph_matern_is_equation_134(nu: float, normalisation: Any) -> None:
     matrix = laplacian(150, 200)
     kernel = GraphMatern(
         matrix, nu=nu, kappa=1.7, variance=2.5, normalisation=normalisation
@@ -160,7 +160,7 @@ def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
         )
 
 
-def test_it_takes_any_graph_with_a_laplacian_and_any_sparse_format() -> None:
+def test_graph_matern_takes_any_laplacian_and_sparse_format() -> None:
     matrix = laplacian(30, 60)
 
     class Own(Graph):
@@ -185,7 +185,7 @@ def test_a_line_graph_is_one() -> None:
     assert issubclass(LineGraph, Graph)
 
 
-def test_it_composes_with_kernels_on_other_columns() -> None:
+def test_graph_matern_composes_with_kernels_on_other_columns() -> None:
     matrix, rng = laplacian(40, 80), np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(40, 3)), np.arange(40.0)])
     graph = GraphMatern(matrix, columns=(3,))
@@ -240,7 +240,7 @@ def test_only_the_variance_is_fitted() -> None:
     assert np.array_equal(fixed.clone_with_theta([])(nodes(20)), fixed(nodes(20)))
 
 
-def test_it_can_be_pickled_and_has_a_spec() -> None:
+def test_graph_matern_can_be_pickled_and_has_a_spec() -> None:
     kernel = GraphMatern(laplacian(20, 40), cache_megabytes=1.0)
     K = kernel(nodes(20))
     assert np.array_equal(pickle.loads(pickle.dumps(kernel))(nodes(20)), K)

@@ -250,7 +250,7 @@ def test_interrupted_demo_keeps_the_previous_output(
 
 
 @pytest.mark.parametrize("spec", [None, "{", "[]", "{}"])
-def test_files_that_are_no_run(spec: str | None, tmp_path: Path) -> None:
+def test_files_without_a_run_are_rejected(spec: str | None, tmp_path: Path) -> None:
     (tmp_path / "learning.svg").touch()
     if spec is not None:
         (tmp_path / "run.json").write_text(spec, encoding="utf-8")

@@ -325,7 +325,7 @@ def test_invalid_settings_are_rejected() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_stays(backend: Backend) -> None:
+def test_single_action_keeps_its_mass(backend: Backend) -> None:
     plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
     assert plan.cost(np.zeros((1, 1))) == 0.0
     assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (

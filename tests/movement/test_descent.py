@@ -440,7 +440,7 @@ def test_probabilities_stay_normalised_over_a_long_walk(backend: Backend) -> Non
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees, seed=seeds, size=st.sampled_from([0.0, 1e-3, 1.0, 1e3]))
-def test_unavailable_actions_are_infinitely_dear(
+def test_unavailable_actions_have_infinite_cost(
     backend: Backend, tree: Tree, seed: int, size: float
 ) -> None:
     descent, q, source = (
@@ -579,7 +579,7 @@ def test_weights_of_the_potential_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_stays_where_it_is(backend: Backend) -> None:
+def test_single_action_keeps_its_position(backend: Backend) -> None:
     descent = TreeDescent(
         frt_tree(PointMetric(points=np.zeros((1, 1))), rng(0)), backend=backend
     )

@@ -274,7 +274,7 @@ def test_repair_mends_no_other_fault() -> None:
     assert half[0, 1] == half[1, 0] == 0.5, "0 one way is not 0 on average"
 
 
-def test_rounding_is_no_fault() -> None:
+def test_rounding_is_not_a_violation() -> None:
     table = line(4) * (1.0 + 1e-10 * rng(0).uniform(-1.0, 1.0, size=(4, 4)))
     metric = MatrixMetric(distances=table)
     np.testing.assert_array_equal(metric.distances, metric.distances.T)

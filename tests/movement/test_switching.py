@@ -81,7 +81,7 @@ def charged(switch: Switch, before: Iterable[int], now: Iterable[int]) -> float:
     return float(switch.costs(after(tuple(before)))[list(now)].sum())
 
 
-def test_which_metric_switching_is() -> None:
+def test_switching_costs_over_all_sets_of_four_arms() -> None:
     """Over all sets of four arms: what is entered, half of what differs, and no cheap detours."""
     weights = np.array([1.0, 4.0, 2.0, 0.5])
     sets = [

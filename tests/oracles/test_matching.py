@@ -78,7 +78,7 @@ class TestExactlyThreePairs(Matchings):
     st.integers(1, 4),
     st.sampled_from("ame"),
 )
-def test_it_is_the_best_of_all(seed: int, a: int, b: int, k: int, kind: str) -> None:
+def test_matching_is_optimal(seed: int, a: int, b: int, k: int, kind: str) -> None:
     draw = rng(seed)
     cells = draw.permutation(a * b)[: draw.integers(1, a * b + 1)]
     pairs = Pairs(left=cells // b, right=cells % b)
@@ -106,7 +106,7 @@ def test_it_is_the_best_of_all(seed: int, a: int, b: int, k: int, kind: str) -> 
     assert float(worth[chosen].sum()) == pytest.approx(best)
 
 
-def test_it_equals_networkx_on_larger_ones() -> None:
+def test_matching_equals_networkx_on_larger_graphs() -> None:
     networkx = pytest.importorskip("networkx")
     for seed in range(10):
         draw = rng(seed)

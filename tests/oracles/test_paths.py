@@ -271,7 +271,7 @@ def test_no_path_is_an_error_or_an_empty_decision() -> None:
         select(closed, [(2, 0)], trip)
 
 
-def test_what_can_not_be_routed_is_refused() -> None:
+def test_impossible_routes_are_rejected() -> None:
     turns = [(0, 1), (1, 2)]
     with pytest.raises(InputError, match="wrap the rule in Rectified"):
         select(np.array([-1.0, 0.5, -1.0]), turns, Trip(start=0, goal=2))

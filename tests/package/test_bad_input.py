@@ -85,7 +85,7 @@ def test_masks_are_not_dropped() -> None:
 @pytest.mark.parametrize(
     "number", ["1.5", b"1.5", np.bytes_(b"1.5"), None, True, [1.5]]
 )
-def test_text_is_no_number(number: Any) -> None:
+def test_text_is_not_a_number(number: Any) -> None:
     with pytest.raises(InputError, match="it must be a number"):
         as_number(number, "it")
 

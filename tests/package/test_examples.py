@@ -29,7 +29,7 @@ def test_toys_are_short(name: str) -> None:
     assert sum(bool(line.strip()) for line in lines) < 60
 
 
-def test_minding_the_way_pays() -> None:
+def test_accounting_for_movement_pays() -> None:
     regrets = load("moving").main(rounds=60)
     assert regrets["counts the cost of moving"] < regrets["ignores it"]
 

@@ -49,7 +49,9 @@ def test_every_arm_is_near_an_offered_arm(
 
 
 @pytest.mark.parametrize(("low", "high"), BOXES)
-def test_where_the_arms_lie_does_not_matter(low: float, high: float) -> None:
+def test_grid_does_not_depend_on_the_position_of_the_arms(
+    low: float, high: float
+) -> None:
     unit = np.random.default_rng(0).random((60, 2))
     moved = low + unit
     for step in (1, 2):

@@ -367,7 +367,7 @@ def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:
     )
 
 
-def test_chance_chooses_every_super_arm_alike() -> None:
+def test_random_policy_is_uniform_over_super_arms() -> None:
     """Six pairs of four arms, 1200 rounds: each within 6 standard errors of 200."""
     model = Model(kernel=KERNEL, noise_variance=0.1, oracle=TopK(k=2), horizon=10)
     policy, generator = random(model), rng(1)

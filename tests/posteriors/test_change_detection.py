@@ -144,7 +144,9 @@ def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
         if name != "refitting" or count == 1
     ],
 )
-def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
+def test_change_detection_matches_a_slow_implementation(
+    name: str, at_once: int
+) -> None:
     """One observation at a time, everything since the statistic left 0 learned again by hand."""
     rng = np.random.default_rng(3)
     gp = ChangeDetecting(INSIDE[name](), run_length=50.0, scale=2.0)

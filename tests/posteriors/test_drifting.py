@@ -301,7 +301,7 @@ def test_without_drift_the_folded_form_does_not_grow() -> None:
     assert gp.rank <= 2 * 25 + 64
 
 
-def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
+def test_drifting_posterior_equals_streaming_with_a_temporal_kernel() -> None:
     keys, rewards = observations(3, 60, 80)
     space = SquaredExponential(lengthscale=0.3, columns=(0, 1))
     timed = StreamingGP(space * Temporal(epsilon=0.05, column=2), NOISE, timed=True)
@@ -521,7 +521,7 @@ def test_many_arms_of_one_time_in_pieces() -> None:
     )
 
 
-def test_what_would_lose_digits_or_memory_is_refused() -> None:
+def test_requests_that_lose_precision_or_memory_are_rejected() -> None:
     with pytest.raises(InputError, match=r"use at least 0.0002, or form='auto'"):
         DriftingGP(ROUGH, ARMS, 1e-6, form="visited")
     with pytest.raises(InputError, match="digits would be lost; use at least 2e-13"):

@@ -205,7 +205,7 @@ def test_states_of_either_form_are_restored_whichever_is_chosen_now(
         assert reloaded.form == saved.form
 
 
-def test_one_visited_arm_is_learned_as_several_are() -> None:
+def test_single_visited_arm_is_learned_like_several() -> None:
     rng = np.random.default_rng(3)
     arms, kernel = rng.random((300, 2)), Matern(lengthscale=0.3)
     singly, together = (VisitedEngine(kernel, arms, np.zeros(300)) for _ in range(2))
@@ -349,7 +349,7 @@ def test_rows_without_columns_are_not_looked_for() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_one_product_does_not_let_bad_numbers_in(bad: float, order: Any) -> None:
+def test_feature_check_rejects_non_finite_numbers(bad: float, order: Any) -> None:
     rows = np.ones((3, 2), order=order)
     assert as_features(rows, "rows") is rows
     rows[1, 1] = bad

@@ -119,7 +119,7 @@ def test_all_forms_equal_streaming_and_a_fresh_solve(
 
 @forms
 @pytest.mark.parametrize("arms_played", [3, 31, 32, 33, 80])
-def test_settled_and_wandering_policies_are_served_alike(
+def test_finite_gp_is_exact_for_settled_and_wandering_policies(
     form: Any, backend: Any, arms_played: int
 ) -> None:
     """Around the number of arms that may be pending, one at a time and in small super arms."""
@@ -535,7 +535,7 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
             gp.keys(Offer(step=1, arms=Arms.numbered(rows)))
 
 
-def test_what_keys_returns_cannot_corrupt_later_rounds() -> None:
+def test_changing_returned_keys_does_not_corrupt_later_rounds() -> None:
     features = np.array([[0.0], [1.0], [2.0]])
     gp, arms = FiniteGP(ROUGH, features, 0.1), Arms.numbered(features)
     gp.observe([0], [1.0])

@@ -48,7 +48,7 @@ def dense(
 
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 12), st.booleans())
-def test_it_equals_the_formula(
+def test_inducing_posterior_matches_the_formula(
     seed: int, count: int, inducing: int, stated: bool
 ) -> None:
     draw, kernel = rng(seed), ROUGH

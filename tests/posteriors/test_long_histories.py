@@ -179,7 +179,7 @@ def test_inducing_needs_a_free_choice_of_form() -> None:
         StreamingGP(ROUGH, NOISE, form="cholesky", inducing=10)
 
 
-def test_it_is_the_posterior_with_redrawn_points_at_the_same_points() -> None:
+def test_streaming_with_inducing_points_equals_inducing_gp() -> None:
     arms, rewards = history(80)
     redrawn = InducingGP(ROUGH, NOISE, inducing=80, jitter=0.0)
     redrawn.observe(arms, rewards, rng=np.random.default_rng(0))

@@ -73,7 +73,7 @@ def less(cov: Floats, pending: Any) -> Floats:
 @pytest.mark.parametrize("name", MAKERS)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(seen=places, offered=some, pending=places, first=within, second=within)
-def test_it_equals_the_dense_formula(
+def test_conditioned_belief_matches_the_dense_formula(
     name: str,
     seen: list[int],
     offered: list[int],
@@ -160,7 +160,7 @@ def test_memory_grows_only_with_pending_arms() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_it_goes_stale_as_every_belief(name: str) -> None:
+def test_conditioned_belief_goes_stale(name: str) -> None:
     gp = taught(name, [0, 1])
     keys = gp.keys(offer_of())
     belief = gp.belief(offer_of(), keys[[3]])

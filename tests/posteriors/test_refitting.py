@@ -315,7 +315,7 @@ def test_unfittable_posteriors_are_rejected() -> None:
         Refitting(taught)
 
 
-def test_one_that_resets_starts_from_the_first_values() -> None:
+def test_refitting_a_resetting_posterior_starts_from_the_first_values() -> None:
     gp = Resetting(Refitting(FiniteGP(KERNEL, ARMS, NOISE), every=5), block=10)
     for step in range(1, 12):
         offer = Offer(step=step, arms=Arms.numbered(ARMS))

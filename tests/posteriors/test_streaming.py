@@ -213,7 +213,7 @@ def test_the_finite_rank_form_answers_far_questions_too() -> None:
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-15])
-def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
+def test_single_updates_equal_a_batch_with_little_noise(noise: float) -> None:
     X = np.linspace(0.0, 1.0, 30)[:, None]
     y = np.sin(X[:, 0])
     at_once, one_by_one = (StreamingGP(SquaredExponential(), noise) for _ in range(2))

@@ -93,7 +93,7 @@ class Table:
         return np.ones(len(X))
 
 
-def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
+def test_invalid_covariance_function_is_detected() -> None:
     """1 − 4/1.1 of arm 1 is left when arm 0 was seen: it is not 0."""
     two = np.array([[0.0], [1.0]])
     stream = StreamingGP(Table(2.0), 0.1)

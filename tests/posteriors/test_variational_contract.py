@@ -208,7 +208,7 @@ def test_ids_that_are_not_declared_are_explained() -> None:
         )
 
 
-def test_it_is_built_from_json_and_serves_a_policy() -> None:
+def test_variational_posterior_is_built_from_json_and_serves_a_policy() -> None:
     gp = registry.build(
         "posterior",
         {

@@ -345,7 +345,7 @@ def test_joint_draws_have_the_posterior_covariance(observed: bool) -> None:
     assert np.max(np.abs(draws.mean(axis=0) - mean) / np.sqrt(variance / m)) < 5.0
 
 
-def test_one_draw_is_the_first_of_many_and_exactly_the_map_it_should_be() -> None:
+def test_draws_are_linear_maps_with_the_posterior_covariance() -> None:
     """A draw is linear in its normals: the map times its transpose is the covariance, exactly."""
     gp = posterior()
     path = walk(np.random.default_rng(7), 50)

@@ -219,7 +219,7 @@ def test_expected_improvement_preserves_order_under_underflow() -> None:
     assert np.isfinite(index).all()
 
 
-def test_ways_of_log_expected_improvement_meet() -> None:
+def test_branches_of_log_expected_improvement_agree() -> None:
     z = np.concatenate([-np.geomspace(1e-3, 9.9e3, 60), np.geomspace(1e-3, 37.0, 40)])
     std = np.geomspace(0.01, 3.0, len(z))
     fast = np.array(

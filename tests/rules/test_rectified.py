@@ -31,7 +31,9 @@ def belief():
 
 @pytest.mark.slow
 @given(st.floats(-8.0, 8.0), st.floats(0.05, 3.0))
-def test_it_is_the_expectation_of_the_positive_part(mean: float, std: float) -> None:
+def test_rectified_mean_is_the_expectation_of_the_positive_part(
+    mean: float, std: float
+) -> None:
     expected = quad(
         lambda x: x * norm.pdf(x, mean, std),
         0.0,

@@ -1474,7 +1474,7 @@ def make_sweep(
         (["same", "other"], 0.1, "does not hold"),
     ],
 )
-def test_totals_may_be_alike_between_texts(
+def test_alike_compares_totals_between_text_values(
     policy: Any, tolerance: float, word: str, tmp_path: Path
 ) -> None:
     few = often([10.0, 11.0, 12.0])
@@ -1489,7 +1489,7 @@ def test_totals_may_be_alike_between_texts(
     assert "problem.name = rough: 11" in verdict.evidence
 
 
-def test_any_two_values_must_be_alike(tmp_path: Path) -> None:
+def test_alike_requires_every_pair_to_agree(tmp_path: Path) -> None:
     few = often([10.0, 11.0, 12.0])
     totals = {name: {"one": few} for name in ("rough", "between", "smooth")}
     totals["between"] = {"one": [2.0 * total for total in few]}

@@ -607,7 +607,7 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_process_or_two_the_same_bytes(tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     one = execute(plan(tmp_path / "a", {"k": [1, 2]}), jobs=1)
     two = execute(plan(tmp_path / "b", {"k": [1, 2]}), jobs=2)
     assert content(tmp_path / "a") == content(tmp_path / "b")

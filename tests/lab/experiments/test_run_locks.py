@@ -39,7 +39,7 @@ def test_second_process_is_locked_out(tmp_path: Path) -> None:
     assert not list(out.glob(".*"))
 
 
-def test_a_lock_on_a_removed_file_is_no_lock(
+def test_lock_on_a_removed_file_is_invalid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between opening and locking the file its holder ends, and another takes the directory."""

@@ -335,7 +335,7 @@ def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(
 
 
 @pytest.mark.parametrize("key", ["assumes", "wrapped"])
-def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
+def test_options_of_one_policy_are_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(
         SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"
@@ -518,7 +518,7 @@ def test_a_file_may_extend_a_shipped_experiment(tmp_path: Path) -> None:
         load_experiment(str(path))
 
 
-def test_bases_are_no_experiments() -> None:
+def test_bases_are_not_experiments() -> None:
     assert not [name for name in experiment_ids() if "/_" in name]
     with pytest.raises(SpecError, match="unknown experiment"):
         load_experiment("navigation/_route")
@@ -527,7 +527,7 @@ def test_bases_are_no_experiments() -> None:
 # --- what one learner assumes -------------------------------------------------------------
 
 
-def test_one_learner_assumes_something_else() -> None:
+def test_one_learner_may_assume_another_model() -> None:
     data = {
         "id": "mine",
         "rounds": 5,

@@ -126,7 +126,7 @@ def test_misspecified_model_does_not_judge_the_lemmas(
     ]
 
 
-def test_closed_roads_are_no_obstacle(tmp_path: Path) -> None:
+def test_statements_are_judged_with_closed_roads(tmp_path: Path) -> None:
     run = recorded(
         tmp_path / "run", {**CITY, "closed_roads": 0.05, "closed_turns": 0.05}, seeds=1
     )

@@ -257,7 +257,7 @@ def made_up(**changes: Any) -> Replay:
         ({"beyond": np.array([0.7, 0.3, 0.1, 0.03])}, "Eq. 6"),
     ],
 )
-def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
+def test_violations_are_detected(changes: dict[str, Any], item: str) -> None:
     """One seed is enough where a statement is sure; a share above eq. 6's limit in every seed."""
     count = 90
     wrong = made_up(**changes)

@@ -105,7 +105,7 @@ def test_regret_above_a_lower_bound_refutes_nothing(
     assert words["Eq. 38, as printed, with 0 for O(1)"] == "undecided"
 
 
-def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
+def test_one_seed_cannot_decide_a_probability(tmp_path: Path) -> None:
     verdicts = judge_statements(recorded_run(tmp_path, seeds=1, policies={"gp-md": {}}))
     chances = [
         verdict

@@ -709,7 +709,7 @@ def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
     )
 
 
-def test_cut_ratings_are_no_slip_of_the_user(
+def test_truncated_ratings_are_a_file_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from superarm.cli.commands import superarm

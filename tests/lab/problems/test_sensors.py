@@ -305,7 +305,7 @@ def test_effective_rows_by_the_autocorrelation() -> None:
     )  # r_1 = 0.4, r_2 = −0.1
 
 
-def test_seeds_are_alike_as_the_rows_are(kind: Kind) -> None:
+def test_shared_data_of_seeds_follows_the_effective_rows(kind: Kind) -> None:
     rows = rows_of(kind.build, "synthetic")
     tested = kind.build(seed=3, horizon=9, source="synthetic")
     held_out = kind.build(seed=3, horizon=9, source="synthetic", rows="held-out")

@@ -301,7 +301,7 @@ def test_energy_is_what_costs_leave() -> None:
     assert {metric.unit for metric in measures.values()} == {"rated h"}
 
 
-def test_gp_md_forgets_hours_of_their_own() -> None:
+def test_gp_md_composes_with_a_drifting_posterior() -> None:
     """What ``movement/wind-hourly`` composes: mirror descent on a posterior that drifts."""
     experiment = load_experiment("movement/wind-hourly")
     world = make_wind(readings="hourly")

@@ -126,7 +126,7 @@ def test_networks_show_every_trip_once(
     assert group_pictures([bare]) == []
 
 
-def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
+def test_curves_of_very_different_size_use_a_logarithmic_scale(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     """Regret grows with a policy's place: the fourteenth has more than ten times the first's."""

@@ -28,7 +28,7 @@ SCHEDULES = ("gp-ucb", "gp-ucb-half", "gp-bucb", "gp-bucb-half")
 EDGES = 30  # of every map that is not given
 
 
-def test_visits_and_routes_against_loops(make_run: MakeRun, tmp_path: Path) -> None:
+def test_visits_and_routes_match_plain_loops(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     for seed in run.seeds:
         slow = [0] * EDGES
@@ -89,7 +89,7 @@ def slow_design_effect(groups: dict[Any, Group]) -> float:
 
 
 @pytest.mark.slow
-def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+def test_coverage_matches_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
     rows = calibration.calibrations(run)
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
@@ -138,7 +138,7 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                 assert share.groups == len(groups)
 
 
-def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+def test_energies_match_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, rounds=25, seeds=3)
     rows = road_results.trip_energies(run, 0)
     overall = [row["energy per trip (Wh)"].mean for row in rows.values()]

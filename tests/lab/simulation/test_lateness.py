@@ -134,7 +134,7 @@ def test_a_policy_that_needs_order_hears_in_order() -> None:
     assert (4, 1, [2]) in policy.heard  # what it waited for
 
 
-def test_the_previous_action_is_the_policys_own_and_episodes_begin_anew() -> None:
+def test_previous_action_is_the_policys_own_and_resets_each_episode() -> None:
     first, second = Notebook(), Notebook()
     runs = simulate(Post(), {"first": first, "second": second}, rounds=6, seed=0)
     assert [offer.previous_action for offer in first.offers] == [
@@ -252,7 +252,7 @@ def test_excess_feedback_due_after_the_last_round_is_not_stored(
         assert len(mail._queue) == 2
 
 
-def test_every_round_has_delays_of_its_own_stream() -> None:
+def test_every_round_draws_delays_from_its_own_stream() -> None:
     late, policy = Lateness(latest=4, lost=0.2), Notebook()
 
     class Prompt(Post):

@@ -341,7 +341,7 @@ def test_specs_are_checked_on_both_ways(
         Run.load(tmp_path)
 
 
-def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+def test_directory_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"no run\.json"):
         Run.load(tmp_path)
     (tmp_path / "run.json").write_text("{")

@@ -569,7 +569,7 @@ def test_no_rounds_and_no_blocks(odd: Any) -> None:
             refused()
 
 
-def test_noise_whose_inverse_is_no_number() -> None:
+def test_noise_with_a_non_finite_inverse_is_rejected() -> None:
     with pytest.raises(InputError, match="noise_variance"):
         drift_excess(3.0, 0.1, 1e-320)
     with pytest.raises(InputError, match="noise_variance"):

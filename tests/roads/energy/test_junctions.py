@@ -303,7 +303,7 @@ def test_signals_in_step_are_passed_in_step() -> None:
 # --- energy and U-turns ------------------------------------------------------------------------
 
 
-def test_what_a_turn_costs_a_vehicle() -> None:
+def test_turn_energy_of_a_vehicle() -> None:
     graph = chain(
         [900.0, 900.0],
         [20.0, 15.0],
@@ -549,7 +549,7 @@ def test_turn_data_survives_reordering() -> None:
         ({"street_names": ("a",)}, "street_names has 1 entries for 4 edges"),
     ],
 )
-def test_what_turns_cannot_be(wrong: dict[str, Any], words: str) -> None:
+def test_invalid_turns_are_rejected(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         replace(chain([10.0] * 3, [10.0] * 3).network, **wrong)
 

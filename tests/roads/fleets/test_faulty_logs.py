@@ -200,7 +200,7 @@ def test_t_is_standard_normal_where_neither_explains_energies_better() -> None:
     assert beyond <= 40
 
 
-def test_a_ratio_is_not_that_of_one_slip() -> None:
+def test_ratio_is_robust_to_a_single_error() -> None:
     model = np.full(10, 20.0)
     slip = model.copy()
     slip[3] = 5000.0

@@ -141,7 +141,7 @@ def test_fleets_that_cannot_be(options: dict[str, float]) -> None:
         Fleet(seed=0, horizon=2, edges=400, **options)  # type: ignore[arg-type]
 
 
-def test_a_slip_of_the_meter_does_not_widen_intervals_without_end(
+def test_meter_error_widens_intervals_by_a_bounded_amount(
     graph: LineGraph,
 ) -> None:
     rows = road_rows(graph, Vehicle(), 0)[:1]

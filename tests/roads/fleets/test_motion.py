@@ -299,7 +299,7 @@ def test_raw_or_net_energies_are_detected_from_the_log(fleet: Fleet) -> None:
     assert learned(fleet, trips_of(fleet, 12, raw=True), "net").raw == 0
 
 
-def test_a_slip_of_the_meter_does_not_make_a_log_raw(fleet: Fleet) -> None:
+def test_meter_error_does_not_make_a_log_raw(fleet: Fleet) -> None:
     trips = trips_of(fleet, 12, raw=False)
     for number in range(12):
         sections = list(trips[number].sections)
@@ -413,7 +413,7 @@ def test_tables_may_have_speeds(graph: LineGraph, tmp_path: Path) -> None:
             read_trips(table, graph)
 
 
-def test_what_energies_hold_must_be_one_of_three(fleet: Fleet) -> None:
+def test_kind_of_energies_must_be_one_of_three(fleet: Fleet) -> None:
     with pytest.raises(InputError, match="energy"):
         learned(fleet, [], "gross")
 

@@ -142,7 +142,7 @@ def test_file_changed_during_reading_is_not_cached(path: Path) -> None:
     assert not cache_path(path).exists()
 
 
-def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_can_be_disabled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
     read(path, reader, enabled=False)
     monkeypatch.setenv("SUPERARM_CACHE", "0")

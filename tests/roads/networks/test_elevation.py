@@ -147,7 +147,7 @@ def test_the_second_tile_fills_the_voids_of_the_first():
         with_heights(places, blank)
 
 
-def test_what_can_not_be_lifted():
+def test_heights_reject_networks_outside_tiles():
     tile = Tile(west=6, south=49, heights=np.zeros((2, 2), dtype=np.int16))
     words = r"1 of 2 junctions lie outside all tiles; .* 'j1' .*needed there is S01W070"
     with pytest.raises(InputError, match=words):

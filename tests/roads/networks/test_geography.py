@@ -17,7 +17,7 @@ def test_published_places():
     assert np.allclose(from_utm([[630_084, 4_833_438]], 17), tower, atol=1e-5, rtol=0)
 
 
-def test_the_meridian_is_as_long_as_it_is():
+def test_length_of_the_meridian():
     # The quarter meridian of WGS 84 is 10 001 965.729 m; half a metre in 1250 less in UTM.
     ((_, lat),) = from_utm([[500_000.0, 0.9996 * 10_001_965.729]], 32)
     assert lat == pytest.approx(90.0, abs=1e-7)

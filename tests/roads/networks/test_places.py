@@ -458,7 +458,7 @@ def hamlet() -> Places:
     return Places(bent(generate_city(edges=200, seed=2)).line_graph())
 
 
-def test_lines_and_areas_against_slow_loops(
+def test_lines_and_areas_match_slow_loops(
     hamlet: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PIECES_AT_ONCE", 50)
@@ -519,7 +519,7 @@ def test_an_area_with_many_corners_is_looked_at_once(hamlet: Places) -> None:
     assert Budget().remaining - budget.remaining < 3e6
 
 
-def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> None:
+def test_expensive_queries_are_rejected_before_they_start(hamlet: Places) -> None:
     spread = np.ptp(hamlet.graph.network.junctions[:, :2], axis=0).max()
     middle = hamlet.graph.network.junctions[:, :2].mean(axis=0)
     corners = np.tile([[-0.5, -0.5], [0.5, 0.5]], (20_000, 1)) * spread

@@ -392,7 +392,7 @@ def test_invalid_network_is_rejected_entirely(tmp_path, line, old, new, words):
         ),
     ],
 )
-def test_files_that_are_no_networks(tmp_path, text, words):
+def test_files_without_a_network_are_rejected(tmp_path, text, words):
     with pytest.raises(
         InputError, match=f"town.net.xml: {words}|town.net.xml: line .*{words}"
     ):
@@ -406,7 +406,7 @@ def test_files_that_are_not_there(tmp_path):
         read_sumo(tmp_path)
 
 
-def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
+def test_endless_element_is_rejected_early(tmp_path):
     long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
     with pytest.raises(
         InputError, match=r"line 15: an element of more than 1048576 bytes"

@@ -300,7 +300,7 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
 
 @settings(max_examples=60)
 @given(trips=some_trips())
-def test_it_follows_the_model(trips: list[Driven]) -> None:
+def test_road_posterior_follows_the_model(trips: list[Driven]) -> None:
     """Edges, sums of them and whole trips, with stated noise and without, of any vehicles."""
     gp, dense = taught(trips), Dense(trips)
     assert_follows(gp, dense)
@@ -1182,7 +1182,7 @@ def test_no_outliers_before_the_first_trip_or_below_the_limit() -> None:
 
 
 @pytest.mark.parametrize("limit", [6.0, 9.0])
-def test_a_slip_of_the_meter_widens_intervals_by_no_more_than_twice_the_limit(
+def test_meter_error_widens_intervals_by_at_most_twice_the_limit(
     limit: float,
 ) -> None:
     """It is a miss, but how far it is says nothing of trips to come; unless it is kept as any other."""

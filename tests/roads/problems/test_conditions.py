@@ -37,7 +37,7 @@ def test_features_are_of_about_unit_scale_in_the_order_named() -> None:
 @pytest.mark.parametrize(
     "names", [CONDITIONS, ("congestion",), ("temperature",), ("load",), ()]
 )
-def test_what_conditions_add_by_hand(names: tuple[str, ...]) -> None:
+def test_energy_added_by_conditions_by_hand(names: tuple[str, ...]) -> None:
     """Slower to 40 % of the limit, a stop every 200 m, 100 W per degree from 20 °C, up to 400 kg."""
     now = conditions(*CONDITIONS).at(7)
     jam = now["congestion"] if "congestion" in names else np.zeros(len(GRAPH))

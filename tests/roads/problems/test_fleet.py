@@ -168,7 +168,7 @@ def test_rows_are_the_energy_model_of_the_vehicle() -> None:
     )
 
 
-def test_another_horizon_begins_alike() -> None:
+def test_longer_horizon_starts_with_the_same_rounds() -> None:
     short, long = world(horizon=10), world(horizon=40)
     for step in range(1, 11):
         one, other = short.offer(step), long.offer(step)

@@ -289,7 +289,7 @@ def test_the_truth_is_a_draw_with_its_own_lengthscale(
     )
 
 
-def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
+def test_truth_and_model_have_separate_feature_kernels() -> None:
     true = {
         "graph_lengthscales": (0.5, 1.0, 2.0),
         "feature_lengthscales": 3.0,

@@ -73,7 +73,7 @@ def along(offer, route):
 @pytest.mark.parametrize(
     "duplicate", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
 )
-def test_it_can_be_copied_and_pickled(network, duplicate):
+def test_sumo_problem_can_be_copied_and_pickled(network, duplicate):
     world = build(network)
     other = duplicate(world)
     offer, quiet = world.offer(2), np.zeros(len(world.graph))

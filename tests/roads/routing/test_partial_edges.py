@@ -615,7 +615,7 @@ def test_edges_by_id_count_in_full() -> None:
     assert (one.ids(), one.best.length) == (["street"], 1000.0)
 
 
-def test_a_place_has_one_height_however_its_other_ways_are_drawn() -> None:
+def test_place_has_one_height_for_all_its_edges() -> None:
     """Where courses differ, heights do not: what is gained between two places stays the same."""
     network = street(one_way=False)
     straight = [

@@ -223,7 +223,7 @@ def test_flat_network_is_reported(city: RoadNetwork) -> None:
     assert not find_route(city, *ENDS).flat
 
 
-def test_odd_values_are_refused_with_what_to_give(city: RoadNetwork) -> None:
+def test_invalid_values_are_rejected_with_advice(city: RoadNetwork) -> None:
     router = Router(city)
     ends = router.graph.ids[0], router.graph.ids[9]
     for closed in ("-00_10", 5, None):
@@ -581,7 +581,7 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
         small.route(*ENDS)
 
 
-def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
+def test_battery_may_be_lowest_on_top_of_a_hill() -> None:
     """Over a hill: what is won back downhill comes too late."""
     hill = over_a_hill(100.0)
     answer = find_route(

@@ -277,7 +277,7 @@ def test_work_in_a_copy_returns_its_result_without_side_effects():
 
 
 @needs_copies
-def test_what_goes_wrong_in_a_copy_is_raised_here():
+def test_errors_in_a_copy_are_raised_in_the_caller():
     def refuse():
         raise InfeasibleError("no way")
 

@@ -139,7 +139,7 @@ def test_a_corner_is_braked_for_and_most_of_it_won_back(driver):
     )
 
 
-def test_what_motion_stores_is_a_potential(network):
+def test_net_energies_without_motion_are_not_negative(network):
     """With height and motion taken out, no edge costs less than nothing, corner or not."""
     vehicle = Vehicle()
     with Driver(network) as driver:
