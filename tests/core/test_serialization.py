@@ -193,8 +193,8 @@ def test_some_values_by_hand() -> None:
         "closed_turns": None,
         "turn_costs": None,
     }
-    given = Trip(start=1, goal=2, turn_costs=np.array([0.5, 0.0]))
-    assert through(given).turn_costs.tolist() == [0.5, 0.0]
+    trip = Trip(start=1, goal=2, turn_costs=np.array([0.5, 0.0]))
+    assert through(trip).turn_costs.tolist() == [0.5, 0.0]
     old = {"$record": "trip", "start": 1, "goal": 2, "closed_turns": None}
     assert from_json(old).turn_costs is None
     assert through({"$array": 3}) == {"$array": 3}, (

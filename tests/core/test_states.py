@@ -157,7 +157,7 @@ def test_invalid_paths_are_rejected(path: Any) -> None:
         policy.save,
         superarm.load,
         load_state,
-        lambda given: save_state(state, given),
+        lambda target: save_state(state, target),
     ):
         with pytest.raises(InputError, match="path is"):
             use(path)
@@ -170,7 +170,7 @@ def test_only_states_are_saved_and_loaded(state: Any, tmp_path: Path) -> None:
     for use in (
         state_to_bytes,
         loaded,
-        lambda given: save_state(given, tmp_path / "x.npz"),
+        lambda value: save_state(value, tmp_path / "x.npz"),
     ):
         with pytest.raises(InputError, match="state is"):
             use(state)

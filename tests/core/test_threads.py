@@ -234,7 +234,7 @@ class Library:
 
 def limit_of(*libraries: Library) -> threads._Limit:
     limit = threads._Limit()
-    limit.unseen, limit.libraries = (), [each.entry for each in libraries]
+    limit.unseen, limit.libraries = (), [library.entry for library in libraries]
     return limit
 
 

@@ -421,14 +421,14 @@ def test_as_sklearn_optimises_like_sklearns_own(sk: Any, regressor: Any) -> None
     y = np.sin(5.0 * X[:, 0]) + X[:, 1]
     ours = SquaredExponential(lengthscale=(0.3, 0.3), variance=1.0)
     theirs = sk.ConstantKernel(1.0) * sk.RBF([0.3, 0.3])
-    left = regressor(ours.as_sklearn(), alpha=1e-2).fit(X, y)
+    wrapped = regressor(ours.as_sklearn(), alpha=1e-2).fit(X, y)
     right = regressor(theirs, alpha=1e-2).fit(X, y)
-    assert left.log_marginal_likelihood_value_ == pytest.approx(
+    assert wrapped.log_marginal_likelihood_value_ == pytest.approx(
         right.log_marginal_likelihood_value_, abs=1e-4
     )
     Z = rng.random((5, 2))
-    np.testing.assert_allclose(left.predict(Z), right.predict(Z), atol=1e-3)
-    assert isinstance(left.kernel_.kernel, SquaredExponential)
+    np.testing.assert_allclose(wrapped.predict(Z), right.predict(Z), atol=1e-3)
+    assert isinstance(wrapped.kernel_.kernel, SquaredExponential)
 
 
 def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -> None:

@@ -192,12 +192,16 @@ def test_nodes_cover_most_sets(seed: int, k: int) -> None:
     sets = draw_sets(graph, 200, rng(seed))
     candidates = 5
     chosen = cover_most(sets, candidates, 7, k)
-    members = [set(sets.members[sets.of_set == each].tolist()) for each in range(200)]
+    members = [
+        set(sets.members[sets.of_set == number].tolist()) for number in range(200)
+    ]
     slow: list[int] = []
     for _ in range(k):
-        uncovered = [each for each in members if not each.intersection(slow)]
+        uncovered = [
+            member_set for member_set in members if not member_set.intersection(slow)
+        ]
         counts = {
-            node: sum(node in each for each in uncovered)
+            node: sum(node in member_set for member_set in uncovered)
             for node in range(candidates)
             if node not in slow
         }
@@ -401,7 +405,7 @@ def test_new_scores_are_chances_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "given", "alpha", "probability"),
+    ("links", "options", "alpha", "probability"),
     [
         (1, {}, 0.9 - 1.0 / math.e, 0.0),  # 3/n is above 1 for two nodes
         (4, {"epsilon": 0.9}, 0.0, 1.0 - 3.0 / 8.0),  # and 1 − 1/e below ε
@@ -409,10 +413,10 @@ def test_new_scores_are_chances_too() -> None:
     ],
 )
 def test_the_guarantee_by_hand(
-    links: int, given: dict[str, Any], alpha: float, probability: float
+    links: int, options: dict[str, Any], alpha: float, probability: float
 ) -> None:
     pairs = Pairs(left=np.arange(links), right=np.arange(links))
-    guarantee = TIM(k=1, **given).select(np.ones(links), pairs, rng()).guarantee
+    guarantee = TIM(k=1, **options).select(np.ones(links), pairs, rng()).guarantee
     assert guarantee == (pytest.approx(alpha), pytest.approx(probability))
 
 

@@ -278,12 +278,12 @@ def test_user_function_receives_read_only_arrays() -> None:
         desirability[:] = 0.0
         return [0]
 
-    given = np.array([1.0, -np.inf])
-    CallableOracle(function=careless).select(given, None, rng())
-    assert given.tolist() == [1.0, -np.inf]
+    values = np.array([1.0, -np.inf])
+    CallableOracle(function=careless).select(values, None, rng())
+    assert values.tolist() == [1.0, -np.inf]
     with pytest.raises(ValueError, match="read-only"):
         CallableOracle(function=lambda worth, _: worth.sort()).select(
-            given, None, rng()
+            values, None, rng()
         )
 
 

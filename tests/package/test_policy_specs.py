@@ -366,12 +366,12 @@ def test_policy_restores_from_its_file(tmp_path: Path) -> None:
     restored = superarm.load(path)
     offer = Offer(step=2, arms=Arms.numbered(ARMS))
     ours, theirs = (
-        each.decide(offer, np.random.default_rng(0)) for each in (policy, restored)
+        player.decide(offer, np.random.default_rng(0)) for player in (policy, restored)
     )
     assert ours.positions.tolist() == theirs.positions.tolist()
     np.testing.assert_allclose(theirs.mean, ours.mean)
     assert state_to_bytes(restored.state()) == path.read_bytes()
-    assert [each.name for each in path.parent.iterdir()] == ["mine.npz"]
+    assert [entry.name for entry in path.parent.iterdir()] == ["mine.npz"]
 
 
 def test_discretised_policy_restores_from_its_file(tmp_path: Path) -> None:

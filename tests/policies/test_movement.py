@@ -337,12 +337,12 @@ def test_gp_md_maximises_when_the_model_does() -> None:
 def test_clipped_bounds_are_not_below_zero() -> None:
     problem = world()
     clipped, plain = (
-        gp_md(problem.model, width=4.0, clip=each) for each in (True, False)
+        gp_md(problem.model, width=4.0, clip=clip) for clip in (True, False)
     )
     offer = problem.offer(1)
     values = [
-        each._score_actions(offer, True, np.random.default_rng(0))[0]
-        for each in (clipped, plain)
+        policy._score_actions(offer, True, np.random.default_rng(0))[0]
+        for policy in (clipped, plain)
     ]
     assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
     np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))

@@ -28,10 +28,13 @@ def offer(step: int, features: Any) -> Offer:
 
 def teach(policy: Any, step: int, features: Any, rewards: Any) -> None:
     """All of these arms were chosen, and yielded these rewards."""
-    given, positions = offer(step, features), np.arange(len(rewards))
+    round_offer, positions = offer(step, features), np.arange(len(rewards))
     decision = Decision(step=step, action=positions, positions=positions)
     policy.learn(
-        given, decision, Feedback(positions=positions, rewards=np.array(rewards)), rng()
+        round_offer,
+        decision,
+        Feedback(positions=positions, rewards=np.array(rewards)),
+        rng(),
     )
 
 
@@ -131,12 +134,13 @@ def test_an_index_by_hand() -> None:
 
 
 def test_before_the_first_cut_arms_are_chosen_at_random() -> None:
-    tree, given = (
+    tree, first_offer = (
         AdaptiveTree(oracle=TopK(k=2), horizon=1000),
         offer(1, rng(5).random((9, 2))),
     )
     chosen = {
-        tuple(tree.decide(given, rng(seed)).positions.tolist()) for seed in range(40)
+        tuple(tree.decide(first_offer, rng(seed)).positions.tolist())
+        for seed in range(40)
     }
     assert len(chosen) > 20
 
@@ -242,11 +246,13 @@ def test_rare_cubes_come_first_then_the_best_means() -> None:
 
 
 def test_under_explored_arms_are_taken_at_random() -> None:
-    cubes, given = (
+    cubes, next_offer = (
         Hypercubes(oracle=TopK(k=1), horizon=16),
         offer(5, np.linspace(0, 1, 5)[:, None]),
     )
-    draws = [int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(1000)]
+    draws = [
+        int(cubes.decide(next_offer, rng(seed)).positions[0]) for seed in range(1000)
+    ]
     counts = np.bincount(draws, minlength=5)
     assert (np.abs(counts - 200) <= 5.0 * math.sqrt(1000 * 0.2 * 0.8)).all()
 
@@ -339,9 +345,11 @@ def test_options_reach_the_tree() -> None:
     problem = registry.build(
         "problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=7
     )
-    given = {"v1": 0.25, "v2": 0.75, "rho": 0.625, "scaled": True}
-    built = registry.build("policy", {"name": "acc-ucb", **given}, model=problem.model)
-    assert {name: getattr(built, name) for name in given} == given
+    options = {"v1": 0.25, "v2": 0.75, "rho": 0.625, "scaled": True}
+    built = registry.build(
+        "policy", {"name": "acc-ucb", **options}, model=problem.model
+    )
+    assert {name: getattr(built, name) for name in options} == options
 
 
 def test_a_ball_of_another_size_by_hand() -> None:
@@ -364,11 +372,13 @@ def test_a_horizon_of_one_round() -> None:
 
 def test_first_choice_is_random() -> None:
     """1^½ ln 1 = 0 plays are few, too: the first choice is at random."""
-    cubes, given = (
+    cubes, first_offer = (
         Hypercubes(oracle=TopK(k=1), horizon=16),
         offer(1, np.linspace(0, 1, 5)[:, None]),
     )
-    assert {int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(60)} == {
+    assert {
+        int(cubes.decide(first_offer, rng(seed)).positions[0]) for seed in range(60)
+    } == {
         0,
         1,
         2,
@@ -386,10 +396,10 @@ def test_rare_cubes_come_before_any_mean() -> None:
 
 def test_cubes_learn_in_any_order_and_trees_do_not() -> None:
     cubes, tree = (
-        made(oracle=TopK(k=1), horizon=9) for made in (Hypercubes, AdaptiveTree)
+        kind(oracle=TopK(k=1), horizon=9) for kind in (Hypercubes, AdaptiveTree)
     )
-    for made in (cubes, tree):
-        teach(made, 2, [[0.5]], [1.0])
+    for learner in (cubes, tree):
+        teach(learner, 2, [[0.5]], [1.0])
     teach(cubes, 1, [[0.5]], [1.0])
     with pytest.raises(
         ConflictError, match="AdaptiveTree learns in the order of decisions"

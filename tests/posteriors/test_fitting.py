@@ -79,7 +79,10 @@ def test_groups_are_independent() -> None:
     kernel = Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1)
     days = np.array(["mon", "tue", "wed"] * 8)
     rows = [np.flatnonzero(days == day) for day in ("mon", "tue", "wed")]
-    parts = [likelihood(kernel, X[at], y[at], noise=0.1, mean=0.2) for at in rows]
+    parts = [
+        likelihood(kernel, X[members], y[members], noise=0.1, mean=0.2)
+        for members in rows
+    ]
     joint = likelihood(kernel, X, y, noise=0.1, mean=0.2, blocks=rows)
     assert joint.value == pytest.approx(sum(part.value for part in parts), rel=1e-12)
     np.testing.assert_allclose(
@@ -105,11 +108,15 @@ def test_groups_are_independent() -> None:
     )
     fixed = {"noise_variance": fit.noise_variance, "groups": days}
 
-    def at(mean: float) -> float:
+    def likelihood_at(mean: float) -> float:
         return log_marginal_likelihood(fit.kernel, X, y, mean=mean, **fixed)
 
-    assert at(fit.mean) == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
-    assert at(fit.mean) > max(at(fit.mean - 0.01), at(fit.mean + 0.01))
+    assert likelihood_at(fit.mean) == pytest.approx(
+        fit.log_marginal_likelihood, rel=1e-9
+    )
+    assert likelihood_at(fit.mean) > max(
+        likelihood_at(fit.mean - 0.01), likelihood_at(fit.mean + 0.01)
+    )
     with pytest.raises(errors.ShapeError, match="one label for each of 24"):
         fit_kernel(
             kernel,

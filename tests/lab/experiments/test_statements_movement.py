@@ -344,11 +344,11 @@ def test_where_service_and_movement_turn(
 def learning_cell(item: str, share: float) -> movement_replay.ReplayedCell:
     """A cell that uses this share of what an equation allows, with T = 20."""
     cell = plain_cell(information=1.5, log_ratio=0.3, expected=0.1, stds=0.1)
-    stale, fresh = 0.5, 1e3
+    stale, updated = 0.5, 1e3
     if item == "51":
         cell.ratio = share
     elif item == "53":
-        fresh = stale / (share * math.exp(0.8))
+        updated = stale / (share * math.exp(0.8))
     elif item == "56, derived":
         stale = share * math.exp(0.6) * 2.0 * 1.5 / math.log(5.0)
     elif item == "56, printed":
@@ -360,7 +360,7 @@ def learning_cell(item: str, share: float) -> movement_replay.ReplayedCell:
         cell.expected = share * float(allowed)
     elif item == "58":
         cell.stds = share * math.sqrt(20.0 * 0.1)
-    cell.episodes = [movement_replay.Episode(stale, fresh)]
+    cell.episodes = [movement_replay.Episode(stale, updated)]
     return cell
 
 

@@ -472,6 +472,6 @@ def test_corollary_1_lacks_a_power_of_k_for_matern(rounds: int, budget: int) -> 
     For ν = 2.5 and D = 3 the bound is larger by K^(3/16), about 2.1 for K = 50, beside logarithms.
     """
     gamma = MaternGain(nu=2.5, dimension=3, rate="vakili")
-    left = beyond_the_rate("matern", gamma, rounds, budget, nu=2.5)
+    excess = beyond_the_rate("matern", gamma, rounds, budget, nu=2.5)
     logarithm = math.log(budget * rounds) ** (5.0 / 8.0)
-    assert left == pytest.approx(budget ** (3.0 / 8.0) * logarithm)
+    assert excess == pytest.approx(budget ** (3.0 / 8.0) * logarithm)

@@ -497,13 +497,13 @@ def test_the_printed_factor_leaves_out_terms() -> None:
 
 def test_the_learning_error_written_out() -> None:
     H, N, B, noise, variance, delta = 3, 7, 2.0, 0.5, 0.25, 0.2
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "episode": H,
         "norm_bound": B,
         "noise_bound": noise,
         "delta": delta,
     }
-    bound = float(learning_error_bound(N, one_arm, noise_variance=variance, **given))
+    bound = float(learning_error_bound(N, one_arm, noise_variance=variance, **options))
     beta = B + noise / math.sqrt(variance) * math.sqrt(
         2.0 * math.log(15.0) + 2.0 * one_arm(18)
     )
@@ -514,7 +514,7 @@ def test_the_learning_error_written_out() -> None:
     assert bound == pytest.approx(2.0 * beta * math.sqrt(inside))
     printed = float(
         learning_error_bound(
-            N, one_arm, noise_variance=variance, form="printed", **given
+            N, one_arm, noise_variance=variance, form="printed", **options
         )
     )
     V = 2.0 * math.exp(one_arm(H)) * one_arm(N * H)  # eq. 56

@@ -313,14 +313,14 @@ def test_a_line_that_is_too_askew_does_not_close_a_road(
     """For more than 30 m within 10 m of it, but more than 30° askew."""
     shapes = [graph.network.shapes[edge] for edge in graph.edges]
     lengths = [np.hypot(*np.diff(shape, axis=0).T) for shape in shapes]
-    edge = int(np.argmax([each.max() for each in lengths]))
+    edge = int(np.argmax([pieces.max() for pieces in lengths]))
     part = int(lengths[edge].argmax())
     begin, end = shapes[edge][part : part + 2] @ [1.0, 1.0j]
     along = np.exp(1j * np.radians(askew)) * (end - begin) / abs(end - begin)
     line = [0.5 * (begin + end) + far * along for far in (-25.0, 25.0)]
     assert abs(end - begin) > 60.0
     edges = Places(graph).along(
-        degrees(np.array([[each.real, each.imag] for each in line])).tolist()
+        degrees(np.array([[point.real, point.imag] for point in line])).tolist()
     )
     assert (edge in edges) == closed
 

@@ -236,13 +236,13 @@ class Dense:
 
 
 def learner(**options: Any) -> RoadGP:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "scales": SCALES,
         "refit": 0,
         "outliers": "keep",
         **options,
     }
-    return RoadGP(KERNEL, SIZES, **given)
+    return RoadGP(KERNEL, SIZES, **defaults)
 
 
 def taught(trips: Sequence[Driven], **options: Any) -> RoadGP:
@@ -1090,9 +1090,9 @@ def test_when_scales_are_fitted() -> None:
 def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def fit(engine: Any, trips: Trips, given: RoadScales, most: int) -> RoadScales:
+    def fit(engine: Any, trips: Trips, scales: RoadScales, most: int) -> RoadScales:
         seen.append((trips.number, len(trips.rewards)))
-        return given
+        return scales
 
     monkeypatch.setattr("superarm.roads.posterior.posterior.fit_scales", fit)
     taught(
