@@ -1,19 +1,19 @@
-"""A policy restored from its state decides as the one that never stopped."""
+"""A policy restored from its state decides like one that was never interrupted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from sample_posteriors import Maker, fading_kernel, posterior_makers, rough_kernel
 
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
 from superarm.core.errors import InputError, StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
-from superarm.kernels import Matern, SquaredExponential, Temporal
+from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import (
@@ -21,9 +21,7 @@ from superarm.posteriors import (
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
-    InducingGP,
     Refitting,
-    Resetting,
     SparseVariational,
     StreamingGP,
 )
@@ -35,31 +33,29 @@ NOISE = 0.05
 SIDE = np.linspace(0.0, 1.0, 6)
 GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(
     -1, 2
-)  # alike by symmetry: many ties
+)  # symmetric, so many arms tie
 SMOOTH = SquaredExponential(lengthscale=0.5)
-ROUGH = Matern(nu=1.5, lengthscale=0.5)
-FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(
-    epsilon=0.3, column=2
-)
+ROUGH = rough_kernel()
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
+SHARED = posterior_makers(GRID, NOISE, inducing=20, block=20)
+MAKERS: dict[str, Maker] = {
+    "streaming, cholesky": SHARED["streaming, cholesky"],
     "streaming, cholesky, smooth": lambda: StreamingGP(SMOOTH, NOISE, form="cholesky"),
     "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
     "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=3, inducing=20),
     "streaming, auto": lambda: StreamingGP(SquaredExponential(lengthscale=3.0), NOISE),
-    "root, numpy": lambda: FiniteGP(ROUGH, GRID, NOISE, form="root", backend="numpy"),
+    "root, numpy": SHARED["root, numpy"],
     "root, compiled": lambda: FiniteGP(
         SMOOTH, GRID, NOISE, form="root", backend="auto"
     ),
-    "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
+    "visited": SHARED["visited"],
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
-    "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
-    "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, drift=Temporal(epsilon=0.1)),
+    "inducing": SHARED["inducing"],
+    "drifting": SHARED["drifting"],
     "streaming, forgetting": lambda: StreamingGP(
-        FADING, NOISE, timed=True, forget=1e-3
+        fading_kernel(epsilon=0.3), NOISE, timed=True, forget=1e-3
     ),
-    "resetting": lambda: Resetting(FiniteGP(ROUGH, GRID, NOISE), block=20),
+    "resetting": SHARED["resetting"],
     "change-detecting": lambda: ChangeDetecting(
         FiniteGP(ROUGH, GRID, 0.01), run_length=100.0
     ),
@@ -94,7 +90,7 @@ def offer_at(step: int, changing: bool) -> Offer:
 
 
 class Player:
-    """A policy and the decisions of which it has not heard; every seventh is heard of late."""
+    """A policy and its decisions without feedback; every seventh round's feedback is late."""
 
     def __init__(self, policy: IndexPolicy, changing: bool) -> None:
         self.policy = policy
@@ -108,11 +104,11 @@ class Player:
         self.waiting.append((offer, decision))
         if step % 7:
             for arrival in self.waiting:
-                self._hear(*arrival)
+                self._learn(*arrival)
             self.waiting.clear()
         return [int(position) for position in decision.positions]
 
-    def _hear(self, offer: Offer, decision: Decision) -> None:
+    def _learn(self, offer: Offer, decision: Decision) -> None:
         positions, step = decision.positions, offer.step
         noise = stream(0, "noise", step).standard_normal(len(positions)) * np.sqrt(
             NOISE
@@ -131,8 +127,8 @@ class Player:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> None:
-    """At ten moments it is restored, goes on for ten rounds, and decides the same in all of them."""
+def test_restored_policy_decides_like_an_uninterrupted_one(name: str) -> None:
+    """Ten copies, restored at different rounds, decide alike for the next ten rounds."""
     player = Player(policy_of(MAKERS[name]()), name.startswith(CHANGING))
     copies: list[tuple[int, Player]] = []
     pending = 0
@@ -149,7 +145,7 @@ def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> N
             pending += isinstance(engine, RootEngine) and engine._count > 0
     assert (same, total) == (100, 100)
     if name.startswith("root"):
-        assert pending > 3  # also while there is something to be folded in
+        assert pending > 3  # also with observations not yet folded into the root
 
 
 def test_restored_posterior_keeps_its_form() -> None:
@@ -179,16 +175,14 @@ def test_restored_root_form_continues_bit_for_bit() -> None:
     "name", ["root, numpy", "root, compiled", "streaming, finite-rank"]
 )
 @pytest.mark.parametrize("lengthscale", [0.501, 0.8])
-def test_another_kernel_makes_its_own_of_the_data(
-    name: str, lengthscale: float
-) -> None:
-    """The numbers of one kernel are not taken for those of another."""
+def test_state_with_another_kernel_is_recomputed(name: str, lengthscale: float) -> None:
+    """Cached factors of one kernel are not used for another."""
     arms = np.arange(5) if name.startswith("root") else GRID[:5]
     gp = MAKERS[name]()
     gp.observe(arms, np.arange(5.0))
     other = SquaredExponential(
         lengthscale=lengthscale
-    )  # 0.5 it was where it was smooth, too
+    )  # the smooth posteriors have 0.5
     restored = type(gp).from_state(gp.state(), kernel=other)
     expected = (
         FiniteGP(other, GRID, NOISE, form="root")
@@ -294,7 +288,7 @@ def _points_damage(part: State) -> dict[str, State]:
         ("streaming, inducing", "inducing", _points_damage),
     ],
 )
-def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
+def test_damaged_state_is_rejected(name: str, part: str, damage: Any) -> None:
     gp = MAKERS[name]()
     arms = [3, 1, 4, 1] if part == "engine" else GRID[[3, 1, 4, 1]]
     gp.observe(arms, [1.0, 2.0, 3.0, 4.0])
@@ -309,7 +303,7 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
 
 @pytest.mark.parametrize("name", ["root, numpy", "visited", "independent"])
 @pytest.mark.parametrize("weight", [-1.0, 1e-200, np.nan])
-def test_weights_that_no_noise_gives_are_refused(name: str, weight: float) -> None:
+def test_impossible_weights_are_rejected(name: str, weight: float) -> None:
     gp = MAKERS[name]()
     gp.observe([3, 1], [1.0, 2.0])
     state = gp.state()
@@ -334,7 +328,7 @@ def test_weights_that_no_noise_gives_are_refused(name: str, weight: float) -> No
     ],
     ids=str,
 )
-def test_an_impossible_streaming_state_is_refused(change: dict[str, Any]) -> None:
+def test_impossible_streaming_state_is_rejected(change: dict[str, Any]) -> None:
     gp = MAKERS["streaming, finite-rank"]()
     gp.observe(GRID[:4], [1.0, 2.0, 3.0, 4.0])
     state = gp.state()
