@@ -1,4 +1,4 @@
-"""The command line, called in this process or as a process of its own."""
+"""Fixtures that call the command line in this process or in a subprocess."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Result(NamedTuple):
         return value
 
     def fails(self, code: int) -> str:
-        """The error message, which must be there, without a traceback, and alone."""
+        """The error message: required, without a traceback, and the only output."""
         assert (self.code, self.out) == (code, ""), (self.code, self.out, self.err)
         assert "Traceback" not in self.err
         assert self.err.strip()
@@ -178,7 +178,7 @@ def cli(
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Command:
-    """Runs the installed command as a process of its own, in an empty directory."""
+    """Runs the installed command in a subprocess, in an empty directory."""
 
     def call(*args: object, env: Mapping[str, str] | None = None) -> Result:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Help, ``doctor``, ``data``, and how little is loaded for them."""
+"""Help, ``doctor`` and ``data``, and the few modules they load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``superarm run navigation/fleet``: runs that are made longer, and what they leave behind."""
+"""``superarm run navigation/fleet``: extended runs and the files they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every option that takes a file, with files that are no such thing: an exit code and one message."""
+"""Every option that takes a file, with unsuitable files: an exit code and one message."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "learn-state": ("bad.npz", "learn --net NET --trips CSV --state BAD"),
     "demo": ("bad", "demo --rounds 10 -q --out BAD"),
 }
-# What is no mistake: an empty place to write to, a vehicle about which nothing is said, valid Python.
+# Valid uses: an empty output path, a vehicle without settings, valid Python.
 FINE = {
     ("run-out", "folder"),
     ("demo", "folder"),

@@ -1,4 +1,4 @@
-"""Parts of the user's own: ``--import``, ``imports`` in a file, and who imports nothing."""
+"""User-defined parts: ``--import``, ``imports`` in a file, and commands that import nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ k = 1
 
 @pytest.fixture
 def own(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Writes a part and an experiment with it into a folder of their own."""
+    """Writes a part and an experiment that uses it into a separate folder."""
 
     def write(name: str, imports: str = "") -> Path:
         folder = tmp_path / "mine"
@@ -69,12 +69,12 @@ def test_a_file_on_the_command_line_in_workers_too(
     assert "Greedy, under a name" in cli("list", "policy", *flag).out
     [part] = cli("show", "mine-by-flag", *flag, "--json").json()["parts"]
     assert part["parameters"][0]["name"] == "pull"
-    # Workers are processes of their own, where nothing is imported yet.
+    # Workers are separate processes in which nothing is imported yet.
     done = cli(
         "run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out"
     ).json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
-    # A run is data: its report needs no import, and makes none, but says what the run had.
+    # A run is data: its report imports nothing, but lists what the run imported.
     assert shell("report", "out", "--json").json()["report"]
     page = (folder.parent / "out" / "report.html").read_text(encoding="utf-8")
     assert f"--import {folder}/mine_by_flag.py" in page

@@ -1,4 +1,4 @@
-"""``superarm learn``: a fleet's log becomes what routes are found by."""
+"""``superarm learn``: from a fleet's log to a state for routing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph(town: Any) -> LineGraph:
 
 @pytest.fixture
 def log(graph: LineGraph, tmp_path: Path) -> Path:
-    """Twelve trips of two vans that need 1.3 Wh an edge more than the model says."""
+    """Twelve trips of two vans that need 1.3 Wh more per edge than the model."""
     Path("vans.toml").write_text(
         "[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2200.0\n"
     )
@@ -215,7 +215,7 @@ def test_single_trip_is_reported_in_the_singular(
 
 
 def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
-    """Every edge needs 1.3 Wh more than the model says, which the fleet's routes then know."""
+    """Every edge needs 1.3 Wh more than the model, and the fleet's routes include it."""
     cli(*words(town, log), "--vehicles", "vans.toml", "--json").json()
     route = ("route", "--net", town.tables, *ENDS, "--vehicle", "vans.toml#van-1")
     model = cli(*route, "--json").json()
@@ -274,9 +274,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
         for line in log.read_text().splitlines()
         if ",van-2," in line
     ]
-    longest = max(
-        of_van_2, key=of_van_2.count
-    )  # in a short trip one slip is all there is
+    longest = max(of_van_2, key=of_van_2.count)  # in a short trip one error dominates
     odd = (
         log.read_text()
         .replace(f"{longest},van-2", "u3,van-2")

@@ -1,4 +1,4 @@
-"""``superarm run … --net FILE``: one command on roads that nobody has seen."""
+"""``superarm run … --net FILE``: one command on a new network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spec_of(out: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["net", "tables"])
 def test_one_command(kind: str, cli: Command, town: Any) -> None:
-    """Start and goal are suggested, and the report says where all this was."""
+    """Start and goal are suggested, and the report names the network."""
     path = getattr(town, kind)
     summary = cli(
         "run",
@@ -86,7 +86,7 @@ def test_workers_and_resuming_find_the_same_file(
 
 
 def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> None:
-    """An experiment that names a route of its own runs elsewhere when told so."""
+    """An experiment with its own route runs on another network on request."""
     own = tmp_path / "own.toml"
     own.write_text(
         'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\nroute = "monaco-a"\n'
@@ -124,7 +124,7 @@ def test_ends_of_another_network_are_forgotten(
 
 @pytest.mark.parametrize("how", ["--net", "--set"])
 def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
-    """An experiment on four routes of its own runs on the one network that is named."""
+    """An experiment with four routes runs on the one network that is named."""
     named = (
         ("--net", town.net) if how == "--net" else ("--set", f'network="{town.net}"')
     )
@@ -185,7 +185,7 @@ def test_users_network_must_be_named(cli: Command) -> None:
 
 
 def test_broken_network_is_not_a_usage_error(cli: Command, town: Any) -> None:
-    """As for ``route``: whoever named the file made no slip."""
+    """As for ``route``: a broken file is not the caller's mistake."""
     text = town.net.read_text(encoding="utf-8")
     town.net.write_text(text.replace('length="', 'length="x', 1), encoding="utf-8")
     for named in (("--net", town.net), ("--set", f'network="{town.net}"')):

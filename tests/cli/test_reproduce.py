@@ -134,7 +134,7 @@ def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
     assert len(summary["runs"]) == 13
     shutil.rmtree(
         tmp_path / "a" / "kernelized-temperature"
-    )  # as if it had not come so far
+    )  # as if it had been interrupted earlier
     repeated = cli(
         "reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume"
     ).json()
@@ -266,7 +266,7 @@ def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
         "--rounds",
         9,
         *SMALL[2:],
-    )  # what the page says of the second is no longer true
+    )  # the page is outdated for the second run
     cli("reproduce", "all", *longer, "--out", "a", "--resume").fails(1)
     assert (
         b"Unfinished: 1 experiment still to run"
@@ -315,7 +315,7 @@ def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
         (("../kernelized",), "nothing to reproduce"),
         (("kernelized/1a", "--resume"), "--resume needs --out"),
         (("kernelized/1a", "--policies", "nope"), "unknown policy 'nope'"),
-        # Sensors have no function: said before the first of eight experiments runs.
+        # Sensors have no function: rejected before the first of eight experiments runs.
         (("kernelized", "--set", "function=branin"), "no such parameter"),
         ((), "PAPER"),
     ],
@@ -451,7 +451,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "summary.json"])
 def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
-    """Every key is left out, and given values of every kind: a report, or an error that advises."""
+    """Every key is removed or replaced by values of every type: a report, or an error with advice."""
     original = json.loads((run / name).read_text(encoding="utf-8"))
     refused = []
     for place in _places(original):

@@ -1,4 +1,4 @@
-"""``superarm route``: by the energy model, by what a run has learned, and errors that help."""
+"""``superarm route``: by the energy model, by a learned state, and errors with advice."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(
     assert all(
         answer["energy_wh"] <= route["energy_wh"] + 1e-9 for route in compared.values()
     )
-    # By sums over edges and turns, which are near the duration of a whole route.
+    # Sums over edges and turns approximate the duration of the route.
     assert compared["fastest"]["travel_time_s"] <= 1.05 * answer["travel_time_s"]
     assert compared["shortest"]["length_m"] <= answer["length_m"]
 
@@ -236,7 +236,7 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
     assert answer["first_edge_m"] == pytest.approx(90.0 - answer["from_position_m"])
     assert (
         answer["to_position_m"] == answer["last_edge_m"]
-    )  # an edge by its id counts whole
+    )  # an edge named by id counts in full
     shown = cli("route", "--net", town.tables, *start, "--to", "-34_44").out
     assert f"from {answer['from_place']}\n" in shown
     words = cli(
@@ -376,7 +376,7 @@ def test_route_uses_what_a_run_learned(policy: str, cli: Command, town: Any) -> 
     assert known < before["energy_high_wh"] - before["energy_low_wh"]
     repeated = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
     assert repeated == answer
-    moved = Path("elsewhere.npz")  # a state is whole by itself
+    moved = Path("elsewhere.npz")  # a state is self-contained
     save_state(load_state(state), moved)
     unrecorded = {"trips_judged": 0, "trips_inside": None}
     assert answer["trips_judged"] == 8
@@ -386,11 +386,11 @@ def test_route_uses_what_a_run_learned(policy: str, cli: Command, town: Any) -> 
     assert moved_answer == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
     assert f"learned from {answer['observations']} measurements" in shown
-    assert "--vehicle FILE" not in shown  # a run's state has a vehicle of its own
+    assert "--vehicle FILE" not in shown  # a run's state contains its vehicle
 
 
 def test_interval_coverage_comes_from_the_runs_record(cli: Command, town: Any) -> None:
-    """By the forecasts of all seeds at the state's setting; those that were not judged are left out."""
+    """By the forecasts of all seeds at the state's setting; those not judged are omitted."""
     state = learned(
         cli, town.net, "run", "gp-ts", "--seeds", "2", "--set", "noise_scale=[0.1, 0.2]"
     )

@@ -1,4 +1,4 @@
-"""``superarm run``: its JSON, its exit codes, its options, and input that means harm."""
+"""``superarm run``: its JSON, exit codes, options, and hostile input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = ("--rounds", 4, "--seeds", 1)
 FAST = ("--jobs", "1")
 
 
-# --- the contract, on a process of its own -----------------------------------------------
+# --- the contract, in a subprocess -------------------------------------------------------
 
 
 def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
@@ -121,7 +121,7 @@ def test_closed_pipe_does_not_crash(program: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) -> None:
-    """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume goes on."""
+    """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume continues."""
     # Where Ctrl-C is ignored, as under nohup, children would ignore it, too.
     *python, code = program
     heeding = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
@@ -324,7 +324,7 @@ def test_claims_about_what_was_not_run_are_counted(
     assert line in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert line in page
-    assert "feedback" not in page  # nothing is told of what there is not
+    assert "feedback" not in page  # nothing is reported for missing parts
     summary = cli(
         "run", tiny, "--policies", "random", "--out", "b", "-q", "--json"
     ).json()

@@ -1,4 +1,4 @@
-"""``superarm run navigation/sumo --net FILE``: trips driven on a network of the user's own."""
+"""``superarm run navigation/sumo --net FILE``: trips driven on a user's network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes from outside cannot steer the terminal."""
+"""External text cannot control the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that would unpack to far more than they hold are refused before they do."""
+"""Decompression bombs are rejected before they unpack."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ def npz(members, method=zipfile.ZIP_STORED):
 
 
 def npy(shape, data=b"", dtype="<f8"):
-    """An array that says to have this shape, whatever ``data`` hold."""
+    """An array with this shape in its header, whatever ``data`` contains."""
     buffer = io.BytesIO()
     header = {"descr": dtype, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
@@ -173,7 +173,7 @@ def test_mislabelled_arrays_are_rejected(members, method, words, monkeypatch):
 
 
 def test_wrong_sizes_in_a_zip_directory_are_rejected(monkeypatch):
-    """Nothing is packed, but one array says to be larger than the file it lies in."""
+    """Nothing is compressed, but one array claims to be larger than its file."""
     buffer = npz([("a.npy", npy(HUGE, bytes(8)))])
     with zipfile.ZipFile(buffer, "a") as archive:
         (member,) = archive.infolist()

@@ -1,4 +1,4 @@
-"""Records and parts say what they are in few words; draws belong to the rule."""
+"""Short descriptive reprs of records and parts; draws are private to the rule."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_rule_may_write_into_a_draw(
     "make", [lambda: FiniteGP(KERNEL, ROWS, 0.01), lambda: StreamingGP(KERNEL, 0.01)]
 )
 def test_belief_arrays_are_read_only(make: Any, what: str) -> None:
-    """The decision reports it: a rule that shifts it would shift what users are told."""
+    """The decision reports it: a rule that shifts it would shift what users see."""
     belief = make().belief(Offer(step=1, arms=ARMS))
     for view in (belief, belief.negated(), belief.condition(np.array([1]))):
         with pytest.raises(ValueError, match="read-only"):

@@ -1,4 +1,4 @@
-"""The tree in the docstring of ``superarm.core.errors`` is the tree that is there."""
+"""The tree in the docstring of ``superarm.core.errors`` matches the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files from outside: what never ends is refused, and no name leaves its folder."""
+"""External files: endless ones are rejected, and no name escapes its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records and the input checks that everyone shares."""
+"""Records and the shared input checks."""
 
 from __future__ import annotations
 

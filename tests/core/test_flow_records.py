@@ -1,4 +1,4 @@
-"""Records of the flow say what is wrong with what they are given, and never change it silently."""
+"""Flow records reject invalid values with advice and never change them silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that nobody here has written: refused with :class:`StateError`, soon and in little memory."""
+"""Hostile state files are rejected with :class:`StateError`, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEAD = {"$record": "state", "kind": "index-policy", "schema": 3}
 
 
 def packed(spec: Any, **arrays: Any) -> bytes:
-    """The bytes of a state that was left by ``spec``."""
+    """The bytes of a state with ``spec``."""
     buffer = io.BytesIO()
     text = json.dumps({**HEAD, "spec": spec}).encode()
     head = {"state.json": np.frombuffer(text, dtype=np.uint8)}

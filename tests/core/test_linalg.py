@@ -1,4 +1,4 @@
-"""Factors that grow, roots that shrink, and jitter that is announced."""
+"""Growing factors, low-rank roots, and jitter with a warning."""
 
 from __future__ import annotations
 

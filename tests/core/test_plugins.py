@@ -1,4 +1,4 @@
-"""Parts of the user's own: imported where the user names them, described in words."""
+"""User-defined parts: imported on request, and described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts by name: nested specs, advice, and nothing imported by a name from outside."""
+"""Parts by name: nested specs, advice, and no imports by external names."""
 
 from __future__ import annotations
 
@@ -204,9 +204,7 @@ def test_values_that_match_a_type() -> None:
     for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
         require_kind(value, float, "x")
     require_kind([1, 2.0], float | tuple[float, ...], "x")
-    require_kind(
-        "neither", Literal["a", "b"], "x"
-    )  # the part itself says which texts it knows
+    require_kind("neither", Literal["a", "b"], "x")  # the part itself lists valid texts
     require_kind({"a": {}}, Mapping[str, Mapping[str, Any]], "x")
 
 
@@ -371,7 +369,7 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (
         register("oracle", "of-this-test")(Mine) is Mine
-    )  # the same part again is no conflict
+    )  # registering the same part twice is not a conflict
     with pytest.raises(SpecError, match="registered already"):
         register("oracle", "of-this-test")(TopK)
     with pytest.raises(SpecError, match="unknown family"):

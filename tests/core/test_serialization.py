@@ -43,7 +43,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         )
     if isinstance(first, np.generic):
         return same(np.asarray(first), np.asarray(second))
-    if isinstance(first, float):  # which tells −0.0 from 0.0, and knows NaN
+    if isinstance(first, float):  # distinguishes −0.0 from 0.0 and handles NaN
         return repr(first) == repr(second)
     if isinstance(first, list | tuple):
         return len(first) == len(second) and all(map(same, first, second))

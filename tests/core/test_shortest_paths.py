@@ -1,4 +1,4 @@
-"""Cheapest paths: those of a search of every path, and none to what was not reached."""
+"""Shortest paths match an exhaustive search; unreachable nodes have none."""
 
 from __future__ import annotations
 

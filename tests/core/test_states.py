@@ -1,4 +1,4 @@
-"""Saving, loading and restoring: what comes back, and what is refused at the door."""
+"""Saving, loading and restoring states, and rejecting invalid ones."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_policy_restores_on_the_chosen_backend(tmp_path: Path) -> None:
     assert restored.posterior.backend == "numpy"
     assert not restored.posterior.compiled
     assert played(restored, 6) == played(policy, 6)
-    # A spec says nothing about the machine: a state may be restored into another backend.
+    # A spec does not depend on the machine: a state may be restored into another backend.
     if find_spec("numba") is not None:
         compiled = FiniteGP(ROUGH, ARMS, 0.1, backend="numba")
         assert compiled.restored(policy.posterior.state()).backend == "numba"
@@ -367,7 +367,7 @@ def test_encoding_is_restored_with_its_policy(coding: Any, tmp_path: Path) -> No
     policy = policy_of()
     policy.encoding = encoding = Encoding.of(ROWS, COLUMNS, coding=coding)
     path = tmp_path / "mine.npz"
-    for _ in range(2):  # it stays when what was loaded is saved again
+    for _ in range(2):  # it survives saving a loaded policy
         policy.save(path)
         restored: Any = superarm.load(path)
         assert restored.encoding == encoding

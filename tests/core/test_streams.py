@@ -1,4 +1,4 @@
-"""Random streams: the fast way equals the definition, bit for bit."""
+"""Random streams: the fast path equals the definition bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLAS has one thread in our own calls, and afterwards what it had before."""
+"""BLAS uses one thread in our calls; the user's limit is restored afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def counts() -> list[int]:
 
 @pytest.fixture(autouse=True)
 def users_threads() -> Iterator[None]:
-    """A user who has three threads, whatever this process had."""
+    """A user with three threads, whatever this process has."""
     scipy.linalg.cholesky(np.eye(2))
     if not counts():
         pytest.skip("numpy and scipy have another BLAS here")
@@ -316,7 +316,7 @@ assert counts() == {3}
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_a_fork_amid_a_call_has_its_threads_back() -> None:
-    # In a process of its own: forking one that pytest has started threads in is not safe.
+    # In a subprocess: forking one in which pytest has started threads is not safe.
     code = """
 import os, threading
 import scipy.linalg, threadpoolctl
@@ -368,7 +368,7 @@ assert counts() == {3} and _LIMIT.calls == 0
 
 
 class Watched(SquaredExponential):
-    """A kernel that notes whether it is asked within a call of ours."""
+    """A kernel that records whether it is called within one of our calls."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         SEEN.append(has_one_thread())

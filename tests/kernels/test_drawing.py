@@ -156,7 +156,7 @@ def test_misspecified_model_has_its_own_root(root_sizes: list[int]) -> None:
     assert root_sizes == [len(gp.arms)] * 2
 
 
-# --- more arms than a whole covariance has room for -------------------------------------------
+# --- more arms than a dense covariance has room for -------------------------------------------
 
 NODES = 30
 CHAIN = sparse.diags_array(

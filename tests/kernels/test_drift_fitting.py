@@ -1,4 +1,4 @@
-"""How fast rewards drift, against eqs. 24 and 25 of bogunovic2016time with whole matrices."""
+"""How fast rewards drift, against eqs. 24 and 25 of bogunovic2016time with dense matrices."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_cache_is_bounded_and_does_not_change_results() -> None:
     )  # room for 20 columns
     rng = np.random.default_rng(3)
     everything = nodes(500)
-    # To the bit: every column is solved by itself, whatever is asked for beside it.
+    # Bit for bit: every column is solved separately, whatever other columns are requested.
     for _ in range(30):
         chosen = rng.choice(60, rng.integers(1, 15), replace=False).astype(float)[
             :, None

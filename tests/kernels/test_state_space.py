@@ -1,4 +1,4 @@
-"""Kernels of time as states that move: k(Δ) = h·A(Δ)h, up to the error that is stated."""
+"""Kernels of time as states that move: k(Δ) = h·A(Δ)h, up to the stated error."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_kernel_from_its_state(kernel: Kernel, tolerance: float) -> None:
 
 @pytest.mark.parametrize("kernel", [*EXACT, *CUT], ids=repr)
 def test_state_transitions_compose_and_do_not_expand(kernel: Kernel) -> None:
-    """A(a + b) = A(b)A(a); ‖A‖ ≤ 1, so that what is left of anything never grows."""
+    """A(a + b) = A(b)A(a); ‖A‖ ≤ 1, so that nothing grows over time."""
     space = kernel.state_space(1e-6)
     for a, b in ((0.4, 1.1), (3.0, 17.5)):
         together = space.transition(a + b)

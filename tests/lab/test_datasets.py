@@ -1,4 +1,4 @@
-"""Data: where they are looked for, and what is refused. Real files where they are at hand."""
+"""Data sets: search path and rejected files. Real files where available."""
 
 from __future__ import annotations
 

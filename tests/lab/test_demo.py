@@ -485,7 +485,7 @@ def in_terminal(
     )
     os.close(theirs)
     parts = []
-    with contextlib.suppress(OSError):  # Linux says EIO once the other side is closed
+    with contextlib.suppress(OSError):  # Linux raises EIO once the other side is closed
         while part := os.read(ours, 65536):
             parts.append(part)
     os.close(ours)

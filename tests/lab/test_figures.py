@@ -331,7 +331,7 @@ def write_run(
 
 
 def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
-    """A policy that was run again for T = 2 and 3 has the totals of those runs, the other its own."""
+    """A policy rerun for T = 2 and 3 has the totals of those runs, the other its own."""
     write_run(
         tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3]
     )

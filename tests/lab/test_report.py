@@ -1,4 +1,4 @@
-"""The report: whole, inert, small."""
+"""The report: complete, static, small."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_every_policy_has_a_bound_or_a_reason(tmp_path: Path) -> None:
         tmp_path,
         bounds=RegretBounds({first: bound}, missing, "Taken for granted."),
     )
-    assert text.count(">A bound</text>") == 1  # in the chart of the first setting alone
+    assert text.count(">A bound</text>") == 1  # only in the chart of the first setting
     assert text.count('<td class="number">59</td><td>assumes &lt;much&gt;.</td>') == 1
     for policy in others:
         assert (

@@ -1,4 +1,4 @@
-"""Runs on roads keep audits, states and maps, and a resumed run has all of them again."""
+"""Runs on roads store audits, states and maps; resuming restores all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: each check true and false, evidence with numbers, malformed ones refused early."""
+"""Claims: each check true and false, evidence with numbers, malformed ones rejected early."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def claim(check: str, **keys: Any) -> dict[str, Any]:
 
 
 def often(values: list[float]) -> list[float]:
-    """These seeds again and again, 36 in all: enough that seeds unlike them are few."""
+    """These seeds repeated, 36 in all: enough that unlike seeds are rare."""
     return values * (36 // len(values))
 
 

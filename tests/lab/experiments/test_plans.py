@@ -1,4 +1,4 @@
-"""Running experiments: cells, directories, resuming, and what may not happen to either."""
+"""Running experiments: cells, directories and resuming."""
 
 from __future__ import annotations
 
@@ -437,7 +437,7 @@ def test_policies_rerun_for_each_horizon(tmp_path: Path) -> None:
         "problem": {"name": "rkhs-function", "arms": 9},
         "policies": {"gp-ts": {}, "gp-ei": {}},
     }
-    overrides = {"gp-ei.xi": [0.1, 0.2]}  # a policy's that is not run anew
+    overrides = {"gp-ei.xi": [0.1, 0.2]}  # of a policy that is not rerun
     summary = execute(plan(tmp_path / "a", overrides, **changes))
     rows = [
         row
@@ -527,7 +527,7 @@ def test_lost_map_is_rewritten_without_running_rounds(
     assert content(tmp_path / "a") == before
 
 
-# --- what run.json says ----------------------------------------------------------------------
+# --- the contents of run.json ----------------------------------------------------------------
 
 
 def test_late_feedback_is_described_and_can_be_overridden(tmp_path: Path) -> None:
@@ -697,7 +697,7 @@ def test_data_are_settled_once(
     real = plan(tmp_path / "real", **changes)
     assert planned.experiment.problem["source"] == "synthetic"
     assert real.experiment.problem["source"] == "real"
-    execute(planned)  # a worker with the data keeps to what run.json says
+    execute(planned)  # a worker that has the data still follows run.json
     described = json.loads(
         (tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8")
     )

@@ -1,4 +1,4 @@
-"""One run, one directory, one process: nothing is mixed, nothing is lost."""
+"""One process per run directory: runs are never mixed and no files are lost."""
 
 from __future__ import annotations
 

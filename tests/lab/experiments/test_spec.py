@@ -1,4 +1,4 @@
-"""Experiments as data: what loads, what is refused and in which words."""
+"""Experiment specs: loading, and rejection with advice."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ def test_settings_find_their_owner() -> None:
     one = base.with_setting({"gp-ei.xi": 0.5, "side": 7, "problem.k": 3})
     assert one.policies["gp-pi"] == {}
     assert one.problem == {"name": "landscape", "side": 7, "k": 3}
-    assert base.policies["gp-ei"] == {}  # the original stays as it was
+    assert base.policies["gp-ei"] == {}  # the original is not modified
 
 
 def test_problem_overrides_apply_in_any_order() -> None:

@@ -1,4 +1,4 @@
-"""Statements of the Bayesian paper on small runs, beside slow computations of the same numbers."""
+"""Statements of the Bayesian paper on small runs, compared with slow computations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_judged_statements(judged_run: RecordedRun) -> None:
 
 
 def test_the_replay_by_equations_2_and_3(judged_run: RecordedRun) -> None:
-    """Every posterior anew from all that was observed before, with numpy alone."""
+    """Every posterior recomputed from all earlier observations, with numpy."""
     seed = 1
     world: Any = judged_run.world(seed)
     model = world.model

@@ -1,4 +1,4 @@
-"""Lemmas 1 to 3, eq. 6 and Theorem 1 of O'CLOK-UCB on recorded runs, against whole matrices."""
+"""Lemmas 1 to 3, eq. 6 and Theorem 1 of O'CLOK-UCB on recorded runs, against dense matrices."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def with_totals(
 def test_growth_with_time_is_compared_with_the_order(
     power: float, word: str, swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1.0 is below the order's exponent, but by so little that six seeds cannot tell."""
+    """1.0 is below the order's exponent, but by too little for six seeds to decide."""
     with_totals(swept, lambda index: np.arange(1.0, 41.0) ** power, monkeypatch)
     verdicts = found_by(swept, "Corollary 4.1: with T")
     assert {verdict.verdict for verdict in verdicts} == {word}

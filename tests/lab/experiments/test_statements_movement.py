@@ -269,7 +269,7 @@ def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     assert cell.stds == pytest.approx(stds, rel=1e-8)
     assert learner.forest is not None
     trees = learner.forest.trees
-    assert len(trees) == 3  # and so the fourth episode is on the first tree again
+    assert len(trees) == 3  # so the fourth episode returns to the first tree
     moved = 0.0
     for t in range(20):
         last = means[t - 1]

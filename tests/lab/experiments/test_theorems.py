@@ -516,7 +516,7 @@ def test_no_drift_bound_where_the_theorems_do_not_apply(
 
 
 def test_blocks_may_rest_on_any_epsilon(tmp_path: Path) -> None:
-    """Theorem 4.2 holds for every block length, so R-GP-UCB may be told what it likes."""
+    """Theorem 4.2 holds for every block length, so R-GP-UCB may assume any drift."""
     policies = {"r-gp-ucb": {"epsilon": 0.9}}
     assert "r-gp-ucb" in bounds_of(tmp_path, policies, problem=DRIFT).drawn
 
@@ -528,7 +528,7 @@ MOVEMENT = {"name": "movement-field", "side": 3, "contexts": 3, "episode": 4}
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_no_ratio_to_a_cheapest_path_of_zero_cost(rounds: int, tmp_path: Path) -> None:
-    # One context: whoever starts where it is cheapest pays nothing. Seed 0 does.
+    # One context: a walk that starts at the cheapest action pays nothing. Seed 0 does.
     problem = {"name": "movement-field", "side": 2, "contexts": 1}
     bounds = bounds_of(
         tmp_path, {"gp-md": {}, "md-known": {}}, problem=problem, rounds=rounds, seeds=1
@@ -582,7 +582,7 @@ def test_movement_gets_the_theorem_with_its_constants_and_its_equations_on_the_r
         ("gp-md", bound.assumes),
         ("md-known", bounds.missing["md-known"]),
     ):
-        # Two whole episodes and one of two rounds, in each of two seeds.
+        # Two full episodes and one of two rounds, in each of two seeds.
         edges = [3, 7, 9]
         service, movement, total, regret = (
             np.diff(run.cumulative(name, 0, metric)[:, edges], axis=1, prepend=0.0)

@@ -1,4 +1,4 @@
-"""Runs that are made longer, and policies that begin with a state."""
+"""Extended runs, and policies warm-started from a state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def content(directory: Path) -> dict[str, bytes]:
 def made_longer(
     tmp_path: Path, by: tuple[int, ...] = (5, 12), **changes: Any
 ) -> list[str]:
-    """A run that grows; checks that it is the same as one of full length, and returns what is told."""
+    """Extend a run, check that it equals one of full length, and return its messages."""
     messages: list[str] = []
     for rounds in by:
         execute(
@@ -105,7 +105,7 @@ PRIOR = "prior was run from the start again: no state of it is kept"
 
 
 def engine_of(path: Path) -> str:
-    """The form of the posterior whose state was kept."""
+    """The form of the posterior in a saved state."""
     state = load_state(path).part("posterior")
     while "inside" in state.parts:
         state = state.part("inside")
@@ -295,7 +295,7 @@ def test_too_much_pending_feedback_restarts_the_run(
     assert not gone_on
 
 
-# --- a state that was kept ---------------------------------------------------------------------
+# --- warm starts from a saved state ------------------------------------------------------------
 
 
 def saved_state(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
@@ -306,7 +306,7 @@ def saved_state(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
 def test_warm_start_continues_the_round_numbers(
     tmp_path: Path,
 ) -> None:
-    """What is exact goes on exactly: the same rounds as those of a longer run with that seed."""
+    """An exact posterior continues exactly: the rounds equal those of a longer run with that seed."""
     execute(plan(tmp_path / "whole", 9))
     execute(plan(tmp_path / "first", 5))
     states = (
@@ -376,7 +376,7 @@ def test_feedback_pending_at_the_warm_start_is_not_awaited(tmp_path: Path) -> No
     assert policy.last_step == 2
     states = (f"ts={saved_state(tmp_path / 'first')}",)
     resumed_plan = plan(tmp_path / "then", 4, states, feedback=late)
-    assert resumed_plan.first == 6  # rounds that were taken are not taken again
+    assert resumed_plan.first == 6  # completed rounds are not repeated
     begun = warm_starts.warm_start(policy, resumed_plan.starts["ts"])
     assert isinstance(begun, IndexPolicy)
     assert not begun.awaits

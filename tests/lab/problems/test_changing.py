@@ -56,7 +56,7 @@ def test_points_may_be_fewer_than_features() -> None:
     kernel = SquaredExponential(lengthscale=0.7)
     drawn = draws_of(kernel, points)
     root = np.array([drawn(unit) for unit in np.eye(len(points))])
-    # Up to 1e-14 of the largest eigenvalue is left out, and rounding adds about as much.
+    # Up to 1e-14 of the largest eigenvalue is truncated, and rounding adds about as much.
     tolerance = 2e-14 * np.trace(kernel(points))
     np.testing.assert_allclose(root.T @ root, kernel(points), rtol=0.0, atol=tolerance)
 
@@ -236,7 +236,7 @@ def movies(**changes: Any) -> Movies:
 
 
 def test_contexts_by_hand() -> None:
-    """Two viewers: one gave film 0 five stars and film 1 two, the other saw film 1 alone."""
+    """Two viewers: one gave film 0 five stars and film 1 two, the other saw only film 1."""
     from superarm.lab.datasets import Ratings
 
     genres = np.array([[True, False, True], [False, True, True]])
@@ -454,7 +454,7 @@ def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_both_files_come_from_one_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What holds one of them is passed over, by the loader and by whoever settles what "auto" is."""
+    """Folders with only one of the files are skipped, by the loader and when resolving "auto"."""
     from superarm.core import data_files
     from superarm.lab import datasets
 
@@ -620,7 +620,7 @@ def _many_ratings(viewers: int, per_viewer: int, films: int) -> tuple[str, str]:
 
 
 def test_the_25m_edition_has_the_papers_filter(only_here: Path) -> None:
-    """Viewers have 420 ratings, 210 of them from 2016 on; with fewer than 200 they are left out."""
+    """Viewers have 420 ratings, 210 of them from 2016 on; viewers with fewer than 200 are dropped."""
     _write_25m(only_here, *_many_ratings(6, 420, 450))
     world = movies(source="auto", films=10, viewers=4)
     assert "MovieLens 25M: " in world.interpretations["data"]
@@ -703,7 +703,7 @@ def test_ratings_with_few_stars_join_no_film(only_here: Path) -> None:
 
 
 def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
-    """The ending by which reports and claims know synthetic data."""
+    """The suffix by which reports and claims recognise synthetic data."""
     assert (
         movies(source="synthetic").interpretations["data"].endswith(", synthetic data")
     )
@@ -762,7 +762,7 @@ def test_ratio_to_zero_is_not_drawn(tmp_path: Path) -> None:
     assert ended.value.code == 0
 
 
-# --- what the learner is told, and who comes -----------------------------------------------
+# --- information given to the learner, and arrivals ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -856,7 +856,7 @@ def test_more_films_than_are_shown_have_a_viewer() -> None:
 
 
 def test_the_best_films_may_be_the_last() -> None:
-    """Film 0 reaches nobody, the other three reach one viewer each with chance tanh 2."""
+    """Film 0 reaches no viewer, the other three reach one viewer each with chance tanh 2."""
     pairs = Pairs(left=np.arange(4), right=np.arange(4))
     offer = Offer(
         step=1,

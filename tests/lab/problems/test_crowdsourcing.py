@@ -62,7 +62,7 @@ def test_contexts_and_counts() -> None:
 def test_distances_are_those_of_the_task_to_the_places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Everybody waits at one place; a task out of reach is drawn anew."""
+    """All workers wait at one place; a task out of reach is redrawn."""
     place = np.array([[0.1, 0.3]])
     monkeypatch.setattr(
         module, "_synthetic_city", lambda: module._Places(place, "one place")

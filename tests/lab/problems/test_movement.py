@@ -1,4 +1,4 @@
-"""Worlds in which moving costs: truth, weights, starts, and the cheapest way."""
+"""Problems with movement costs: truth, weights, starts, and the cheapest path."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_truth_is_a_draw_on_the_product_grid_scaled_to_0_and_1() -> None:
     np.testing.assert_allclose(
         drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25)
     )
-    copied = replace(world)  # what it was made of stays as it was
+    copied = replace(world)  # its inputs are not modified
     np.testing.assert_array_equal(copied.noise(offer, np.random.default_rng(0)), drawn)
     # Distances are Euclidean, times 1/(1 + ρ).
     grid = points[points[:, 0] == contexts[0], 1:]
@@ -234,7 +234,7 @@ def test_regret_with_any_alpha_and_beta() -> None:
 
 
 def test_the_norm_of_the_truth() -> None:
-    """On the whole grid, by the kernel's inverse; directions without variance are left out of both."""
+    """On the full grid, by the kernel's inverse; both omit directions without variance."""
     world = small(side=4, contexts=3, lengthscale=0.3, rho=2.0)
     offers = {
         float(offer.arms.features[0, 2]): offer

@@ -1,4 +1,4 @@
-"""Sensors: the recipe of Figure 4, on made rows always and on real rows where at hand."""
+"""Sensors: the recipe of Figure 4, on synthetic rows always and on real rows where available."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_glitches_are_interpolated() -> None:
     repaired = repair_glitches(readings, below=5.0)
     np.testing.assert_allclose(repaired[:, 0], [21.0, 21.0, 22.0, 26.0, 30.0, 30.0])
     np.testing.assert_allclose(repaired[:, 1], [20.0, 22.0, 24.0, 26.0, 27.0, 28.0])
-    assert readings[0, 0] == 0.0  # the input is left alone
+    assert readings[0, 0] == 0.0  # the input is not modified
     np.testing.assert_array_equal(
         repair_glitches(np.array([[5.0], [9.0]]), below=5.0), [[5.0], [9.0]]
     )

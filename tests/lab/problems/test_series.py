@@ -1,4 +1,4 @@
-"""Sensors read row by row, on made rows always and on real ones where at hand."""
+"""Sensors read row by row, on synthetic rows always and on real ones where available."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_without_the_files(
 
 @pytest.mark.slow
 def test_run_is_audited_and_reports_the_fit(tmp_path: Path) -> None:
-    """Forecasts of readings are judged on the page, in words for sensors; N is told, too."""
+    """The page judges forecasts of readings, in terms of sensors, and states N."""
     experiment = Experiment.from_mapping(
         {
             "id": "mine/series",

@@ -1,4 +1,4 @@
-"""Altitudes of a wind turbine: in a made boundary layer always, in real winds where at hand."""
+"""Altitudes of a wind turbine: in a synthetic boundary layer always, in real winds where available."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def test_the_benchmark_is_the_cheapest_way_through_all_rounds() -> None:
 
 
 def test_energy_is_what_costs_leave() -> None:
-    """Whoever chooses: energy and total cost add up to ρ max E, hour by hour."""
+    """For any policy, energy and total cost add up to ρ max E, hour by hour."""
     world = make_wind(rho=1.5)
     model = world.model
     policies: dict[str, Any] = {
@@ -293,7 +293,7 @@ def test_energy_is_what_costs_leave() -> None:
     totals = {name: trace.series["total_cost"].sum() for name, trace in traces.items()}
     assert (
         totals["offline"] <= min(totals.values()) + 1e-12
-    )  # beside rounding, at least a tie
+    )  # up to rounding, at least a tie
     assert traces["offline"].series["regret"].sum() == pytest.approx(0.0, abs=1e-12)
     measures = world.measures
     assert [name for name, metric in measures.items() if metric.headline] == ["energy"]

@@ -1,4 +1,4 @@
-"""Whether forecasts were true, for a problem whose arms are no roads."""
+"""Calibration of forecasts, for a problem whose arms are not roads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICIES = ["tv-gp-ucb", "static"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audited(DriftingFunction, AdditiveProblem):
-    """A function that drifts, of which the forecasts of three chosen arms are kept."""
+    """A drifting function; forecasts of three chosen arms are recorded."""
 
     @property
     def distinct(self) -> str:
@@ -117,7 +117,7 @@ def test_calibration_section_uses_no_road_terms(run: Run, tmp_path: Path) -> Non
 
 
 def test_single_arms_are_reported_once(tmp_path: Path) -> None:
-    """Where every choice is one arm, arms and choices would say the same."""
+    """Where every choice is one arm, arms and choices have the same coverage."""
     spec = {
         "experiment": "x",
         "rounds": 30,
@@ -210,7 +210,7 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
         return _shares(_within(factor * score), np.ones(4000), np.arange(4000))
 
     right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
-    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
+    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # unknown
     assert "cover what they should: 9 of 9" in calibration.calibration_verdict(
         {"right": right}
     )
@@ -233,7 +233,7 @@ def test_independent_edges_would_understate_the_error_of_correlated_ones() -> No
 
 
 def test_redundant_settings_do_not_reduce_standard_errors() -> None:
-    """Equal settings meet the same noise: four of them say nothing that one does not."""
+    """Equal settings meet the same noise: four of them carry no more evidence than one."""
     rng = np.random.default_rng(6)
     score, sizes, rounds = (
         rng.standard_normal(300),
@@ -275,7 +275,7 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
     """One arm is chosen until its first reward comes, 30 rounds later: all forecasts err alike.
 
     The prior is right: f ~ N(0, 1), known but for a noise of 0.1. So a forecast holds or fails for a
-    whole seed, and 8 seeds say as much as 8 looks, not as 240.
+    whole seed, and 8 seeds count as 8 observations, not as 240.
     """
     rng, seeds, rounds = np.random.default_rng(3), 8, 30
     spec = {

@@ -68,7 +68,7 @@ def test_ratio_to_a_nonpositive_total_is_reported(last: float, tmp_path: Path) -
 
 
 def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
-    """What is run again has its own total for every T, others that of their first rounds."""
+    """Rerun policies have their own total for every T, others that of their first rounds."""
     rewards = {"again": [[0.0, 1.0, 2.0, 3.0]], "once": [[5.0, 6.0, 7.0, 8.0]]}
     run = write_run(tmp_path, rewards, horizons=[2])
     write_run(tmp_path / "horizons" / "2", {"again": [[20.0, 30.0]]})

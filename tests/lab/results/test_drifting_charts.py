@@ -89,7 +89,7 @@ def test_units_are_shown(tmp_path: Path) -> None:
 
 
 def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> None:
-    """Zero stands a step below the others on a logarithmic axis; marks outside are left out."""
+    """Zero stands a step below the others on a logarithmic axis; marks outside are omitted."""
     values = [0.0, 0.001, 0.003, 0.01, 0.1]
     marks = {"the true ε": 0.01, "far away": 7.0}
     run = make_run(
@@ -184,7 +184,7 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
 
 
 def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
-    """Lines without a name have no label, neither beside the chart nor in words."""
+    """Lines without a name have no label, neither next to the chart nor in its text."""
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     rng = np.random.default_rng(0)
     truth = TruthRecord(
@@ -207,7 +207,7 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
 
 
 def test_integer_axes_have_integer_ticks() -> None:
-    """There is no day 6.2; where numbers are not whole, ticks need not be."""
+    """There is no day 6.2; ticks are integers only where the numbers are."""
     for x, ticks in (
         ([6, 7], ["6", "7"]),
         ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"]),
@@ -333,7 +333,7 @@ def test_chart_shows_the_truth_of_the_first_seed(tmp_path: Path) -> None:
                 truth.values[step - 1], world.means(world.offer(step))
             )
     before = (tmp_path / "truths" / "s1.npz").read_bytes()
-    (tmp_path / "truths" / "s1.npz").unlink()  # a run goes on where it was cut off
+    (tmp_path / "truths" / "s1.npz").unlink()  # a run resumes where it was interrupted
     (task,) = plan.tasks()
     assert (task.setting_index, task.policies, task.shown) == (1, (), True)
     execute(plan, resume=True)

@@ -1,4 +1,4 @@
-"""What a run with movement shows: running totals, a tree, and how it crosses another policy."""
+"""Charts of runs with movement: running totals, a tree, and crossings."""
 
 from __future__ import annotations
 

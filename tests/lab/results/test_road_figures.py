@@ -1,4 +1,4 @@
-"""Runs on roads: figures that hold what they should."""
+"""Runs on roads: the contents of figures."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_maps_show_uncertainty(make_run: MakeRun, tmp_path: Path) -> None:
     (picture,) = doubt_pictures(run)
     assert [panel.title for panel in maps(picture)] == list(
         SIX
-    )  # baselines know nothing
+    )  # baselines have no posterior
     for panel in maps(picture):
         audit = run.audit(panel.title, 0, 3)
         assert audit is not None

@@ -1,4 +1,4 @@
-"""Runs on roads: pages that hold what they should."""
+"""Runs on roads: the contents of pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether seeds decide, against scipy, the formulas, and simulated seeds of which nothing is true."""
+"""Whether seeds decide, against scipy, the formulas, and simulated seeds without any effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feedback that comes late, in part, out of order or never; what was done before; episodes."""
+"""Feedback that is late, partial, out of order or lost; previous actions; episodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ARMS = Arms.numbered(np.arange(5.0)[:, None])
 
 @dataclass
 class Notebook:
-    """A policy that plays arms in turn and writes down what it is told."""
+    """A policy that plays arms in turn and records its feedback."""
 
     exchangeable: bool = True
     deterministic = True
@@ -70,7 +70,7 @@ class Notebook:
 
 
 class Post:
-    """A world that says itself how late its rewards are; an episode begins every four rounds."""
+    """A problem that states its own delays; an episode begins every four rounds."""
 
     direction: Direction = "maximize"
 
@@ -198,7 +198,7 @@ def test_delays_add_to_the_problems_own() -> None:
     feedback = Feedback(
         positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3])
     )
-    # What is lost is lost, whatever the world says.
+    # Lost feedback stays lost, whatever delay the problem states.
     assert (
         list(mail.exchange(offer, decision, feedback, np.array([5, 0, -1, 0, 3]))) == []
     )
@@ -315,7 +315,7 @@ def test_late_feedback_costs_regret_and_lost_feedback_is_not_learned() -> None:
 
 
 def test_a_policy_may_be_one_of_many_without_difference() -> None:
-    """Others that run beside it change neither its offers, nor its noise, nor its delays."""
+    """Other policies change neither its offers, nor its noise, nor its delays."""
     problem = landscape(seed=2, horizon=30, side=8)
     late = Lateness(latest=5, lost=0.2)
     single = simulate(

@@ -123,7 +123,7 @@ class Costs:
 
 
 class Scripted:
-    """Plays given positions, and writes down what it is told and which random numbers it gets."""
+    """Plays given positions and records its feedback and random numbers."""
 
     exchangeable = True
 
@@ -378,7 +378,7 @@ def test_the_table_is_made_once_for_all_policies() -> None:
 
 
 def test_a_table_is_not_played_twice_by_one_policy() -> None:
-    """Its rounds were learned from: to go on with them would count every reward twice."""
+    """Its rounds are already learned: continuing would count every reward twice."""
     problem = from_finite(FiniteProblem)
     policy = registry.build("policy", "igp-ucb", model=problem.model)
     simulate(problem, {"a": policy}, rounds=30, seed=5)

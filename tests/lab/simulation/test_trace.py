@@ -1,4 +1,4 @@
-"""A run on disk: whole files, equal bytes, clear errors."""
+"""A run on disk: complete files, equal bytes, clear errors."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_time_per_round_excludes_the_first_call(finished: Path) -> None:
     write_trace(finished, trace(seed=4, seconds=single))
     run = Run.load(finished)
     assert run.seconds_per_round("igp-ucb") == pytest.approx((8 * 3.0 + 11 * 3.0) / 19)
-    for seed in (3, 4):  # all in one call: there is nothing else to tell
+    for seed in (3, 4):  # all in one call: nothing else to report
         write_trace(
             finished, trace("GP-UCB", 0, seed, seconds=np.full(ROUNDS, 5.0, np.float32))
         )

@@ -162,7 +162,7 @@ def test_hadamard_is_exact_for_independent_arms() -> None:
 
 
 def test_spectral_is_exact_for_one_shared_value() -> None:
-    """All arms alike: the caps know that N observations of one number tell ½ ln(1 + N/ς²)."""
+    """All arms equal: N observations of one number give an information gain of ½ ln(1 + N/ς²)."""
     growth = ArmSetGrowth(
         kernel=SquaredExponential(lengthscale=1e6),
         features=points(6),

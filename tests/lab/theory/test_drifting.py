@@ -421,7 +421,7 @@ def test_rewards_seldom_exceed_the_l_of_equation_65() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_lemma_d_1_for_any_points_and_rewards(seed: int) -> None:
-    """Noise so large that the lemma says something; rewards are not drawn from any model."""
+    """Noise large enough for a non-trivial bound; rewards are not drawn from any model."""
     rng = np.random.default_rng(seed)
     for epsilon, noise in ((1e-3, 4.0), (0.02, 1.0), (0.5, 0.3)):
         for n in (1, 3, 8):
@@ -831,7 +831,7 @@ def test_the_genie_is_above_the_lower_bound(epsilon: float) -> None:
 
 
 def test_the_genies_regret_on_a_coarse_grid_is_of_order_epsilon_in_the_mean() -> None:
-    """A parabola whose peak moves by less than a step: few rounds lose, but a whole step's worth."""
+    """A parabola whose peak moves by less than a step: few rounds lose, but a full step each."""
     step, bend = 0.1, 3.0
     peaks = np.linspace(0.0, step, 200_001)[
         :-1

@@ -90,7 +90,7 @@ def test_greedy_is_monotone_and_submodular() -> None:
 
 
 def test_both_forms_of_greedy_agree() -> None:
-    """25 choices of 40 candidates keep rows, 40 keep the whole covariance."""
+    """25 choices of 40 candidates store rows, 40 store the full covariance."""
     X = points(40, seed=5)
     by_columns = greedy_information_gain(KERNEL, X, 25, NOISE)
     by_matrix = greedy_information_gain(KERNEL, X, 40, NOISE)

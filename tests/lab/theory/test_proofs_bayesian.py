@@ -2,7 +2,7 @@
 
 Every inequality between numbers is asserted as it stands. One between expectations is asserted for
 every draw where it holds for every draw; else means of seeded draws may miss it by five standard
-errors. Where a printed step is wrong, a counterexample says so, and what does hold is asserted.
+errors. Where a printed step is wrong, a counterexample shows it, and the corrected step is asserted.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def assert_at_most(draws: Any, limit: float) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lemma_a1_for_ucb(seed: int) -> None:
-    """Eqs. 13–15: an identity, of which U(a*) − U(a_t) ≤ 0 is left out, for every draw of f."""
+    """Eqs. 13–15: an identity, which omits U(a*) − U(a_t) ≤ 0, for every draw of f."""
     trial = case(seed)
     U = trial.upper(plain_beta(trial.step))
     chosen = trial.super_arms[trial.best(U)]

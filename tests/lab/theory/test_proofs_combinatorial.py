@@ -1,6 +1,6 @@
 """The proofs of nika2022oclok, line by line, on small random cases.
 
-Cases are computed from whole matrices here, apart from the library. Inequalities may fail by rounding
+Cases are computed from dense matrices here, independently of the library. Inequalities may fail by rounding
 alone: sums of a few dozen terms of order 1 are good to about 1e-12.
 """
 
@@ -109,7 +109,9 @@ def test_equation_4_by_brute_force(seed: int) -> None:
     """γ_KT is the best of all sequences of super arms; ours reaches at least half of it."""
     rng = np.random.default_rng(seed)
     rounds = [rng.uniform(size=(4, 2)) for _ in range(3)]
-    rounds[0] *= 0.01  # of the first four arms, two tell hardly more than one
+    rounds[0] *= (
+        0.01  # of the first four arms, two give hardly more information than one
+    )
     noise = 0.05
     feasible = [*combinations(range(4), 2)]
     gains = [
@@ -341,7 +343,7 @@ def test_equations_16_to_21(seed: int) -> None:
     """From the mutual information to Lemma 1, through entropies, eigenvalues and traces."""
     X, covariances, noise = super_arms(seed)
     n = len(X)
-    given_f = entropy(noise * np.eye(n))  # H(r|f): the noise alone
+    given_f = entropy(noise * np.eye(n))  # H(r|f): only the noise
     assert given_f == pytest.approx(
         sum(entropy(noise * np.eye(len(cov))) for cov in covariances)
     )

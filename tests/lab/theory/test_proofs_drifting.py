@@ -1,7 +1,7 @@
 """Steps of the proofs in *Time-Varying Gaussian Process Bandit Optimization* (2016), on small cases.
 
 Every inequality of a chain is asserted where both of its sides can be computed. Where a printed step is
-false, a counterexample stands beside what does hold.
+false, a counterexample shows it next to the corrected step.
 """
 
 from __future__ import annotations
@@ -461,7 +461,7 @@ def test_after_equation_79(seed: int) -> None:
         if n == 2 and shifted.min() > 0.0:
             assert (
                 right >= np.linalg.norm(change, 2) / noise**2 - 1e-7
-            )  # not at most, as is said
+            )  # not at most, as stated
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -531,7 +531,7 @@ def test_equations_83_85_and_86_do_not_hold_as_printed() -> None:
     assert terms == pytest.approx(10.0 * (moved + aged))
     assert (
         abs(squares[0] - squares[1]) > 1.5 * terms
-    )  # eq. 83: squares on the left alone
+    )  # eq. 83: squares only on the left
     # eq. 85: σ⁻²N²ε max|y| for two arms that are near each other, little noise and a far query
     epsilon, noise = 1e-4, 2e-5
     kernel = SquaredExponential(lengthscale=1.5)

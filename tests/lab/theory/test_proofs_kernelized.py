@@ -1,6 +1,6 @@
 """The proofs of chowdhury2017kernelized, step by step, on small cases.
 
-Features are finite vectors here, so that everything that a proof says of the Hilbert space can be
+Features are finite vectors here, so that every quantity of a proof in the Hilbert space can be
 computed: φ(x) is a row of Φ, k(x, x') = φ(x)·φ(x'), and f is a vector with f(x) = φ(x)·f.
 """
 
@@ -179,7 +179,7 @@ def noise_tree(rounds: int) -> list[tuple[float, ...]]:
 
 
 def adaptive_points(path: tuple[float, ...]) -> Floats:
-    """Points that depend on earlier noise alone: up after a gain, down after a loss; (t, 1)."""
+    """Points that depend only on earlier noise: up after a gain, down after a loss; (t, 1)."""
     points = [0.5]
     for noise in path[:-1]:
         points.append(min(1.0, max(0.0, points[-1] + 0.2 * noise)))
@@ -296,7 +296,7 @@ def test_lemma_1(case: Case) -> None:
 def test_theorem_1_against_its_finite_dimensional_forerunner(
     case: Case, eta: float
 ) -> None:
-    """Both sides exceed those of the forerunner by what the module says, and meet as η → 0."""
+    """Both sides exceed those of the forerunner by the amount in the module, and agree as η → 0."""
     R, delta, t = 0.8, 0.1, len(case.noise)
     eigenvalues, vectors = np.linalg.eigh(case.K)
     eigenvalues = np.maximum(eigenvalues, 0.0)
@@ -333,7 +333,7 @@ def test_the_forerunner_by_hand_and_with_another_ridge() -> None:
 
 
 def test_the_forerunner_fails_no_more_often_than_delta() -> None:
-    """400 runs that fail with probability δ = 0.2 at most: more than 80 + 5·8 would be a slip."""
+    """400 runs that fail with probability δ = 0.2 at most: more than 80 + 5·8 would be an error."""
     runs, rounds, delta, R = 400, 12, 0.2, 0.7
     rng = np.random.default_rng(6)
     failures = 0
@@ -592,7 +592,7 @@ def test_lemma_8_holds_all_the_same() -> None:
 
 
 class Posterior(NamedTuple):
-    """What GP-TS knows after many rounds, beside the truth."""
+    """The posterior of GP-TS after many rounds, and the truth."""
 
     f: Floats
     mean: Floats
@@ -678,7 +678,7 @@ def test_lemmas_9_and_10_and_eqs_14_to_18(t: int, seed: int) -> None:
 
 
 def test_some_points_are_saturated_late() -> None:
-    """Else the test above would say nothing of them."""
+    """Otherwise the test above would not cover them."""
     late = Posterior.after(300_000, 0)
     assert (late.gaps > late.c * late.std).sum() >= 5
 

@@ -146,7 +146,7 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
         rounds = 96 * cycles
         costs = np.zeros((rounds, 2))
         costs[np.arange(rounds), np.arange(rounds) // 48 % 2] = (
-            0.1  # each action is dear for 48 rounds
+            0.1  # each action is expensive for 48 rounds
         )
         descent = TreeDescent(tree, kappa=kappa)
         q, served = descent.at(0), 0.0
@@ -162,9 +162,9 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
 
 @pytest.mark.parametrize("rounds", [50, 500])
 def test_movement_is_not_competitive_where_costs_are_large(rounds: int) -> None:
-    """Eqs. 13 and 39: two actions 1 apart are dear in turn, and a third, 100 away, costs nothing.
+    """Eqs. 13 and 39: two actions 1 apart are expensive in turn; a third, 100 away, is free.
 
-    One step empties the dear one, so that the pair costs nothing after the step, and nothing leads away
+    One step empties the expensive one, so that the pair costs nothing after the step, and nothing leads away
     from it. The cheapest way goes to the third action at once.
     """
     metric = PointMetric(points=[[0.0], [1.0], [100.0]])
@@ -271,7 +271,7 @@ def test_the_range_of_the_potential_is_what_the_constants_take() -> None:
 
 
 def test_the_constants_of_a_tree_of_two_levels_written_out() -> None:
-    """A leaf beside a vertex with two leaves: what the vertex loses is lost once more below it."""
+    """A leaf next to a vertex with two leaves: what the vertex loses is lost once more below it."""
     upper, lower, kappa = 2.0, 0.5, 1.5
     tree = Tree(
         parent=np.array([-1, 0, 0, 1, 1]),
@@ -609,7 +609,7 @@ def test_theorem_1_is_the_learning_error_and_the_excess() -> None:
 
 
 def test_charging_less_for_distances_never_makes_the_cheapest_way_dearer() -> None:
-    """What the statements on runs use: C d_T ≤ d_T as a metric of its own."""
+    """What the statements on runs use: C d_T ≤ d_T as a separate metric."""
     rng = np.random.default_rng(3)
     metric = PointMetric(points=rng.random((6, 2)))
     tree = frt_tree(metric, rng)
