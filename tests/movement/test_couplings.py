@@ -1,4 +1,4 @@
-"""Couplings on trees: their marginals, what they cost, and what is drawn from them."""
+"""Couplings on trees: marginals, costs and draws."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
 
 
 def test_walk_over_coupling_rows_preserves_distributions() -> None:
-    """Exactly, not by drawing: what is left for each action goes where its row says."""
+    """Exactly, not by drawing: the mass of each action moves as its row prescribes."""
     tree, source = drawn_tree(10, 2), rng(2)
     coupling, here = TreeCoupling(tree), np.eye(10)[4]
     walked = here

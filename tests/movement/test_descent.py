@@ -1,4 +1,4 @@
-"""Mirror descent on trees against general solvers, the paper's own, and what holds at an optimum."""
+"""Mirror descent on trees against general solvers, the paper's algorithm, and optimality conditions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def some_q(tree: Tree, seed: int) -> Floats:
 
 
 class Part:
-    """What eq. 25 says of the children of one vertex, and the problem of eq. 10 that they pose."""
+    """Eq. 25 for the children of one vertex, and their problem of eq. 10."""
 
     def __init__(
         self, tree: Tree, children: Ints, kappa: float, q: Floats, costs: Floats

@@ -1,4 +1,4 @@
-"""Walks on forests, by their promises and by simulation; the optimum against all ways there are."""
+"""Walks on forests: guarantees, simulation, and the optimum against all walks."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_simulated_walks_match_the_stated_distributions(backend: Backend) -> Non
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_probabilities_are_those_of_the_draws(backend: Backend) -> None:
-    """Given where a walk stands: exact, by adding up what many draws told."""
+    """Given the walk's position: exact, by summing the probabilities of many draws."""
     metric = plane(6, 5)
     forest = Forest(metric, [frt_tree(metric, rng(2))], backend=backend)
     stand = forest.begin(0)
@@ -406,7 +406,7 @@ def test_invalid_requests_are_rejected() -> None:
 
 
 def test_a_stand_is_plain_data() -> None:
-    """What a policy carries on: three values that can be written down and put together again."""
+    """A policy's carry: three values that can be serialized and restored."""
     forest = Forest.grown(plane(5, 1), rng(1), trees=2)
     stand = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).stand
     copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))

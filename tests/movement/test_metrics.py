@@ -1,4 +1,4 @@
-"""Finite metrics: what is refused and by which name, what is repaired, distances against slow loops."""
+"""Finite metrics: validation, repair, and distances against slow loops."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_greedy_matches_plain_greedy_and_its_guarantee(seed: int, k: int) -> Non
 
 
 def test_greedy_where_it_is_not_optimal() -> None:
-    """Node 2 looks best alone and is of no use beside the other two."""
+    """Node 2 looks best by itself but adds nothing to the other two."""
     pairs = Pairs(
         left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]),
         right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4]),
@@ -187,7 +187,7 @@ def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=30)
 @given(seeds, st.integers(1, 3))
 def test_nodes_cover_most_sets(seed: int, k: int) -> None:
-    """Against a greedy choice that counts uncovered sets anew each time."""
+    """Against a greedy choice that recounts uncovered sets each time."""
     graph = Cascade.from_links(CASCADE.left, CASCADE.right, CHANCE, 7)
     sets = draw_sets(graph, 200, rng(seed))
     candidates = 5
@@ -240,7 +240,7 @@ def test_tim_meets_its_guarantee_with_the_stated_probability(two_sided: bool) ->
         assert max(values, key=lambda pair: values[pair]) == (1, 2)
         assert 0 in GreedyCoverage(k=2).select(p, pairs, rng()).action
     else:
-        # A chain of nine nodes, and beside it links that hardly ever work.
+        # A chain of nine nodes, and other links that hardly ever work.
         pairs = Pairs(
             left=np.arange(18) + (np.arange(18) > 7),
             right=np.append(np.arange(1, 9), GONE),
@@ -349,7 +349,7 @@ def test_a_dense_cascade_is_drawn_within_memory(
 def test_sparse_cascades_are_drawn_many_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No link works, so that every set looks at one node's links alone."""
+    """No link works, so that every set examines only one node's links."""
     source, target = np.divmod(np.arange(40**2), 40)
     graph = Cascade.from_links(source, target, np.zeros(1600), 40)
     monkeypatch.setattr(cascades, "_MOST_FRONTIER", 16 * 1600)
@@ -383,7 +383,7 @@ def test_a_graph_of_one_node() -> None:
 
 
 def test_worthless_nodes_are_chosen_once_each() -> None:
-    """Where nothing can be gained, asking again must not give the same node twice."""
+    """Where nothing can be gained, rescoring must not choose the same node twice."""
     pairs = Pairs(left=np.array([0, 1, 2]), right=np.array([0, 1, 2]))
     chosen = GreedyCoverage(k=3).select(
         np.zeros(3), pairs, rng(), lambda _: np.zeros(3)

@@ -116,7 +116,7 @@ def test_half_of_the_optimum_is_what_density_may_give() -> None:
 @pytest.mark.parametrize(
     ("weights", "worth", "expected"),
     [
-        # One heavy arm is worth most alone, but ten light ones are worth 20 together.
+        # One heavy arm has the highest worth, but ten light ones are worth 20 together.
         ([10.0] + [1.0] * 10, [3.0] + [2.0] * 10, list(range(1, 11))),
         # The second arm fills the budget to the brim.
         ([5.0, 5.0, 1.0], [5.0, 4.9, 0.5], [0, 1]),
@@ -157,7 +157,7 @@ def test_ties_go_to_the_arm_offered_first() -> None:
 
 
 def test_full_groups_are_never_chosen() -> None:
-    """Also where the best arm belongs to it, and desirabilities are asked for anew."""
+    """Also where the best arm belongs to it, and with rescoring."""
     groups, worth = (
         Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])),
         np.array([9.0, 1, 2]),

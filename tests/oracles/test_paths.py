@@ -88,7 +88,7 @@ def select(
 def test_shortest_path_does_not_depend_on_earlier_queries(
     monkeypatch: pytest.MonkeyPatch, digits: int
 ) -> None:
-    """The bounded search gives the routes of the whole one, and where it can it looks at less."""
+    """The bounded search returns the routes of the full one and examines less where it can."""
     monkeypatch.setattr("superarm.oracles.paths._LARGE", 0)
     rng, n = np.random.default_rng(digits), 60
     graph = graph_of(
@@ -175,7 +175,7 @@ def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
 def test_no_route_is_cheaper_where_turns_cost(
     n: int, seed: int, density: float, repeat: bool
 ) -> None:
-    """Also when it is asked again, with other costs: the search then stops at the last route's cost."""
+    """Also for a second query with other costs: the search then stops at the last route's cost."""
     rng = np.random.default_rng(seed)
     turns = [
         (i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density

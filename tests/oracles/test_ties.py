@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 
 
 def slowly(desirability: Floats, k: int) -> list[int]:
-    """One after the other: the first arm that ties with the best one left."""
+    """One after the other: the first arm that ties with the best remaining one."""
     remaining = dict(enumerate(desirability.tolist()))
     chosen = []
     for _ in range(k):

@@ -1,4 +1,4 @@
-"""TopK beyond its contract: ties, rescoring and what is refused."""
+"""TopK beyond its contract: ties, rescoring and rejected input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An update that fails, or that another thread overtakes, leaves everything as it was."""
+"""Failed or overtaken updates have no side effects."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_log_is_learned_entirely_or_not_at_all(monkeypatch: pytest.MonkeyPatch) 
 def test_jitter_warning_as_error_does_not_change_the_roads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also what was flagged as an outlier, and also where it comes from fitting the scales anew."""
+    """Including flagged outliers, and including warnings raised while refitting the scales."""
     gp = RoadGP(ROADS, np.ones(8), outliers="refuse")
     for _ in range(3):
         gp.observe(road_keys(0, 1), [1.0, 1.2])
@@ -116,7 +116,7 @@ def test_jitter_warning_as_error_does_not_change_the_roads(
         gp.observe(road_keys(2, 3), [1.0, 1.0])  # the fourth trip: scales are fitted
     assert (gp.trips, gp.count, gp.fits) == (4, 8, 0)
     RoadGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
-    with pytest.warns(Warning, match="made an error"):  # said when the next trip comes
+    with pytest.warns(Warning, match="made an error"):  # raised at the next trip
         gp.observe(road_keys(2, 3), [1.0, 1.0])
 
 
@@ -243,7 +243,7 @@ COMMITTED = {
     "visited": lambda: taught(
         DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(20)
     ),
-    # The next reward is added to G with those that are beside it.
+    # The next reward is added to G with the pending ones.
     "added": lambda: taught(
         DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(31)
     ),

@@ -1,4 +1,4 @@
-"""What was once taken silently, or crashed without advice: refused, and nothing changes."""
+"""Input that was once accepted silently or crashed is rejected without side effects."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_draws_reject_invalid_generators(rng: Any) -> None:
 
 
 class Remembering:
-    """A kernel of someone else's that hands out the same array again."""
+    """A foreign kernel that returns the same array every time."""
 
     def __init__(self) -> None:
         self.kept: dict[bytes, Any] = {}

@@ -1,4 +1,4 @@
-"""The benchmarks run, at small sizes, and superarm agrees with its peers. No times are judged."""
+"""The benchmarks run, at small sizes, and superarm agrees with its peers. Times are not judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contract that cannot fail proves nothing: each catches a part that is wrong."""
+"""A contract that cannot fail proves nothing: each catches faulty parts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class WrongBelief(BeliefContract):
 
 
 class Hopeful:
-    """A rule that says it needs no chance, yet uses it, and a schedule that goes negative."""
+    """A rule that claims to be deterministic but draws, and a schedule that goes negative."""
 
     deterministic = True
 
@@ -206,7 +206,7 @@ class WrongPolicy(PolicyContract):
 
 
 class Moody:
-    """A problem whose offers depend on how often it was asked, and whose best is beaten."""
+    """A problem whose offers depend on the number of calls, and whose best is beaten."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""Parts can be pickled and copied by whoever uses them; the copies do the same."""
+"""Parts can be pickled and copied; copies behave like the original."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAYS = {
 }
 ways = pytest.mark.parametrize("duplicate", WAYS.values(), ids=WAYS)
 Duplicate = Callable[[Any], Any]
-FLEETS = ["route-cautious", "informed"]  # which are for fleets alone
+FLEETS = ["route-cautious", "informed"]  # which are only for fleets
 ROADS = [
     name for name in names("policy") if name.startswith("route-") and name not in FLEETS
 ]
@@ -72,9 +72,7 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, duplicate: Duplicate) -
         GraphMatern(city.line_graph()),
         GraphMatern(city.line_graph(), nu=1.5),
     ):
-        expected = kernel(
-            nodes
-        )  # and what it has computed so far goes with it, or is made anew
+        expected = kernel(nodes)  # and its cached results are copied or recomputed
         np.testing.assert_allclose(duplicate(kernel)(nodes), expected, rtol=1e-12)
     top = TopK(k=2)
     values = np.array([1.0, 3.0, 2.0])

@@ -1,4 +1,4 @@
-"""Details of rewards that drift, room by room: what a slip of one sign or number would change."""
+"""Details of drifting rewards: results that a wrong sign or number would change."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_truncation_errors_decay_and_accumulate() -> None:
         gp.observe([[37 * step % 700, step]], [1.0])
     left_out = gp.tolerance
     assert 0.0 < left_out <= 1e-12
-    gp.observe([[0, 499.0]], [1.0])  # 100 later: 0.95^100 of it is left
+    gp.observe([[0, 499.0]], [1.0])  # 100 later: 0.95^100 of it remains
     assert gp.tolerance == pytest.approx(left_out * 0.95**100, rel=1e-9, abs=0.0)
 
 
@@ -113,7 +113,7 @@ def test_accumulated_truncation_is_within_the_stated_bound() -> None:
 
 
 def test_only_negligible_observations_are_forgotten() -> None:
-    """Times half as far apart: checkpoints are 16 apart, and 1e-13 is left after 19.98."""
+    """Times half as far apart: checkpoints are 16 apart, and 1e-13 remains after 19.98."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.95))
     for step in range(300):
         gp.observe([[step % 25, 0.5 * step]], [1.0])
@@ -266,7 +266,7 @@ def test_failed_batch_has_no_side_effects(
     monkeypatch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
     with pytest.raises(
         ZeroDivisionError
-    ):  # the first is alone at its time, and learned before
+    ):  # the first is the only one at its time, and is learned first
         gp.observe([[1, 2.0], [2, 3.0], [3, 3.0]], [5.0] * 3)
     np.testing.assert_array_equal(gp.predict([[0, 4.0], [1, 4.0]]), before)
 
@@ -541,7 +541,7 @@ def test_costs_of_one_hour_are_not_those_of_another() -> None:
     rush = world.scores(world.offer(9))
     np.testing.assert_array_equal(rush, other.scores(other.offer(9)))
     assert np.abs(rush - early).max() > 1.0
-    drift = world.model.drift  # half of it lasts, half comes back every day
+    drift = world.model.drift  # half persists, half recurs daily
     covariances = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
     assert covariances == pytest.approx(
         [1.0, 0.5 + 0.5 * 0.9**6 * np.exp(-2.0), 0.5 + 0.5 * 0.9**12]

@@ -1,4 +1,4 @@
-"""The examples run as they stand, show what they say, and stay short."""
+"""The examples run unchanged, show what they claim, and stay short."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every registered part, made and called with values that make no sense: only our own errors come out.
+"""Every registered part, built and called with invalid values, raises only our own errors.
 
-A part is made from its own parameters with one of them replaced, and its methods are called with one
-argument replaced. An odd value may be accepted where it has a meaning; what must not happen is an error
-of numpy's, or of Python's own, which says nothing of the argument that was wrong.
+A part is built from its own parameters with one of them replaced, and its methods are called with one
+argument replaced. A value may be accepted where it has a meaning; what must not happen is an error
+from numpy or Python that does not name the invalid argument.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def with_each_replaced(
     """What goes wrong when one argument at a time is odd."""
     for name in arguments if names is None else names:
         for label, make in ODD.items():
-            # Methods may keep what they are given, so that each call has a value of its own.
+            # Methods may store their arguments, so each call gets a new value.
             changed = {**arguments, name: make()}
             problem = foreign(lambda changed=changed: call(**changed))  # type: ignore[misc]
             if problem is not None:

@@ -1,4 +1,4 @@
-"""A policy is data: a spec as JSON makes it again, and a state says which one it belongs to."""
+"""Policies as data: a JSON spec rebuilds a policy, and a state contains its spec."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ def test_discretised_policy_restores_from_its_file(tmp_path: Path) -> None:
 
 
 class Nameless(TopK):
-    """Somebody's own oracle, which no registry knows."""
+    """A user's oracle that is not registered."""
 
 
 @dataclass(frozen=True)

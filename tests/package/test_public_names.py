@@ -1,4 +1,4 @@
-"""Names that are relied on from outside, and the page that describes the command line."""
+"""Public names that users rely on, and the page about the command line."""
 
 from __future__ import annotations
 

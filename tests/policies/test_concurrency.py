@@ -1,4 +1,4 @@
-"""A policy that several threads use: nothing is lost, counted twice or seen by halves."""
+"""Concurrent use of a policy: no update is lost, repeated or half visible."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_many_threads_learn_what_one_would() -> None:
         assert shared.version == serial.version
         assert not shared.awaits
         offer = Offer(step=2000, arms=ARMS)
-        # Another order of observations: what is known differs by rounding alone.
+        # Another order of observations: posteriors differ only by rounding.
         for ours, theirs in zip(
             serial.beliefs(offer), shared.beliefs(offer), strict=True
         ):
@@ -114,7 +114,7 @@ def test_copies_have_their_own_lock() -> None:
 def test_copies_are_consistent_during_concurrent_updates(
     kind: str, way: Callable[[Any], Any]
 ) -> None:
-    """What a copy has learned and what it knows to have learned are of one moment."""
+    """A copy's posterior and its ledger are consistent."""
     policy, done = make_policy(kind), threading.Event()
     errors: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Grids that grow finer: what stands for them, wherever the arms lie."""
+"""Growing grids: the arms that represent them, wherever the arms are."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_blocks_by_hand() -> None:
 
 @pytest.mark.slow
 def test_the_block_by_cross_validation() -> None:
-    """Each day left out in turn, as one would by hand: mean and covariance of the others, every N."""
+    """Leave-one-day-out by hand: mean and covariance of the other days, for every N."""
     world = traffic_series(seed=0, horizon=30, source="synthetic")
     past = world.model.past
     assert past is not None
@@ -155,7 +155,7 @@ def test_truth_drifts_as_in_the_paper() -> None:
     world = DriftingFunction(seed=3, horizon=400, side=4, epsilon=0.2, lengthscale=0.05)
     truths = np.array([world.means(world.offer(step)) for step in range(1, 401)])
     innovations = (truths[1:] - math.sqrt(0.8) * truths[:-1]) / math.sqrt(0.2)
-    # 6,384 numbers that hardly know of each other: five standard errors of a mean square.
+    # 6,384 nearly independent numbers: five standard errors of a mean square.
     count = innovations.size
     assert abs(np.mean(innovations**2) - 1.0) < 5.0 * math.sqrt(2.0 / count)
     assert abs(np.mean(truths**2) - 1.0) < 5.0 * math.sqrt(
@@ -186,7 +186,7 @@ def test_truth_drifts_as_in_the_paper() -> None:
 def test_any_rule_over_the_drifting_posterior(
     spec: dict[str, Any], problem: dict[str, Any]
 ) -> None:
-    """What it believes is what DriftingGP makes of the same data, and its state goes on alike."""
+    """Its belief is that of DriftingGP on the same data, and its restored state continues alike."""
     world = build("problem", problem, seed=2, horizon=12)
     model = replace(world.model, drift=Temporal(epsilon=0.2))
     policy = build("policy", {**spec, "posterior": "drifting"}, model=model)

@@ -1,4 +1,4 @@
-"""RExp3: equal to Exp3 written down plainly, its restarts, scales, lateness, and what it gains."""
+"""RExp3 against a plain Exp3: restarts, scales, late feedback and rewards."""
 
 from __future__ import annotations
 

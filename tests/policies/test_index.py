@@ -229,7 +229,7 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
             stepwise=stepwise,
         )
         arms = Arms.numbered(features)
-        # A hint that the left side is good: not enough to know arms 0 and 1 well.
+        # Weak evidence for the left side: arms 0 and 1 stay uncertain.
         model.observe(model.keys(Offer(step=1, arms=arms))[[3]], [0.4], [0.5])
         choices[stepwise] = set(
             policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist()
@@ -313,13 +313,13 @@ def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> No
 
 
 class Coin(TopK):
-    """An oracle that says of itself that it leaves something to chance."""
+    """An oracle that declares itself random."""
 
     deterministic = False
 
 
 class Elsewhere:
-    """An oracle of which nobody knows how many super arms it has."""
+    """An oracle with an unknown number of super arms."""
 
     deterministic = True
 

@@ -1,4 +1,4 @@
-"""What a policy has heard of its decisions: steps as ranges, open arms, what is awaited."""
+"""The ledger of feedback: learned steps as ranges, open arms, pending decisions."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 1)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
-    policy.commit(decision)  # again, once part of it is learned
+    policy.commit(decision)  # repeated once part of it is learned
     pending = policy._ledger.pending()
     assert pending is not None
     assert len(pending) == 2
@@ -265,7 +265,7 @@ def test_a_table_is_noted_as_learned() -> None:
 
 
 def test_the_last_round_of_a_state() -> None:
-    """Closed, heard of in part, or awaited; the trips of a log, whose steps are huge, are no rounds."""
+    """Closed, partly learned, or pending; the trips of a log, whose steps are huge, are not rounds."""
     policy = make_policy()
     assert last_step(policy.state()) == 0
     for step in (1, 2, 4):

@@ -47,7 +47,7 @@ def world(**options: Any) -> MovementField:
 def played(
     policy: Any, problem: MovementField, steps: range, rng: np.random.Generator
 ) -> list[tuple[Offer, Any]]:
-    """Rounds played; ``rng`` decides, and noise is drawn from a stream of its own."""
+    """Rounds played; ``rng`` decides, and noise is drawn from a separate stream."""
     action, rounds = None, []
     for step in steps:
         offer = problem.offer(step).after(action)
@@ -62,7 +62,7 @@ def played(
 
 @pytest.mark.parametrize("update", ["episode", "step", "first"])
 def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
-    """ "first" learns at once in the first episode alone."""
+    """ "first" learns immediately only in the first episode."""
     problem = world()
     options = {"first_episode": "step"} if update == "first" else {"update": update}
     policy = gp_md(problem.model, trees=3, kappa=1.5, **options)  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def test_the_width_of_lemma_1() -> None:
 
 @pytest.mark.slow
 def test_propensities_are_true() -> None:
-    """From one state, decisions are drawn again and again: frequencies against what they say."""
+    """Repeated decisions from one state: frequencies against stated propensities."""
     problem = world()
     policy = gp_md(problem.model, trees=2)
     first = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -247,7 +247,7 @@ def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
         )
     assert policy.posterior.count == 0
     begins = policy.decide(offers[10], rng)
-    assert policy.posterior.count == 0  # asked, not taken
+    assert policy.posterior.count == 0  # decided, not committed
     policy.commit(begins)
     assert policy.posterior.count == 3
 
@@ -422,7 +422,7 @@ def test_concurrent_decisions_see_a_consistent_walk(
         1,
         2,
         6,
-    ):  # trees are drawn, the walk goes on, another one begins on another tree
+    ):  # trees are drawn, the walk continues, another one begins on another tree
         offer = problem.offer(step)
         decision = policy.decide(
             offer if offer.begins else offer.after(np.array([1])), rng
@@ -613,7 +613,7 @@ def test_feedback_that_could_not_be_learned_is_rejected_immediately() -> None:
 
 
 def test_arms_of_one_episode_have_the_same_columns() -> None:
-    """Before anything is learned, the posterior does not know how many there are."""
+    """Before the first observation, the posterior has no number of columns."""
     points = np.linspace(0.0, 1.0, 4)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,

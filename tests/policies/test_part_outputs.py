@@ -1,4 +1,4 @@
-"""Parts of a policy may be anyone's own: what they answer is checked where it is used."""
+"""Parts of a policy may be user-defined: their outputs are checked where they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published names: what they are made of, and what they ask of the model."""
+"""Published policies: their parts, and what they require of the model."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_benchmark_has_no_regret() -> None:
 
 
 class Worthwhile:
-    """Somebody's own oracle: every arm that does good, so that it minds signs."""
+    """A user's oracle that selects every arm with positive worth: signs matter."""
 
     deterministic = True
 

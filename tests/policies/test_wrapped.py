@@ -1,4 +1,4 @@
-"""Any policy with a posterior that resets, notices changes or fits its hyper-parameters again."""
+"""Policies whose posterior resets, detects changes or refits its hyper-parameters."""
 
 from __future__ import annotations
 

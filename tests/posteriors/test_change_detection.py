@@ -1,4 +1,4 @@
-"""Changes that are noticed: how soon, how rarely for no reason, and what is kept."""
+"""Change detection: delays, false alarms and retained observations."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
 def test_change_detection_matches_a_slow_implementation(
     name: str, at_once: int
 ) -> None:
-    """One observation at a time, everything since the statistic left 0 learned again by hand."""
+    """One observation at a time; everything since the statistic left 0 is relearned by hand."""
     rng = np.random.default_rng(3)
     gp = ChangeDetecting(INSIDE[name](), run_length=50.0, scale=2.0)
     steps, rows = np.arange(1, 41), rng.integers(0, 6, 40)
@@ -272,7 +272,7 @@ def test_inner_error_has_no_side_effects() -> None:
 
 @pytest.mark.slow
 def test_a_policy_that_notices_a_change_loses_less() -> None:
-    """Twelve worlds in which all rewards are drawn anew halfway; paired, 4 standard errors apart."""
+    """Twelve problems in which all rewards are redrawn halfway; paired, 4 standard errors apart."""
     kernel, rounds, lost = SquaredExponential(lengthscale=0.3), 120, []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -312,7 +312,7 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
 
 
 def test_forgotten_observations_raise_no_alarm() -> None:
-    """A time whose rewards have faded: it says nothing of now, is not learned, and is counted."""
+    """A time whose rewards have faded: irrelevant now, not learned, but counted."""
     inside = DriftingGP(KERNEL, ARMS, NOISE, drift=Temporal(epsilon=0.5))
     gp = ChangeDetecting(inside)
     for step in range(1, 400):

@@ -1,7 +1,7 @@
-"""Copies, pickles and forks beside a thread that writes: each is of one moment between two updates.
+"""Copies, pickles and forks during concurrent updates: each is consistent.
 
-What a posterior knows after every update is computed beforehand. A copy that was taken while another
-thread wrote must know exactly that of the update it says it has reached, and learn on from there.
+The posterior after every update is computed beforehand. A copy that is taken while another
+thread writes must equal the posterior at its number of updates, and continue from there.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def teach(posterior: Any, lesson: Lesson, number: int) -> None:
 
 
 class World:
-    """A posterior that is taught by a thread again and again, and what it may know."""
+    """A posterior that a thread updates repeatedly, and its valid states."""
 
     def __init__(self, name: str) -> None:
         self.make = MAKERS[name]
@@ -172,7 +172,7 @@ class World:
 def torn_copies(
     name: str, way: Callable[[Any], Any], copies: int, seconds: float
 ) -> list[str]:
-    """What was wrong with copies that were taken beside a writing thread."""
+    """Problems of copies taken during concurrent writes."""
     problems, over = [], time.monotonic() + seconds
     with World(name) as world:
         for _ in range(copies):
@@ -210,7 +210,7 @@ def in_child(work: Callable[[], str | None], seconds: float = 30.0) -> str | Non
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
-        )  # forks beside threads are the point here
+        )  # forking with threads is the point here
         child = os.fork()
     if not child:
         try:
@@ -281,14 +281,14 @@ class Gate:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forks that wait for nobody."""
+    """Forks that wait for no thread."""
     monkeypatch.setattr("superarm.core.locks._FORK_TIMEOUT", 0.05)
 
 
 @forks
 @pytest.mark.usefixtures("_impatient")
 def test_forked_child_rejects_a_half_written_posterior() -> None:
-    """Where a thread goes on writing for longer than a fork waits."""
+    """A thread writes for longer than a fork waits."""
     gate = Gate()
     busy, idle = StreamingGP(gate, 0.1, form="cholesky"), StreamingGP(ROUGH, 0.1)
     for posterior in (busy, idle):

@@ -1,4 +1,4 @@
-"""Rewards that drift, against eqs. 7 and 8 of bogunovic2016time with whole matrices."""
+"""Rewards that drift, against eqs. 7 and 8 of bogunovic2016time with dense matrices."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
 def test_feedback_in_any_order_and_parts(
     seed: int, drift: str, form: Any, parts: int, restart: bool
 ) -> None:
-    """What comes late is learned as of its own time: equal to all at once, in time."""
+    """Late feedback is learned at its own time: equal to learning everything in order."""
     keys, rewards = observations(seed, 40, 60)
     rng = np.random.default_rng(seed)
     order = rng.permutation(40)
@@ -410,7 +410,7 @@ def test_old_observations_are_forgotten() -> None:
     assert 20 <= len(gp.remembered.noise) <= 20 + 2 * 32
     before = gp.predict(questions(300.0)).mean
     information = gp.information_gain
-    gp.observe([[3, 100.0], [4, 200.0]], [9.0, 9.0])  # nothing is left of them
+    gp.observe([[3, 100.0], [4, 200.0]], [9.0, 9.0])  # they are forgotten
     assert (gp.count, gp.ignored) == (302, 2)
     assert gp.information_gain == information
     np.testing.assert_array_equal(gp.predict(questions(300.0)).mean, before)
@@ -420,7 +420,7 @@ def test_old_observations_are_forgotten() -> None:
             match=r"time 200 is forgotten: what was observed until 2\d\d",
         ):
             ask([[3, 300.0], [4, 200.0]])
-    # Chosen so long ago, and never seen: it says nothing of now.
+    # Chosen long ago and never observed: irrelevant now.
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=300.0)
     awaited = gp.belief(offer, np.array([[4.0, 200.0]]))
     np.testing.assert_allclose(awaited.std, gp.belief(offer).std, rtol=1e-12)
@@ -565,7 +565,7 @@ def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
 def test_query_from_a_checkpoint_has_no_side_effects(form: Any, at_once: int) -> None:
-    """It learns again what came since the checkpoint, in rows of its own."""
+    """It relearns the observations since the checkpoint, in separate rows."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
     gp.predict([[7, 31.3], [8, 32.7]])
@@ -577,7 +577,7 @@ def test_query_from_a_checkpoint_has_no_side_effects(form: Any, at_once: int) ->
 def test_failed_late_feedback_has_no_side_effects(
     form: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came since the checkpoint is learned again, in other rows; then comes an error."""
+    """Observations since the checkpoint are relearned in other rows; then an error occurs."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
     pass_time = Form.pass_time
@@ -597,7 +597,7 @@ def test_failed_late_feedback_has_no_side_effects(
 def test_rows_of_a_failed_update_are_ignored(
     seen_again: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had visited arm 2, which was then unknown; its row is used again before arm 2 is seen."""
+    """It had visited arm 2, which was then unknown; its row is reused before arm 2 is observed."""
     drift = Temporal(epsilon=0.02)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form="visited")
     gp.observe([[0, 1.0]], [1.0])
@@ -606,7 +606,7 @@ def test_rows_of_a_failed_update_are_ignored(
         patch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
         with pytest.raises(
             ZeroDivisionError
-        ):  # arm 2 is alone at its time, and learned before
+        ):  # arm 2 is the only one at its time, and is learned first
             gp.observe([[2, 3.0], [3, 4.0], [4, 4.0]], [5.0] * 3)
     keys = np.array([[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in seen_again), [2, 6.0]])
     rewards = np.linspace(-1.0, 1.0, len(keys))
@@ -620,7 +620,7 @@ def test_rows_of_a_failed_update_are_ignored(
 
 
 def test_states_with_per_column_shares_load() -> None:
-    """Schema 2: what is left of each column stood beside it."""
+    """Schema 2: each column stored its remaining share."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, form="folded")
     keys, rewards = observations(11, 30, 40)
     gp.observe(keys, rewards)

@@ -1,4 +1,4 @@
-"""Short ways through the posteriors against slow, certain ones."""
+"""Fast paths of the posteriors against slow, reliable ones."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(
             np.testing.assert_array_equal(belief.std, std)
     engine: Any = gp._engine
     assert engine._count == 60 > PENDING  # all are pending
-    # A state goes on with the same numbers, and so does a copy.
+    # A restored state continues with the same numbers, and so does a copy.
     for twin in (
         gp.restored(gp.state()),
         copy.deepcopy(gp),
@@ -233,7 +233,7 @@ def test_factored_filter_equals_the_dense_filter() -> None:
     dense = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
     form: Any = dense._form
     form._multiply_out()
-    for step in range(1, 2 * form.rank + 40):  # until rewards beside G were added to it
+    for step in range(1, 2 * form.rank + 40):  # until pending rewards were added to G
         engine: Any = factored._form
         assert engine._factored == (step <= engine.rank)
         key, reward = (
@@ -312,7 +312,7 @@ def test_the_finite_rank_form_is_tried_a_few_times_only(
         arms = rng.random((3, 2))
         gp.observe(arms, np.sin(5.0 * arms).sum(axis=1))
     assert gp.form == "finite-rank"
-    # The first try says how many observations it takes; the box may widen a little until then.
+    # The first run counts the observations needed; the box may widen a little until then.
     assert len(tried) <= 3, tried
     assert gp.rank <= gp.count / 2
 

@@ -188,7 +188,7 @@ def test_draws_have_the_posterior_covariance_while_observations_are_pending(
     assert_moments(
         gp.sample(np.arange(7), rng, 4000), joint.mean, joint.cov, "all arms"
     )
-    some = np.array([5, 1, 5])  # an arm asked about twice is one latent reward
+    some = np.array([5, 1, 5])  # an arm queried twice is one latent reward
     drawn = gp.sample(some, rng, 500)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2])
     belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
@@ -255,7 +255,7 @@ def test_little_noise(form: Any, backend: Any, noise: float) -> None:
 
 @forms
 def test_a_prior_without_variance_somewhere(form: Any, backend: Any) -> None:
-    """A linear kernel knows its value at the origin."""
+    """A linear kernel has no variance at the origin."""
     arms = np.array([[0.0], [1.0], [2.0]])
     gp = FiniteGP(Linear(), arms, 0.1, form=form, backend=backend)
     gp.observe([0, 1, 1], [0.3, 1.0, 1.2])

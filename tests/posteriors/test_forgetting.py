@@ -1,4 +1,4 @@
-"""StreamingGP that leaves out what no longer matters, against the posterior of all data."""
+"""StreamingGP that forgets negligible observations, against the posterior of all data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-# --- what kernels say --------------------------------------------------------------------
+# --- forgetting rates of kernels ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_how_fast_kernels_forget(kernel: Kernel, expected: float | None) -> None
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernel_without_its_decay_is_stationary(name: str) -> None:
-    """k / (1 − ε)^{|s−t|/2} depends on s − t alone, and is a covariance."""
+    """k / (1 − ε)^{|s−t|/2} depends only on s − t and is a covariance."""
     kernel, rng = KERNELS[name], np.random.default_rng(0)
     X = np.column_stack([rng.random((12, 2)), rng.uniform(0.0, 9.0, 12)])
     rate = kernel.forgetting(2)
@@ -109,7 +109,7 @@ def rounds(count: int, seed: int = 0, gap: float = 1.0) -> tuple[Floats, Floats]
 
 
 def dropped(gp: StreamingGP) -> int:
-    """Observations that were learned and, having grown old, left out."""
+    """Observations that were learned and later dropped."""
     return gp.count - gp.forgotten - gp.rank
 
 
@@ -184,7 +184,7 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
 def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
     seed: int, lateness: int
 ) -> None:
-    """Each way is within forget (and forget²) of the whole: so are any two of each other."""
+    """Each order is within forget (and forget²) of the exact posterior: so are any two of each other."""
     kernel, forget = KERNELS["product"], 1e-3
     keys, normals = rounds(120, seed)
     rewards = np.linalg.cholesky(kernel(keys) + NOISE * np.eye(120)) @ normals

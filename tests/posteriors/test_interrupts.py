@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of an update of ``FiniteGP``: it is learned whole, or not at all."""
+"""Ctrl-C during an update of ``FiniteGP``: the update is atomic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamingGP beyond what memory holds exactly: refused, or summed up in inducing points, as told."""
+"""StreamingGP beyond exact memory: rejected, or summarised in inducing points, by option."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_switch_to_inducing_points_warns_once() -> None:
         "more than 40 observations: from now on the posterior is approximate, summed up in 30 inducing "
         f"points; kernel values are off by up to {gp.tolerance:.2g}"
     )
-    for begin in range(45, 200, 5):  # past the rounds in which points are chosen anew
+    for begin in range(45, 200, 5):  # past the rounds in which points are rechosen
         gp.observe(arms[begin : begin + 5], rewards[begin : begin + 5])
     assert (gp.form, gp.rank, gp.count) == ("inducing", 30, 200)
     assert gp.tolerance > 0.0
@@ -94,7 +94,7 @@ def test_points_everywhere_give_the_exact_posterior() -> None:
 
 
 def test_any_points_give_the_dense_formula() -> None:
-    """Mean and covariance of Titsias' posterior, solved with whole matrices."""
+    """Mean and covariance of Titsias' posterior, solved with dense matrices."""
     arms, rewards = history(150)
     gp = taught(arms, rewards, most_exact=50, inducing=12)
     Z, X = gp.state().parts["inducing"].arrays["points"], history(20)[0]
@@ -113,7 +113,7 @@ def test_the_error_stated_is_the_error_of_kernel_values() -> None:
     gp = taught(arms, rewards, most_exact=50, inducing=25)
     Z = gp.state().parts["inducing"].arrays["points"]
     explained = ROUGH(arms, Z) @ np.linalg.solve(ROUGH(Z), ROUGH(Z, arms))
-    # Points are chosen anew at 110 observations; all errors of earlier arms are counted then.
+    # Points are rechosen at 110 observations; all errors of earlier arms are counted then.
     assert np.abs(ROUGH(arms) - explained).max() == pytest.approx(
         gp.tolerance, rel=1e-6
     )

@@ -1,4 +1,4 @@
-"""Beliefs given arms that were chosen but not seen, against the dense formula."""
+"""Beliefs conditioned on pending arms, against the dense formula."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_no_square_covariance_is_made(
 
 
 def test_memory_grows_only_with_pending_arms() -> None:
-    """4,000 arms: their covariance alone would take 128 MB."""
+    """4,000 arms: their covariance would take 128 MB."""
     rng = np.random.default_rng(0)
     arms = rng.random((4000, 2))
     offer = Offer(step=1, arms=Arms.numbered(arms))

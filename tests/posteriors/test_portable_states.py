@@ -1,4 +1,4 @@
-"""States that hold numbers in the basis of a kernel's features load where these are rounded otherwise.
+"""States in the basis of a kernel's features load on processors that round features differently.
 
 How LAPACK rounds decides the signs of eigenvectors, and which of the smallest features are dropped.
 Both are changed here on purpose, as another processor might.

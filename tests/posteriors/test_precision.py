@@ -1,4 +1,4 @@
-"""Means that lose their digits for lack of noise are told of; against exact fractions."""
+"""Warnings about imprecise means under little noise, against exact fractions."""
 
 from __future__ import annotations
 

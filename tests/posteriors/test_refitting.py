@@ -1,4 +1,4 @@
-"""Hyper-parameters that are fitted again as observations come."""
+"""Hyper-parameters that are refitted as observations arrive."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_damaged_states() -> None:
 
 
 def test_any_drift_is_fitted() -> None:
-    """A product of kernels of time; the drift's hyper-parameters go on after a restart."""
+    """A product of temporal kernels; the drift's hyper-parameters survive a restart."""
     drift = Periodic(period=12.0, lengthscale_bounds=(0.5, 5.0)) * Temporal(
         epsilon=0.02
     )

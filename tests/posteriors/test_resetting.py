@@ -1,4 +1,4 @@
-"""A posterior that starts anew at intervals."""
+"""A posterior that resets at intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vehicles that learn alone: each as if there were no other."""
+"""Separate learners, one per vehicle, that share nothing."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_separate_learners_match_independent_road_posteriors() -> None:
             )
             np.testing.assert_allclose(belief.mean, expected.mean, atol=1e-10)
             np.testing.assert_allclose(belief.std, expected.std, atol=1e-8)
-    # Others' pending roads tell nothing.
+    # Pending roads of other vehicles have no effect.
     keys = rows(range(N), 0)
     awaited = np.concatenate([rows([2], 3), rows([1, 1], 0)])
     one, other = (

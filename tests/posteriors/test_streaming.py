@@ -32,7 +32,7 @@ ROUGH = Matern(nu=1.5, lengthscale=0.4)
 
 
 def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
-    """What was seen long ago tells less, and late feedback is dated by its own offer."""
+    """Old observations weigh less, and late feedback is dated by its own offer."""
     kernel = SquaredExponential(lengthscale=(0.5, 10.0))
     gp = StreamingGP(kernel, 0.01, timed=True)
     arms = Arms.numbered([[0.0], [1.0]])
@@ -109,7 +109,7 @@ def test_incremental_equals_a_fresh_solve(
         X = pool[rng.integers(0, len(pool), block)]
         y, noise = rng.standard_normal(block), rng.uniform(0.01, 1.0, block)
         if ask_first:
-            # So that the rows solved for it are used again.
+            # So that the rows solved for it are reused.
             gp.belief(Offer(step=1, arms=Arms.numbered(pool)))
         gp.observe(X, y, noise)
         seen.append((X, y, noise))
@@ -155,7 +155,7 @@ def test_auto_turns_to_the_finite_rank_form_and_stays_exact(kernel: Any) -> None
 
 
 def test_an_outgrown_box_stays_exact() -> None:
-    """Arms outside of what was seen: asked about, then observed."""
+    """Arms outside the observed range: queried, then observed."""
     rng = np.random.default_rng(1)
     gp = StreamingGP(SMOOTH, 0.1)
     X, y = rng.random((200, 2)), rng.standard_normal(200)
@@ -517,7 +517,7 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
         gp.observe([[0.0], [1.0]], [1.0, 1.0])
     assert gp.count == 2
     assert gp.predict([[0.0]]).mean == pytest.approx(1.0, abs=1e-6)
-    # What is left of a variance may be below 0: jitter is measured by the prior's size.
+    # A remaining variance may be below 0: jitter is relative to the prior's size.
     by_turns = StreamingGP(kernel, 1e-16)
     by_turns.observe([[0.0]], [1.0])
     with pytest.warns(JitterWarning, match="adding"):
@@ -601,7 +601,7 @@ def test_changing_an_array_after_use_has_no_effect() -> None:
             posterior.observe(X, np.arange(5.0))
         arms = rng.random((4, 2))
         gp.predict(arms)
-        arms[2] = rng.random(2)  # the caller's own array, after it was asked about
+        arms[2] = rng.random(2)  # the caller's own array, after it was queried
         gp.observe(arms[2:3], [7.0])
         twin.observe(arms[2:3].copy(), [7.0])
         queries = rng.random((6, 2))
@@ -623,9 +623,7 @@ def test_draws_are_for_the_queried_arms_and_current_data() -> None:
             drawn = gp.sample(arms, np.random.default_rng(1), 3)
             np.testing.assert_allclose(drawn, expected, atol=1e-6)
             if count % 2:
-                arms[2] = rng.random(
-                    2
-                )  # the caller's own array, after it was asked about
+                arms[2] = rng.random(2)  # the caller's own array, after it was queried
 
 
 def test_constructor_mistakes_are_named() -> None:

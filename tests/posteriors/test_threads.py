@@ -1,4 +1,4 @@
-"""Several threads on one posterior: nothing is lost, nothing is torn."""
+"""Several threads on one posterior: no update is lost, no read is torn."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_copies_have_their_own_lock(name: str) -> None:
 
 
 def test_copy_does_not_draw_from_a_stale_cache() -> None:
-    """A root is kept for draws; in a copy that learned on it must not be taken for a newer one."""
+    """A root is cached for draws; a copy that has learned more must not use it."""
     gp = MAKERS["streaming, cholesky"]()
     gp.observe(ARMS[:1], [1.0])
     gp.sample(ARMS, np.random.default_rng(0))

@@ -408,7 +408,7 @@ def test_smooth_kernels_with_repeated_arms() -> None:
 
 
 def test_a_botorch_model_in_the_users_units() -> None:
-    """Standardize and Normalize stay as they were fitted; the posterior speaks the user's units."""
+    """Standardize and Normalize stay as fitted; the posterior uses the user's units."""
     pytest.importorskip("botorch", reason="botorch is not installed")
     from botorch.models.transforms import Normalize, Standardize
 
@@ -446,7 +446,7 @@ def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
         rows[:4], rewards[:4], train_Yvar=torch.tensor(noise[:4])[:, None]
     )
     posterior = TorchPosterior(model, noise_variance=NOISE)
-    spread = rewards[:4].std(ddof=1)  # BoTorch standardises unless told otherwise
+    spread = rewards[:4].std(ddof=1)  # BoTorch standardises by default
     kernel = Matern(nu=2.5, lengthscale=0.4, variance=1.5 * spread**2)
     ours = StreamingGP(kernel, NOISE, float(rewards[:4].mean()))
     ours.observe(rows[:4], rewards[:4], noise[:4])

@@ -1,4 +1,4 @@
-"""Variances that no covariance has: refused where they are first seen; rounding is cut off."""
+"""Impossible variances are rejected where they first occur; rounding is clipped."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Table:
 
 
 def test_invalid_covariance_function_is_detected() -> None:
-    """1 − 4/1.1 of arm 1 is left when arm 0 was seen: it is not 0."""
+    """The variance of arm 1 is 1 − 4/1.1 once arm 0 is observed: it is not 0."""
     two = np.array([[0.0], [1.0]])
     stream = StreamingGP(Table(2.0), 0.1)
     stream.observe(two[:1], [1.0])
@@ -124,7 +124,7 @@ def test_rounding_is_clipped_and_larger_errors_warn() -> None:
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
     with pytest.warns(PrecisionWarning, match="set to 0") as warned:
         standard_deviation(np.array([4.0, -3e-6]), lambda: 4.0)
-    assert warned[0].filename == __file__  # whoever called superarm
+    assert warned[0].filename == __file__  # the caller of superarm
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
         standard_deviation(np.array([4.0, -5e-6]), lambda: 4.0)
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):

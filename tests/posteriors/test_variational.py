@@ -216,7 +216,7 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
     )
     for part in np.split(np.arange(90), 6):
         still.observe(rows[part], rewards[part], noise[part], rng=chance())
-    for _ in range(6):  # the last data again, with next to no weight: only steps
+    for _ in range(6):  # the last data repeated with almost no weight: only steps
         still.observe(rows[:1], rewards[:1], [1e12], rng=chance())
     joint, expected = (
         still.predict(exact.arms, return_cov=True),
@@ -267,7 +267,7 @@ def test_adam_raises_the_bound() -> None:
 
 @pytest.mark.parametrize("where", ["apart", "on the data"])
 def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
-    """Against central differences of the whole bound, one coordinate after the other."""
+    """Against central differences of the bound, one coordinate after the other."""
     rows, rewards, noise = data(30, seed=8)
     rng = np.random.default_rng(8)
     kernel = network_kernel()
@@ -490,7 +490,7 @@ def test_learned_moments_transfer_to_other_points(
     ):
         np.testing.assert_allclose(actual, expected, atol=1e-11)
     assert transferred.precision.tolist() == transferred.precision.T.tolist()
-    if len(staying) == 5:  # no point has left: the prediction is the same everywhere
+    if len(staying) == 5:  # no point was removed: the prediction is the same everywhere
         elsewhere = rng.random((6, 2))
         for actual, expected in zip(
             moments(transferred, elsewhere), moments(q, elsewhere), strict=True

@@ -1,4 +1,4 @@
-"""What the variational posterior promises besides its moments: states, chance, errors, settings."""
+"""The variational posterior besides its moments: states, random draws, errors, settings."""
 
 from __future__ import annotations
 

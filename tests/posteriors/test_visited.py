@@ -1,4 +1,4 @@
-"""The visited form on a road network: against fresh solves and full-covariance downdates."""
+"""The visited form on a road network: against dense solves and full-covariance downdates."""
 
 from __future__ import annotations
 
@@ -192,16 +192,14 @@ def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
 
 
 def test_memory_is_that_of_the_visited_rows() -> None:
-    """Growing, absorbing and solving afresh need little beside K_VE and H."""
+    """Growing, absorbing and re-solving need little memory besides K_VE and H."""
     n, visited = 6000, 320
     arms = np.random.default_rng(2).random((n, 2))
     kernel = Matern(nu=2.5, lengthscale=0.3)
     rows = np.random.default_rng(3).permutation(n)[:visited].reshape(-1, 40)
     tracemalloc.start()
     gp = FiniteGP(kernel, arms, NOISE)
-    for path in np.concatenate(
-        [rows, rows]
-    ):  # passes 8 observations: solved afresh once
+    for path in np.concatenate([rows, rows]):  # passes 8 observations: re-solved once
         gp.observe(path, np.zeros(40))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -255,7 +253,7 @@ def test_drift_warns_before_the_next_observation_without_double_counting() -> No
     engine = engine_of(gp)
     for row in range(7):
         gp.observe([row], [float(row)])
-    engine.mean += 1e-3  # as if rounding had done it
+    engine.mean += 1e-3  # as rounding would
     gp.observe(
         [7], [7.0]
     )  # clears it, and has learned: too late for a warning that is an error
@@ -375,7 +373,7 @@ def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
 
 
 def taught(rounds: int, arms: int = 60) -> FiniteGP:
-    """Routes of some arms, over and over, past several times of solving afresh."""
+    """Routes of some arms, over and over, past several re-solves."""
     points = np.random.default_rng(0).random((arms, 2))
     gp = FiniteGP(Matern(lengthscale=0.5), points, 0.1, form="visited")
     teach(gp, range(rounds))

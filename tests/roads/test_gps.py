@@ -1,4 +1,4 @@
-"""Traces against the drives that they were made of: routes, times, gaps, energies."""
+"""GPS traces against the drives they came from: routes, times, gaps, energies."""
 
 import dataclasses
 import sys
@@ -336,7 +336,7 @@ def test_energies_are_off_by_no_more_than_the_bound(every, seed):
     knots = np.arange(0.0, crossings[-1] + 50.0, 0.25)
     power = rng.uniform(
         -5.0, 20.0, len(knots) - 1
-    )  # Wh a second, anew every quarter of one
+    )  # Wh a second, redrawn every quarter of one
     counter = np.concatenate([[0.0], np.cumsum(0.25 * power)])
     times = np.arange(0.0, knots[-1], every)
     sections = energies_along(matched, times, np.interp(times, knots, counter))
@@ -393,7 +393,7 @@ def test_coarse_counters_give_longer_sections():
     assert 5 <= len(coarse) < 30
     for (
         section
-    ) in coarse:  # by a counter that tells of 2 Wh/s at every 50 Wh, which is 25 s
+    ) in coarse:  # by a counter that reports 2 Wh/s at every 50 Wh, which is 25 s
         assert section.energy == pytest.approx(2.0 * section.seconds)
     assert energies_along(matched_at(crossings), times, np.zeros(400)) == ()
     outside = energies_along(matched_at(crossings), times[:100], 2.0 * times[:100])
@@ -437,7 +437,7 @@ def test_matching_recovers_sumo_drives(network):
         graph, drive.positions[:, 1:], drive.positions[:, 0], metres=True
     )
     assert [graph.ids[edge] for edge in matched.edges] == route
-    assert matched.worst < 5.0  # the lane is beside the middle of the road
+    assert matched.worst < 5.0  # the lane is off the middle of the road
     # Seconds inside a junction belong to the edge before it. Points are 1 s apart, and half a second is
     # as far as the lane, the car's own length and the middle of a junction put them off.
     assert np.abs(matched.leave - np.cumsum(drive.seconds))[:-1].max() < 1.5

@@ -1,4 +1,4 @@
-"""Index rules: formulas, tails, moments, and what they promise about randomness."""
+"""Index rules: formulas, tails, moments, and their deterministic flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every schedule and rule survives the way through JSON."""
+"""Every schedule and rule round-trips through JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Write a folder of saved states: one of every kind of policy and posterior, and what it answers.
+"""Write a folder of saved states: one of every kind of policy and posterior, and its answers.
 
 ``python tests/states/make.py`` writes tests/states/VERSION, where VERSION is that of the superarm that
-is imported. Run it for every release, and when a part was added: files that exist are never written
-again. States of every release must load for ever and decide alike (``test_saved_states.py``).
+is imported. Run it for every release, and when a part is added: existing files are never
+overwritten. States of every release must load forever and decide alike (``test_saved_states.py``).
 
 A case is a part that has learned something. Its folder holds two files:
 
@@ -15,9 +15,9 @@ A case is a part that has learned something. Its folder holds two files:
                the file alone is enough to make the policy
 =============  ========================================================================
 
-Offers are generated here and recorded as they are, so that no problem needs to stay as it is. No choice
-hangs on rounding: each oracle is asked again with desirabilities that are slightly off, and the case is
-refused if it then chooses otherwise.
+Offers are generated here and recorded, so that problems may change later. No choice
+depends on rounding: each oracle is rerun with slightly perturbed desirabilities, and the case is
+rejected if the choice changes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class PosteriorCase:
     load: bool = True
 
 
-# --- worlds: offers that depend on the step alone ------------------------------------------
+# --- problems: offers that depend only on the step -----------------------------------------
 
 
 def chance(step: int, role: int) -> np.random.Generator:
@@ -471,7 +471,7 @@ POLICIES: dict[str, PolicyCase] = {
         oracle=FLEET.oracle,
         direction="minimize",
     ),
-    # Those that know the truth.
+    # Those that use the truth.
     "benchmark": knowing("benchmark", {"name": "landscape", "side": 4}),
     "genie": knowing("genie", DRIFTS),
     "minc-known": knowing("minc-known", MOVING),
@@ -585,7 +585,7 @@ def of_numbers(step: int) -> tuple[Any, Any]:
 
 
 def numbered(column: Callable[[int], float]) -> Callable[[int], tuple[Any, Any]]:
-    """Row numbers beside a time, a block or a step."""
+    """Row numbers with a time, a block or a step."""
 
     def data(step: int) -> tuple[Any, Any]:
         numbers, rewards = of_numbers(step)
@@ -617,7 +617,7 @@ def row_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
 
 
 def drift_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
-    """Asked about now and later: how far back a restored posterior answers is tested elsewhere."""
+    """Queries about now and later: other tests cover how far back a restored posterior answers."""
     queries = np.vstack([at_time(14.0), at_time(15.5)])
     return PosteriorCase(
         make=make, **{"data": numbered(float), "asked": queries, **more}
@@ -730,7 +730,7 @@ POSTERIORS["torch"] = row_case(_torch_posterior, load=False)
 def feedback_of(offer: Offer, decision: Decision) -> Feedback:
     positions = decision.positions
     rows = offer.arms.features[positions]
-    if isinstance(offer.structure, Trip):  # what a road costs, whoever drives there
+    if isinstance(offer.structure, Trip):  # the energy of a road, for any vehicle
         numbers = rows[:, 0].astype(int)
         noise = chance(offer.step, 4).normal(size=len(rows))
         rewards = 1.1 * ENERGIES[numbers] + 0.5 * noise
@@ -744,7 +744,7 @@ def seeded(step: int) -> np.random.Generator:
 
 
 class Late(NamedTuple):
-    """A decision that still waits for feedback, as it is kept until that comes."""
+    """A decision that is pending until its feedback arrives."""
 
     offer: Offer
     decision: Decision
@@ -835,7 +835,7 @@ def answer_of(decision: Decision) -> dict[str, Any]:
 
 @contextmanager
 def unmoved_by_rounding(policy: Policy) -> Iterator[None]:
-    """Ask the oracle again with slightly other desirabilities; it must choose the same."""
+    """Rerun the oracle with slightly perturbed desirabilities; it must choose the same."""
     oracle = type(getattr(policy, "oracle", TopK(k=1)))
     select = oracle.select
 
@@ -949,7 +949,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.simplefilter(
         "ignore", PrecisionWarning
-    )  # one posterior is asked to be approximate
+    )  # one posterior is approximate on purpose
     folder = HERE / superarm.__version__
     for name in write(folder):
         print(f"added {name}")

@@ -1,4 +1,4 @@
-"""States of older schemas go through one step after the other; those of newer ones are refused."""
+"""Older schemas migrate step by step; newer ones are rejected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def streaming() -> StreamingGP:
 
 
 def older(state: State) -> State:
-    """As a version would have saved it whose streaming posterior had schema 0."""
+    """The state as saved by a version whose streaming posterior had schema 0."""
     arrays = dict(state.arrays)
     rewards = arrays.pop("rewards")
     arrays["halves"] = rewards / 2.0  # in schema 0; doubled in schema 1
@@ -82,7 +82,7 @@ def test_older_schema_runs_every_migration_step() -> None:
             restored.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10
         )
         called.clear()
-    # Inside a policy, from its bytes alone.
+    # Inside a policy, from its bytes.
     state = policy.state()
     outer = replace(
         state, parts={**state.parts, "posterior": older(state.part("posterior"))}

@@ -46,7 +46,7 @@ def imported(path: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def makers() -> Mapping[str, Any]:
-    """How parts are made that no file can hold whole, by the name of their case."""
+    """Makers of parts that a file cannot fully describe, by the name of their case."""
     return imported(HERE / "make.py").cases()
 
 
@@ -120,7 +120,7 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
         mean, cov = posterior.predict(keys, return_cov=True)
         assert_close(mean, expected["mean"], tolerance, "mean")
         assert_close(cov, expected["cov"], tolerance, "cov")
-        # A variance of rounding alone has a root that is far larger.
+        # A variance that is only rounding has a far larger root.
         std = posterior.predict(keys).std
         assert_close(std**2, np.square(expected["std"]), tolerance, "variance")
         assert_close(
@@ -193,7 +193,7 @@ def test_every_part_is_in_a_saved_state() -> None:
         missing = [
             name
             for name in registry.names(family)
-            # Other tests may have registered parts of their own in this process.
+            # Other tests may have registered parts in this process.
             if registry.find(family, name).__module__.startswith("superarm.")
             and (family, name) not in parts
         ]

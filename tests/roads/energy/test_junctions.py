@@ -33,7 +33,7 @@ A, B = ACCELERATION, BRAKING
 
 
 def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph:
-    """Edges one after the other, and a long way back without any delay of its own."""
+    """Edges one after the other, and a long way back without delays."""
     k = len(length)
     turns = np.array([[edge, (edge + 1) % (k + 1)] for edge in range(k + 1)])
     nodes = np.arange(k + 1)

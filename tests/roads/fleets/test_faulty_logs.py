@@ -1,4 +1,4 @@
-"""Wrong logs, one by one: what is refused, what is a warning, and what is learned."""
+"""Faulty logs: which are rejected, which warn, and which are learned."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def of_city(city: wrong.City, reading: str) -> list[LoggedTrip]:
 
 
 def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
-    """What ``learn`` says of a log: its error, or its warnings and refusals."""
+    """The diagnosis by ``learn``: its error, or its warnings and rejections."""
     try:
         lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, **options)
     except InputError as error:
@@ -46,7 +46,7 @@ def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
     return " ".join([*lesson.warnings, *lesson.refused.values()])
 
 
-TABLE = {  # the log, its reading: words that ``learn`` says
+TABLE = {  # the log, its reading: a pattern for the diagnosis
     ("right", "rest"): "",
     ("right", "raw"): "",
     ("right", "total"): "",
@@ -235,7 +235,7 @@ def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:
 
 
 def test_a_shift_of_all_vehicles_is_found_together() -> None:
-    """One short trip of each vehicle says too little alone."""
+    """One short trip per vehicle is too little evidence."""
     rng = np.random.default_rng(3)
     trips = []
     for number in range(12):
@@ -262,7 +262,7 @@ def test_faulty_logs_are_faulty_as_named(city: wrong.City) -> None:
 def test_a_negative_forecast_without_descent_is_refused(
     city: wrong.City, tmp_path: Path
 ) -> None:
-    """As of a state that learned a flipped sign when it was told to."""
+    """A state that learned a flipped sign on request."""
     graph, log = city.graph, of_city(city, "rest")
     flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
     lesson = learn_trips(

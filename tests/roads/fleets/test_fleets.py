@@ -1,4 +1,4 @@
-"""A fleet's log: how it is read, what it teaches, and that it teaches it once."""
+"""A fleet's log: reading it, and learning it exactly once."""
 
 from __future__ import annotations
 
@@ -209,9 +209,7 @@ def test_vehicles_are_distinguished_by_name(graph: LineGraph) -> None:
     assert len(set(numbers)) == 5
     assert all(0 <= number < 2**31 for number in numbers)
     masses = np.unique(lesson.posterior.state().array("keys")[:, 6])
-    np.testing.assert_allclose(
-        masses, [1.0, 2600.0 / 1830.0]
-    )  # one that nothing is said about
+    np.testing.assert_allclose(masses, [1.0, 2600.0 / 1830.0])  # one without settings
 
 
 def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
@@ -310,7 +308,7 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
 
 
 def test_learning_from_a_log_approaches_learning_online() -> None:
-    """What a drawn fleet meters, edge by edge, is learned as if the fleet had learned it by itself."""
+    """Learning a simulated fleet's log edge by edge equals learning online."""
     problem = Fleet(
         seed=3, horizon=30, edges=200, least_metres=300.0, vehicles=3, trips=4
     )

@@ -1,4 +1,4 @@
-"""Logs of trips as nobody should write them: refused in words, and nothing is learned from them."""
+"""Invalid trip logs are rejected with advice and have no side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fleet's log: what it teaches, once, and what is refused."""
+"""A fleet's log: learned once; invalid trips are rejected."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_vehicles_are_distinguished_by_name() -> None:
     numbers = {vehicle_number(f"van-{number}") for number in range(500)}
     assert len(numbers) == 500
     assert all(0 <= number < 2**31 - 1 for number in numbers)
-    assert vehicle_number("van-1") == 665_533_838  # states know vehicles by it
+    assert vehicle_number("van-1") == 665_533_838  # states identify vehicles by it
 
 
 def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
@@ -207,7 +207,7 @@ def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
         graph, trips[2:], policy=restored, accept_unlikely=True
     ).posterior
     assert len(third.vehicle_names) == 3
-    # A state that has no names yet knows each vehicle by its hash, and so goes on.
+    # A state without names identifies each vehicle by its hash and continues.
     state = gp.state()
     nameless = {
         name: value for name, value in state.scalars.items() if name != "vehicle_names"

@@ -1,4 +1,4 @@
-"""Logs whose energies hold what is stored in motion: what is expected of it, and what is learned."""
+"""Logs whose energies include kinetic energy: its expectation, and what is learned."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_one_edge_has_no_borders(graph: LineGraph) -> None:
     assert len(border_speeds(graph, [3], from_rest=True).mean) == 0
 
 
-# --- roads too short for borders of their own ----------------------------------------------
+# --- roads too short for separate borders --------------------------------------------------
 
 
 def sections(
@@ -145,7 +145,13 @@ def test_sections_are_a_braking_distance_long(graph: LineGraph) -> None:
     assert sections(graph, route, [2.0, 0.1, 2.0, 0.6, 0.6, 0.1]) == [0, 1, 1, 2, 2, 2]
     assert sections(graph, route, [0.1] * 6) == [0] * 6
     between = sections(graph, np.concatenate([route[:3], route[4:]]), [0.1] * 5)
-    assert between == [0, 0, 0, 1, 1]  # nobody saw the fourth: a gap ends a section
+    assert between == [
+        0,
+        0,
+        0,
+        1,
+        1,
+    ]  # the fourth was not observed: a gap ends a section
 
 
 def test_a_speed_in_the_log_ends_a_section(graph: LineGraph) -> None:
@@ -294,7 +300,7 @@ def test_raw_or_net_energies_are_detected_from_the_log(fleet: Fleet) -> None:
         assert learned(fleet, trips_of(fleet, count, raw=True)).raw == count
     assert learned(fleet, trips_of(fleet, 12, raw=True, at_rest=False)).raw == 12
     lesson = learned(fleet, trips_of(fleet, 12, raw=False), "raw")
-    assert lesson.raw == 12  # who says so is believed
+    assert lesson.raw == 12  # an explicit option is trusted
     assert lesson.as_json(fleet.graph)["trips_learned_as_raw"] == 12
     assert learned(fleet, trips_of(fleet, 12, raw=True), "net").raw == 0
 
@@ -312,7 +318,7 @@ def test_meter_error_does_not_make_a_log_raw(fleet: Fleet) -> None:
 
 
 def test_only_clear_evidence_changes_the_detected_kind(fleet: Fleet) -> None:
-    """A trip that says little does not change it; several that speak clearly do."""
+    """A trip with little evidence does not change it; several clear ones do."""
     vans = {f"van-{who}": van for who, van in enumerate(fleet.fleet)}
     net, raw = trips_of(fleet, 15, raw=False), trips_of(fleet, 15, raw=True)
     for first, second, becomes_raw in ((net, raw, True), (raw, net, False)):

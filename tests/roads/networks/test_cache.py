@@ -1,4 +1,4 @@
-"""Networks kept beside their files: the same network, and never a wrong, foreign or hostile one."""
+"""Networks cached next to their files: never a stale, foreign or hostile one."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_cached_network_equals_the_one_read(path: Path, network: RoadNetwork) ->
     assert reader.times == 1
     require_same(reread, network)
     assert reread.line_graph().signals == network.line_graph().signals
-    assert read(path, reader, name="other").name == "other"  # a name is not kept
+    assert read(path, reader, name="other").name == "other"  # a name is not cached
     assert [file.name for file in path.parent.iterdir() if "tmp" in file.name] == []
 
 
@@ -212,7 +212,7 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
         reader = Reader(network)
         require_same(read(path, reader), network)
         assert reader.times == 1
-        assert zipfile.is_zipfile(cache_path(path))  # it was written anew
+        assert zipfile.is_zipfile(cache_path(path))  # it was rewritten
 
 
 @pytest.mark.thorough
@@ -255,7 +255,7 @@ def test_hostile_numbers_are_ignored(path: Path, name: str, value: Any) -> None:
     require_same(read(path, reader), network)
     assert reader.times == 1
     require_same(read(path, reader), network)
-    assert reader.times == 1  # it was written anew
+    assert reader.times == 1  # it was rewritten
     missing = arrays_of(path)
     del missing[name]
     rewritten(path, missing)

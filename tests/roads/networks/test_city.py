@@ -1,4 +1,4 @@
-"""Generated cities: what a driver, a planner and a bandit would notice if it were wrong."""
+"""Generated cities: properties that drivers, planners and bandits rely on."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Heights from tiles: bilinear, voids, corners, and what the real ones say."""
+"""Heights from tiles: bilinear interpolation, voids, corners, and real tiles."""
 
 import gzip
 import lzma

@@ -1,4 +1,4 @@
-"""UTM: published places, the meridian's length, and there and back again."""
+"""UTM: published places, the meridian's length, and round trips."""
 
 import csv
 import gzip

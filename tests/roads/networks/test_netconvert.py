@@ -1,4 +1,4 @@
-"""What is written for SUMO can be read back, up to six decimals, and driven on."""
+"""Networks written for SUMO read back to six decimals and can be driven."""
 
 import numpy as np
 import pytest

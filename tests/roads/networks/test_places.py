@@ -260,7 +260,7 @@ def test_streets_need_no_place_on_earth() -> None:
 
 
 def test_edges_along_a_line_are_those_that_lie_on_it(graph: LineGraph) -> None:
-    """A line drawn 3 m beside a road closes it, its other direction, and none that leaves the line."""
+    """A line drawn 3 m from a road closes it, its other direction, and none that leaves the line."""
     network, places = graph.network, Places(graph)
     tail, head = network.tail[graph.edges], network.head[graph.edges]
     for edge in range(0, len(graph), 53):
@@ -417,7 +417,7 @@ def test_places_on_straight_roads_and_loops() -> None:
 
 
 def slow_along(places: Places, line: Any) -> list[int]:
-    """Every 2 m of every road against every 2 m of the whole line."""
+    """Every 2 m of every road against every 2 m of the line."""
     points = places._to_plane(line)
     pieces = Pieces(
         np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)

@@ -1,4 +1,4 @@
-"""One reader for all: what a path is called says what it holds."""
+"""One reader for all formats, chosen by file name."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Maps: what is drawn is what is there, and damaged ones are refused."""
+"""Maps: they show the network, and damaged ones are rejected."""
 
 import numpy as np
 import pytest

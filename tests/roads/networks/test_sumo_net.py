@@ -1,4 +1,4 @@
-"""SUMO networks: what a small one means, what the real ones say, and files that are broken."""
+"""SUMO networks: a small one, real ones, and broken files."""
 
 import csv
 import gzip
@@ -426,7 +426,7 @@ def test_nesting_depth_of_elements_is_limited(tmp_path: Path) -> None:
         read_sumo(path)
     path.write_text("<net>" + "<a></a>" * 40 + "</net>")
     with pytest.raises(InputError, match="no"):
-        read_sumo(path)  # many beside each other are none inside: it has no roads
+        read_sumo(path)  # many siblings, none nested: it has no roads
 
 
 def test_an_error_quotes_no_more_than_a_few_words(tmp_path):

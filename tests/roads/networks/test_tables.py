@@ -1,4 +1,4 @@
-"""Networks from csv tables: what the data say, and errors with file and line."""
+"""Networks from csv tables: their columns, and errors with file and line."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""A cautious policy against sums over whole routes, and scores that fleets use."""
+"""A cautious policy against sums over full routes, and the scores of fleets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def having_learned(world: Fleet, learned: Any, caution: float) -> CautiousPolicy
 def saving(
     world: Fleet, policy: CautiousPolicy, offer: Offer, old: Any, new: Any
 ) -> tuple[float, float]:
-    """Of whole routes, every road counted: those that both share cancel."""
+    """Over full routes: roads that both share cancel."""
     trip = offer.structure
     assert isinstance(trip, Trip)
     assert trip.turn_costs is not None
@@ -99,7 +99,7 @@ def test_cautious_deviates_only_for_certain_savings(world: Fleet, learned: Any) 
         np.testing.assert_array_equal(
             decided(bold, offer).positions, new if mean > 0.0 else old
         )
-        # At the very caution by which it would be left, it is.
+        # Exactly at the caution at which it deviates.
         for caution, taken in ((0.999, new), (1.001, old)):
             policy = having_learned(world, learned, caution * max(mean, 0.0) / std)
             expected = taken if mean > 0.0 else old
@@ -111,7 +111,7 @@ def test_cautious_deviates_only_for_certain_savings(world: Fleet, learned: Any) 
 def test_decision_reports_the_belief_of_the_driven_route(
     world: Fleet, learned: Any
 ) -> None:
-    """Also what is pending: its roads, and not those of the route that was left."""
+    """Pending roads too are those of the driven route."""
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
         offer, policy = world.offer(step), having_learned(world, learned, 1e6)
@@ -134,7 +134,7 @@ def test_decision_reports_the_belief_of_the_driven_route(
 
 
 def test_closed_roads_are_not_driven(world: Fleet, learned: Any) -> None:
-    """Those of the told route: the next best is told."""
+    """Those of the prescribed route: the next best is prescribed."""
     offer = world.offer(ROUNDS + 1)
     route = decided(informed(world.model), offer).positions
     for edge in route[1:-1]:

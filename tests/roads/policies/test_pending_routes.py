@@ -1,4 +1,4 @@
-"""Asks without feedback between them spread out over a road network."""
+"""Decisions without feedback between them spread over a road network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How wide intervals must be so that they hold: what is promised of any trips, and of normal ones."""
+"""Widths of calibrated intervals: guarantees for any trips, and for normal ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
 
 
 def test_widths_are_quantiles_of_the_scores() -> None:
-    """Of those that are kept and the supposed ones, by sorting them one by one."""
+    """Quantiles of the stored and the prior scores, by sorting."""
     rng = np.random.default_rng(0)
     coverage, _ = judged(np.abs(rng.standard_t(4, 300)))
     arrays = coverage.arrays("x")
@@ -149,7 +149,7 @@ def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
 
 
 def test_a_change_is_followed() -> None:
-    """Scores that become four times as large are held again soon."""
+    """Scores that become four times as large are soon covered."""
     rng = np.random.default_rng(2)
     coverage, _ = judged(np.abs(rng.standard_normal(300)))
     coverage, inside = judged(4.0 * np.abs(rng.standard_normal(400)), coverage)

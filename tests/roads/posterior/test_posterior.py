@@ -114,7 +114,7 @@ class Driven(NamedTuple):
 
 
 def moving(trip: Driven, seed: int = 0, gap: int = 0) -> Driven:
-    """The same where rewards hold motion; before reward ``gap``, roads that nobody saw."""
+    """The same with motion in the rewards; before reward ``gap``, unobserved roads."""
     rng, count = np.random.default_rng(seed), len(trip.rewards)
     places = [(-1, 0)]
     for after in range(1, count):
@@ -301,7 +301,7 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
 @settings(max_examples=60)
 @given(trips=some_trips())
 def test_road_posterior_follows_the_model(trips: list[Driven]) -> None:
-    """Edges, sums of them and whole trips, with stated noise and without, of any vehicles."""
+    """Edges, sums of them and trip totals, with and without stated noise, of any vehicles."""
     gp, dense = taught(trips), Dense(trips)
     assert_follows(gp, dense)
     assert math.isclose(gp.information_gain, dense.information, abs_tol=TOLERANCE)
@@ -414,7 +414,7 @@ def test_a_city_follows_the_model_too() -> None:
 
 @pytest.mark.slow
 def test_recomputation_gives_the_same_posterior() -> None:
-    """One trip after another, past several times that all is computed anew, and a log at once."""
+    """One trip after another, past several recomputations, and a log at once."""
     rng = np.random.default_rng(3)
     kinds = ("edges", "trip", "sections")
     trips = [
@@ -644,7 +644,7 @@ def test_failed_update_does_not_change_draws(
 def test_pending_roads_reduce_variance(
     trips: list[Driven], pending: list[int], first: list[int], second: list[int]
 ) -> None:
-    """Each as if it were seen on a trip of its own, whoever drives; means stay."""
+    """Each as if observed on a separate trip by any vehicle; means stay."""
     gp, dense, n = taught(trips), Dense(trips), len(EVERYWHERE)
     awaited = rows(pending, 7) if pending else np.empty((0, 9))
     keys = np.concatenate([EVERYWHERE, awaited])
@@ -768,7 +768,7 @@ def test_a_belief_goes_stale() -> None:
 def test_reader_does_not_cache_stale_factors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
+    """A reader that caches the means of all roads would be overtaken by a trip without its lock."""
     gp, more = taught(SOME, refit=0), driven([3], seed=8)
     inside, go_on, plain = threading.Event(), threading.Event(), Slots.spread
 
@@ -955,7 +955,7 @@ def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
 
 
 def test_only_the_outlier_among_readings_with_motion_is_flagged() -> None:
-    """Its neighbours share its borders, and none of its slip."""
+    """Its neighbours share its borders but not its error."""
     odd = moving(with_outlier(300.0), 3)
     assert len(odd.rewards) == 4
     for what in ("keep", "weigh", "refuse"):
@@ -987,7 +987,7 @@ def test_noise_with_motion_is_tridiagonal_plus_a_shared_trip_term() -> None:
 
 
 def test_motion_may_grow_but_not_vanish() -> None:
-    """Most speeds are told nearly: then the few that are not would outweigh what whole trips tell."""
+    """Most speeds are nearly known: the few others would outweigh the evidence of trip totals."""
     gp = learner(refit=24)
     gp.observe_trips(
         joined(drawn_trips(replace(SCALES, motion=0.001), 24, seed=9, motion=True))
@@ -1064,7 +1064,7 @@ def test_the_latest_trips_in_full_and_those_before_as_totals() -> None:
 
 
 def test_scales_may_be_far_from_those_given() -> None:
-    """Noise that was said to be fifty times smaller: the variance of a road to a factor of two."""
+    """Noise stated fifty times too small: the variance of a road to a factor of two."""
     drawn = replace(SCALES, noise_share=0.01)
     gp = learner(scales=replace(drawn, noise=0.01, noise_per_time=0.01), refit=24)
     gp.observe_trips(joined(drawn_trips(drawn, 24, seed=8)))
@@ -1097,7 +1097,7 @@ def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("superarm.roads.posterior.posterior.fit_scales", fit)
     taught(
         drawn_trips(SCALES, 8, 0), refit=64, most=17
-    )  # six rewards each: two whole trips
+    )  # six rewards each: two full trips
     assert seen == [
         (2 + 2, 12 + 2),
         (2 + 4, 12 + 4),
@@ -1185,7 +1185,7 @@ def test_no_outliers_before_the_first_trip_or_below_the_limit() -> None:
 def test_meter_error_widens_intervals_by_at_most_twice_the_limit(
     limit: float,
 ) -> None:
-    """It is a miss, but how far it is says nothing of trips to come; unless it is kept as any other."""
+    """It is a miss, but its size does not affect later trips, unless outliers are kept."""
     far = with_outlier(4000.0)
     for outliers in ("weigh", "refuse"):
         gp = taught([*SOME, far], outliers=outliers, outlier_limit=limit)
@@ -1222,7 +1222,7 @@ def test_trip_with_only_outliers_does_not_change_the_belief() -> None:
 def test_trip_is_learned_when_its_fit_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is told before the next trip, when nothing of that is learned yet."""
+    """The error is raised before the next trip, of which nothing is learned yet."""
     gp, plain = taught(SOME[:3], refit=4), taught(SOME[:3], refit=0)
 
     def fails(*_: Any) -> Any:
@@ -1286,7 +1286,9 @@ def test_state_contains_the_full_posterior(refit: int) -> None:
     np.testing.assert_array_equal(
         reloaded.predict(EVERYWHERE).mean, gp.predict(EVERYWHERE).mean
     )
-    for step in range(3):  # it goes on alike, up to rounding: variances are made anew
+    for step in range(
+        3
+    ):  # it continues alike, up to rounding: variances are recomputed
         for what in ("mean", "cov"):
             one, other = (
                 getattr(posterior.predict(EVERYWHERE, return_cov=True), what)
@@ -1667,7 +1669,7 @@ def test_default_scales() -> None:
 
 
 def test_the_variance_of_a_trip_before_anything_is_learned() -> None:
-    """That of a whole trip where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
+    """That of a trip total where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
     keys = rows([0, 3, 5, 8], 1)
     unlinked = GraphMatern(
         csc_array((N, N)), nu=2, kappa=1.0, normalisation="raw", variance=16.0
@@ -1691,6 +1693,6 @@ def test_widths_of_roads_come_before_those_of_trips() -> None:
         gp.observe(keys, mean + np.array([4.0, -4.0]) * std.min())
     of_roads, of_trips = gp.widths()
     assert of_roads[0] > of_trips[0]
-    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road tells of trips alone
+    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road only informs about trips
     assert len(gp.state().array("roads_scores")) == 120
     assert len(gp.state().array("trips_scores")) == 61

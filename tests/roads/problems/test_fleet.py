@@ -1,4 +1,4 @@
-"""A fleet: who drives where and when, what a trip costs, and what is seen of it."""
+"""A fleet problem: vehicles, trips, energies and feedback."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_trips_have_the_requested_length() -> None:
 
 
 def test_vehicles_differ_in_known_and_hidden_parameters() -> None:
-    """Logarithms of what they are told differ by ``variety``: the standard deviation of 4 · 200 normals
+    """Logarithms of known parameters differ by ``variety``: the standard deviation of 4 · 200 normals
     errs by σ/√(2 · 800), five times which is allowed."""
     problem = world(vehicles=200, variety=0.2, wear=0.07, payload=100.0)
     log_ratios = np.log(
@@ -610,7 +610,7 @@ def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> 
 
 
 def test_the_vehicle_of_the_day_is_driven(net: Path) -> None:
-    """On empty roads a drive is the same whoever drives; what it costs is the vehicle's."""
+    """On empty roads a drive is the same for all vehicles; its energy is not."""
     problem = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
     route = problem.informed_route(problem.offer(1))
     totals = {}

@@ -1,4 +1,4 @@
-"""The navigation problem: what it tells, what it measures, and routes against slow searches."""
+"""The navigation problem: its model, its metrics, and routes against slow searches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cheapest(graph, weights, trip) -> list[int]:
 
 
 def bellman_ford(graph, energies, start: int, goal: int) -> float:
-    """The least energy of a route, by an algorithm that knows no potentials."""
+    """The least energy of a route, by an algorithm without potentials."""
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
     digraph = nx.DiGraph()
     digraph.add_weighted_edges_from(
@@ -267,7 +267,7 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
 def test_the_truth_is_a_draw_with_its_own_lengthscale(
     lengthscale: float, assumed, normalisation
 ) -> None:
-    """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
+    """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, only for this K."""
     world = city(
         seed=3,
         lengthscale=lengthscale,
@@ -380,7 +380,7 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
 
 
 def test_the_truth_has_its_own_lengthscale() -> None:
-    """A model that is told another one changes nothing about the world."""
+    """A model with another lengthscale does not change the truth."""
     truth = city(lengthscale=3.0).energies
     np.testing.assert_array_equal(
         city(lengthscale=3.0, model_lengthscale=0.3).energies, truth
@@ -530,7 +530,7 @@ def test_a_penalty_needs_a_cost_to_count() -> None:
 
 
 def test_large_penalty_keeps_the_first_route() -> None:
-    """What it must do: with a cost above any route's energy, the first route is kept for good."""
+    """With a cost above any route's energy, the policy never leaves the first route."""
     world = city(switch_cost=1e6, horizon=20)
     policies = {
         "plain": route_ts(world.model),

@@ -1,4 +1,4 @@
-"""Which roads a problem is about: caches that notice changes, values that are refused."""
+"""Roads of a problem: caches that detect changes, and rejected values."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_kernel_is_half_graph_times_features_and_half_features() -> None:
     np.testing.assert_allclose(K, 2.0 * k_G * k_f + 2.0 * k_f, atol=1e-9)
 
 
-# --- k_f and k′_f with scales of their own ------------------------------------------------------
+# --- k_f and k′_f with separate scales ----------------------------------------------------------
 
 
 def matern_by_equation_135(X: Any, Y: Any, lengthscales: Any) -> Any:
@@ -171,7 +171,7 @@ def graph_matern_by_equation_134(graph: Any) -> Any:
     ],
 )
 def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
-    """k_G·k_f + k′_f, each feature kernel with lengthscales and an outputscale of its own."""
+    """k_G·k_f + k′_f, each feature kernel with its own lengthscales and outputscale."""
     variance, common = 7.0, 1.3
     features = as_feature_kernels(near, alone, share)
     kernel = road_kernel(GRAPH, variance, lengthscale=common, features=features)

@@ -1,4 +1,4 @@
-"""Navigation by driving in SUMO: the world's contract, what it charges, and what it refuses."""
+"""Navigation by driving in SUMO: the problem's contract, energies and rejected input."""
 
 import copy
 import pickle
@@ -205,7 +205,7 @@ def test_drives_are_cached_in_a_file(network, tmp_path):
 
 
 def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map):
-    """It is converted once, kept in the user's cache, and gives the roads that reading it gives."""
+    """It is converted once, cached for the user, and equals the network read directly."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     ends = {"start": "10#0", "goal": "10#1", "seed": 0, "horizon": 5}
     hills = {1: 200, 2: 210, 3: 190, 4: 230}
@@ -267,7 +267,7 @@ def test_a_heavier_vehicle_with_heating_costs_more(network):
         {"rolling_resistance": 0.02},
     ):
         problem = build(network, **other)
-        assert problem.reference == empty.reference  # the prior does not know
+        assert problem.reference == empty.reference  # unknown to the prior
         assert problem.best(problem.offer(1)).value > base
         assert next(iter(other)) in problem.interpretations["vehicle"]
 

@@ -1,7 +1,7 @@
 """Routes between places: the first and the last edge count in part.
 
 The truth is an explicitly split network: every edge on which a place lies is cut there into pieces,
-each an edge of its own with its share of length and rise, and Bellman's and Ford's algorithm searches
+each a separate edge with its share of length and rise, and Bellman's and Ford's algorithm searches
 that.
 """
 
@@ -176,7 +176,7 @@ def ends_of(router: Router, place: Any) -> Ends:
 
 
 def random_places(graph: LineGraph, rng: Any, count: int) -> list[tuple[float, float]]:
-    """Latitudes and longitudes beside the roads."""
+    """Latitudes and longitudes near the roads."""
     edges, shares = rng.integers(len(graph), size=count), rng.random(count)
     places = []
     for edge, share in zip(edges, shares, strict=True):
@@ -422,7 +422,7 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         believed = posterior.predict(rows[best.edges]).mean + lifted[best.edges]
         turns = turned[graph.turn_numbers(best.edges)].sum()
         assert best.energy == pytest.approx(best.shares @ believed + turns, rel=1e-9)
-        # The variance from the covariance of whole roads, and their noise, by themselves.
+        # The variance from the covariance of full roads, and their noise, separately.
         scales, route_rows = posterior.fitted, rows[best.edges].copy()
         if best.shares[-1] < 1.0:
             route_rows[-1, 7] = 0.0  # the signals behind the last road are not passed
@@ -478,7 +478,7 @@ def test_intervals_grow_with_the_share_of_the_edge(city: RoadNetwork) -> None:
         shares = np.ones(len(edges))
         shares[-1] = share
         spreads.append(known.spread(RouteParts.of(RoutePath(edges, shares))))
-    assert spreads[0] == spreads[1]  # next to nothing is left out
+    assert spreads[0] == spreads[1]  # almost nothing is omitted
     assert (np.diff(spreads[1:]) > 0.0).all()
     assert spreads[-1] == router.route("r1", "r20").best.spread
     nowhere = RoutePath(edges[:1], np.zeros(1))

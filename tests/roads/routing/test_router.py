@@ -1,4 +1,4 @@
-"""Routes for users of the library: networks in memory, what is minimised, and lines on a map."""
+"""Routes for users of the library: networks in memory, objectives, and lines on a map."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def line_of(answer: RouteAnswer) -> Floats:
 
 @pytest.mark.parametrize(("zone", "south"), [(32, False), (31, False), (19, True)])
 def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -> None:
-    """Also in the zone beside its own, and south of the equator."""
+    """Also in the neighbouring zone, and south of the equator."""
     offset = np.array([820_000.0 if zone == 31 else 300_000.0, 5_400_000.0])
     lon_lat = from_utm(city.junctions[:, :2] + offset, zone, south=south)
     begin, end = city.junctions[city.tail, :2], city.junctions[city.head, :2]
@@ -274,7 +274,7 @@ def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -
 
 
 def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None:
-    """In no projection that we know, or without shapes."""
+    """In an unknown projection, or without shapes."""
     stretched = city.junctions[:, :2] / 70_000.0 + [6.0, 49.0]
     for network in (
         replace(city, lon_lat=stretched),
@@ -321,7 +321,7 @@ def test_a_damaged_state_is_refused_and_not_a_crash(
         )
 
 
-# --- a router, asked again and again -------------------------------------------------------
+# --- a router with many queries ------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -537,7 +537,7 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
 def test_lowest_charge_includes_climbs_recovered_later(
     arrival: float,
 ) -> None:
-    """Over a hill h is largest at the top, where the charge is least; at arrival it is less again."""
+    """Over a hill h is largest at the top, where the charge is least; at arrival it is smaller."""
     energies = np.repeat([50.0, -30.0], 20)
     spreads = np.interp(np.arange(41), [0, 20, 40], [0.0, 60.0, arrival])
     course = Battery(capacity=5000.0).follow(
@@ -809,7 +809,7 @@ def of_a_fleet(network: RoadNetwork) -> Any:
 
 
 def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
-    """As the posterior itself says of its rows, with height and turns added for that vehicle."""
+    """As the posterior predicts for its rows, with height and turns added for that vehicle."""
     policy = of_a_fleet(city)
     graph = city.line_graph()
     for vehicle, name in (

@@ -1,4 +1,4 @@
-"""Drives kept in a file: found again by anybody, damaged ones driven anew, rail made plain."""
+"""Cached drives, keyed by simulation settings; damaged entries; networks with rail."""
 
 import sqlite3
 import subprocess
@@ -86,7 +86,7 @@ def test_cache_key_includes_every_relevant_setting(network, cache, tmp_path):
         assert rows(cache) == count
     with Driver(network, cache=cache, departures=(7.0, 0.0)) as driver:
         driver.drive(ROUTE)
-    assert rows(cache) == len(ways)  # a departure is told by its time
+    assert rows(cache) == len(ways)  # a departure is identified by its time
 
 
 @pytest.mark.parametrize("harm", [b"", b"nonsense", None, 7, "text"], ids=str)

@@ -1,4 +1,4 @@
-"""The same trip in SUMO costs the same: whatever was driven before, beside whom, in which process."""
+"""Trips in SUMO are reproducible, whatever else was driven and in any process."""
 
 import os
 import signal
@@ -226,7 +226,7 @@ def test_trips_repeat_where_lanes_are_many(monaco):
 def test_a_real_trip_in_monaco(monaco):
     """On Monaco B the prior's route by potentials beats the rectified one, in SUMO as by eq. 8.
 
-    Eq. 8 says by how much. Corners, lights and junctions, of which it knows nothing, may take back
+    Eq. 8 gives the difference. Corners, lights and junctions, which it ignores, may take back
     what they cost: less than the whole ½mv² at every junction of the route, at η⁺ each time.
     """
     routes = {

@@ -1,4 +1,4 @@
-"""Trips in SUMO: what they cost against eq. 8, what is booked where, and what is refused."""
+"""Trips in SUMO: energies against eq. 8, their edges, and rejected input."""
 
 import gzip
 import lzma
