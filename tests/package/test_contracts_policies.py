@@ -94,14 +94,14 @@ ROADS = {"name": "navigation", "edges": 300}
 FLEET = {"name": "fleet", "edges": 200, "least_metres": 300.0, "vehicles": 3}
 DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
 MOVING = {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4}
-KNOWING = {"benchmark", "genie", "minc-known", "md-known", "offline"}
+NEED_TRUTH = {"benchmark", "genie", "minc-known", "md-known", "offline"}
 NOT_LEARNING = {
     "random",
     "prior",
     "known-cost",
     "informed",
     "stationary",
-    *KNOWING - {"md-known"},
+    *NEED_TRUTH - {"md-known"},
 }
 FLEETS = {"route-cautious", "informed"}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
@@ -125,7 +125,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 "gp-md",
             }
             - FLEETS
-            - KNOWING
+            - NEED_TRUTH
             - ROUTES
         )
     ),
@@ -214,7 +214,7 @@ class TestPolicies(PolicyContract):
         self.learns = self.spec["name"] not in NOT_LEARNING
 
     def make_policy(self) -> Policy:
-        extra = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
+        extra = {"problem": self.problem} if self.spec["name"] in NEED_TRUTH else {}
         policy: Policy = registry.build(
             "policy", self.spec, model=self.problem.model, **extra
         )

@@ -255,7 +255,7 @@ def policy_of(posterior: Any) -> IndexPolicy:
     )
 
 
-MADE: list[tuple[str, Callable[[], Any]]] = [
+MAKERS: list[tuple[str, Callable[[], Any]]] = [
     *((f"{family} {spec['name']}", lambda family=family, spec=spec: registry.build(family, spec))
       for family, specs in SPECS.items() for spec in specs),
     *PARTS.items(),
@@ -263,7 +263,7 @@ MADE: list[tuple[str, Callable[[], Any]]] = [
 
 
 @pytest.mark.parametrize(
-    "make", [make for _, make in MADE], ids=[name for name, _ in MADE]
+    "make", [make for _, make in MAKERS], ids=[name for name, _ in MAKERS]
 )
 def test_parts_reject_invalid_values(make: Callable[[], Any]) -> None:
     part = make()

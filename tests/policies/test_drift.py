@@ -331,10 +331,12 @@ def test_policies_unaware_of_drift_state_it() -> None:
         )
         for player in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
             assert "does not know how rewards drift" in player.interpretations
-    knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
+    drift_aware = build(
+        "policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model
+    )
     still = build("policy", {"name": "gp-bucb"}, model=replace(model, drift=None))
     assert (
-        knowing.interpretations
+        drift_aware.interpretations
         == still.interpretations
         == tv_gp_ucb(model).interpretations
         == ""

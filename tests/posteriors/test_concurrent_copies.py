@@ -92,7 +92,7 @@ def lessons_for(name: str, posterior: Any) -> list[Lesson]:
     return lessons
 
 
-def asked_about(name: str, posterior: Any) -> Any:
+def query_keys(name: str, posterior: Any) -> Any:
     arms = Arms.numbered(ARMS.get(name, FEATURES))
     return posterior.keys(Offer(step=UPDATES + 1, arms=arms, time=float(UPDATES + 1)))[
         ::4
@@ -114,7 +114,7 @@ class World:
     def __init__(self, name: str) -> None:
         self.make = MAKERS[name]
         twin = self.make()
-        self.lessons, self.keys = lessons_for(name, twin), asked_about(name, twin)
+        self.lessons, self.keys = lessons_for(name, twin), query_keys(name, twin)
         self.moments = {0: moment_of(twin, self.keys)}
         for number, lesson in enumerate(self.lessons):
             teach(twin, lesson, number)

@@ -593,9 +593,9 @@ def test_failed_late_feedback_has_no_side_effects(
     assert state_to_bytes(gp.state()) == before
 
 
-@pytest.mark.parametrize("seen_again", [[0], [0, 1]])
+@pytest.mark.parametrize("repeated_arms", [[0], [0, 1]])
 def test_rows_of_a_failed_update_are_ignored(
-    seen_again: list[int], monkeypatch: pytest.MonkeyPatch
+    repeated_arms: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had visited arm 2, which was then unknown; its row is reused before arm 2 is observed."""
     drift = Temporal(epsilon=0.02)
@@ -608,7 +608,9 @@ def test_rows_of_a_failed_update_are_ignored(
             ZeroDivisionError
         ):  # arm 2 is the only one at its time, and is learned first
             gp.observe([[2, 3.0], [3, 4.0], [4, 4.0]], [5.0] * 3)
-    keys = np.array([[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in seen_again), [2, 6.0]])
+    keys = np.array(
+        [[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in repeated_arms), [2, 6.0]]
+    )
     rewards = np.linspace(-1.0, 1.0, len(keys))
     rewards[:2] = 1.0, -1.0
     gp.observe(keys[2:-1], rewards[2:-1])

@@ -114,8 +114,8 @@ class PosteriorCase:
     make: Callable[[], Any]
     data: Callable[[int], tuple[Any, Any]]
     """Keys and rewards of a round."""
-    asked: Any
-    """Keys that are asked about."""
+    queries: Any
+    """Keys that the posterior predicts."""
     before: int = 12
     after: int = 2
     load: bool = True
@@ -311,7 +311,7 @@ def with_kernel(kernel: Any) -> PolicyCase:
     return composed(posterior=streaming(kernel, form="cholesky"))
 
 
-def knowing(name: str, problem: dict[str, Any]) -> PolicyCase:
+def truth_case(name: str, problem: dict[str, Any]) -> PolicyCase:
     """A policy that is given the truth: only its maker can restore it."""
     world = build("problem", problem, seed=3, horizon=30)
 
@@ -472,11 +472,11 @@ POLICIES: dict[str, PolicyCase] = {
         direction="minimize",
     ),
     # Those that use the truth.
-    "benchmark": knowing("benchmark", {"name": "landscape", "side": 4}),
-    "genie": knowing("genie", DRIFTS),
-    "minc-known": knowing("minc-known", MOVING),
-    "md-known": knowing("md-known", MOVING),
-    "offline": knowing("offline", MOVING),
+    "benchmark": truth_case("benchmark", {"name": "landscape", "side": 4}),
+    "genie": truth_case("genie", DRIFTS),
+    "minc-known": truth_case("minc-known", MOVING),
+    "md-known": truth_case("md-known", MOVING),
+    "offline": truth_case("offline", MOVING),
     "tree-score": PolicyCase(
         make=lambda: TreeScorePolicy(
             score=Stay(), metric=MatrixMetric(distances=APART)
@@ -613,19 +613,19 @@ SHORT_MEMORY = SquaredExponential(columns=(0, 1)) * Temporal(epsilon=0.9, column
 
 
 def row_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
-    return PosteriorCase(make=make, **{"data": of_rows, "asked": ROWS, **more})
+    return PosteriorCase(make=make, **{"data": of_rows, "queries": ROWS, **more})
 
 
 def drift_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
     """Queries about now and later: other tests cover how far back a restored posterior answers."""
     queries = np.vstack([at_time(14.0), at_time(15.5)])
     return PosteriorCase(
-        make=make, **{"data": numbered(float), "asked": queries, **more}
+        make=make, **{"data": numbered(float), "queries": queries, **more}
     )
 
 
 def fleet_case(make: Callable[[], Any]) -> PosteriorCase:
-    return PosteriorCase(make=make, data=of_trips, asked=_vehicle_rows(13)[:6])
+    return PosteriorCase(make=make, data=of_trips, queries=_vehicle_rows(13)[:6])
 
 
 POSTERIORS: dict[str, PosteriorCase] = {
@@ -639,11 +639,11 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "streaming-forgetting": row_case(
         streaming(SHORT_MEMORY, timed=True, forget=0.1),
         data=timed_rows,
-        asked=np.column_stack([ROWS, np.full(5, 13.0)]),
+        queries=np.column_stack([ROWS, np.full(5, 13.0)]),
     ),
-    "finite-root": PosteriorCase(make=finite(), data=of_numbers, asked=np.arange(6)),
+    "finite-root": PosteriorCase(make=finite(), data=of_numbers, queries=np.arange(6)),
     "finite-visited": PosteriorCase(
-        make=finite(form="visited"), data=of_numbers, asked=np.arange(6)
+        make=finite(form="visited"), data=of_numbers, queries=np.arange(6)
     ),
     "drifting-kalman": drift_case(drifting(form="kalman")),
     "drifting-visited": drift_case(drifting(form="visited")),
@@ -656,14 +656,14 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "drifting-forgotten": drift_case(
         drifting(drift=Temporal(epsilon=0.9)),
         before=150,
-        asked=np.vstack([at_time(152.0), at_time(153.5)]),
+        queries=np.vstack([at_time(152.0), at_time(153.5)]),
     ),
     "independent": PosteriorCase(
         make=lambda: IndependentGaussian(
             np.linspace(0.5, 2.0, 6), 0.05, 0.3, arms=POINTS
         ),
         data=of_numbers,
-        asked=np.arange(6),
+        queries=np.arange(6),
     ),
     "inducing": row_case(lambda: InducingGP(SE, 0.05, inducing=5)),
     "variational": row_case(lambda: SparseVariational(SE, 0.05, inducing=6)),
@@ -677,12 +677,12 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "resetting": PosteriorCase(
         make=lambda: Resetting(finite()(), block=5),
         data=numbered(lambda step: (step - 1) // 5),
-        asked=at_time(2.0),
+        queries=at_time(2.0),
     ),
     "change-detecting": PosteriorCase(
         make=lambda: ChangeDetecting(finite()(), run_length=30.0, scale=1.3),
         data=numbered(float),
-        asked=at_time(13.0),
+        queries=at_time(13.0),
     ),
     "refitting": row_case(lambda: Refitting(streaming()(), every=20, most=30)),
     "refitting-drift": drift_case(
@@ -884,7 +884,7 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
     for step in steps:
         posterior.observe(*case.data(step), rng=seeded(step))
     save_state(posterior.state(), path)
-    queries = np.asarray(case.asked)
+    queries = np.asarray(case.queries)
     answers = [predicted(posterior, queries)]
     learned = []
     for step in range(case.before + 1, case.before + 1 + case.after):

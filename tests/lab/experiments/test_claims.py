@@ -1345,9 +1345,9 @@ def test_means_and_times_of_some_rounds_are_means_of_these(tmp_path: Path) -> No
         claim("below", policy="one", versus="two", rounds=[2, 4], metric=metric)
         for metric in ("hits", "seconds")
     ]
-    hits, seconds_told = judge(Run.load(tmp_path), claims)
+    hits, seconds_verdict = judge(Run.load(tmp_path), claims)
     assert "in rounds 2 to 4: one 9.67, two 96.7;" in hits.evidence  # (4 + 9 + 16)/3
-    assert "in rounds 2 to 4: one 3, two 30;" in seconds_told.evidence
+    assert "in rounds 2 to 4: one 3, two 30;" in seconds_verdict.evidence
 
 
 def test_a_shorter_run_does_not_judge_later_rounds(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_words_of_probabilities() -> None:
     assert failure_tails(3, 5, 0.05).word() == "does not hold"
 
 
-def made_up(**changes: Any) -> Replay:
+def example_replay(**changes: Any) -> Replay:
     sound = Replay(0.5, 1000, 0, np.array([0.13, 0.05, 0.01, 0.003]), 12, 0.4, 0.2)
     return sound._replace(**changes)
 
@@ -260,9 +260,11 @@ def made_up(**changes: Any) -> Replay:
 def test_violations_are_detected(changes: dict[str, Any], item: str) -> None:
     """One seed is enough where a statement is sure; a share above eq. 6's limit in every seed."""
     count = 90
-    wrong = made_up(**changes)
+    wrong = example_replay(**changes)
     everywhere = item in ("Lemma 2", "Eq. 6")
-    replays = [wrong] * count if everywhere else [*[made_up()] * (count - 1), wrong]
+    replays = (
+        [wrong] * count if everywhere else [*[example_replay()] * (count - 1), wrong]
+    )
     words = {
         verdict.text.partition(":")[0]: verdict.verdict
         for verdict in combinatorial._verdicts(replays, 0.05, "", has_promise=True)
@@ -272,7 +274,7 @@ def test_violations_are_detected(changes: dict[str, Any], item: str) -> None:
 
 
 def test_lemma_3_is_not_judged_without_a_qualifying_round() -> None:
-    never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
+    never = example_replay(outside=40, rounds_inside=0, gap_share=-math.inf)
     verdicts = [
         *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
     ]

@@ -60,7 +60,7 @@ def replayable(
     return RecordedRun.from_run(Run.load(out))
 
 
-def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:
+def verdicts_about(recorded: RecordedRun, beginning: str) -> list[Verdict]:
     return [
         verdict
         for verdict in drifting.statements(recorded)
@@ -94,7 +94,7 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
     swept: RecordedRun,
 ) -> None:
     run = swept.run
-    for index, verdict in enumerate(found_by(swept, "Theorem 4.1")):
+    for index, verdict in enumerate(verdicts_about(swept, "Theorem 4.1")):
         world = swept.world(0, index)
         assert isinstance(world, DriftingFunction)
         inside = 0
@@ -132,7 +132,7 @@ def test_a_regret_below_the_bound_is_found(
         return genuine(*arguments, **options)._replace(per_round=5.0)
 
     monkeypatch.setattr(drift_regret, "regret_lower_bound", too_high)
-    assert {verdict.verdict for verdict in found_by(swept, "Theorem 4.1")} == {
+    assert {verdict.verdict for verdict in verdicts_about(swept, "Theorem 4.1")} == {
         "does not hold"
     }
 
@@ -141,14 +141,14 @@ def test_a_bound_of_zero_is_not_judged(tmp_path: Path) -> None:
     """With so long a lengthscale and ε = 0.9, the step of the proof is longer than the margin."""
     problem = {**DRIFT, "lengthscale": 5.0, "epsilon": 0.9}
     recorded = replayable(tmp_path, {"random": {}}, problem, rounds=4)
-    assert found_by(recorded, "Theorem 4.1") == []
+    assert verdicts_about(recorded, "Theorem 4.1") == []
 
 
 def test_kernels_without_constants_have_no_lower_bound(tmp_path: Path) -> None:
     problem = {**DRIFT, "kernel": "matern", "nu": 1.5}
     recorded = replayable(tmp_path, {"random": {}, "tv-gp-ucb": {}}, problem, rounds=4)
-    assert found_by(recorded, "Theorem 4.1") == []
-    assert found_by(recorded, "Corollary 4.1") == []  # it needs ν > 2
+    assert verdicts_about(recorded, "Theorem 4.1") == []
+    assert verdicts_about(recorded, "Corollary 4.1") == []  # it needs ν > 2
 
 
 # --- Corollary 4.1 --------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_growth_with_time_is_compared_with_the_order(
 ) -> None:
     """1.0 is below the order's exponent, but by too little for six seeds to decide."""
     with_totals(swept, lambda index: np.arange(1.0, 41.0) ** power, monkeypatch)
-    verdicts = found_by(swept, "Corollary 4.1: with T")
+    verdicts = verdicts_about(swept, "Corollary 4.1: with T")
     assert {verdict.verdict for verdict in verdicts} == {word}
     assert all(f"p = {power:g}" in verdict.evidence for verdict in verdicts)
 
@@ -190,7 +190,7 @@ def test_growth_with_drift_is_compared_with_the_order(
     with_totals(
         swept, lambda index: drifts[index] ** power * np.arange(1.0, 41.0), monkeypatch
     )
-    verdicts = found_by(swept, "Corollary 4.1: with ε")
+    verdicts = verdicts_about(swept, "Corollary 4.1: with ε")
     assert [verdict.verdict for verdict in verdicts] == [word, word]
     shown = "q = " + f"{power:g}".replace("-", "−")
     assert all(shown in verdict.evidence for verdict in verdicts)
@@ -206,10 +206,10 @@ def test_policies_outside_the_corollary_are_skipped(tmp_path: Path) -> None:
         "misled": {"policy": "r-gp-ucb", "epsilon": 0.5},
     }
     recorded = replayable(tmp_path, policies, {**DRIFT, "epsilon": 0.05}, rounds=12)
-    assert found_by(recorded, "Corollary 4.1") == []
-    assert found_by(recorded, "Eq. 29") == []
-    assert found_by(recorded, "Section 4.2") == []
-    assert len(found_by(recorded, "Lemma D.1")) == 2  # it holds for any N
+    assert verdicts_about(recorded, "Corollary 4.1") == []
+    assert verdicts_about(recorded, "Eq. 29") == []
+    assert verdicts_about(recorded, "Section 4.2") == []
+    assert len(verdicts_about(recorded, "Lemma D.1")) == 2  # it holds for any N
 
 
 # --- eq. 29 ---------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_errors_match_dense_matrices(tmp_path: Path) -> None:
             )
             rows.append(int(chosen))
             y.append(float((truth + world.noise(offer, streams.at(step)))[chosen]))
-    (verdict,) = found_by(recorded, "Eq. 29")
+    (verdict,) = verdicts_about(recorded, "Eq. 29")
     assert f"the largest error is {largest:.3g} of the width" in verdict.evidence
     assert verdict.verdict == "holds"
     assert "in 0 of 5 replayed seeds" in verdict.evidence
@@ -370,7 +370,7 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
 def test_more_than_the_lemma_allows_is_found(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdicts = found_by(swept, "Lemma D.1")
+    verdicts = verdicts_about(swept, "Lemma D.1")
     assert {verdict.verdict for verdict in verdicts} == {"holds"}
     assert all(
         "can contradict that part" in verdict.evidence for verdict in verdicts
@@ -382,7 +382,7 @@ def test_more_than_the_lemma_allows_is_found(
         return allowed._replace(std=1e-9 * allowed.std)
 
     monkeypatch.setattr(drift_posteriors, "mismatch_bounds", too_low)
-    assert {verdict.verdict for verdict in found_by(swept, "Lemma D.1")} == {
+    assert {verdict.verdict for verdict in verdicts_about(swept, "Lemma D.1")} == {
         "does not hold"
     }
 
@@ -395,7 +395,7 @@ def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=200, seeds=1
     )
-    (verdict,) = found_by(recorded, "Section 4.2: N increases")
+    (verdict,) = verdicts_about(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "does not hold"
     model = recorded.world(0).model
     rough = 24.0 * 0.03 ** (-1.0 / (4.0 - 6.0 / 11.0))
@@ -411,7 +411,7 @@ def test_short_runs_are_inconclusive(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=5
     )
-    (verdict,) = found_by(recorded, "Section 4.2: N increases")
+    (verdict,) = verdicts_about(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "undecided"  # every N is T
 
 
@@ -443,7 +443,9 @@ def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
     }
     problem = {"name": "traffic-series", "source": "synthetic"}
     recorded = replayable(tmp_path, policies, problem, rounds=60, seeds=4)
-    (verdict,) = found_by(recorded, "Section 5.2: tv-gp-ucb recovers more quickly")
+    (verdict,) = verdicts_about(
+        recorded, "Section 5.2: tv-gp-ucb recovers more quickly"
+    )
     changes = sudden_changes(recorded.world(0).readings[:60])  # type: ignore[attr-defined]
     rises = {}
     for policy in ("tv-gp-ucb", "static"):
@@ -485,7 +487,7 @@ def test_the_quicker_policy_is_found(
 
     monkeypatch.setattr(Run, "cumulative", cumulative)
     monkeypatch.setattr(Run, "shared_data", lambda self, index: 0.0)
-    (verdict,) = found_by(recorded, "Section 5.2")
+    (verdict,) = verdicts_about(recorded, "Section 5.2")
     assert verdict.verdict == word
 
 

@@ -51,7 +51,7 @@ def content(directory: Path) -> dict[str, bytes]:
     }
 
 
-def made_longer(
+def extended(
     tmp_path: Path, by: tuple[int, ...] = (5, 12), **changes: Any
 ) -> list[str]:
     """Extend a run, check that it equals one of full length, and return its messages."""
@@ -69,7 +69,7 @@ def made_longer(
 
 
 @pytest.fixture
-def gone_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
+def resumed_cells(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
     """Policies that went on, and after how many rounds."""
     resumed_rounds: dict[str, set[int]] = {}
     go_on = running._Recorder._resume
@@ -128,11 +128,11 @@ def engine_of(path: Path) -> str:
     ids=["plain", "late", "changing", "movement", "refitting"],
 )
 def test_extended_road_run_equals_a_longer_run(
-    changes: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
+    changes: dict[str, Any], tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    messages = made_longer(tmp_path, **changes)
+    messages = extended(tmp_path, **changes)
     learners = ["ts"] if "policies" in changes else ROADS_LEARNERS
-    assert gone_on == {name: {5} for name in learners}
+    assert resumed_cells == {name: {5} for name in learners}
     assert messages == ([] if "policies" in changes else [PRIOR])
     path = tmp_path / "grown" / "states" / "ts.s0.seed00000.npz"
     assert engine_of(path) == "visited-engine"
@@ -141,10 +141,10 @@ def test_extended_road_run_equals_a_longer_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("feedback", [{}, LATE], ids=["prompt", "late"])
 def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
-    feedback: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
+    feedback: dict[str, Any], tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    assert made_longer(tmp_path, **SERIES, feedback=feedback) == []
-    assert gone_on == {name: {5} for name in SERIES["policies"]}
+    assert extended(tmp_path, **SERIES, feedback=feedback) == []
+    assert resumed_cells == {name: {5} for name in SERIES["policies"]}
     for name in SERIES["policies"]:
         assert (
             engine_of(tmp_path / "grown" / "states" / f"{name}.s0.seed00001.npz")
@@ -154,10 +154,10 @@ def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
 
 @pytest.mark.slow
 def test_a_run_can_be_made_longer_more_than_once(
-    tmp_path: Path, gone_on: dict[str, set[int]]
+    tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    made_longer(tmp_path, (1, 4, 9, 12), feedback=LATE)
-    assert gone_on == {name: {1, 4, 9} for name in ROADS_LEARNERS}
+    extended(tmp_path, (1, 4, 9, 12), feedback=LATE)
+    assert resumed_cells == {name: {1, 4, 9} for name in ROADS_LEARNERS}
 
 
 @pytest.mark.slow
@@ -187,10 +187,13 @@ def test_a_run_can_be_made_longer_more_than_once(
     ids=["problem", "movement", "parameters", "digits"],
 )
 def test_runs_that_cannot_resume_restart_with_a_reason(
-    changes: dict[str, Any], why: str, tmp_path: Path, gone_on: dict[str, set[int]]
+    changes: dict[str, Any],
+    why: str,
+    tmp_path: Path,
+    resumed_cells: dict[str, set[int]],
 ) -> None:
-    messages = made_longer(tmp_path, **changes)
-    assert not gone_on
+    messages = extended(tmp_path, **changes)
+    assert not resumed_cells
     (line,) = messages
     assert "was run from the start again: " in line
     assert why in line
@@ -211,10 +214,10 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
 def test_making_a_run_longer_can_be_interrupted(
     then: int,
     tmp_path: Path,
-    gone_on: dict[str, set[int]],
+    resumed_cells: dict[str, set[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before, while and after the first seed is gone on with; and then even more rounds are wanted."""
+    """Before, while and after the first seed resumes; then the run is extended further."""
     execute(plan(tmp_path / "grown", 5, feedback=LATE))
     write, written = playing.write_trace, []
 
@@ -234,7 +237,7 @@ def test_making_a_run_longer_can_be_interrupted(
     execute(plan(tmp_path / "grown", then, feedback=LATE), resume=True)
     execute(plan(tmp_path / "whole", then, feedback=LATE))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
-    assert gone_on["ts"] == ({5} if then == 9 else {5, 9})
+    assert resumed_cells["ts"] == ({5} if then == 9 else {5, 9})
 
 
 @pytest.mark.slow
@@ -272,7 +275,7 @@ def test_state_that_does_not_match_its_cell_is_not_resumed(tmp_path: Path) -> No
     execute(plan(tmp_path / "other", 4))
     state_name = "states/ts.s0.seed00001.npz"
     shutil.copy(tmp_path / "other" / state_name, tmp_path / "grown" / state_name)
-    messages = made_longer(tmp_path)
+    messages = extended(tmp_path)
     assert [line.endswith("does not match its cell") for line in messages] == [
         False,
         True,
@@ -281,10 +284,10 @@ def test_state_that_does_not_match_its_cell_is_not_resumed(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_too_much_pending_feedback_restarts_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_on: dict[str, set[int]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed_cells: dict[str, set[int]]
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
-    messages = made_longer(
+    messages = extended(
         tmp_path, feedback={"earliest": 9, "latest": 20, "together": True}
     )
     why = "the shorter run did not keep what it takes to go on"
@@ -292,7 +295,7 @@ def test_too_much_pending_feedback_restarts_the_run(
         f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)
     ]
     assert sorted(messages) == sorted([*reasons, PRIOR])
-    assert not gone_on
+    assert not resumed_cells
 
 
 # --- warm starts from a saved state ------------------------------------------------------------
@@ -338,7 +341,7 @@ def test_warm_start_continues_the_round_numbers(
 
 @pytest.mark.slow
 def test_warm_started_run_can_be_extended(
-    tmp_path: Path, gone_on: dict[str, set[int]]
+    tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
     execute(plan(tmp_path / "first", 5, feedback=LATE))
     states = (f"ts={saved_state(tmp_path / 'first')}",)
@@ -346,7 +349,7 @@ def test_warm_started_run_can_be_extended(
         execute(plan(tmp_path / "grown", rounds, states, feedback=LATE), resume=True)
     execute(plan(tmp_path / "whole", 8, states, feedback=LATE))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
-    assert gone_on["ts"] == {3}
+    assert resumed_cells["ts"] == {3}
 
 
 def test_different_state_is_a_different_run(tmp_path: Path) -> None:

@@ -313,19 +313,19 @@ def test_well_specified_intervals_have_nominal_coverage() -> None:
 
 def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
     """What the audit was made from; none for a policy that makes none."""
-    heard = {}
+    recorded = {}
 
     def watch(name, offer, decision, feedback, forecast) -> None:
-        heard[name, offer.step] = (feedback, forecast)
+        recorded[name, offer.step] = (feedback, forecast)
 
     policies = {
         "gp-ts": route_ts(world.model),
         "shortest": known_cost(world.model, cost="length"),
     }
     simulate(world, policies, rounds=3, seed=1, watch=watch)
-    assert all(heard["shortest", step][1] is None for step in (1, 2, 3))
+    assert all(recorded["shortest", step][1] is None for step in (1, 2, 3))
     for step in (1, 2, 3):
-        feedback, forecast = heard["gp-ts", step]
+        feedback, forecast = recorded["gp-ts", step]
         mean, std = forecast.total()
         score = (feedback.rewards.sum() - mean) / std
         assert score == pytest.approx(

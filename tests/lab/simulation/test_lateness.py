@@ -41,8 +41,8 @@ class Notebook:
     exchangeable: bool = True
     deterministic = True
     offers: list[Offer] = field(default_factory=list)
-    heard: list[tuple[int, int, list[int]]] = field(default_factory=list)
-    """Round in which it was heard, round of the decision, positions."""
+    received: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    """Round of arrival, round of the decision, positions."""
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         self.offers.append(offer)
@@ -58,7 +58,7 @@ class Notebook:
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Any
     ) -> None:
         assert offer.step == decision.step
-        self.heard.append(
+        self.received.append(
             (self.offers[-1].step, offer.step, feedback.positions.tolist())
         )
 
@@ -107,7 +107,7 @@ class Post:
 def test_rewards_arrive_with_the_problems_delays() -> None:
     policy = Notebook()
     simulate(Post(), {"mine": policy}, rounds=6, seed=0)
-    assert sorted(policy.heard) == sorted(
+    assert sorted(policy.received) == sorted(
         [
             (1, 1, [1]),
             (4, 1, [2]),
@@ -125,13 +125,13 @@ def test_rewards_arrive_with_the_problems_delays() -> None:
 def test_a_policy_that_needs_order_hears_in_order() -> None:
     policy = Notebook(exchangeable=False)
     simulate(Post(), {"mine": policy}, rounds=8, seed=0)
-    decided = [step for _, step, _ in policy.heard]
+    decided = [step for _, step, _ in policy.received]
     assert decided == sorted(decided)
-    assert [heard for heard in policy.heard if heard[1] == 2] == [
+    assert [received for received in policy.received if received[1] == 2] == [
         (4, 2, [2]),
         (4, 2, [3]),
     ]
-    assert (4, 1, [2]) in policy.heard  # what it waited for
+    assert (4, 1, [2]) in policy.received  # what it waited for
 
 
 def test_previous_action_is_the_policys_own_and_resets_each_episode() -> None:
@@ -206,7 +206,7 @@ def test_delays_add_to_the_problems_own() -> None:
         step: [arrival.feedback.positions.tolist() for arrival in mail._arrived(step)]
         for step in range(9)
     }
-    assert {step: heard for step, heard in arrived.items() if heard} == {
+    assert {step: received for step, received in arrived.items() if received} == {
         6: [[4]],
         7: [[0]],
     }
@@ -267,10 +267,12 @@ def test_every_round_draws_delays_from_its_own_stream() -> None:
             due = offer.step + delays[position]
             if delays[position] >= 0 and due <= 30:
                 expected.append((due, offer.step, position))
-    heard = [
-        (when, step, position) for when, step, some in policy.heard for position in some
+    received = [
+        (when, step, position)
+        for when, step, some in policy.received
+        for position in some
     ]
-    assert sorted(heard) == sorted(expected)
+    assert sorted(received) == sorted(expected)
     assert len(expected) > 30
 
 
@@ -365,8 +367,8 @@ def test_mail_delivers_parts_of_a_feedback_separately() -> None:
 
     def after(step: int) -> list[Delivery]:
         own = Decision(step=step, action=(), positions=np.empty(0, dtype=np.intp))
-        heard = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
-        return [arrival for arrival in heard if arrival.offer.step == 1]
+        received = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
+        return [arrival for arrival in received if arrival.offer.step == 1]
 
     assert after(2) == []
     (late,) = after(3)

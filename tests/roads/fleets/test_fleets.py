@@ -388,7 +388,7 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "got none"),
         ("trip,edge\na,r1\n", "must name the columns"),
@@ -413,9 +413,9 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
     ],
 )
 def test_tables_that_cannot_be_read(
-    graph: LineGraph, tmp_path: Path, text: str, says: str
+    graph: LineGraph, tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(FileError, match=says) as caught:
+    with pytest.raises(FileError, match=message) as caught:
         read_trips(write(tmp_path / "trips.csv", text), graph)
     assert "trips.csv" in str(caught.value)
 

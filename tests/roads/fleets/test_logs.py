@@ -131,10 +131,10 @@ def test_many_trips_are_learned_like_one_after_another(graph: LineGraph) -> None
         )
         for start in range(1, 9)
     ]
-    as_it_is: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
-    at_once, policy = learn_trips(graph, trips, **as_it_is), None
+    unchecked: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
+    at_once, policy = learn_trips(graph, trips, **unchecked), None
     for trip in trips:
-        policy = learn_trips(graph, [trip], policy=policy, **as_it_is).policy
+        policy = learn_trips(graph, [trip], policy=policy, **unchecked).policy
     assert policy is not None
     rows = road_rows(graph, Vehicle(), vehicle_number(""))
     predicted, expected = (

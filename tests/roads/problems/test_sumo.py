@@ -323,7 +323,7 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
 
 
 @pytest.mark.parametrize(
-    ("bad", "error", "says"),
+    ("bad", "error", "message"),
     [
         ({"start": "nowhere"}, UnknownArmError, "nowhere"),
         ({"goal": None}, InputError, "both start and goal"),
@@ -342,8 +342,8 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
     ],
     ids=str,
 )
-def test_bad_parameters(network, bad, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_parameters(network, bad, error, message):
+    with pytest.raises(error, match=message):
         build(network, **bad)
 
 

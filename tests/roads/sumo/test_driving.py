@@ -559,7 +559,7 @@ def test_a_step_across_edges_is_divided_by_metres():
 
 
 @pytest.mark.parametrize(
-    ("route", "error", "says"),
+    ("route", "error", "message"),
     [
         ([], InputError, "at least one edge"),
         ("ab", InputError, "list of at least one edge"),
@@ -569,8 +569,8 @@ def test_a_step_across_edges_is_divided_by_metres():
         ([":b_0"], UnknownArmError, "no edge ':b_0'"),
     ],
 )
-def test_bad_routes(driver, route, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_routes(driver, route, error, message):
+    with pytest.raises(error, match=message):
         driver.drive(route)
     assert driver.drive(["ab"]).arrived  # and the driver is as good as before
 
@@ -634,7 +634,7 @@ def test_bad_drivers(network, tmp_path):
         Driver(network, departures=(0.0, 5.0), traffic=Traffic(vehicles_per_hour=10.0))
     broken = tmp_path / "broken.net.xml"
     lane = '<lane id="ab_0" index="0" speed="9" length="9" shape="0,0 9,0"/>'
-    for text, says in [
+    for text, message in [
         ("<net><edge", "line 1"),
         ("<net></net>", "states no version"),
         ("<nothing/>", "not <net>"),
@@ -644,7 +644,7 @@ def test_bad_drivers(network, tmp_path):
         ),
     ]:
         broken.write_text(text)
-        with Driver(broken) as driver, pytest.raises(InputError, match=says):
+        with Driver(broken) as driver, pytest.raises(InputError, match=message):
             driver.drive(["ab"])
     packed = tmp_path / "broken.net.xml.xz"
     packed.write_bytes(b"no such thing")
