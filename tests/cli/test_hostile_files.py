@@ -126,7 +126,7 @@ FINE |= {("import", kind) for kind in ("empty", "null", "list", "surrogate")}
 @pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_hostile_file_ends_with_a_code_and_a_message(
+def test_hostile_file_gives_an_exit_code_and_a_message(
     command: str, cli: Command, town: Any, tmp_path: Path
 ) -> None:
     table = tmp_path / "log.csv"
@@ -183,7 +183,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("line", ARGUMENTS, ids=ascii)
-def test_an_odd_argument_ends_with_a_code_and_a_message(
+def test_invalid_argument_gives_an_exit_code_and_a_message(
     line: str, cli: Command
 ) -> None:
     result = cli(*(word.strip("'") for word in line.split(" ")))

@@ -99,7 +99,7 @@ def test_parts_reach_the_workers_of_a_cluster(
 
 
 @pytest.mark.slow
-def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
+def test_imports_in_a_file_are_relative_to_it(cli: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
     assert "policy mine-by-file" in cli("show", folder / "own.toml").out
     done = cli("run", folder / "own.toml", "-q", "--json", "--out", "out").json()

@@ -176,7 +176,7 @@ def test_waiter_takes_a_new_lock_when_the_old_one_is_removed(tmp_path: Path) -> 
     assert not list(tmp_path.iterdir())
 
 
-def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
+def test_trips_without_a_vehicle_belong_to_the_unnamed_vehicle(
     cli: Command, town: Any, log: Path
 ) -> None:
     rows = [line.split(",") for line in log.read_text().splitlines()]
@@ -485,7 +485,7 @@ def test_a_state_of_something_else(
             ).fails(1)
 
 
-def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) -> None:
+def test_fleet_run_can_continue_with_a_log(cli: Command, town: Any, log: Path) -> None:
     run = ("run", "navigation/fleet", "--net", town.tables, "--set", "driven=false")
     short = (
         "--rounds",

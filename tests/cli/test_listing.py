@@ -57,7 +57,7 @@ def test_parts_for_people(cli: Command) -> None:
     assert "did you mean 'kernel'" in cli("list", "kernl").fails(2)
 
 
-def test_experiments_stand_under_the_titles_of_their_papers(cli: Command) -> None:
+def test_experiments_are_listed_under_their_papers(cli: Command) -> None:
     rows = cli("list", "experiments", "--json").json()["experiments"]
     assert {row["id"] for row in rows} == set(experiment_ids())
     lines = cli("list", "experiments").out.splitlines()
@@ -96,7 +96,7 @@ def test_titles_are_those_of_the_bibliography() -> None:
     }
 
 
-def test_parameters_of_your_own_parts_are_explained_by_their_docstrings(
+def test_user_parts_are_described_by_their_docstrings(
     cli: Command,
 ) -> None:
     show = (

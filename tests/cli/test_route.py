@@ -82,9 +82,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(
     assert compared["shortest"]["length_m"] <= answer["length_m"]
 
 
-def test_the_interval_is_a_fleets_before_its_first_trip(
-    cli: Command, town: Any
-) -> None:
+def test_interval_before_the_first_trip_is_the_fleets(cli: Command, town: Any) -> None:
     """As the posterior says that has learned nothing, but for what neighbours share: little."""
     from superarm.roads.fleets import fleet_policy
     from superarm.roads.posterior import RoadGP

@@ -289,7 +289,7 @@ def test_out_of_memory_is_reported(
     ).fails(1)
 
 
-def test_dask_without_its_extra_names_the_pip_line(
+def test_missing_dask_names_the_pip_command(
     cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -317,7 +317,7 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
 # --- options -----------------------------------------------------------------------------
 
 
-def test_claims_about_what_was_not_run_are_counted(
+def test_claims_about_missing_policies_are_counted(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
     line = "1 claim not judged: it needs gp-greedy."
@@ -473,7 +473,7 @@ def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) 
         assert directory.parent == tmp_path / "runs"
 
 
-def test_an_id_cannot_lead_out_of_the_directory(
+def test_id_cannot_escape_the_directory(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
     path = Path(tiny)
@@ -555,7 +555,7 @@ def test_usage_errors_are_one_line(cli: Command) -> None:
 @pytest.mark.parametrize(
     "args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")]
 )
-def test_letters_that_a_terminal_lacks(
+def test_characters_missing_from_the_terminal(
     shell: Command, tiny: str, args: tuple[str, ...]
 ) -> None:
     words = (tiny if arg == "TINY" else arg for arg in args)
@@ -568,7 +568,7 @@ def test_letters_that_a_terminal_lacks(
 # --- a run made longer, and a policy that begins with a state ----------------------------------
 
 
-def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
+def test_run_can_be_extended_and_warm_started(cli: Command) -> None:
     city = ("run", "navigation/city", "--set", "edges=200", "--seeds", 1, *FAST)
     both = (*city, "--policies", "gp-ts,prior", "--out", "a")
     assert cli(*both, "--rounds", 2, "--json").json()["rounds"] == 2

@@ -255,7 +255,7 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):
+def test_state_files_have_a_size_limit(tmp_path, monkeypatch):
     with pytest.raises(StateError, match="is a folder, not a file"):
         load_state(tmp_path)
     (tmp_path / "large").write_bytes(state_to_bytes(STATE))

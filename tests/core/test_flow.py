@@ -28,7 +28,7 @@ def test_arms_keep_their_own_read_only_features() -> None:
     assert repr(arms) == "Arms(n=2, d=3)"
 
 
-def test_positions_follow_the_question() -> None:
+def test_positions_follow_the_order_of_the_ids() -> None:
     arms = Arms(ids=["a", "b", "c"], features=np.zeros((3, 1)))
     assert arms.positions(["c", "a", "c"]).tolist() == [2, 0, 2]
     positions = arms.positions([])
@@ -59,7 +59,7 @@ def test_ids_may_come_from_any_iterable() -> None:
 # --- offers and other records --------------------------------------------------------------
 
 
-def test_offers_check_their_round_and_what_is_available() -> None:
+def test_offers_check_their_step_and_mask() -> None:
     arms = Arms.numbered(np.zeros((3, 1)))
     assert Offer(step=1, arms=arms).available is None
     with pytest.raises(

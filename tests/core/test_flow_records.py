@@ -78,7 +78,7 @@ def test_a_carry_is_a_state(carry: Any) -> None:
         Decision(step=1, action=None, positions=np.array([0]), carry=carry)
 
 
-def test_chance_among_more_super_arms_than_a_float_counts() -> None:
+def test_propensity_among_very_many_super_arms() -> None:
     many = Offer(
         step=1, arms=Arms.numbered(np.zeros((1200, 1)) + np.arange(1200.0)[:, None])
     )

@@ -75,7 +75,7 @@ def test_repeated_references_to_an_array_are_limited(part: Any) -> None:
         },
     ],
 )
-def test_no_world_is_made_to_read_a_policy(
+def test_reading_a_policy_builds_no_problem(
     spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(*_: Any, **__: Any) -> None:

@@ -96,7 +96,7 @@ def test_jitter_is_announced_before_it_is_used() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_past_the_limit_it_is_refused_with_advice() -> None:
+def test_jitter_past_the_limit_is_rejected_with_advice() -> None:
     with pytest.raises(
         NotPositiveDefiniteError, match=r"Likely causes: \(a\) the kernel"
     ):
@@ -104,7 +104,7 @@ def test_past_the_limit_it_is_refused_with_advice() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, 0.0, -1.0])
-def test_a_hopeless_diagonal_is_refused_at_once(bad: float) -> None:
+def test_invalid_diagonal_is_rejected_immediately(bad: float) -> None:
     with pytest.raises(NotPositiveDefiniteError, match=r"of size|NaN"):
         cholesky(np.full((2, 2), bad))
 
@@ -156,7 +156,7 @@ def test_arrays_that_blas_would_misread_are_refused() -> None:
 
 @stable
 @given(seeds, st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 8))
-def test_a_grown_factor_equals_a_fresh_one(
+def test_grown_factor_equals_a_new_factorisation(
     seed: int, blocks: list[int], capacity: int
 ) -> None:
     n = sum(blocks)

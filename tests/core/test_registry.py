@@ -48,7 +48,7 @@ def test_every_family_is_filled(family: str) -> None:
         assert isinstance(parameters_of(family, name), dict)
 
 
-def test_nested_specs_go_there_and_back() -> None:
+def test_nested_specs_round_trip() -> None:
     kernel = 2.0 * (
         SquaredExponential(lengthscale=(0.1, 0.2), columns=(0, 1)) + Matern(nu=1.5)
     )

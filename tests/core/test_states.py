@@ -241,9 +241,7 @@ def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["kalman", "visited", "folded"])
 @pytest.mark.parametrize("drift", ["temporal", "matern-3/2"])
-def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
-    form: Any, drift: str
-) -> None:
+def test_restored_posterior_answers_about_the_same_times(form: Any, drift: str) -> None:
     gp = DriftingGP(ROUGH, ARMS, 0.5, drift=DRIFTS[drift], form=form)
     rng = np.random.default_rng(0)
     for step in range(300):
@@ -282,7 +280,7 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
     assert assert_alike(recent) == compared
 
 
-def test_a_state_without_a_checkpoint_answers_about_now() -> None:
+def test_state_without_a_checkpoint_predicts_the_present() -> None:
     """As version 0.1.0 saved it."""
     gp = DriftingGP(ROUGH, ARMS, 0.5, drift=Temporal(epsilon=0.9))
     for step in range(300):
@@ -322,7 +320,7 @@ def test_policy_restores_on_the_chosen_backend(tmp_path: Path) -> None:
     assert "backend" not in automatic.state().scalars
 
 
-def test_a_backend_that_is_not_there_is_not_needed(
+def test_state_loads_without_its_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = FiniteGP(ROUGH, ARMS, 0.1, backend="numpy")
@@ -390,7 +388,7 @@ def test_encoding_is_restored_for_policies_that_do_not_learn(tmp_path: Path) -> 
     assert restored.encoding == policy.encoding
 
 
-def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
+def test_unserializable_encodings_are_rejected_immediately() -> None:
     policy = policy_of()
     days = [{"day": datetime.date(2024, 1, day)} for day in (1, 2)]
     with pytest.raises(SpecError, match="date"):

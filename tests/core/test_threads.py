@@ -119,7 +119,7 @@ def test_large_work_keeps_the_users_threads() -> None:
     assert has_users_threads()
 
 
-def test_an_error_in_large_work_is_over_when_it_is() -> None:
+def test_error_in_large_work_ends_its_thread_limit() -> None:
     with blas_threads_for(1):
         with pytest.raises(LookupError), blas_threads_for(LARGE):
             raise LookupError
@@ -291,7 +291,7 @@ def test_both_libraries_are_found() -> None:
         assert [library.get() for library in threads._LIMIT.libraries] == counts()
 
 
-def test_scipy_is_found_when_it_comes_later() -> None:
+def test_scipy_is_detected_when_imported_later() -> None:
     code = """
 import sys, numpy, threadpoolctl
 from superarm.core.threads import blas_threads_for
@@ -315,7 +315,7 @@ assert counts() == {3}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
-def test_a_fork_amid_a_call_has_its_threads_back() -> None:
+def test_fork_during_a_call_restores_threads() -> None:
     # In a subprocess: forking one in which pytest has started threads is not safe.
     code = """
 import os, threading

@@ -61,7 +61,7 @@ def test_the_root_is_the_lower_factor() -> None:
     np.testing.assert_allclose(root.times(normals)[0], lower @ normals[0], atol=1e-12)
 
 
-def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
+def test_singular_prior_is_drawn_with_truncated_rank() -> None:
     twice = np.vstack([ARMS, ARMS])
     normals = np.random.default_rng(0).standard_normal((2, 82))
     draws = prior_root(SquaredExponential(), twice, "…").times(normals)
@@ -106,9 +106,7 @@ def test_different_arms_of_equal_number_do_not_share_a_root(
     assert root_sizes == [41, 41]
 
 
-def test_a_kernel_that_may_change_is_not_remembered(
-    root_sizes: list[int], sk: Any
-) -> None:
+def test_mutable_kernels_are_not_cached(root_sizes: list[int], sk: Any) -> None:
     own = sk.RBF(0.5)
     one = drawn(own)
     own.length_scale = 5.0
@@ -258,7 +256,7 @@ def test_kernels_without_a_sparse_form_are_refused(
         prior_root(kernel, NUMBERED, "do something else")
 
 
-def test_features_that_leave_too_much_out_are_refused(
+def test_coarse_features_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)

@@ -306,7 +306,7 @@ def test_an_indefinite_matrix_is_refused(nu: float) -> None:
         ({"cache_megabytes": None}, "cache_megabytes"),
     ],
 )
-def test_parameters_beyond_what_numbers_hold_are_refused(options, words):
+def test_overflowing_parameters_are_rejected(options, words):
     from scipy.sparse import csc_array
 
     with pytest.raises(InputError, match=words):

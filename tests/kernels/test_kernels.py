@@ -431,7 +431,9 @@ def test_as_sklearn_optimises_like_sklearns_own(sk: Any, regressor: Any) -> None
     assert isinstance(wrapped.kernel_.kernel, SquaredExponential)
 
 
-def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -> None:
+def test_as_sklearn_follows_scikit_learn_conventions(
+    kernel: Kernel, sk: Any, regressor: Any
+) -> None:
     from sklearn.base import clone
 
     wrapped = kernel.as_sklearn()
@@ -593,7 +595,7 @@ def test_scalar_parameters_reject_lists(values: object) -> None:
 
 
 @pytest.mark.parametrize("value", [1e-200, 1e200])
-def test_sizes_whose_squares_fit_no_float_are_refused(value: float) -> None:
+def test_parameters_whose_squares_overflow_are_rejected(value: float) -> None:
     """c²/s in a posterior would be 0 or infinite, and a standard deviation wrong."""
     for kind, name in ONE_NUMBER:
         if name not in ("nu", "degree", "epsilon"):

@@ -68,7 +68,7 @@ def test_state_transitions_compose_and_do_not_expand(kernel: Kernel) -> None:
         )
 
 
-def test_terms_are_as_many_as_the_tolerance_asks_for() -> None:
+def test_number_of_terms_follows_the_tolerance() -> None:
     """Σ_j q_j = 1; with c = 1: q = 0.466, 0.416, 0.100, 0.0163, 0.0020, 0.0002, …"""
     daily = Periodic(period=24.0, lengthscale=1.0)
     sizes = [

@@ -408,7 +408,7 @@ def test_two_seeds_are_inconclusive() -> None:
     assert conclusion.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
 
 
-def test_savings_need_something_to_save_from() -> None:
+def test_savings_require_a_baseline() -> None:
     saved = {row["policy"]: row["saved_percent"] for row in outcome().as_json()}
     assert saved["fastest"] == 0.0
     assert saved["gp-ts"] == pytest.approx(100.0 * (1.0 - 100.5 / 202.0))

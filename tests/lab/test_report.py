@@ -165,7 +165,7 @@ def test_report_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
-def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
+def test_external_text_is_escaped(tmp_path: Path) -> None:
     evil = '<script>alert("x")</script>'
     run = make_run(
         tmp_path,
@@ -211,7 +211,7 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
     )
 
 
-def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
+def test_report_marks_synthetic_data_and_reduced_runs(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", settled=[{"data": "a city, synthetic data"}])
     report = reports.write_report(
         run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25)
@@ -269,7 +269,7 @@ def test_few_seeds_give_no_ranking(seeds: int, tmp_path: Path) -> None:
     assert report.headline == f"{few} Mean regret: a, 10; b, 500."
 
 
-def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_many_does(
+def test_best_of_many_ties_unless_its_lead_exceeds_chance(
     tmp_path: Path,
 ) -> None:
     """Rivals lie 4.5 ± 1 above the best; of five seeds and one rival 3.75 are needed, of nine 6.97."""

@@ -167,7 +167,7 @@ def test_rows_are_probabilities_given_an_action(tree: Tree, seed: int) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
+def test_action_without_mass_follows_the_target_distribution(backend: Backend) -> None:
     tree = drawn_tree(4, 0)
     after = np.array([0.1, 0.0, 0.6, 0.3])
     plan = TreeCoupling(tree, backend=backend).between([0.5, 0.5, 0.0, 0.0], after)  # type: ignore[arg-type]
@@ -248,7 +248,7 @@ class Fixed(np.random.Generator):
     ],
 )
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_each_action_has_its_piece_of_the_line(
+def test_each_action_has_its_interval_of_the_unit_line(
     backend: Backend, number: float, action: int
 ) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)

@@ -237,9 +237,7 @@ def projected_gradient(part: Part) -> Floats:
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [drawn_tree, any_tree])
-def test_a_step_is_what_projected_gradients_lead_to(
-    backend: Backend, make: Any
-) -> None:
+def test_step_matches_projected_gradient_descent(backend: Backend, make: Any) -> None:
     emptied = 0
     for seed in range(4):
         tree = make(6, seed)
@@ -535,7 +533,7 @@ def line_up(tree: Tree, action: int) -> list[int]:
 
 
 @given(tree=trees, seed=seeds)
-def test_a_distribution_is_the_product_of_the_way_down(tree: Tree, seed: int) -> None:
+def test_distribution_is_the_product_along_the_path(tree: Tree, seed: int) -> None:
     """[ramesh2022movement, eqs. 8 and 11]"""
     descent, q = TreeDescent(tree), some_q(tree, seed)
     slow = [

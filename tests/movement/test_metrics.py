@@ -128,7 +128,7 @@ def test_tables_that_are_not_square_or_are_empty_are_refused(
         MatrixMetric(distances=np.zeros(shape))
 
 
-def test_no_points_and_no_things_are_refused() -> None:
+def test_empty_points_and_items_are_rejected() -> None:
     for nothing in (np.zeros((0, 2)), [], np.zeros(3)):
         with pytest.raises(ShapeError):
             PointMetric(points=nothing)  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_non_numeric_tables_are_rejected(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-101, 1e101, 1.7e308])
-def test_distances_are_refused_that_cannot_be_worked_with(size: float) -> None:
+def test_unusable_distances_are_rejected(size: float) -> None:
     for repair in (False, True):
         with pytest.raises(InputError, match="choose units"):
             MatrixMetric(distances=size * line(2), repair=repair)
@@ -331,7 +331,7 @@ def test_distances_of_points_equal_a_slow_loop(distance: str, scale: float) -> N
     np.testing.assert_allclose(scale * between.distances, metric.distances, rtol=1e-14)
 
 
-def test_things_of_any_kind_have_distances() -> None:
+def test_distances_between_arbitrary_objects() -> None:
     words = ["arm", "art", "cart", "carts"]
 
     def edits(one: str, other: str) -> int:

@@ -121,7 +121,7 @@ def test_shortest_path_does_not_depend_on_earlier_queries(
     assert sum(bound < np.inf for bound in bounds) > 50
 
 
-def test_of_equal_routes_a_bounded_search_does_not_choose() -> None:
+def test_bounded_search_breaks_no_ties() -> None:
     """Which of them is found may depend on what else was looked at, by the version of scipy."""
     oracle = ShortestPath(
         successors=graph_of([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], 5)
@@ -213,7 +213,7 @@ def test_no_route_is_cheaper_where_turns_cost(
             )
 
 
-def test_a_turn_that_costs_much_is_gone_around() -> None:
+def test_expensive_turns_are_avoided() -> None:
     """From 0 to 3 by 1 or by 2; costs of turns follow the rows of the graph, not the order given."""
     turns = [(2, 3), (0, 2), (1, 3), (0, 1)]
     graph = graph_of(turns, 4)

@@ -311,7 +311,7 @@ def test_lengthscales_whose_squares_fit_no_float_are_refused(
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 3.1])
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_arms_beyond_all_measure_are_simply_far(nu: float) -> None:
+def test_extremely_distant_arms_are_uncorrelated(nu: float) -> None:
     K = Matern(nu=nu)(np.array([[0.0], [1e200]]))
     np.testing.assert_array_equal(K, np.eye(2))
 

@@ -439,7 +439,7 @@ def test_more_draws_than_memory_are_refused_at_once() -> None:
                 posterior.sample(keys, rng(), size)
 
 
-def test_features_beyond_all_measure_are_refused_by_a_grid() -> None:
+def test_grid_rejects_extremely_large_features() -> None:
     grid = GrowingGrid(norm_bound=1.0, lipschitz=1.0, lower=[0.0], side=1.0)  # type: ignore[arg-type]
     for features in ([[1e300], [0.0]], [[0.0, 1.0]]):
         with pytest.raises(SuperarmError):

@@ -318,7 +318,7 @@ def taught(**changes: Any) -> IndexPolicy:
         ({"stepwise": True}, "stepwise is True here and False in the state"),
     ],
 )
-def test_a_state_of_another_policy_is_refused_in_words(
+def test_state_of_another_policy_is_rejected_with_a_reason(
     changes: Any, message: str
 ) -> None:
     state = state_from_bytes(state_to_bytes(taught().state()))

@@ -299,7 +299,7 @@ def test_score_policies_mask_and_check_too() -> None:
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> None:
+def test_benchmark_follows_the_problems_direction(direction: Any) -> None:
     problem = landscape(seed=1, horizon=5, side=4)
     model = replace(problem.model, direction=direction)
     world = FiniteProblem(

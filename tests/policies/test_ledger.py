@@ -137,7 +137,7 @@ def test_only_the_arms_chosen_last_are_pending() -> None:
     assert not blind.awaits
 
 
-def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
+def test_learned_decision_is_not_pending() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 1)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
@@ -325,7 +325,7 @@ def test_a_log_needs_no_commit() -> None:
     assert policy.posterior.count == 2
 
 
-def test_commits_are_remembered_even_if_no_longer_awaited() -> None:
+def test_commits_are_remembered_after_they_stop_pending() -> None:
     policy = make_policy(k=1, most_pending=2)
     taken_at = [taken(policy, step) for step in (1, 2, 3, 4)]
     restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))

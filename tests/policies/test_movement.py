@@ -389,7 +389,7 @@ def test_baselines_match_their_names() -> None:
         ).all()  # nothing beats the cheapest way through an episode
 
 
-def test_offline_needs_a_world_in_which_moving_costs() -> None:
+def test_offline_policy_requires_movement_costs() -> None:
     drifting = DriftingFunction(seed=1, horizon=10, side=4)
     with pytest.raises(InputError, match="movement-field"):
         offline(drifting.model, problem=drifting)
@@ -757,9 +757,7 @@ def test_one_action_a_round() -> None:
         md_known(replace(problem.model, oracle=TopK(k=2)), problem=problem)
 
 
-def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come() -> (
-    None
-):
+def test_rewards_beyond_the_posteriors_capacity_are_rejected_on_arrival() -> None:
     """Not when the next episode begins: then no decision could be made any more."""
     points = np.linspace(0.0, 1.0, 4)[:, None]
     policy = TreeIndexPolicy(
@@ -803,7 +801,7 @@ def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come()
         ),
     ],
 )
-def test_wrapped_posteriors_refuse_rewards_without_room_when_they_come(
+def test_wrapped_posteriors_reject_rewards_beyond_capacity_on_arrival(
     wrap: Callable[[StreamingGP], Posterior], learned: list[int]
 ) -> None:
     points = np.linspace(0.0, 1.0, 4)[:, None]
@@ -825,7 +823,7 @@ def test_wrapped_posteriors_refuse_rewards_without_room_when_they_come(
             policy.learn(offer, decision, feedback, rng)
 
 
-def test_separate_learners_refuse_rewards_without_room_when_they_come() -> None:
+def test_separate_learners_reject_rewards_beyond_capacity_on_arrival() -> None:
     points = np.arange(2.0)[:, None]
     inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=2)
     gp = Separate(inside, column=0)
@@ -835,7 +833,7 @@ def test_separate_learners_refuse_rewards_without_room_when_they_come() -> None:
         gp.check_room(points[[1, 0]], [1.0, 2.0], [0.1, 0.2])
 
 
-def test_room_that_an_alarm_makes_is_used() -> None:
+def test_capacity_freed_by_an_alarm_is_used() -> None:
     inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=3)
     gp = ChangeDetecting(inside, run_length=10.0)
     gp.observe([[0.0, step] for step in (1, 2, 3)], [0.1, -0.1, 0.0])
@@ -845,9 +843,7 @@ def test_room_that_an_alarm_makes_is_used() -> None:
     assert gp.count == 3
 
 
-def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts_warm() -> (
-    None
-):
+def test_algorithm_1_keeps_its_start_in_the_first_episode_unless_warm_started() -> None:
     """Before data all lower bounds are equal, and equal costs move nothing."""
     moves = {}
     for first in ("episode", "step"):

@@ -138,7 +138,7 @@ class Worthwhile:
         return Selection(action=positions, positions=positions)
 
 
-def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
+def test_random_policy_is_fair_for_sign_sensitive_oracles() -> None:
     from scipy.sparse import csr_array
 
     both_ways = csr_array([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]])

@@ -105,7 +105,7 @@ def test_draws_do_not_depend_on_memory_layout() -> None:
 
 
 @compiled
-def test_how_the_table_is_cut_does_not_matter() -> None:
+def test_table_results_do_not_depend_on_blocks() -> None:
     arms, rewards = table(2)
     at_once, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
     expected = at_once.play_table(rewards, np.full(ROUNDS, 2.0))

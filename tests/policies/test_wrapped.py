@@ -194,7 +194,7 @@ def test_invalid_wrappers_are_rejected_before_anything_runs(
     assert str(caught.value).startswith("here: policies.gp-ei: wrapped: ")
 
 
-def test_only_what_has_a_posterior_can_be_wrapped() -> None:
+def test_only_policies_with_a_posterior_can_be_wrapped() -> None:
     with pytest.raises(InputError, match="choose a policy that has one"):
         wrapped(random(model()), RESETTING)
     setup = experiment({"random": {"wrapped": RESETTING}})

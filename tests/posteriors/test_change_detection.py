@@ -190,7 +190,7 @@ def test_change_detection_matches_a_slow_implementation(
     np.testing.assert_allclose(restored.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
-def test_a_restored_one_gives_the_same_alarms() -> None:
+def test_restored_detector_raises_the_same_alarms() -> None:
     rng, gps = (
         np.random.default_rng(5),
         [detector(run_length=20.0), detector(run_length=20.0)],
@@ -271,7 +271,7 @@ def test_inner_error_has_no_side_effects() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_notices_a_change_loses_less() -> None:
+def test_change_detection_reduces_regret() -> None:
     """Twelve problems in which all rewards are redrawn halfway; paired, 4 standard errors apart."""
     kernel, rounds, lost = SquaredExponential(lengthscale=0.3), 120, []
     for seed in range(12):

@@ -54,7 +54,7 @@ def test_another_kind_or_schema_is_refused(make: Any) -> None:
 
 @pytest.mark.thorough
 @everyone
-def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
+def test_state_is_independent_of_later_updates(make: Any) -> None:
     posterior = make()
     keys = posterior.keys(offer_for(posterior))
     posterior.observe(keys[:2], [1.0, 2.0], rng=rng())

@@ -169,7 +169,7 @@ def test_an_outgrown_box_stays_exact() -> None:
     assert_posterior(gp, outside, naive(SMOOTH, *more, outside), scale=1.5)
 
 
-def test_outliers_send_it_back_to_the_cholesky_form() -> None:
+def test_outliers_return_the_posterior_to_the_cholesky_form() -> None:
     rng = np.random.default_rng(2)
     gp = StreamingGP(SMOOTH, 0.1)
     X, y = rng.random((200, 2)), rng.standard_normal(200)
@@ -200,7 +200,7 @@ def test_distant_query_does_not_change_a_belief() -> None:
     np.testing.assert_array_equal(belief.sample(np.random.default_rng(1)), before)
 
 
-def test_the_finite_rank_form_answers_far_questions_too() -> None:
+def test_finite_rank_form_answers_distant_queries() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.random((30, 2)), rng.standard_normal(30)
     gp = StreamingGP(SMOOTH, 0.1, form="finite-rank")
@@ -504,7 +504,7 @@ class Indefinite:
         return np.ones(len(X))
 
 
-def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
+def test_jitter_warns_and_the_posterior_survives_a_raised_warning() -> None:
     kernel = Indefinite(1e-9)
     gp = StreamingGP(kernel, 1e-16)
     before = state_bytes(gp.state())

@@ -360,7 +360,7 @@ def test_draws_are_linear_maps_with_the_posterior_covariance() -> None:
     np.testing.assert_allclose(many, normals @ columns, atol=1e-11)
 
 
-def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
+def test_singular_prior_is_drawn_with_truncated_rank() -> None:
     arms = np.repeat(np.linspace(0.0, 1.0, 20), 3)[:, None]  # every arm three times
     gp = FiniteGP(Matern(nu=2.5), arms, NOISE, form="visited")
     gp.observe([0, 30], [1.0, -1.0])

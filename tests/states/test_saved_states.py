@@ -131,7 +131,7 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", SAVED, ids=label)
-def test_a_saved_state_answers_as_it_did(path: Path, makers: Mapping[str, Any]) -> None:
+def test_saved_state_answers_as_recorded(path: Path, makers: Mapping[str, Any]) -> None:
     record = record_of(path)
     part = restored(path, record, makers)
     if record["is"] == "policy":

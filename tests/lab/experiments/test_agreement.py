@@ -64,7 +64,7 @@ def as_from_another_processor(directory: Path, factor: float) -> None:
     path.write_text(json.dumps(spec), encoding="utf-8")
 
 
-def test_a_run_of_another_processor_is_resumed(tmp_path: Path) -> None:
+def test_run_from_another_processor_resumes(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(planned(out))
     next((out / "cells").iterdir()).unlink()

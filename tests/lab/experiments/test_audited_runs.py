@@ -74,6 +74,6 @@ def test_lost_files_are_recomputed(finished: Path, folder: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_two_processes_leave_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+def test_two_processes_write_the_same_bytes(finished: Path, tmp_path: Path) -> None:
     execute(plan(tmp_path / "two"), jobs=2)
     assert files(tmp_path / "two") == files(finished)

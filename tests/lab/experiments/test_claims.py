@@ -219,7 +219,7 @@ def test_the_threshold_is_students_for_either_verdict(
     assert "; 3.75 needed)" in below.evidence
 
 
-def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(
+def test_claim_fails_only_beyond_chance_for_its_worst_rival(
     tmp_path: Path,
 ) -> None:
     """a − b is 1 ± 0.2, 5 standard errors. Of five seeds 3.75 are needed, and 7.17 of the worst of ten
@@ -683,9 +683,7 @@ def test_a_file_claims_only_about_policies_there_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["where={sied=5}", 'check="rises"\nkey="sied"'])
-def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(
-    line: str, tmp_path: Path
-) -> None:
+def test_mistyped_claim_parameter_is_rejected(line: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     kind = "" if "check" in line else 'check="below"\nversus="gp-ei"\n'
     text = (
@@ -1669,7 +1667,7 @@ def test_a_widening_gap_is_one_of_running_totals(keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("independent", "word"), [(3.3, "undecided"), (12.0, "holds"), (None, "holds")]
 )
-def test_seeds_that_follow_each_other_may_be_too_few(
+def test_autocorrelated_seeds_may_be_too_few(
     independent: float | None, word: str, tmp_path: Path
 ) -> None:
     run = make_curves(tmp_path, EARLY)

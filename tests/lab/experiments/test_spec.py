@@ -416,7 +416,7 @@ rule = {name = "thompson"}
 """
 
 
-def test_compositions_of_the_users_own(tmp_path: Path) -> None:
+def test_user_defined_compositions(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(NESTED, encoding="utf-8")
     plan = Plan.make(load_experiment(str(path)), out=tmp_path / "out")

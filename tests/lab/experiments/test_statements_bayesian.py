@@ -139,7 +139,7 @@ def test_statements_are_judged_with_closed_roads(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_begins_with_a_state_is_not_judged(tmp_path: Path) -> None:
+def test_warm_started_run_is_not_judged(tmp_path: Path) -> None:
     """Its rounds are numbered on, and what it knew before is in no cell."""
     policies = {"gp-ucb": {"policy": "route-ucb"}}
     spec = {

@@ -123,7 +123,7 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
         )
 
 
-def test_a_regret_below_the_bound_is_found(
+def test_regret_below_the_bound_is_detected(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genuine = drift_regret.regret_lower_bound
@@ -367,7 +367,7 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
     assert list(drifting.statements(recorded)) == []
 
 
-def test_more_than_the_lemma_allows_is_found(
+def test_violations_of_lemma_d_1_are_detected(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdicts = verdicts_about(swept, "Lemma D.1")
@@ -491,7 +491,7 @@ def test_the_quicker_policy_is_found(
     assert verdict.verdict == word
 
 
-def test_late_feedback_is_not_the_papers(tmp_path: Path) -> None:
+def test_late_feedback_is_not_judged(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path,
         {"tv-gp-ucb": {}},

@@ -306,7 +306,7 @@ def test_settings_are_judged_one_by_one_and_long_runs_in_part(
         (np.zeros((25, 0), dtype=int), "round 1 must choose 1 arm, got 0"),
     ],
 )
-def test_choices_that_cannot_be_are_blamed_on_their_cell(
+def test_impossible_choices_name_their_cell(
     certified: RecordedRun, tmp_path: Path, choices: Any, words: str
 ) -> None:
     shutil.copytree(certified.run.directory, tmp_path / "a")

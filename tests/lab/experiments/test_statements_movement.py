@@ -116,7 +116,7 @@ def test_one_seed_cannot_decide_a_probability(tmp_path: Path) -> None:
     assert {verdict.verdict for verdict in chances} == {"undecided"}
 
 
-def test_a_band_that_is_too_narrow_is_found(
+def test_too_narrow_band_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With B and σ a thousand times too small, f is outside in every seed."""
@@ -185,7 +185,7 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     assert cells[0].gamma[-1] != cells[1].gamma[-1]
 
 
-def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
+def test_unrelated_runs_are_not_judged(tmp_path: Path) -> None:
     spec = {
         "id": "mine",
         "rounds": 3,

@@ -140,7 +140,7 @@ def test_extended_road_run_equals_a_longer_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feedback", [{}, LATE], ids=["prompt", "late"])
-def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
+def test_extended_sensor_run_equals_a_longer_run(
     feedback: dict[str, Any], tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
     assert extended(tmp_path, **SERIES, feedback=feedback) == []
@@ -153,7 +153,7 @@ def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
 
 
 @pytest.mark.slow
-def test_a_run_can_be_made_longer_more_than_once(
+def test_run_can_be_extended_repeatedly(
     tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
     extended(tmp_path, (1, 4, 9, 12), feedback=LATE)
@@ -211,7 +211,7 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("then", [9, 12])
 @pytest.mark.slow
-def test_making_a_run_longer_can_be_interrupted(
+def test_extending_a_run_can_be_interrupted(
     then: int,
     tmp_path: Path,
     resumed_cells: dict[str, set[int]],

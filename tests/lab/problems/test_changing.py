@@ -341,7 +341,7 @@ def test_either_oracle() -> None:
         movies(films=9000)
 
 
-def test_rounds_that_hardly_come_about_are_refused() -> None:
+def test_nearly_impossible_rounds_are_rejected() -> None:
     with pytest.raises(
         InputError,
         match="never did more than k = 70 films have a viewer; raise viewers",
@@ -702,7 +702,7 @@ def test_ratings_with_few_stars_join_no_film(only_here: Path) -> None:
         movies(least_stars=5.5)
 
 
-def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
+def test_synthetic_films_are_labelled(tmp_path: Path) -> None:
     """The suffix by which reports and claims recognise synthetic data."""
     assert (
         movies(source="synthetic").interpretations["data"].endswith(", synthetic data")

@@ -225,7 +225,7 @@ def test_the_clock_puts_the_heating_at_six() -> None:
 
 
 @pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
-def test_made_sensors_are_correlated_and_smooth(build: Any) -> None:
+def test_synthetic_sensors_are_correlated_and_smooth(build: Any) -> None:
     rows = rows_of(build, "synthetic")
     assert rows.learn.min() > 0.0
     steps = np.diff(rows.learn, axis=0)

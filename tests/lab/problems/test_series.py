@@ -114,7 +114,7 @@ def test_every_seed_starts_elsewhere(kind: Kind) -> None:
     )
 
 
-def test_seeds_share_what_was_learned(kind: Kind) -> None:
+def test_seeds_share_the_fitted_model(kind: Kind) -> None:
     one, other = (
         kind.build(seed=seed, horizon=9, source="synthetic") for seed in (0, 1)
     )

@@ -87,7 +87,7 @@ def test_gain_specs() -> None:
 
 
 @pytest.mark.parametrize("build", [rkhs_function, gp_function, benchmark_function])
-def test_theory_changes_the_learner_not_the_world(build: Any) -> None:
+def test_theory_option_changes_the_learner_not_the_problem(build: Any) -> None:
     noise, theory = (
         build(seed=1, horizon=400, regularisation=word) for word in ("noise", "theory")
     )

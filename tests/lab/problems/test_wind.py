@@ -446,7 +446,7 @@ def test_real_winds() -> None:
     )
 
 
-def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
+def test_synthetic_boundary_layer_has_day_and_night() -> None:
     days = module.synthetic_days("era5")
     assert days.speeds.shape == (72, 24, 25)
     assert (days.speeds > 0.0).all()
@@ -461,7 +461,7 @@ def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
 # --- what is refused -----------------------------------------------------------------------
 
 
-def test_without_data_they_are_synthetic(
+def test_missing_data_fall_back_to_synthetic(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path])

@@ -202,7 +202,7 @@ def test_five_seeds_count_as_five_observations() -> None:
     assert many.away > 2.0
 
 
-def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
+def test_verdict_distinguishes_calibrated_and_narrow_intervals() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
 
@@ -360,7 +360,7 @@ def test_all_shares_are_judged_at_once() -> None:
     )
 
 
-def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
+def test_far_too_narrow_forecasts_raise_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trips(share: float, effective: float = 400.0) -> dict[str, Any]:

@@ -341,7 +341,7 @@ def test_chart_shows_the_truth_of_the_first_seed(tmp_path: Path) -> None:
     assert plan.tasks() == []
 
 
-def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
+def test_truth_is_written_only_on_request(tmp_path: Path) -> None:
     execute(Plan.make(drifting({}), out=tmp_path))
     assert not (tmp_path / "truths").exists()
     assert run_charts(Run.load(tmp_path))["truth"] == []

@@ -24,7 +24,7 @@ def alarms(runs: int, **error: float) -> int:
     return round(runs * judging.alarms(judging.scattered, runs, 0, **size))
 
 
-def test_a_right_model_is_rarely_called_wrong_and_a_wrong_one_is_noticed() -> None:
+def test_right_models_rarely_raise_alarms_and_wrong_ones_do() -> None:
     """At most 5 % are: so few runs have more than four alarms with a probability of less than 1e-4."""
     runs = 8
     most = int(stats.binom.isf(1e-4, runs, 0.05))

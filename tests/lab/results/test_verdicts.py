@@ -148,7 +148,7 @@ def test_equal_means_are_rarely_decided() -> None:
         assert decided(normal) <= most_by_chance(0.02, count)
 
 
-def test_days_that_seeds_share_are_rarely_taken_for_more_than_they_are() -> None:
+def test_shared_days_are_rarely_overcounted() -> None:
     """72 days without any effect, of which five seeds draw 40 each."""
     rng, count, chance = np.random.default_rng(1), 2000, 0.02
     rows = np.empty((count, 5))
@@ -184,7 +184,7 @@ def autocorrelated(rng: np.random.Generator, rows: int, keep: float) -> Floats:
     return series
 
 
-def test_autocorrelated_records_are_rarely_taken_for_more_than_they_are() -> None:
+def test_autocorrelated_records_are_rarely_overcounted() -> None:
     """Series with the mean zero, of 240 rows that are worth 240 (1 − r)/(1 + r) = 8 independent ones.
 
     Taken as 240 seeds, most of them are decided. 2 % would be if the number 8 were known; it is

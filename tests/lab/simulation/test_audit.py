@@ -311,7 +311,7 @@ def test_well_specified_intervals_have_nominal_coverage() -> None:
     assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
 
 
-def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
+def test_watcher_receives_the_forecast_made_before_feedback(world, played) -> None:
     """What the audit was made from; none for a policy that makes none."""
     recorded = {}
 

@@ -122,7 +122,7 @@ def test_rewards_arrive_with_the_problems_delays() -> None:
     )
 
 
-def test_a_policy_that_needs_order_hears_in_order() -> None:
+def test_ordered_policy_receives_feedback_in_order() -> None:
     policy = Notebook(exchangeable=False)
     simulate(Post(), {"mine": policy}, rounds=8, seed=0)
     decided = [step for _, step, _ in policy.received]
@@ -161,7 +161,7 @@ def test_alpha_regret_of_a_cost_is_against_the_optimum_over_alpha() -> None:
     )
 
 
-def test_of_a_loss_no_share_is_promised() -> None:
+def test_losses_have_no_alpha_guarantee() -> None:
     class Loss(Post):
         def best(self, offer: Offer) -> Best:
             return super().best(offer)._replace(optimum=-1.0)
@@ -289,7 +289,7 @@ def test_rounds_of_late_feedback_are_not_played_at_once() -> None:
     assert policy.posterior.count == 16
 
 
-def test_no_lateness_is_the_same_as_none() -> None:
+def test_zero_lateness_equals_no_lateness() -> None:
     problem = landscape(seed=1, horizon=25, side=8)
     runs = [
         simulate(
@@ -316,7 +316,7 @@ def test_late_feedback_costs_regret_and_lost_feedback_is_not_learned() -> None:
     assert late["mine"].posterior.count == 3 * 20
 
 
-def test_a_policy_may_be_one_of_many_without_difference() -> None:
+def test_policy_results_do_not_depend_on_other_policies() -> None:
     """Other policies change neither its offers, nor its noise, nor its delays."""
     problem = landscape(seed=2, horizon=30, side=8)
     late = Lateness(latest=5, lost=0.2)

@@ -62,7 +62,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 
 @pytest.mark.parametrize("spec", [CHANGING, FIXED], ids=lambda spec: spec["name"])
-def test_policies_do_not_feel_each_other(spec: Mapping[str, Any]) -> None:
+def test_policies_do_not_affect_each_other(spec: Mapping[str, Any]) -> None:
     together = run(spec, NAMES)
     reversed_order = run(spec, NAMES[::-1])
     for name in NAMES:
@@ -259,7 +259,7 @@ def test_streams_are_those_of_the_definition() -> None:
     assert (trajectory.seconds >= 0.0).all()
 
 
-def test_deterministic_policies_do_not_feel_how_generators_are_set() -> None:
+def test_deterministic_policies_ignore_generators() -> None:
     policies = {flag: Scripted(PLAN, deterministic=flag) for flag in (True, False)}
     runs = simulate(
         Costs(), {"yes": policies[True], "no": policies[False]}, rounds=4, seed=9

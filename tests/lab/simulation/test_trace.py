@@ -388,7 +388,7 @@ def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
         ({"reward": np.full(ROUNDS, np.inf)}, "'reward' holds NaN or infinity"),
     ],
 )
-def test_totals_of_numbers_that_are_none_are_refused(
+def test_totals_of_non_numbers_are_rejected(
     change: dict[str, Any], message: str, finished: Path
 ) -> None:
     path = finished / "cells" / f"{trace().name}.npz"

@@ -135,7 +135,7 @@ def with_signal(text, attributes):
     )
 
 
-def test_how_one_drives_through_a_junction(tmp_path):
+def test_speeds_through_a_junction(tmp_path):
     """The first connection from ab is for pedestrians; the one for cars leads over 4 m at 5 m/s."""
     town = read_sumo(write(tmp_path))
     assert town.turn_length.tolist() == [4.0, 4.0, 0.0]

@@ -119,7 +119,7 @@ def test_miss_rate_is_bounded_for_any_trips(seed: int, trips: int, how: str) -> 
     assert (share_off(shares) <= (1.0 + 1.0 / _STEP) / trips + 1e-9).all()
 
 
-def test_scores_larger_than_all_before_are_missed_however_many() -> None:
+def test_scores_above_all_earlier_ones_are_always_missed() -> None:
     """No finite interval holds them: the promise ends where scores outgrow all that is remembered."""
     _, inside = judged(10.0 * 1.5 ** np.arange(60))
     assert not inside.any()
@@ -138,7 +138,7 @@ def test_levels_recover_after_scores_beyond_all_intervals(scores: Floats) -> Non
 
 
 @pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
-def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
+def test_normal_scores_have_nominal_coverage(spread: float) -> None:
     """The bound of any trips, which is 1.05 % of 2,000; no score outgrew all that were remembered."""
     scores = spread * np.abs(np.random.default_rng(1).standard_normal(2000))
     coverage, inside = judged(scores)

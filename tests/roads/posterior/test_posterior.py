@@ -1160,7 +1160,7 @@ def test_outliers_are_flagged_and_follow_the_option() -> None:
 
 
 @pytest.mark.parametrize("far", [60.0, 1e3, 1e6])
-def test_an_outlier_makes_none_of_its_neighbours(far: float) -> None:
+def test_outlier_does_not_flag_its_neighbours(far: float) -> None:
     """However far it is: they are judged without it."""
     trips = drawn_trips(SCALES, 12, seed=3)
     rewards = trips[-1].rewards.copy()

@@ -104,7 +104,7 @@ def test_minimised_objective(city: RoadNetwork, routing: Any, energy: float) -> 
     assert answer.best.energy == pytest.approx(mean[answer.best.edges].sum())
 
 
-def test_the_energy_model_is_never_cut(city: RoadNetwork) -> None:
+def test_energy_model_is_never_clipped(city: RoadNetwork) -> None:
     """So that its route is the cheapest itself, though some energies are below zero."""
     answer = find_route(city, *ENDS)
     graph = answer.graph

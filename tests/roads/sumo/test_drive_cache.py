@@ -198,7 +198,7 @@ def crossing(tmp_path_factory):
     return folder / "rail.net.xml"
 
 
-def test_rail_is_made_plain_and_the_roads_stay(crossing, tmp_path):
+def test_rail_is_simplified_without_changing_roads(crossing, tmp_path):
     text = crossing.read_bytes()
     assert b'type="rail_crossing"' in text
     assert b'type="rail_signal"' in text

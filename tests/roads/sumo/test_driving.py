@@ -125,7 +125,7 @@ def test_hill_matches_eq_8(driver, network):
     assert total(drive) == pytest.approx(expected, abs=2.5)
 
 
-def test_a_corner_is_braked_for_and_most_of_it_won_back(driver):
+def test_braking_for_a_corner_is_mostly_recuperated(driver):
     """Braking wins energy on the edge before the corner; accelerating costs it behind."""
     straight, turning = driver.drive(["t2-e"]), driver.drive(["t2-e", "ef"])
     assert energies(turning)[0] < energies(straight)[0]
@@ -498,7 +498,7 @@ def test_edges_too_short_to_be_seen_get_their_share(driver, network):
         assert energies(drive)[edge] > 0.0
 
 
-def test_the_seconds_of_edges_are_those_of_the_obvious_way():
+def test_seconds_per_edge_match_a_plain_implementation():
     """Any sequence of steps, with edges skipped and junctions between them; nothing is lost."""
     rng = np.random.default_rng(0)
     for _ in range(50):
