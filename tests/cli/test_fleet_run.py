@@ -25,7 +25,7 @@ def cells(out: str) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", ["edges", "trips"])
 def test_longer_run_resumes_a_shorter_one(cli: Command, seen: str) -> None:
-    """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
+    """With pending feedback, refits in between, and every kind of policy: the same bytes."""
     policies = (
         "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
     )
@@ -38,7 +38,7 @@ def test_longer_run_resumes_a_shorter_one(cli: Command, seen: str) -> None:
 
 
 def test_a_run_may_begin_with_a_log(cli: Command) -> None:
-    """Trips of a log are no rounds; what they taught is there from the first."""
+    """Trips of a log are not rounds; the run uses them from the first round."""
     first = cli(*words("first", 6, "--policies", "cautious"))
     assert first.code == 0, first.err
     state = "first/states/cautious.s0.seed00000.npz"

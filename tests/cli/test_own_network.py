@@ -214,7 +214,7 @@ def tile(tmp_path: Path) -> Path:
 
 
 def test_elevation(cli: Command, town: Any, tile: Path) -> None:
-    """The run, and a route by what it learned, see the tile's heights and not the file's."""
+    """The run and a route from its state use the tile's heights, not the file's."""
     from superarm.roads.networks import read_network
 
     net = ("--net", town.tables, *ENDS)

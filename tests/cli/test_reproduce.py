@@ -129,7 +129,7 @@ def test_forecasts_and_bands_as_for_one_run(
 
 @pytest.mark.slow
 def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
-    """Sensors use real data where they are at hand, made ones elsewhere."""
+    """Sensors use real data where available, synthetic ones elsewhere."""
     summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
     assert len(summary["runs"]) == 13
     shutil.rmtree(

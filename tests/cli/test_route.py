@@ -350,7 +350,7 @@ def test_long_ids_fit_into_80_columns(
     assert long in "".join(line.split()[0] for line in table if line.strip())
 
 
-# --- by what a run has learned -------------------------------------------------------------
+# --- with a learned state ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["gp-ts", "bi-ts", "route-ts"])

@@ -89,7 +89,7 @@ def test_networks_that_sumo_cannot_drive_are_rejected(
 
 
 def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
-    """The same bytes with one process or two; what it learned is taken up by ``route``."""
+    """The same bytes with one process or two; ``route`` accepts its state."""
     words = (
         "run",
         "navigation/fleet",

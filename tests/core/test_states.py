@@ -61,7 +61,7 @@ def policy_of(posterior: Any = None) -> IndexPolicy:
 
 
 def played(policy: IndexPolicy, first: int = 1, rounds: int = 5) -> list[list[int]]:
-    """What it chose in these rounds."""
+    """Its choices in these rounds."""
     choices = []
     for step in range(first, first + rounds):
         rng = np.random.default_rng(step)

@@ -217,7 +217,7 @@ def test_cache_is_bounded_and_does_not_change_results() -> None:
         assert caching._graph._cached_column.cache_info().currsize <= 20  # type: ignore[union-attr]
     caching(everything[:50], everything)[:] = (
         np.nan
-    )  # what is handed out is the caller's
+    )  # the returned array belongs to the caller
     assert np.array_equal(
         caching(everything[:50], everything), plain(everything[:50], everything)
     )

@@ -350,7 +350,7 @@ def test_dots_follow_the_roads(learned: tuple[City, list[Frame]]) -> None:
 
 
 def test_frames_show_the_trips(learned: tuple[City, list[Frame]]) -> None:
-    """What is shown adds up, and forecasts come before the trip, not after."""
+    """Displayed numbers add up, and forecasts precede the trip."""
     city, frames = learned
     tried: set[int] = set()
     for step, frame in enumerate(frames, start=1):
@@ -364,7 +364,7 @@ def test_frames_show_the_trips(learned: tuple[City, list[Frame]]) -> None:
     assert set(city.known) == {"fastest", "shortest", "prior", "best"}
 
 
-# --- what is concluded ---------------------------------------------------------------------
+# --- conclusions ---------------------------------------------------------------------------
 
 
 def outcome(times: int = 5, **energies: list[float]) -> Outcome:

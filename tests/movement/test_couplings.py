@@ -276,7 +276,7 @@ def test_sum_slightly_below_1_leaves_no_gap(backend: Backend, count: int) -> Non
 def test_compiled_draws_are_the_same_from_the_same_numbers(
     tree: Tree, seed: int
 ) -> None:
-    """Also of an action without mass: what is drawn does not depend on whether numba is installed."""
+    """Also for an action without mass: draws do not depend on numba."""
     n, given_ = len(tree), two_distributions(len(tree), seed)
     drawn = []
     for backend in ("numpy", "numba"):

@@ -54,7 +54,7 @@ def assert_metric(distances: Floats) -> None:
         assert distances[i, j] <= (1.0 + ROUNDING) * (distances[i, k] + distances[k, j])
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- rejected input ------------------------------------------------------------------------------
 
 
 def changed(**entries: float) -> Floats:
@@ -221,7 +221,7 @@ def test_small_distances_are_checked_next_to_large_ones() -> None:
             MatrixMetric(distances=wrong)
 
 
-# --- what is repaired ----------------------------------------------------------------------------
+# --- repair --------------------------------------------------------------------------------------
 
 
 @st.composite

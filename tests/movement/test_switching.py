@@ -186,7 +186,7 @@ def chosen(
     before: Iterable[int],
     switch: Switch,
 ) -> Decision:
-    """What is chosen where the desirabilities are ``values``."""
+    """The choice for desirabilities ``values``."""
     n = len(values)
     policy = IndexPolicy(
         posterior=IndependentGaussian(np.ones(n), 1.0, values),

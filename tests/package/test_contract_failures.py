@@ -131,7 +131,7 @@ class WrongSchedule(ScheduleContract):
 
 
 class Careless(TopK):
-    """Chooses what is not available, and the worst."""
+    """Chooses unavailable arms, and the worst."""
 
     def select(
         self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
@@ -186,7 +186,7 @@ class RarelyWrongOracle(OracleContract):
 
 
 class Restless(IndexPolicy):
-    """Learns while it decides, and does not ask what is available."""
+    """Learns while it decides, and ignores availability."""
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Any:
         self.posterior.observe(offer.arms.features[:1], [1.0])

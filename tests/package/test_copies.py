@@ -54,7 +54,7 @@ def test_networks_and_line_graphs(city: RoadNetwork, duplicate: Duplicate) -> No
     with pytest.raises(TypeError, match="does not support item assignment"):
         other.permits["bus"] = np.ones(1)
     graph = city.line_graph(uturns=False)
-    graph.number(graph.ids[3])  # what it remembers is no part of it
+    graph.number(graph.ids[3])  # its cache is not part of its value
     same: LineGraph = duplicate(graph)
     assert same.ids == graph.ids
     assert same.number(graph.ids[3]) == 3

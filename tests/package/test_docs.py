@@ -1,4 +1,4 @@
-"""The documentation cannot drift: what it prints runs, what it names exists, what exists is named."""
+"""The documentation matches the code: examples run, and names agree in both directions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def blocks(page: Path) -> list[Block]:
 
 @contextlib.contextmanager
 def own_registry() -> Iterator[None]:
-    """What is registered inside is forgotten afterwards: other tests count the parts."""
+    """Parts registered inside are removed afterwards: other tests count the parts."""
     for family in (
         "kernel",
         "gain",
@@ -86,7 +86,7 @@ def own_registry() -> Iterator[None]:
 
 
 def run_python(page: Path) -> tuple[dict[str, Any], str]:
-    """All Python of a page, in order, in one namespace; and what it printed."""
+    """Run all Python of a page, in order, in one namespace; return its output."""
     namespace: dict[str, Any] = {"__name__": f"docs_{page.stem}"}
     printed = io.StringIO()
     with own_registry(), contextlib.redirect_stdout(printed):

@@ -96,7 +96,7 @@ def numbers(text: str) -> list[str]:
 
 
 def items_of(text: str) -> Counter[tuple[str, str]]:
-    """What the first cell of a row names, by kind and number."""
+    """The items in the first cell of a row, by kind and number."""
     counts: Counter[tuple[str, str]] = Counter()
     for part in text.split("; "):
         kind, _, listing = part.partition(" ")

@@ -395,7 +395,7 @@ class Nameless(TopK):
 
 @dataclass(frozen=True)
 class Slope:
-    """Somebody's own mean function."""
+    """A user's mean function."""
 
     by: float = 1.0
 

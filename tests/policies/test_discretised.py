@@ -78,7 +78,7 @@ def test_only_available_arms_are_offered(step: int) -> None:
     assert not (some & ~available).any()
     if step == 50:
         np.testing.assert_array_equal(some, available)
-    assert available.sum() == 11  # what is handed in is not written to
+    assert available.sum() == 11  # the argument is not modified
 
 
 def test_all_arms_are_offered_once_the_grid_is_fine() -> None:

@@ -215,7 +215,7 @@ def test_any_rule_over_the_drifting_posterior(
 
 
 def test_the_drift_of_the_model_counts() -> None:
-    """What a learner assumes is stated by the problem, and the truth stays as it is."""
+    """The problem states the learner's assumptions; the truth does not change."""
     options: dict[str, Any] = {"seed": 1, "horizon": 5, "side": 4, "epsilon": 0.1}
     true, assumed = (
         DriftingFunction(**options),

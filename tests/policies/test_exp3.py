@@ -141,7 +141,7 @@ def test_unavailable_arms_have_no_probability() -> None:
 
 
 def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
-    """Any order within a block gives the same weights; what is too late is counted."""
+    """Any order within a block gives the same weights; outdated feedback is counted."""
     plays = [(1, 0, 0.9), (2, 3, 0.2), (3, 0, 0.4), (4, 2, 1.0)]
     policies = [Exp3(arms=FEATURES, block=4, low=0.0, high=1.0) for _ in range(2)]
     for policy, order in zip(policies, (plays, plays[::-1]), strict=True):

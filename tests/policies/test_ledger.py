@@ -317,7 +317,7 @@ def test_feedback_for_another_decision_is_not_learned() -> None:
 
 
 def test_a_log_needs_no_commit() -> None:
-    """Decisions that somebody else made carry nothing."""
+    """Decisions made elsewhere carry nothing."""
     policy = make_policy(k=2)
     offer = Offer(step=5, arms=ARMS)
     driven = Decision(step=5, action=None, positions=np.array([3, 4]))

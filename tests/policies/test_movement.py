@@ -160,7 +160,7 @@ def test_propensities_are_true() -> None:
 
 
 def test_expected_costs_are_those_of_the_distribution() -> None:
-    """Over many walks with known costs, the mean of what is paid is what was expected of it."""
+    """Over many walks with known costs, mean costs match their expectations."""
     problem = world()
     walks, rounds = 200, 10
     paid, expected = np.zeros((walks, rounds)), np.zeros((walks, rounds))
@@ -667,14 +667,14 @@ def test_rewards_that_are_held_are_copies() -> None:
 
 @pytest.mark.parametrize("update", ["episode", "step"])
 def test_expected_costs_average_over_all_walks(update: Any) -> None:
-    """Every way through an episode, by its probability: what is paid, and what was expected of it."""
+    """Every walk through an episode, weighted by its probability: costs and expectations."""
     problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
 
     def new_policy() -> TreeIndexPolicy:
         return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
 
     def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
-        """Mass, what is paid and what was expected, over all that may still happen."""
+        """Mass, cost and expected cost over all continuations."""
         if step > 6:
             return np.array([1.0, 0.0, 0.0])
         offer, decisions, total = problem.offer(step).after(action), {}, np.zeros(3)
@@ -710,7 +710,7 @@ def test_expected_costs_average_over_all_walks(update: Any) -> None:
 
 
 def test_rewards_held_indefinitely_raise_a_warning() -> None:
-    """Without episodes, what is to be learned when one begins is never learned."""
+    """Without episodes, rewards held for the next episode are never learned."""
     points = np.linspace(0.0, 1.0, 3)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=2000,

@@ -77,7 +77,7 @@ def test_specs_wrap_the_posterior_in_their_order() -> None:
     plain = gp_ts(model(), scaled=False)
     rewrapped = wrapped(plain, RESETTING)
     assert isinstance(rewrapped.posterior, Resetting)
-    assert isinstance(plain.posterior, FiniteGP)  # the policy given stays what it is
+    assert isinstance(plain.posterior, FiniteGP)  # the given policy is not modified
     assert {**rewrapped.parameters(), "posterior": 0} == {
         **plain.parameters(),
         "posterior": 0,

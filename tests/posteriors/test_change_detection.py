@@ -119,7 +119,7 @@ def test_innovations_are_those_of_a_simulated_run() -> None:
     assert noticed == 60
 
 
-# --- what is learned ---------------------------------------------------------------------
+# --- learned observations ----------------------------------------------------------------
 
 
 def path(inside: Any, keys: Any, rewards: Any) -> list[float]:

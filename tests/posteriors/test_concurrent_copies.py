@@ -68,14 +68,14 @@ PAIRS = [(name, way) for name in MAKERS for way in WAYS]
 
 
 class Lesson(NamedTuple):
-    """What one update observes."""
+    """The observations of one update."""
 
     keys: Any
     rewards: Floats
 
 
 class Moment(NamedTuple):
-    """What is known after so many updates."""
+    """The posterior after so many updates."""
 
     mean: Floats
     std: Floats
@@ -152,7 +152,7 @@ class World:
         assert self.error is None, self.error
 
     def problem_with(self, taken: Any) -> str | None:
-        """What is wrong with a copy; ``None`` where it is that of one moment."""
+        """The problem of a copy, or ``None`` if it is consistent."""
         known, expected = moment_of(taken, self.keys), self.moments.get(taken.count)
         if expected is None:
             return f"it has seen {taken.count} rewards, as after no update"

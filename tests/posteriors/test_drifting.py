@@ -152,7 +152,7 @@ def test_feedback_in_any_order_and_parts(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_late_feedback_resumes_from_a_checkpoint(form: Any) -> None:
-    """After hundreds of rounds, what is a little late is folded in without the rounds before."""
+    """After hundreds of rounds, slightly late feedback is learned without replaying earlier rounds."""
     drift = Temporal(epsilon=0.02)
     rng = np.random.default_rng(5)
     keys = np.column_stack([rng.integers(0, 25, 400), np.arange(400.0)])
@@ -217,7 +217,7 @@ def test_queries_about_the_past(drift: Kernel, form: Any) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> None:
-    """What is awaited may be older than what is known: its own time counts."""
+    """Pending arms may be older than the observations: their own time counts."""
     drift = Temporal(epsilon=0.05)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
     keys, rewards = observations(10, 60, 80)
@@ -399,7 +399,7 @@ def test_joint_draws_have_the_covariance(form: Any, drift: str) -> None:
         assert (np.abs(draws.T @ draws / 4000 - cov) <= 5.0 * error + 1e-9).all()
 
 
-# --- what is forgotten, what is refused --------------------------------------------------
+# --- forgetting and rejected input -------------------------------------------------------
 
 
 def test_old_observations_are_forgotten() -> None:

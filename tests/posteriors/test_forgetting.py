@@ -205,7 +205,7 @@ def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
     assert (np.abs(mean - exact) < 6.0 * forget * std).all()
 
 
-# --- what is held ------------------------------------------------------------------------
+# --- stored observations -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at_once", [1, 3])

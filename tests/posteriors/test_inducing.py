@@ -173,4 +173,4 @@ def test_information_gain_adds_over_observations() -> None:
 def test_defaults() -> None:
     gp = InducingGP(SMOOTH, 0.1)
     assert (gp.inducing, gp.jitter) == (50, 1e-6)
-    assert not gp.exchangeable  # points are drawn from what has come so far
+    assert not gp.exchangeable  # points are drawn from the observations so far

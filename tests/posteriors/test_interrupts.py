@@ -72,7 +72,7 @@ def interrupted_at(number: int) -> Iterator[list[str]]:
 
 
 class Lesson(NamedTuple):
-    """What one update observes."""
+    """The observations of one update."""
 
     rows: list[int]
     rewards: list[float]

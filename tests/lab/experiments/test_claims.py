@@ -979,7 +979,7 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     ("mover", "stayer", "words"),
     [
         ({5.0: 9.0, 0.1: 1.0}, {5.0: 4.0, 0.1: 3.0}, ["holds", "does not hold"]),
-        # Above in the middle only; above what the rival had at first, but not what it has at last.
+        # Above only in the middle; above the rival's first value but not its last.
         (
             {0.1: 1.0, 1.0: 9.0, 5.0: 2.0},
             dict.fromkeys((0.1, 1.0, 5.0), 4.0),

@@ -102,7 +102,7 @@ def test_totals_are_those_of_the_cells(tmp_path: Path) -> None:
 
 
 def test_policies_do_not_see_each_other(tmp_path: Path) -> None:
-    """A policy's cell is the same whoever else runs, whatever else is swept, from any first seed."""
+    """A policy's cell does not depend on other policies, sweeps or the first seed."""
     execute(plan(tmp_path / "both"))
     execute(plan(tmp_path / "one", policies={"random": {}}))
     execute(plan(tmp_path / "swept", {"k": [2, 3]}, policies={"random": {}}))
@@ -324,7 +324,7 @@ MIXED = ["landscape", "navigation"]
     "order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)]
 )
 def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
-    """What is audited and what is measured belong to a setting."""
+    """Audits and metrics belong to a setting."""
     rule = {"name": "rectified", "rule": {"name": "greedy"}}
     policies = {"mine": {"policy": "composed", "rule": rule}, "random": {}}
     shared = {"seeds": 1, "problem": {"name": "landscape"}, "policies": policies}
@@ -663,7 +663,7 @@ def test_a_task_can_be_sent(tmp_path: Path) -> None:
     ]
 
 
-# --- data that may be at hand ------------------------------------------------------------
+# --- data that may be available ----------------------------------------------------------
 
 AUTO = {"name": "crowdsourcing", "k": 2, "workers": 10}
 

@@ -140,7 +140,7 @@ def test_statements_are_judged_with_closed_roads(tmp_path: Path) -> None:
 
 
 def test_warm_started_run_is_not_judged(tmp_path: Path) -> None:
-    """Its rounds are numbered on, and what it knew before is in no cell."""
+    """Its round numbers continue, and no cell contains its earlier observations."""
     policies = {"gp-ucb": {"policy": "route-ucb"}}
     spec = {
         "id": "mine",

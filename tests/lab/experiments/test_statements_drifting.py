@@ -1,4 +1,4 @@
-"""What the drift paper proves, judged on runs: verdicts follow what the run recorded."""
+"""Statements of the drift paper, judged on recorded runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What On Kernelized Multi-armed Bandits (2017) proves, judged on small runs."""
+"""Statements of On Kernelized Multi-armed Bandits (2017), judged on small runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The movement paper's statements, judged on runs: what holds, what does not, and what is undecided."""
+"""Statements of the movement paper, judged on recorded runs."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
 
 
 def edited(directory: Path, **changes: Any) -> Run:
-    """The run, whose problem somebody has changed in ``run.json``."""
+    """The run after an edit of its problem in ``run.json``."""
     path = directory / "run.json"
     spec = json.loads(path.read_text(encoding="utf-8"))
     spec["parameters"]["problem"].update(changes)

@@ -105,7 +105,7 @@ def test_starts_and_contexts_are_drawn_by_seed_and_step() -> None:
 
 
 def slow_best(world: MovementProblem, first: int, last: int) -> float:
-    """The cheapest of all ways through these rounds, each tried."""
+    """The cheapest path through these rounds, by exhaustive search."""
     offers = [world.offer(step) for step in range(first, last + 1)]
     start = int(np.asarray(offers[0].previous_action)[0])
     costs, distances = [world.means(offer) for offer in offers], world.metric.distances

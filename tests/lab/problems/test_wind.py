@@ -117,7 +117,7 @@ def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
                 f, 2.0 * (max(mean) - np.array(mean)), atol=1e-12
             )
             assert f.min() == 0.0
-            # What is seen is the loss of the day itself, but for a constant of the hour.
+            # The observation is the day's own loss, up to a constant per hour.
             noise = world.noise(offer, np.random.default_rng(0))
             seen = world.feedback(offer, chosen(step, 3), noise).rewards[0]
             assert seen == pytest.approx(2.0 * (losses[day][3] - level), abs=1e-12)
@@ -458,7 +458,7 @@ def test_synthetic_boundary_layer_has_day_and_night() -> None:
     assert night[-1] < 0.9  # above the jet the wind is weaker
 
 
-# --- what is refused -----------------------------------------------------------------------
+# --- rejected input ------------------------------------------------------------------------
 
 
 def test_missing_data_fall_back_to_synthetic(

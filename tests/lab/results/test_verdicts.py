@@ -136,7 +136,7 @@ def decided(values: Floats, comparisons: int = 1, shared: float = 0.0) -> int:
 
 
 def most_by_chance(chance: float, count: int) -> float:
-    """What a binomial count exceeds with a probability of less than one in a million."""
+    """The count that a binomial exceeds with a probability below one in a million."""
     return float(stats.binom.isf(1e-6, count, chance))
 
 

@@ -205,7 +205,7 @@ def test_audit_matches_a_slow_replay(world, played) -> None:
 
 
 def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
-    """One reward of three is no total; what is learned from it is information all the same."""
+    """One reward of three is not a total, but it adds information."""
     policy = IndexPolicy(
         posterior=StreamingGP(SquaredExponential(), 0.1),
         rule=Greedy(),
@@ -312,7 +312,7 @@ def test_well_specified_intervals_have_nominal_coverage() -> None:
 
 
 def test_watcher_receives_the_forecast_made_before_feedback(world, played) -> None:
-    """What the audit was made from; none for a policy that makes none."""
+    """The forecasts behind the audit; none for a policy without forecasts."""
     recorded = {}
 
     def watch(name, offer, decision, feedback, forecast) -> None:

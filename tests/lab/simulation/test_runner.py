@@ -92,7 +92,7 @@ def test_a_longer_run_begins_like_a_shorter_one() -> None:
 
 
 class Costs:
-    """Three arms whose costs are 1, 2, 3; what is drawn is written down."""
+    """Three arms whose costs are 1, 2, 3; records its draws."""
 
     direction: Direction = "minimize"
 

@@ -526,7 +526,7 @@ def test_genie_regret_is_linear_in_epsilon() -> None:
     np.testing.assert_allclose(rate_genie([10.0, 20.0], 0.3), [3.0, 6.0])
 
 
-# --- what is refused ----------------------------------------------------------------------
+# --- rejected input -----------------------------------------------------------------------
 
 
 def test_refusals() -> None:

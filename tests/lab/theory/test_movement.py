@@ -1,4 +1,4 @@
-"""Mirror descent on trees: what is proved of its service cost, and the order of Theorem 1."""
+"""Mirror descent on trees: bounds on its service cost, and the order of Theorem 1."""
 
 from __future__ import annotations
 
