@@ -1,4 +1,4 @@
-"""Files from outside: what never ends is refused, and no name leaves its folder."""
+"""External files: endless ones are rejected, and no name escapes its folder."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def test_names_stay_distinct(texts: list[str]) -> None:
         assert name.startswith(file_name(text))
 
 
-def test_a_name_that_looks_like_a_checksum_gets_one_of_its_own() -> None:
-    made = file_name("GP")
-    assert file_name(made) != made
+def test_name_that_looks_like_a_checksum_gets_its_own() -> None:
+    name = file_name("GP")
+    assert file_name(name) != name
     assert file_name("mean_regret-2") == "mean_regret-2"
 
 
@@ -196,7 +196,7 @@ def _colliding() -> tuple[str, str]:
                 break
             value, places = value ^ basis[top][0], places ^ basis[top][1]
         else:
-            other = "".join("ç" if places >> at & 1 else "é" for at in range(40))
+            other = "".join("ç" if places >> bit & 1 else "é" for bit in range(40))
             return plain, other
     raise AssertionError("40 masks of 32 bits are always dependent")
 
@@ -227,7 +227,7 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def test_what_never_ends_is_refused(endless: Path) -> None:
+def test_endless_files_are_rejected(endless: Path) -> None:
     with pytest.raises(
         FileError, match=r"is a (pipe|device|folder|socket), not a file; "
     ):

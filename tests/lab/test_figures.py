@@ -117,14 +117,16 @@ class Drawing:
         log: bool,
     ) -> Floats:
         """Numbers of the chart at places in pixels, on the scale of its ticks."""
-        found = {}
+        positions = {}
         for text in self._texts:
             if text.get("text-anchor") == anchor:
-                found[text.text] = float(text.get(axis, "")) - offset
+                positions[text.text] = float(text.get(axis, "")) - offset
         values = np.array([*ticks])
         if log:
             values = np.log(values)
-        slope, start = np.polyfit([found[label] for label in ticks.values()], values, 1)
+        slope, start = np.polyfit(
+            [positions[label] for label in ticks.values()], values, 1
+        )
         result: Floats = start + slope * places
         return np.exp(result) if log else result
 
@@ -279,7 +281,7 @@ def test_equal_pictures_give_equal_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
 
 
-def test_a_file_needs_no_page_and_runs_nothing(tmp_path: Path) -> None:
+def test_figure_file_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     """Colours are plain, names are text, and what XML cannot contain is replaced."""
     hostile = "<script>alert(1)</script> \x00\x1b\ud800 & \"'"
     line = Series(hostile, np.array([1, 2]), np.array([1.0, 2.0]))
@@ -349,21 +351,21 @@ def write_run(
 
 
 def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
-    """A policy that was run again for T = 2 and 3 has the totals of those runs, the other its own."""
+    """A policy rerun for T = 2 and 3 has the totals of those runs, the other its own."""
     write_run(
         tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3]
     )
     write_run(tmp_path / "horizons" / "2", {"known": [1, 5]}, 2)
     write_run(tmp_path / "horizons" / "3", {"known": [1, 2, 7]}, 3)
     (picture,) = run_charts(Run.load(tmp_path))["horizons"]
-    found = {series.label: series for series in picture.panels[0].series}
-    assert list(found) == ["long  12", "known  18"]
+    by_label = {series.label: series for series in picture.panels[0].series}
+    assert list(by_label) == ["long  12", "known  18"]
     for label, expected in (
         ("long  12", [3.0, 6.0, 12.0]),
         ("known  18", [7.5, 10.5, 18.0]),
     ):
-        np.testing.assert_array_equal(found[label].x, [2, 3, 4])
-        np.testing.assert_allclose(found[label].y, expected)
+        np.testing.assert_array_equal(by_label[label].x, [2, 3, 4])
+        np.testing.assert_allclose(by_label[label].y, expected)
     assert picture.caption.startswith(
         "Policies run again for every T, which they must know in advance: known;"
     )
@@ -403,10 +405,10 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "told"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
+    ("power", "growth"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
 )
-def test_labels_tell_how_time_grows_where_it_does(
-    power: float, told: str, tmp_path: Path
+def test_labels_report_growth_of_time(
+    power: float, growth: str, tmp_path: Path
 ) -> None:
     """Times ∝ t^p over the last half; in the first half they are ten times as long."""
     write_spec(
@@ -425,4 +427,4 @@ def test_labels_tell_how_time_grows_where_it_does(
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     assert picture is not None
     label = picture.panels[0].series[0].label
-    assert label.partition(",")[1] + label.partition(",")[2] == told
+    assert label.partition(",")[1] + label.partition(",")[2] == growth

@@ -1,4 +1,4 @@
-"""What a decision set keeps is checked, and never opens what is closed."""
+"""Decision sets are checked and never offer closed arms."""
 
 from __future__ import annotations
 

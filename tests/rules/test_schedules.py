@@ -168,11 +168,11 @@ def test_width_never_shrinks_nor_is_negative(
     assert all(later >= earlier for earlier, later in itertools.pairwise(widths))
 
 
-def test_gamma_is_asked_for_the_round_before() -> None:
-    asked: list[int] = []
+def test_gamma_is_evaluated_at_the_previous_round() -> None:
+    rounds: list[int] = []
 
     def spy(t: int) -> float:
-        asked.append(t)
+        rounds.append(t)
         return 0.0
 
     for schedule in (
@@ -181,7 +181,7 @@ def test_gamma_is_asked_for_the_round_before() -> None:
         AgnosticGPUCB(norm_bound=1.0),
     ):
         schedule.width(9, spy)
-    assert asked == [8, 8, 8]
+    assert rounds == [8, 8, 8]
 
 
 def test_negative_beta_counts_as_zero() -> None:

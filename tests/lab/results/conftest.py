@@ -70,8 +70,8 @@ def _make_run(
         "policies": list(policies),
         "settings": list(settings),
     }
-    given = {policy: OPTIONS.get(policy, {}) for policy in policies}
-    spec["parameters"] = {"problem": {"name": "navigation"}, "policies": given}
+    policy_options = {policy: OPTIONS.get(policy, {}) for policy in policies}
+    spec["parameters"] = {"problem": {"name": "navigation"}, "policies": policy_options}
     spec["metrics"] = [
         {name: metric._asdict() for name, metric in MEASURES.items()}
     ] * len(settings)

@@ -1,4 +1,4 @@
-"""What a run with movement shows: running totals, a tree, and how it crosses another policy."""
+"""Charts of runs with movement: running totals, a tree, and crossings."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def make_run(directory: Path, **extra: Any) -> Run:
 def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     run = make_run(tmp_path, chart={"curves": CURVES})
     (picture,) = run_charts(run)["totals"]
-    told = [(panel.title, panel.y_label) for panel in picture.panels]  # type: ignore[union-attr]
-    assert told == [
+    labels = [(panel.title, panel.y_label) for panel in picture.panels]  # type: ignore[union-attr]
+    assert labels == [
         ("rho = 4.0", "energy"),
         ("rho = 1.0", "cumulative regret"),
         ("rho = 4.0", "cumulative regret"),
@@ -70,7 +70,7 @@ def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
 
 
-def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) -> None:
+def test_settings_are_selected_by_lists_and_by_unswept_keys(tmp_path: Path) -> None:
     """As in claims: ``where`` means the same to both."""
     both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
     curves = [{"metric": "energy", "where": where} for where in (both, none)]
@@ -100,7 +100,7 @@ def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     edges = {frozenset(pair) for pair in pairwise(points)}
     assert len(edges) == len(tree.parent) - 1  # each edge, there and back
     assert len(line.x) == 2 * len(edges) + 1
-    leaves = {(line.x[at], line.y[at]) for at in line.marked}
+    leaves = {(line.x[index], line.y[index]) for index in line.marked}
     assert sorted(x for x, _ in leaves) == list(range(6))
     assert line.y.max() == 0.0
     assert line.y.min() == -len(tree.levels)
@@ -122,15 +122,15 @@ def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
         *([{"metric": 3}], [{"metric": "regret", "where": 3}]),
     ],
 )
-def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
-    told = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
+def test_empty_curves_are_rejected(curves: Any, tmp_path: Path) -> None:
+    spec = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
     with pytest.raises(SpecError, match=r"x: \[chart\]: .*(curve|where is 3)"):
         Experiment.from_mapping(
-            {**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x"
+            {**spec, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x"
         )
 
 
-def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
+def test_curves_of_missing_metrics_are_rejected_before_anything_runs(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.toml"
@@ -150,7 +150,7 @@ def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
         load_experiment(str(path))
 
 
-def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
+def test_run_from_spec_to_page(tmp_path: Path) -> None:
     experiment = Experiment.from_mapping(
         {
             "id": "mine",
@@ -191,9 +191,9 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
     reports.write_report(run, [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A tree over the actions" in page
-    told = page[page.index("cannot rank policies") :].partition("</p>")[0]
+    sentence = page[page.index("cannot rank policies") :].partition("</p>")[0]
     assert not any(
-        knows in told for knows in ("offline", "md-known")
+        knows in sentence for knows in ("offline", "md-known")
     )  # no rivals of learners
     assert "Over the rounds" in page
 
@@ -263,12 +263,14 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     z = tree.masses(descent.distribution(q))
     vertices, edges = picture.panels
     noted = [int(text) for series in vertices.series for _, text in series.notes]  # type: ignore[union-attr]
-    assert noted == [round(100.0 * each) for each in z if each >= 0.015]
+    assert noted == [
+        round(100.0 * probability) for probability in z if probability >= 0.015
+    ]
     assert noted[0] == 100
     on_edges = [int(text) for series in edges.series for _, text in series.notes]  # type: ignore[union-attr]
     assert on_edges == [
-        round(100.0 * each)
-        for each, mass in zip(q[1:], z[1:], strict=True)
+        round(100.0 * probability)
+        for probability, mass in zip(q[1:], z[1:], strict=True)
         if mass >= 0.015
     ]
 

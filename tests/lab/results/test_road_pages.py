@@ -1,4 +1,4 @@
-"""Runs on roads: pages that hold what they should."""
+"""Runs on roads: the contents of pages."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_the_page_has_maps_energy_and_calibration(
             f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values()
         )
         assert f"{policy}</th>{numbers}" in text
-    for told in calibration.calibrations(run).values():
-        for level in itertools.chain(*told.values()):
+    for by_kind in calibration.calibrations(run).values():
+        for level in itertools.chain(*by_kind.values()):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
     assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]
@@ -103,7 +103,7 @@ def test_names_of_pictures_become_valid_ids(make_run: MakeRun, tmp_path: Path) -
     assert ' id="plain-0"' in figure(dataclasses.replace(picture, name="plain"))
 
 
-def test_the_page_of_a_whole_city_is_small(
+def test_page_of_a_full_city_is_small(
     make_run: MakeRun, chain: MakeMap, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, roads=(chain(6000),))

@@ -84,14 +84,14 @@ def test_rows_by_hand(budget: int, rows: float) -> None:
         covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0
     )
     bounds = {
-        each.name: each.value
-        for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
+        bound.name: bound.value
+        for bound in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
     }
     assert bounds["rows"] == rows
     assert bounds["trace"] == 9.0 * budget
 
 
-def test_eigenvalues_in_blocks_equal_the_whole_matrix(
+def test_blockwise_eigenvalues_equal_the_dense_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X = points(37)
@@ -163,7 +163,7 @@ def test_hadamard_is_exact_for_independent_arms() -> None:
 
 
 def test_spectral_is_exact_for_one_shared_value() -> None:
-    """All arms alike: the caps know that N observations of one number tell ½ ln(1 + N/ς²)."""
+    """All arms equal: N observations of one number give an information gain of ½ ln(1 + N/ς²)."""
     growth = ArmSetGrowth(
         kernel=SquaredExponential(lengthscale=1e6),
         features=points(6),

@@ -205,7 +205,7 @@ def test_anti_concentration_constant() -> None:
     assert 0.5 * math.erfc(1.0 / math.sqrt(2.0)) > ANTI_CONCENTRATION
 
 
-def test_discretisation_size_keeps_its_promise() -> None:
+def test_discretisation_size_meets_its_guarantee() -> None:
     """(B L r d t²)^d points in a grid leave |f(x) − f([x])| ≤ 1/t² for a function of norm B."""
     B, L, r, d, t = 2.0, 1.0 / 0.3, 1.0, 1, 3
     size = float(discretisation_size(t, B, L, r, d))
@@ -290,10 +290,10 @@ def test_oclok_lemma_1_on_a_run_of_super_arms() -> None:
 
 
 def test_oclok_bound() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def gamma(t: int) -> float:
-        asked.append(t)
+        calls.append(t)
         return 12.0
 
     bound = regret_bound_oclok_ucb(
@@ -305,7 +305,7 @@ def test_oclok_bound() -> None:
         largest_eigenvalue=2.5,
         lipschitz=1.5,
     )
-    assert asked == [500]
+    assert calls == [500]
     beta = 2.0 * math.log(150.0 * math.pi**2 * 100.0**2 / (3.0 * 0.05))
     constant = 8.0 * 1.5**2 * (2.5 + 0.01)
     expected = math.sqrt(constant * 5.0 * beta * 100.0 * 12.0)
@@ -353,7 +353,7 @@ def test_bad_arguments_are_named(
 
 def test_table_1_side_by_side() -> None:
     """T = 256, K = 5, D = 3, λ* = 2: CC-MAB has T^{5/6}, ACC-UCB T^{4/5}, Matérn's T^{(D+ν)/(D+2ν)}."""
-    found = rates_side_by_side(
+    rates = rates_side_by_side(
         256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5
     )
     expected = {
@@ -366,7 +366,7 @@ def test_table_1_side_by_side() -> None:
         ),
         "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
     }
-    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(
+    assert {name: float(rate) for name, rate in rates.items()} == pytest.approx(
         expected
     )
     printed = rates_side_by_side(
@@ -409,7 +409,7 @@ def test_table_1_side_by_side() -> None:
         {"optimality_dimension": 4.0},
     ],
 )
-def test_senseless_rates_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_rates_are_rejected(wrong: dict[str, Any]) -> None:
     sound: dict[str, Any] = {"dimension": 3, "budget": 5, "largest_eigenvalue": 2.0}
     with pytest.raises(InputError, match=next(iter(wrong))):
         rates_side_by_side(256, **{**sound, **wrong})

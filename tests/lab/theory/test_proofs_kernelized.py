@@ -1,6 +1,6 @@
 """The proofs of chowdhury2017kernelized, step by step, on small cases.
 
-Features are finite vectors here, so that everything that a proof says of the Hilbert space can be
+Features are finite vectors here, so that every quantity of a proof in the Hilbert space can be
 computed: φ(x) is a row of Φ, k(x, x') = φ(x)·φ(x'), and f is a vector with f(x) = φ(x)·f.
 """
 
@@ -177,16 +177,16 @@ def test_eqs_19_to_21_equal_eqs_2_to_4() -> None:
             cov, K - columns.T @ inverse @ columns, atol=1e-10
         )  # eqs. 3, 4
         posterior.observe(np.array([arm]), np.array([reward]))
-        found = posterior.predict(np.arange(8), return_cov=True)
-        np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-        np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+        predicted = posterior.predict(np.arange(8), return_cov=True)
+        np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+        np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
 def test_the_schur_complement_of_appendix_f() -> None:
     rng = np.random.default_rng(1)
     X = rng.random((6, 2))
-    whole = KERNEL(X) + 0.3 * np.eye(6)
-    A, B, D = whole[:5, :5], whole[:5, 5], whole[5, 5]
+    covariance = KERNEL(X) + 0.3 * np.eye(6)
+    A, B, D = covariance[:5, :5], covariance[:5, 5], covariance[5, 5]
     alpha = np.linalg.solve(A, B)
     beta = 1.0 / (D - B @ alpha)
     gamma = np.outer(alpha, alpha)
@@ -196,7 +196,7 @@ def test_the_schur_complement_of_appendix_f() -> None:
             [-beta * alpha[None, :], beta],
         ]
     )
-    np.testing.assert_allclose(blocks, np.linalg.inv(whole), atol=1e-9)
+    np.testing.assert_allclose(blocks, np.linalg.inv(covariance), atol=1e-9)
     variance = 1.0 - B @ alpha  # σ²_{t−1}(x_t)
     assert beta == pytest.approx(1.0 / (0.3 + variance))
 
@@ -224,7 +224,7 @@ def noise_tree(rounds: int) -> list[tuple[float, ...]]:
 
 
 def adaptive_points(path: tuple[float, ...]) -> Floats:
-    """Points that depend on earlier noise alone: up after a gain, down after a loss; (t, 1)."""
+    """Points that depend only on earlier noise: up after a gain, down after a loss; (t, 1)."""
     points = [0.5]
     for noise in path[:-1]:
         points.append(min(1.0, max(0.0, points[-1] + 0.2 * noise)))
@@ -258,8 +258,13 @@ def test_the_mixture_is_what_appendix_a_integrates() -> None:
     root = np.linalg.cholesky(K + eta * np.eye(2))
     total = 0.0
     for (x, wx), (y, wy) in product(zip(nodes, weights, strict=True), repeat=2):
-        at = root @ np.array([x, y])
-        total += wx * wy / (2.0 * math.pi) * math.exp(noise / R @ at - 0.5 * at @ at)
+        point = root @ np.array([x, y])
+        total += (
+            wx
+            * wy
+            / (2.0 * math.pi)
+            * math.exp(noise / R @ point - 0.5 * point @ point)
+        )
     assert mixture_martingale(noise, K, eta, R) == pytest.approx(total, rel=1e-8)
 
 
@@ -323,8 +328,8 @@ def test_lemma_1(case: Case) -> None:
     assert linear_squared_norm(case.noise, case.Phi) == pytest.approx(left)
     few = case.Phi[:2]  # two of them have an invertible K
     inverse = np.linalg.inv(np.linalg.inv(few @ few.T + 1e-12 * np.eye(2)) + np.eye(2))
-    found = linear_squared_norm(case.noise[:2], few)
-    assert found == pytest.approx(quadratic(case.noise[:2], inverse), rel=1e-6)
+    squared = linear_squared_norm(case.noise[:2], few)
+    assert squared == pytest.approx(quadratic(case.noise[:2], inverse), rel=1e-6)
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(5))
@@ -366,7 +371,7 @@ def test_the_forerunner_by_hand_and_with_another_ridge() -> None:
 
 
 def test_the_forerunner_fails_no_more_often_than_delta() -> None:
-    """400 runs that fail with probability δ = 0.2 at most: more than 80 + 5·8 would be a slip."""
+    """400 runs that fail with probability δ = 0.2 at most: more than 80 + 5·8 would be an error."""
     runs, rounds, delta, R = 400, 12, 0.2, 0.7
     rng = np.random.default_rng(6)
     failures = 0
@@ -589,8 +594,8 @@ def test_definition_1() -> None:
             4.0 * math.log(t) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * t**2)
         )
         expected = v.width(t, math.log1p) * (1.0 + c_tilde)
-        found = theory.saturation_width(t, math.log1p, 2.0, 0.5, 0.1, **shape)
-        assert float(found) == pytest.approx(expected)
+        width = theory.saturation_width(t, math.log1p, 2.0, 0.5, 0.1, **shape)
+        assert float(width) == pytest.approx(expected)
     curve = theory.saturation_width(
         np.arange(1, 200), math.log1p, 2.0, 0.5, 0.1, **shape
     )
@@ -623,7 +628,7 @@ def test_lemma_8_holds_all_the_same() -> None:
 
 
 class Posterior(NamedTuple):
-    """What GP-TS knows after many rounds, beside the truth."""
+    """The posterior of GP-TS after many rounds, and the truth."""
 
     f: Floats
     mean: Floats
@@ -677,22 +682,22 @@ class Posterior(NamedTuple):
 @pytest.mark.parametrize("seed", range(3))
 def test_lemmas_9_and_10_and_eqs_14_to_18(t: int, seed: int) -> None:
     """Steps that hold draw by draw are asserted so; shares of 4,000 draws are known to ±0.04 (5 σ)."""
-    found = Posterior.after(t, seed)
-    f, std, gaps, c = found.f, found.std, found.gaps, found.c
+    posterior = Posterior.after(t, seed)
+    f, std, gaps, c = posterior.f, posterior.std, posterior.gaps, posterior.c
     assert (
-        np.abs(found.mean - f) <= found.v * std
+        np.abs(posterior.mean - f) <= posterior.v * std
     ).all()  # E^f(t): what the lemmas assume
     saturated = gaps > c * std  # Definition 3
     best = int(np.argmax(f))
     assert not saturated[best]
-    draws = found.draws(4000)
+    draws = posterior.draws(4000)
     chosen = draws.argmax(axis=1)
     unsaturated = ~saturated[chosen]
     if saturated.any():
         above = draws[:, best] > draws[:, saturated].max(axis=1)
         assert (unsaturated | ~above).all()  # eq. 14
-    reach = found.v * math.sqrt(2.0 * math.log(len(f) * t**2))
-    near = (np.abs(draws - found.mean) <= reach * std).all(axis=1)  # E^{f_t}(t)
+    reach = posterior.v * math.sqrt(2.0 * math.log(len(f) * t**2))
+    near = (np.abs(draws - posterior.mean) <= reach * std).all(axis=1)  # E^{f_t}(t)
     assert near.mean() >= 1.0 - 1.0 / t**2 - 0.04  # Lemma 6
     assert (draws[near] <= f + c * std + ROUNDING).all()
     assert (draws[near][:, saturated] < f[best]).all()
@@ -703,13 +708,13 @@ def test_lemmas_9_and_10_and_eqs_14_to_18(t: int, seed: int) -> None:
     )  # eq. 16, first step
     chain = c * (2.0 * std[least] + std[chosen])
     assert (gaps[chosen][near] <= chain[near] + ROUNDING).all()
-    assert gaps[chosen].max() <= 2.0 * found.B
-    allowed = 11.0 * c / P * std[chosen].mean() + (2.0 * found.B + 1.0) / t**2
+    assert gaps[chosen].max() <= 2.0 * posterior.B
+    allowed = 11.0 * c / P * std[chosen].mean() + (2.0 * posterior.B + 1.0) / t**2
     assert gaps[chosen].mean() <= allowed  # eqs. 17, 18; Lemmas 10 and 12
 
 
 def test_some_points_are_saturated_late() -> None:
-    """Else the test above would say nothing of them."""
+    """Otherwise the test above would not cover them."""
     late = Posterior.after(300_000, 0)
     assert (late.gaps > late.c * late.std).sum() >= 5
 

@@ -1,4 +1,4 @@
-"""SUMO networks: what a small one means, what the real ones say, and files that are broken."""
+"""SUMO networks: a small one, real ones, and broken files."""
 
 import csv
 import gzip
@@ -91,7 +91,7 @@ def test_a_small_network(tmp_path):
     assert town.shapes[1].tolist() == [[102, -1], [198, -1]]
 
 
-def test_who_may_drive_where(tmp_path):
+def test_permissions_of_vehicle_classes(tmp_path):
     town = read_sumo(write(tmp_path))
     assert set(town.permits) == set(town.turn_permits) == set(VEHICLE_CLASSES)
     edges = {
@@ -135,7 +135,7 @@ def with_signal(text, attributes):
     )
 
 
-def test_how_one_drives_through_a_junction(tmp_path):
+def test_speeds_through_a_junction(tmp_path):
     """The first connection from ab is for pedestrians; the one for cars leads over 4 m at 5 m/s."""
     town = read_sumo(write(tmp_path))
     assert town.turn_length.tolist() == [4.0, 4.0, 0.0]
@@ -172,7 +172,7 @@ def test_how_one_drives_through_a_junction(tmp_path):
         ('state="w"', 0.1),
     ],
 )
-def test_who_must_give_way_enters_slowly(tmp_path, state, entry):
+def test_yielding_turns_are_entered_slowly(tmp_path, state, entry):
     text = NET.replace(
         'via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}'
     )
@@ -236,7 +236,7 @@ def test_street_names(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_said_of_turns(tmp_path, text, words):
+def test_invalid_turns_are_rejected(tmp_path, text, words):
     with pytest.raises(InputError, match=words):
         read_sumo(write(tmp_path, text))
 
@@ -356,7 +356,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (1, '"UTF-8"', '"UTF-88"', "not XML: unknown encoding"),
     ],
 )
-def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
+def test_invalid_network_is_rejected_entirely(tmp_path, line, old, new, words):
     path = write(tmp_path, changed(line, old, new))
     with pytest.raises(InputError) as caught:
         read_sumo(path)
@@ -392,7 +392,7 @@ def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
         ),
     ],
 )
-def test_files_that_are_no_networks(tmp_path, text, words):
+def test_files_without_a_network_are_rejected(tmp_path, text, words):
     with pytest.raises(
         InputError, match=f"town.net.xml: {words}|town.net.xml: line .*{words}"
     ):
@@ -406,7 +406,7 @@ def test_files_that_are_not_there(tmp_path):
         read_sumo(tmp_path)
 
 
-def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
+def test_endless_element_is_rejected_early(tmp_path):
     long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
     with pytest.raises(
         InputError, match=r"line 15: an element of more than 1048576 bytes"
@@ -416,7 +416,7 @@ def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
 
 
-def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> None:
+def test_nesting_depth_of_elements_is_limited(tmp_path: Path) -> None:
     """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
     path = tmp_path / "deep.net.xml"
     path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")
@@ -426,7 +426,7 @@ def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> No
         read_sumo(path)
     path.write_text("<net>" + "<a></a>" * 40 + "</net>")
     with pytest.raises(InputError, match="no"):
-        read_sumo(path)  # many beside each other are none inside: it has no roads
+        read_sumo(path)  # many siblings, none nested: it has no roads
 
 
 def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
@@ -515,7 +515,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
     assert [row["id"] for row in nodes] == list(network.junction_ids)
     assert np.abs(network.lon_lat - places).max() < 6e-7  # the tables have six digits
     z = network.junctions[:, 2]
-    found = {
+    measured = {
         key: (
             network.junction_ids[network.tail[row]],
             network.junction_ids[network.head[row]],
@@ -527,7 +527,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
         )
         for row, key in enumerate(network.edge_ids)
     }
-    assert found == {
+    assert measured == {
         row["id"]: (
             row["from"],
             row["to"],

@@ -1,4 +1,4 @@
-"""A fleet: who drives where and when, what a trip costs, and what is seen of it."""
+"""A fleet problem: vehicles, trips, energies and feedback."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class TestContract(ProblemContract):
             offer, decision, seen = seen_of(problem, step)
             noise = problem.noise(offer, np.random.default_rng(0))
             assert not noise.any()
-            again = problem.feedback(offer, decision, np.ones(len(noise)))
-            np.testing.assert_array_equal(again.rewards, seen.rewards)
+            repeated = problem.feedback(offer, decision, np.ones(len(noise)))
+            np.testing.assert_array_equal(repeated.rewards, seen.rewards)
 
     def test_nothing_beats_the_best(self) -> None:
         """There is no known best: regret is against the informed prior's route."""
@@ -114,20 +114,22 @@ def test_it_is_a_world() -> None:
 # --- offers --------------------------------------------------------------------------------
 
 
-def test_offers_say_who_drives_where() -> None:
+def test_offers_name_vehicle_and_trip() -> None:
     problem = world()
     pairs, vehicles, times = set(), set(), [0.0]
     for step in range(1, 51):
         offer, journey = problem.offer(step), problem.journey(step)
-        trip, told = trip_of(offer), problem.fleet[journey.vehicle]
+        trip, vehicle = trip_of(offer), problem.fleet[journey.vehicle]
         pairs.add((trip.start, trip.goal))
         vehicles.add(journey.vehicle)
         assert offer.time is not None
         times.append(offer.time)
         np.testing.assert_array_equal(
-            offer.arms.features, road_rows(problem.graph, told, journey.vehicle)
+            offer.arms.features, road_rows(problem.graph, vehicle, journey.vehicle)
         )
-        np.testing.assert_array_equal(trip.turn_costs, told.turn_energy(problem.graph))
+        np.testing.assert_array_equal(
+            trip.turn_costs, vehicle.turn_energy(problem.graph)
+        )
     assert len(pairs) == 5
     assert vehicles == {0, 1, 2, 3}
     assert (np.diff(times) > 0.0).all()
@@ -168,7 +170,7 @@ def test_rows_are_the_energy_model_of_the_vehicle() -> None:
     )
 
 
-def test_another_horizon_begins_alike() -> None:
+def test_longer_horizon_starts_with_the_same_rounds() -> None:
     short, long = world(horizon=10), world(horizon=40)
     for step in range(1, 11):
         one, other = short.offer(step), long.offer(step)
@@ -189,7 +191,7 @@ def test_a_new_pair_for_every_trip() -> None:
     assert len(set(pairs)) == 20
 
 
-def test_trips_have_the_length_asked_for() -> None:
+def test_trips_have_the_requested_length() -> None:
     problem = world(least_metres=400.0, most_metres=700.0, horizon=20)
     fastest = known_cost(problem.model, cost="travel_time")
     for step in range(1, 21):
@@ -197,18 +199,20 @@ def test_trips_have_the_length_asked_for() -> None:
         assert 400.0 <= problem.graph.length[route].sum() <= 700.0
 
 
-def test_vehicles_differ_as_told_and_more_untold() -> None:
-    """Logarithms of what they are told differ by ``variety``: the standard deviation of 4 · 200 normals
+def test_vehicles_differ_in_known_and_hidden_parameters() -> None:
+    """Logarithms of known parameters differ by ``variety``: the standard deviation of 4 · 200 normals
     errs by σ/√(2 · 800), five times which is allowed."""
     problem = world(vehicles=200, variety=0.2, wear=0.07, payload=100.0)
-    told = np.log(
+    log_ratios = np.log(
         [
             [v.mass - 50.0, v.air_drag, v.rolling_resistance, v.auxiliary_power - 600.0]
             for v in problem.fleet
         ]
     )
-    told -= np.log([1830.0, 0.35, 0.01, 500.0])
-    assert abs(np.sqrt(np.square(told).mean()) - 0.2) < 5.0 * 0.2 / np.sqrt(1600.0)
+    log_ratios -= np.log([1830.0, 0.35, 0.01, 500.0])
+    assert abs(np.sqrt(np.square(log_ratios).mean()) - 0.2) < 5.0 * 0.2 / np.sqrt(
+        1600.0
+    )
     off = np.log(problem._wears)
     assert abs(np.sqrt(np.square(off).mean()) - 0.07) < 5.0 * 0.07 / np.sqrt(1600.0)
     for step in range(1, 40):
@@ -239,14 +243,14 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
     for step in range(1, 11):
         for route in (None, other_route(problem, problem.offer(step), step)):
             offer, decision, feedback = seen_of(problem, step, route)
-            told, positions = (
+            vehicle, positions = (
                 problem.fleet[problem.journey(step).vehicle],
                 decision.positions,
             )
             turn_costs = trip_of(offer).turn_costs
             assert turn_costs is not None
             turns = turn_costs[problem.graph.turn_numbers(positions)].sum()
-            height = told.potential(problem.graph.rise[positions].sum())
+            height = vehicle.potential(problem.graph.rise[positions].sum())
             energy = problem.value(offer, decision)
             assert feedback.rewards.sum() + turns + height == pytest.approx(
                 energy, abs=1e-9
@@ -259,7 +263,7 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
                 assert feedback.rewards.shape == (1,)
 
 
-def test_edges_and_trips_tell_of_the_same_drive() -> None:
+def test_edge_and_trip_feedback_describe_the_same_drive() -> None:
     for step in range(1, 6):
         of_edges, of_trip = (
             seen_of(world(seen=seen), step)[2] for seen in ("edges", "trips")
@@ -267,7 +271,7 @@ def test_edges_and_trips_tell_of_the_same_drive() -> None:
         assert of_trip.rewards[0] == pytest.approx(of_edges.rewards.sum(), abs=1e-9)
 
 
-def test_what_is_stored_in_height_is_the_same_for_every_route() -> None:
+def test_potential_energy_does_not_depend_on_the_route() -> None:
     problem = world()
     for step in range(1, 6):
         offer = problem.offer(step)
@@ -290,10 +294,10 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     for step in range(1, 9):
         offer, decision, feedback = seen_of(problem, step)
         forecast = policy.forecast(offer, decision.positions)
-        each = offer.arms.features[decision.positions, 6]
+        offsets = offer.arms.features[decision.positions, 6]
         # Six standard deviations of near, own, share·size and noise, sizes up to some 100 Wh.
         np.testing.assert_allclose(
-            feedback.rewards, forecast.mean + each, atol=6e-4 * 100.0
+            feedback.rewards, forecast.mean + offsets, atol=6e-4 * 100.0
         )
 
 
@@ -355,7 +359,7 @@ def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     assert seen_of(world(seen=seen), 1)[2].delays is None
 
 
-def test_a_late_fleet_decides_before_it_knows() -> None:
+def test_late_fleet_decides_before_feedback() -> None:
     problem = world(late=200.0, seen="trips", horizon=20)
     policy = route_greedy(problem.model, spread="none")
     waiting = []
@@ -379,7 +383,7 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
 
 
 @pytest.mark.slow
-def test_whole_trips_come_whole() -> None:
+def test_trip_feedback_arrives_as_one_total() -> None:
     """Delays that a run adds must be one for the trip; of single edges each may have its own."""
     for seen, together in (
         ("trips", True),
@@ -440,7 +444,7 @@ def test_priors_and_known_costs_count_turns() -> None:
     for step in range(1, 6):
         offer = problem.offer(step)
         routes = [other_route(problem, offer, seed) for seed in range(5)]
-        told = problem.fleet[problem.journey(step).vehicle]
+        own_vehicle = problem.fleet[problem.journey(step).vehicle]
         totals = {
             "length": (graph.length, graph.turn_length),
             "travel_time": (graph.travel_time, graph.turn_seconds),
@@ -458,7 +462,7 @@ def test_priors_and_known_costs_count_turns() -> None:
             assert sums[0] <= min(sums) + 1e-9
         for policy, vehicle in (
             (prior(model, spread="none"), Vehicle()),
-            (informed(model), told),
+            (informed(model), own_vehicle),
         ):
             best = policy.decide(offer, np.random.default_rng(0)).positions
             edges = vehicle.energy(
@@ -496,7 +500,7 @@ def test_learning_pays_where_there_is_something_to_learn() -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_the_same_again_and_by_copies() -> None:
+def test_runs_are_reproducible_and_copies_agree() -> None:
     def run(problem: Fleet) -> Any:
         policy: IndexPolicy = route_ts(problem.model, mode="joint", spread="none")
         return simulate(problem, {"ts": policy}, rounds=15, seed=3)["ts"]
@@ -507,11 +511,11 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
         copy.deepcopy(world(late=100.0)),
         pickle.loads(pickle.dumps(world(late=100.0))),
     ):
-        again = run(problem)
-        assert again.choices is not None
-        np.testing.assert_array_equal(again.choices, first.choices)
+        repeated = run(problem)
+        assert repeated.choices is not None
+        np.testing.assert_array_equal(repeated.choices, first.choices)
         np.testing.assert_array_equal(
-            again.series["true_energy"], first.series["true_energy"]
+            repeated.series["true_energy"], first.series["true_energy"]
         )
 
 
@@ -548,7 +552,7 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
     ],
     ids=str,
 )
-def test_parameters_that_make_no_sense(bad: dict[str, Any]) -> None:
+def test_invalid_parameters_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         world(**bad)
 
@@ -589,14 +593,14 @@ def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> 
     graph = problem.graph
     for step in (1, 2):
         offer, decision, feedback = seen_of(problem, step)
-        told, positions = (
+        vehicle, positions = (
             problem.fleet[problem.journey(step).vehicle],
             decision.positions,
         )
         turn_costs = trip_of(offer).turn_costs
         assert turn_costs is not None
         turns = turn_costs[graph.turn_numbers(positions)].sum()
-        height = told.potential(graph.rise[positions].sum())
+        height = vehicle.potential(graph.rise[positions].sum())
         metrics = problem.metrics(offer, decision, feedback)
         assert feedback.rewards.sum() + turns + height == pytest.approx(
             metrics["true_energy"], abs=1e-9
@@ -608,19 +612,19 @@ def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> 
 
 
 def test_the_vehicle_of_the_day_is_driven(net: Path) -> None:
-    """On empty roads a drive is the same whoever drives; what it costs is the vehicle's."""
+    """On empty roads a drive is the same for all vehicles; its energy is not."""
     problem = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
     route = problem.informed_route(problem.offer(1))
-    found = {}
+    totals = {}
     for step in range(1, 11):
         journey = problem.journey(step)
-        found[journey.vehicle, journey.moment] = problem.energies(step, route).sum()
-    assert len(set(found.values())) == len(found)
-    again = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
-    assert again.energies(1, route).sum() == problem.energies(1, route).sum()
+        totals[journey.vehicle, journey.moment] = problem.energies(step, route).sum()
+    assert len(set(totals.values())) == len(totals)
+    rebuilt = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
+    assert rebuilt.energies(1, route).sum() == problem.energies(1, route).sum()
 
 
-def test_drives_are_kept_in_a_file(net: Path, tmp_path: Path) -> None:
+def test_drives_are_cached_in_a_file(net: Path, tmp_path: Path) -> None:
     cache = str(tmp_path / "drives.sqlite")
     expected = seen_of(driving(net), 1)[2].rewards
     for _ in range(2):
@@ -693,13 +697,13 @@ def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
     problem = world()
     graph = problem.graph
     one = DepartureCache(10**9).get(graph, problem.fleet[0], 0)
-    kept = DepartureCache(3 * one.bytes)
-    first = kept.get(graph, problem.fleet[0], 0)
+    cache = DepartureCache(3 * one.bytes)
+    first = cache.get(graph, problem.fleet[0], 0)
     for number in range(1, 40):
-        kept.get(graph, problem.fleet[0], number)
-        assert kept.get(graph, problem.fleet[0], 0) is first  # used last, so it stays
-    assert len(kept._departures) == 3
-    assert kept._bytes == 3 * one.bytes
+        cache.get(graph, problem.fleet[0], number)
+        assert cache.get(graph, problem.fleet[0], 0) is first  # used last, so it stays
+    assert len(cache._departures) == 3
+    assert cache._bytes == 3 * one.bytes
     np.testing.assert_array_equal(
         first.arms.features, road_rows(graph, problem.fleet[0], 0)
     )

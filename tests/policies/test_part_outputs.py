@@ -1,4 +1,4 @@
-"""Parts of a policy may be anyone's own: what they answer is checked where it is used."""
+"""Parts of a policy may be user-defined: their outputs are checked where they are used."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RNG = np.random.default_rng(0)
 
 
 def policy(**parts: Any) -> IndexPolicy:
-    made = {
+    defaults = {
         "posterior": FiniteGP(SquaredExponential(lengthscale=0.3), FEATURES, 0.01),
         "rule": UCB(schedule=Fixed(value=2.0)),
         "oracle": TopK(k=2),
     }
-    return IndexPolicy(**{**made, **parts})
+    return IndexPolicy(**{**defaults, **parts})
 
 
 class Costs:
@@ -164,7 +164,7 @@ def test_a_rule_gives_one_number_per_arm(answer: Any) -> None:
         policy(rule=Scores(answer)).decide(Offer(step=1, arms=ARMS), RNG)
 
 
-def test_known_costs_are_those_of_the_arms_on_offer() -> None:
+def test_known_costs_match_the_offered_arms() -> None:
     with pytest.raises(InputError, match="KnownCosts returned"):
         ScorePolicy(score=KnownCosts(costs=np.ones(5)), oracle=TopK()).decide(
             Offer(step=1, arms=ARMS), RNG
@@ -184,7 +184,7 @@ def test_chance_needs_a_generator(chooser: Callable[[], Any]) -> None:
         chooser().decide(Offer(step=1, arms=ARMS), None)
 
 
-def test_what_is_no_offer_or_decision_is_refused() -> None:
+def test_objects_other_than_offers_and_decisions_are_rejected() -> None:
     unknown: Any = None
     for chooser in (policy(), ScorePolicy(score=Uniform(), oracle=TopK())):
         with pytest.raises(InputError, match="must be of type Offer"):

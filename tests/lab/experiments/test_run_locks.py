@@ -1,4 +1,4 @@
-"""One run, one directory, one process: nothing is mixed, nothing is lost."""
+"""One process per run directory: runs are never mixed and no files are lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan(out: Path, rounds: int = 5) -> Plan:
     )
 
 
-def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+def test_second_process_is_locked_out(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(plan(out))
     with (
@@ -39,7 +39,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     assert not list(out.glob(".*"))
 
 
-def test_a_lock_on_a_removed_file_is_no_lock(
+def test_lock_on_a_removed_file_is_invalid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between opening and locking the file its holder ends, and another takes the directory."""
@@ -102,7 +102,7 @@ def test_processes_never_hold_a_directory_together(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lost_timing_is_made_again(tmp_path: Path) -> None:
+def test_lost_timing_is_recomputed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(plan(out))
     cell = f"{cell_name('random', 0, 1)}.npz"

@@ -1,4 +1,4 @@
-"""A policy is data: a spec as JSON makes it again, and a state says which one it belongs to."""
+"""Policies as data: a JSON spec rebuilds a policy, and a state contains its spec."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def played(problem: World, policy: Policy) -> Any:
         [trajectory] = simulate(problem, {"it": policy}, rounds=10, seed=3).values()
     except InputError as error:
         return str(error)
-    return [list(np.atleast_1d(each)) for each in trajectory.choices]
+    return [list(np.atleast_1d(choice)) for choice in trajectory.choices]
 
 
 def cases(problem: str) -> list[tuple[str, dict[str, Any]]]:
@@ -83,7 +83,7 @@ def test_every_published_policy_decides_the_same_when_it_is_made_from_json(
     problem: str,
 ) -> None:
     world = build("problem", {"name": problem, **PROBLEMS[problem]}, seed=1, horizon=10)
-    made, refused = 0, 0
+    built, refused = 0, 0
     assert isinstance(world, World)
     for name, options in cases(problem):
         try:
@@ -92,12 +92,12 @@ def test_every_published_policy_decides_the_same_when_it_is_made_from_json(
             refused += 1
             continue
         spec = spec_of(policy)
-        again = build("policy", through_json(spec))
-        assert to_json(spec_of(again)) == to_json(spec), name
+        rebuilt = build("policy", through_json(spec))
+        assert to_json(spec_of(rebuilt)) == to_json(spec), name
         ours = played(world, policy)
-        assert played(world, again) == ours, (name, options)
-        made += isinstance(ours, list)
-    assert made >= 5, refused
+        assert played(world, rebuilt) == ours, (name, options)
+        built += isinstance(ours, list)
+    assert built >= 5, refused
 
 
 @pytest.mark.slow
@@ -109,20 +109,20 @@ def test_policies_on_roads_whose_conditions_change() -> None:
         {"name": "route-ucb", "posterior": "variational"},
     ):
         policy = build("policy", spec, model=world.model)
-        again = build("policy", through_json(spec_of(policy)))
-        assert played(world, again) == played(world, policy)
+        rebuilt = build("policy", through_json(spec_of(policy)))
+        assert played(world, rebuilt) == played(world, policy)
 
 
-def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
+def test_benchmark_uses_the_truth_and_has_no_spec() -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     policy = build("policy", "benchmark", model=world.model, problem=world)
     with pytest.raises(SpecError, match="Truth cannot be part of a spec"):
         spec_of(policy)
-    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
-    assert played(world, again) == played(world, policy)
+    restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    assert played(world, restored) == played(world, policy)
 
 
-def test_policies_for_roads_say_that_they_need_them() -> None:
+def test_road_policies_require_roads() -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     for name, options in (
         ("route-ucb", {}),
@@ -175,13 +175,13 @@ PARTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("family", "part"), PARTS, ids=lambda each: type(each).__name__
+    ("family", "part"), PARTS, ids=lambda value: type(value).__name__
 )
-def test_parts_are_what_their_specs_say(family: str, part: Any) -> None:
+def test_parts_round_trip_through_their_specs(family: str, part: Any) -> None:
     spec = spec_of(part)
-    again = build(family, through_json(spec))
-    assert type(again) is type(part)
-    assert to_json(spec_of(again)) == to_json(spec)
+    rebuilt = build(family, through_json(spec))
+    assert type(rebuilt) is type(part)
+    assert to_json(spec_of(rebuilt)) == to_json(spec)
     assert "backend" not in spec
     assert "cache_megabytes" not in json.dumps(to_json(spec))
     for key in parameters_of(family, spec["name"]):
@@ -191,9 +191,9 @@ def test_parts_are_what_their_specs_say(family: str, part: Any) -> None:
 @pytest.mark.parametrize("network", [RING, RING.laplacian()], ids=["graph", "matrix"])
 def test_graph_kernels_are_exact_after_json(network: Any) -> None:
     kernel = GraphMatern(network, nu=2)
-    again = build("kernel", through_json(spec_of(kernel)))
+    rebuilt = build("kernel", through_json(spec_of(kernel)))
     nodes = np.arange(3.0)[:, None]
-    np.testing.assert_array_equal(again(nodes), kernel(nodes))
+    np.testing.assert_array_equal(rebuilt(nodes), kernel(nodes))
 
 
 def test_a_mean_by_number_reads_its_column() -> None:
@@ -239,7 +239,7 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
+def test_invalid_input_is_rejected(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
 
@@ -257,7 +257,7 @@ def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
             make()
 
 
-def test_specs_that_nothing_can_be_built_from() -> None:
+def test_unbuildable_specs_are_rejected() -> None:
     with pytest.raises(
         SpecError, match=r"the rule is of type mine\.Rule, which has no spec"
     ):
@@ -318,7 +318,7 @@ def taught(**changes: Any) -> IndexPolicy:
         ({"stepwise": True}, "stepwise is True here and False in the state"),
     ],
 )
-def test_a_state_of_another_policy_is_refused_in_words(
+def test_state_of_another_policy_is_rejected_with_a_reason(
     changes: Any, message: str
 ) -> None:
     state = state_from_bytes(state_to_bytes(taught().state()))
@@ -348,8 +348,8 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
     for other, message in cases:
         with pytest.raises(StateError, match=message):
             other.restored(state)
-    again = FiniteGP.from_state(state)
-    np.testing.assert_allclose(again.predict([0, 6]).mean, gp.predict([0, 6]).mean)
+    restored = FiniteGP.from_state(state)
+    np.testing.assert_allclose(restored.predict([0, 6]).mean, gp.predict([0, 6]).mean)
     with pytest.raises(StateError, match="it has no spec"):
         gp.restored(replace(state, spec=None))
     for spec in (
@@ -360,28 +360,28 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
             FiniteGP.from_state(replace(state, spec=spec))
 
 
-def test_a_policy_comes_back_from_its_file_alone(tmp_path: Path) -> None:
+def test_policy_restores_from_its_file(tmp_path: Path) -> None:
     policy, path = taught(), tmp_path / "deep" / "mine.npz"
     policy.save(path)
-    again = superarm.load(path)
+    restored = superarm.load(path)
     offer = Offer(step=2, arms=Arms.numbered(ARMS))
     ours, theirs = (
-        each.decide(offer, np.random.default_rng(0)) for each in (policy, again)
+        player.decide(offer, np.random.default_rng(0)) for player in (policy, restored)
     )
     assert ours.positions.tolist() == theirs.positions.tolist()
     np.testing.assert_allclose(theirs.mean, ours.mean)
-    assert state_to_bytes(again.state()) == path.read_bytes()
-    assert [each.name for each in path.parent.iterdir()] == ["mine.npz"]
+    assert state_to_bytes(restored.state()) == path.read_bytes()
+    assert [entry.name for entry in path.parent.iterdir()] == ["mine.npz"]
 
 
-def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
+def test_discretised_policy_restores_from_its_file(tmp_path: Path) -> None:
     world = build("problem", {"name": "rkhs-function", "arms": 30}, seed=1, horizon=10)
     spec = {"name": "gp-ts", "decision_set": "discretised"}
     policy = build("policy", spec, model=world.model)
     played(world, policy)
     policy.save(tmp_path / "a.npz")
-    again = superarm.load(tmp_path / "a.npz")
-    assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
+    restored = superarm.load(tmp_path / "a.npz")
+    assert state_to_bytes(restored.state()) == state_to_bytes(policy.state())
     other = build("policy", {**spec, "delta": 0.2}, model=world.model)
     with pytest.raises(
         StateError, match=r"rule\.schedule\.delta is 0\.2 here and 0\.1"
@@ -390,12 +390,12 @@ def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
 
 
 class Nameless(TopK):
-    """Somebody's own oracle, which no registry knows."""
+    """A user's oracle that is not registered."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """Somebody's own mean function."""
+    """A user's mean function."""
 
     by: float = 1.0
 
@@ -403,7 +403,7 @@ class Slope:
         return self.by * rows[:, 0]
 
 
-def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
+def test_foreign_parts_are_identified_by_type(tmp_path: Path) -> None:
     reason = "scikit-learn is not installed"
     sklearn = pytest.importorskip("sklearn.gaussian_process.kernels", reason=reason)
     policy = taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01))
@@ -426,8 +426,8 @@ def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
         StreamingGP.from_state(state.part("posterior"))
     for kernel in (SE + sklearn.RBF(0.2), SE):
         mixed = StreamingGP(kernel, 0.01, Slope())
-        again = mixed.restored(state_from_bytes(state_to_bytes(mixed.state())))
-        assert again.kernel is kernel
+        restored = mixed.restored(state_from_bytes(state_to_bytes(mixed.state())))
+        assert restored.kernel is kernel
         with pytest.raises(StateError, match="pass it: from_state"):
             StreamingGP.from_state(mixed.state())
         assert (
@@ -455,12 +455,12 @@ def test_states_that_describe_no_policy(tmp_path: Path) -> None:
         superarm.load(tmp_path / "part.npz")
 
 
-def test_arrays_lie_in_a_file_once() -> None:
+def test_arrays_are_stored_once() -> None:
     gp = FiniteGP(SE, np.random.default_rng(0).random((500, 4)), 0.1)
     policy = IndexPolicy(posterior=gp, rule=Greedy(), oracle=TopK())
-    alone, together = (
+    single, together = (
         len(state_to_bytes(gp.state())),
         len(state_to_bytes(policy.state())),
     )
-    assert gp.arms.nbytes == 16_000 < alone
-    assert together < alone + 8_000
+    assert gp.arms.nbytes == 16_000 < single
+    assert together < single + 8_000

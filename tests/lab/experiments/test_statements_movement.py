@@ -1,4 +1,4 @@
-"""The movement paper's statements, judged on runs: what holds, what does not, and what is undecided."""
+"""Statements of the movement paper, judged on recorded runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def made(
+def recorded_run(
     directory: Path, seeds: int = 4, policies: Any = POLICIES, **problem: Any
 ) -> Run:
     spec = {
@@ -51,8 +51,8 @@ def made(
 
 
 def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
-    found = judge_statements(made(tmp_path))
-    items = [verdict.text.split(":")[0] for verdict in found]
+    verdicts = judge_statements(recorded_run(tmp_path))
+    items = [verdict.text.split(":")[0] for verdict in verdicts]
     assert items == [
         "Eq. 15",
         "Eqs. 51, 52",
@@ -68,7 +68,7 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
         "Eq. 31, as printed",
         "Eq. 31, by Azuma",
     ]
-    words = dict(zip(items, (verdict.verdict for verdict in found), strict=True))
+    words = dict(zip(items, (verdict.verdict for verdict in verdicts), strict=True))
     # These hold for any choices; the others are chances, or need not hold.
     for item in (
         "Eqs. 51, 52",
@@ -79,65 +79,69 @@ def test_every_statement_is_judged_once_for_algorithm_1(tmp_path: Path) -> None:
     ):
         assert words[item] == "holds"
     assert words["Eq. 31, as printed"] == "undecided"  # it allows more than all costs
-    assert all("gp-md-warm" not in verdict.evidence for verdict in found)
-    assert "δ = 0.53" in found[10].evidence  # 1 − 0.05^(1/4)
+    assert all("gp-md-warm" not in verdict.evidence for verdict in verdicts)
+    assert "δ = 0.53" in verdicts[10].evidence  # 1 − 0.05^(1/4)
 
 
-def test_more_than_a_lower_bound_allows_refutes_nothing(
+def test_regret_above_a_lower_bound_refutes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Greedy choice may miss much of γ, and O(1) is not 0."""
-    run = made(tmp_path, policies={"gp-md": {}})
+    run = recorded_run(tmp_path, policies={"gp-md": {}})
     genuine = movement.play_again
 
-    def worse(*given: Any) -> Any:
-        cell = genuine(*given)
+    def worse(*arguments: Any) -> Any:
+        cell = genuine(*arguments)
         cell.episodes = [movement_replay.Episode(1e12, 1e-12)]
         cell.service_printed = 1e12
         return cell
 
     monkeypatch.setattr(movement, "play_again", worse)
-    words = {each.text.split(":")[0]: each.verdict for each in judge_statements(run)}
+    words = {
+        verdict.text.split(":")[0]: verdict.verdict for verdict in judge_statements(run)
+    }
     assert words["Eq. 53, as printed"] == "undecided"
     assert words["Eq. 56, as printed"] == "undecided"
     assert words["Eq. 38, as printed, with 0 for O(1)"] == "undecided"
 
 
-def test_one_seed_decides_no_probability(tmp_path: Path) -> None:
-    found = judge_statements(made(tmp_path, seeds=1, policies={"gp-md": {}}))
+def test_one_seed_cannot_decide_a_probability(tmp_path: Path) -> None:
+    verdicts = judge_statements(recorded_run(tmp_path, seeds=1, policies={"gp-md": {}}))
     chances = [
         verdict
-        for verdict in found
+        for verdict in verdicts
         if verdict.text.endswith("(with probability 1 − δ)")
     ]
     assert len(chances) == 3
     assert {verdict.verdict for verdict in chances} == {"undecided"}
 
 
-def test_a_band_that_is_too_narrow_is_found(
+def test_too_narrow_band_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With B and σ a thousand times too small, f is outside in every seed."""
-    run = made(tmp_path, seeds=6, policies={"gp-md": {}})
+    run = recorded_run(tmp_path, seeds=6, policies={"gp-md": {}})
     world = RecordedRun.world
 
     def timid(self: RecordedRun, seed: int, setting_index: int = 0) -> Any:
         from dataclasses import replace
 
-        found = world(self, seed, setting_index)
-        model = found.model
+        problem = world(self, seed, setting_index)
+        model = problem.model
         assert model.norm_bound is not None
         assert model.noise_bound is not None
         small = {
             "norm_bound": model.norm_bound / 1e3,
             "noise_bound": model.noise_bound / 1e3,
         }
-        object.__setattr__(found, "model", replace(model, **small))
-        return found
+        object.__setattr__(problem, "model", replace(model, **small))
+        return problem
 
     monkeypatch.setattr(RecordedRun, "world", timid)
     (lemma,) = [
-        each for each in judge_statements(run) if each.text.startswith("Lemma 1")
+        verdict
+        for verdict in judge_statements(run)
+        if verdict.text.startswith("Lemma 1")
     ]
     assert lemma.verdict == "does not hold"
     assert "it fails in 6 of 6" in lemma.evidence
@@ -149,8 +153,8 @@ def test_a_band_that_is_too_narrow_is_found(
 )
 def test_failures_are_compared_with_delta(failures: int, word: str) -> None:
     """20 seeds with δ = 0.25: eight failures or fewer are what δ explains in 5 % of all runs."""
-    text, found, evidence = movement._with_probability("x", failures, 20, 0.25, "y")
-    assert found == word
+    text, verdict, evidence = movement._with_probability("x", failures, 20, 0.25, "y")
+    assert verdict == word
     assert f"{failures} of 20" in evidence
     assert text.startswith("x")
 
@@ -181,7 +185,7 @@ def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     assert cells[0].gamma[-1] != cells[1].gamma[-1]
 
 
-def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
+def test_unrelated_runs_are_not_judged(tmp_path: Path) -> None:
     spec = {
         "id": "mine",
         "rounds": 3,
@@ -199,7 +203,9 @@ def test_runs_about_something_else_are_not_spoken_of(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     return RecordedRun.from_run(
-        made(tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}})
+        recorded_run(
+            tmp_path_factory.mktemp("run") / "a", policies={"gp-md": {"trees": 3}}
+        )
     )
 
 
@@ -242,16 +248,16 @@ def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     unit = float(kernel.diag(world.offer(1).arms.features).max())
     H = 5
     stale = [variances(t, t - t % H) for t in range(20)]
-    fresh = [float(variances(t, t)[played[t]]) for t in range(20)]
+    played_variances = [float(variances(t, t)[played[t]]) for t in range(20)]
     before = [float(stale[t][played[t]]) for t in range(20)]
-    gains = 0.5 * np.log1p(np.array(fresh) / noise)
-    ratios = 0.5 * np.log(np.array(before) / fresh)
+    gains = 0.5 * np.log1p(np.array(played_variances) / noise)
+    ratios = 0.5 * np.log(np.array(before) / played_variances)
     shares = [ratios[t] / gains[t - t % H : t].sum() for t in range(20) if t % H]
     assert cell.log_ratio == pytest.approx(ratios.max(), rel=1e-6)
     assert cell.ratio == pytest.approx(max(shares), rel=1e-6)
     assert cell.information == pytest.approx(gains.sum(), rel=1e-9)
     sums = [
-        (sum(before[m : m + H]) / unit, sum(fresh[m : m + H]) / unit)
+        (sum(before[m : m + H]) / unit, sum(played_variances[m : m + H]) / unit)
         for m in range(0, 20, H)
     ]
     np.testing.assert_allclose(cell.episodes, sums, rtol=1e-8)
@@ -263,7 +269,7 @@ def test_a_replay_equals_the_slow_computation(recorded: RecordedRun) -> None:
     assert cell.stds == pytest.approx(stds, rel=1e-8)
     assert learner.forest is not None
     trees = learner.forest.trees
-    assert len(trees) == 3  # and so the fourth episode is on the first tree again
+    assert len(trees) == 3  # so the fourth episode returns to the first tree
     moved = 0.0
     for t in range(20):
         last = means[t - 1]
@@ -282,7 +288,7 @@ def plain_cell(**fields: Any) -> movement_replay.ReplayedCell:
     )
 
 
-def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
+def test_common_cost_of_all_actions_does_not_matter(recorded: RecordedRun) -> None:
     """Service and movement of one episode, with and without 7 more for every action in every round."""
     world = movement_world(recorded)
     learner = recorded.in_setting(0).build_policy("gp-md", world)
@@ -291,7 +297,7 @@ def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
     rng = np.random.default_rng(0)
     n = len(world.metric)
     costs, means = rng.random((5, n)), rng.dirichlet(np.ones(n), size=5)
-    found = []
+    results = []
     for more in (0.0, 7.0):
         cell = plain_cell()
         replay = movement_replay._Replay(world, learner, cell, 0.5)
@@ -301,10 +307,10 @@ def test_what_all_actions_cost_changes_nothing(recorded: RecordedRun) -> None:
             for c, z in zip(costs, means, strict=True)
         ]
         replay.end_episode()
-        found.append(
+        results.append(
             (cell.service, cell.service_printed, cell.movement, cell.moved, cell.hit)
         )
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-9)
 
 
 def words(verdicts: Any) -> dict[str, str]:
@@ -338,11 +344,11 @@ def test_where_service_and_movement_turn(
 def learning_cell(item: str, share: float) -> movement_replay.ReplayedCell:
     """A cell that uses this share of what an equation allows, with T = 20."""
     cell = plain_cell(information=1.5, log_ratio=0.3, expected=0.1, stds=0.1)
-    stale, fresh = 0.5, 1e3
+    stale, updated = 0.5, 1e3
     if item == "51":
         cell.ratio = share
     elif item == "53":
-        fresh = stale / (share * math.exp(0.8))
+        updated = stale / (share * math.exp(0.8))
     elif item == "56, derived":
         stale = share * math.exp(0.6) * 2.0 * 1.5 / math.log(5.0)
     elif item == "56, printed":
@@ -354,7 +360,7 @@ def learning_cell(item: str, share: float) -> movement_replay.ReplayedCell:
         cell.expected = share * float(allowed)
     elif item == "58":
         cell.stds = share * math.sqrt(20.0 * 0.1)
-    cell.episodes = [movement_replay.Episode(stale, fresh)]
+    cell.episodes = [movement_replay.Episode(stale, updated)]
     return cell
 
 
@@ -375,7 +381,7 @@ def test_where_the_steps_of_learning_turn(item: str, recorded: RecordedRun) -> N
         assert verdicts[place][1] == word, verdicts[place]
 
 
-def test_costs_over_their_expectation_are_those_of_whole_episodes(
+def test_costs_are_compared_with_expectations_over_full_episodes(
     recorded: RecordedRun,
 ) -> None:
     """Four episodes of five rounds: the excess after round 20, over H(B + ψ)√(N ln(1/δ)/2)."""
@@ -389,8 +395,8 @@ def test_costs_over_their_expectation_are_those_of_whole_episodes(
     delta = 1.0 - 0.05**0.25
     worlds = [movement_world(recorded, seed) for seed in range(4)]
     most = max(
-        float(each.means(each.offer(step)).max())
-        for each in worlds
+        float(world_.means(world_.offer(step)).max())
+        for world_ in worlds
         for step in range(1, 21)
     )
     allowed = (

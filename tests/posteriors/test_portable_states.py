@@ -1,4 +1,4 @@
-"""States that hold numbers in the basis of a kernel's features load where these are rounded otherwise.
+"""States in the basis of a kernel's features load on processors that round features differently.
 
 How LAPACK rounds decides the signs of eigenvectors, and which of the smallest features are dropped.
 Both are changed here on purpose, as another processor might.
@@ -37,12 +37,12 @@ def flip_signs(features: FeatureMap) -> FeatureMap:
 
 
 def drop_smallest(features: FeatureMap) -> FeatureMap:
-    kept = np.delete(np.arange(features.rank), features.suprema.argmin())
+    remaining = np.delete(np.arange(features.rank), features.suprema.argmin())
 
     def evaluate(columns: Floats) -> Floats:
-        return np.asarray(features.evaluate(columns)[kept])
+        return np.asarray(features.evaluate(columns)[remaining])
 
-    return replace(features, evaluate=evaluate, suprema=features.suprema[kept])
+    return replace(features, evaluate=evaluate, suprema=features.suprema[remaining])
 
 
 @pytest.fixture(params=[flip_signs, drop_smallest], ids=["signs", "rank"])
@@ -51,9 +51,11 @@ def move_to_other_processor(
 ) -> Callable[[], None]:
     here = Kernel.features
 
-    def features(self: Kernel, *given: Any, **more: Any) -> FeatureMap | None:
-        found = here(self, *given, **more)
-        changed: FeatureMap | None = None if found is None else request.param(found)
+    def features(self: Kernel, *arguments: Any, **more: Any) -> FeatureMap | None:
+        feature_map = here(self, *arguments, **more)
+        changed: FeatureMap | None = (
+            None if feature_map is None else request.param(feature_map)
+        )
         return changed
 
     return lambda: monkeypatch.setattr(Kernel, "features", features)
@@ -66,18 +68,18 @@ def test_streaming_states_load(move_to_other_processor: Callable[[], None]) -> N
     gp = StreamingGP(SMOOTH, NOISE, form="finite-rank")
     gp.observe(X, y)
     gp.observe(X[:20], y[:20] + 0.1)
-    state, asked = gp.state(), rng.random((30, 2))
-    expected = gp.predict(asked)
+    state, queries = gp.state(), rng.random((30, 2))
+    expected = gp.predict(queries)
     move_to_other_processor()
     restored = StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(state)
-    found = restored.predict(asked)
+    predicted = restored.predict(queries)
     # What the engine promises next to a fresh solve.
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
-    np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(predicted.mean, expected.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(predicted.std, expected.std, rtol=0.0, atol=1e-10)
     for posterior in (gp, restored):
         posterior.observe(X[:3], y[:3])
     np.testing.assert_allclose(
-        restored.predict(asked).std, gp.predict(asked).std, atol=1e-10
+        restored.predict(queries).std, gp.predict(queries).std, atol=1e-10
     )
 
 
@@ -90,16 +92,16 @@ def test_weights_and_root_are_each_compared_with_the_data(
     X = rng.random((60, 2))
     gp = StreamingGP(SMOOTH, NOISE, form="finite-rank")
     gp.observe(X, np.sin(5.0 * X).sum(axis=1))
-    state, asked = gp.state(), rng.random((30, 2))
+    state, queries = gp.state(), rng.random((30, 2))
     part = state.parts["features"]
     arrays = {**part.arrays, damaged: factor * part.arrays[damaged]}
     parts = {"features": replace(part, arrays=arrays)}
     restored = StreamingGP(SMOOTH, NOISE, form="finite-rank").restored(
         replace(state, parts=parts)
     )
-    expected, found = gp.predict(asked), restored.predict(asked)
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
-    np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
+    expected, predicted = gp.predict(queries), restored.predict(queries)
+    np.testing.assert_allclose(predicted.mean, expected.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(predicted.std, expected.std, rtol=0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("rounds", [40, 400])
@@ -108,28 +110,28 @@ def test_drifting_states_load(
 ) -> None:
     """After 400 rounds most of what was observed is forgotten."""
 
-    def fresh() -> DriftingGP:
+    def new_posterior() -> DriftingGP:
         return DriftingGP(
             SMOOTH, GRID, NOISE, drift=Temporal(epsilon=0.2), form="kalman"
         )
 
     rng = np.random.default_rng(0)
-    gp = fresh()
+    gp = new_posterior()
     for time, arm in enumerate(rng.integers(len(GRID), size=rounds), start=1):
         gp.observe([[arm, time]], [float(np.sin(arm + 0.1 * time))])
     state = gp.state()
-    asked = np.column_stack([np.arange(len(GRID)), np.full(len(GRID), rounds + 1.0)])
-    expected = gp.predict(asked)
+    queries = np.column_stack([np.arange(len(GRID)), np.full(len(GRID), rounds + 1.0)])
+    expected = gp.predict(queries)
     move_to_other_processor()
-    restored = fresh().restored(state)
-    found = restored.predict(asked)
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=0.0, atol=1e-10)
-    np.testing.assert_allclose(found.std, expected.std, rtol=0.0, atol=1e-10)
+    restored = new_posterior().restored(state)
+    predicted = restored.predict(queries)
+    np.testing.assert_allclose(predicted.mean, expected.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(predicted.std, expected.std, rtol=0.0, atol=1e-10)
     for posterior in (gp, restored):
         posterior.observe([[7, rounds + 1.0]], [0.5])
-    asked[:, 1] += 1.0
+    queries[:, 1] += 1.0
     np.testing.assert_allclose(
-        restored.predict(asked).std, gp.predict(asked).std, atol=1e-10
+        restored.predict(queries).std, gp.predict(queries).std, atol=1e-10
     )
 
 

@@ -1,8 +1,8 @@
-"""Every registered part, made and called with values that make no sense: only our own errors come out.
+"""Every registered part, built and called with invalid values, raises only our own errors.
 
-A part is made from its own parameters with one of them replaced, and its methods are called with one
-argument replaced. An odd value may be accepted where it has a meaning; what must not happen is an error
-of numpy's, or of Python's own, which says nothing of the argument that was wrong.
+A part is built from its own parameters with one of them replaced, and its methods are called with one
+argument replaced. A value may be accepted where it has a meaning; what must not happen is an error
+from numpy or Python that does not name the invalid argument.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "an empty list": lambda: [],
     "a dictionary": lambda: {},
     "a set": lambda: {1},
-    "a generator": lambda: (each for each in (1, 2)),
+    "a generator": lambda: (number for number in (1, 2)),
     "an object": object,
     "a masked number": lambda: np.ma.masked,
 }
@@ -120,7 +120,7 @@ def with_each_replaced(
     """What goes wrong when one argument at a time is odd."""
     for name in arguments if names is None else names:
         for label, make in ODD.items():
-            # Methods may keep what they are given, so that each call has a value of its own.
+            # Methods may store their arguments, so each call gets a new value.
             changed = {**arguments, name: make()}
             problem = foreign(lambda changed=changed: call(**changed))  # type: ignore[misc]
             if problem is not None:
@@ -131,9 +131,9 @@ def parameters(part: Any) -> dict[str, Any]:
     if isinstance(part, registry.HasParameters):
         return dict(part.parameters())
     return {
-        each.name: getattr(part, each.name)
-        for each in dataclasses.fields(part)
-        if each.init
+        field.name: getattr(part, field.name)
+        for field in dataclasses.fields(part)
+        if field.init
     }
 
 
@@ -255,7 +255,7 @@ def policy_of(posterior: Any) -> IndexPolicy:
     )
 
 
-MADE: list[tuple[str, Callable[[], Any]]] = [
+MAKERS: list[tuple[str, Callable[[], Any]]] = [
     *((f"{family} {spec['name']}", lambda family=family, spec=spec: registry.build(family, spec))
       for family, specs in SPECS.items() for spec in specs),
     *PARTS.items(),
@@ -263,9 +263,9 @@ MADE: list[tuple[str, Callable[[], Any]]] = [
 
 
 @pytest.mark.parametrize(
-    "make", [make for _, make in MADE], ids=[name for name, _ in MADE]
+    "make", [make for _, make in MAKERS], ids=[name for name, _ in MAKERS]
 )
-def test_parts_made_of_odd_values(make: Callable[[], Any]) -> None:
+def test_parts_reject_invalid_values(make: Callable[[], Any]) -> None:
     part = make()
     assert list(with_each_replaced(type(part), parameters(part))) == []
 
@@ -303,13 +303,13 @@ def test_every_posterior_is_here() -> None:
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
-def test_posteriors_asked_odd_things(name: str) -> None:
+def test_posteriors_reject_invalid_calls(name: str) -> None:
     posterior = PARTS[name]()
     offer = Offer(step=1, arms=Arms.numbered(features_of(name)))
     keys = posterior.keys(offer)
     posterior.observe(keys[:2], [1.0, 2.0], rng=rng())
     belief = posterior.belief(offer)
-    asked: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "observe": (
             posterior.observe,
             {"arms": keys[:1], "rewards": [1.0], "noise_variance": [0.1], "rng": rng()},
@@ -321,7 +321,7 @@ def test_posteriors_asked_odd_things(name: str) -> None:
     }
     problems = [
         f"{method}: {problem}"
-        for method, (call, arguments) in asked.items()
+        for method, (call, arguments) in calls.items()
         for problem in with_each_replaced(call, arguments)
     ]
     posterior = PARTS[name]()
@@ -332,7 +332,7 @@ def test_posteriors_asked_odd_things(name: str) -> None:
 
 
 @pytest.mark.parametrize("spec", SPECS["kernel"], ids=lambda spec: spec["name"])
-def test_kernels_asked_odd_things(spec: dict[str, Any]) -> None:
+def test_kernels_reject_invalid_calls(spec: dict[str, Any]) -> None:
     kernel = registry.build("kernel", spec)
     problems = [
         *with_each_replaced(kernel, {"X": FEATURES, "Y": FEATURES}),
@@ -359,18 +359,18 @@ def oracle_named(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", registry.names("oracle"))
-def test_oracles_asked_odd_things(name: str) -> None:
+def test_oracles_reject_invalid_calls(name: str) -> None:
     oracle, structure = oracle_named(name)
     values = (
         np.linspace(-0.9, -0.1, N)
         if name == "shortest-path"
         else np.linspace(0.1, 0.9, N)
     )
-    given = {"desirability": values, "structure": structure, "rng": rng()}
-    problems = list(with_each_replaced(oracle.select, given))
+    arguments = {"desirability": values, "structure": structure, "rng": rng()}
+    problems = list(with_each_replaced(oracle.select, arguments))
     for label, make in {**ODD, "too few numbers": lambda: values[:-1]}.items():
         problem = foreign(
-            lambda make=make: oracle.select(**given, rescore=lambda _: make())
+            lambda make=make: oracle.select(**arguments, rescore=lambda _: make())
         )  # type: ignore[misc]
         if problem is not None:
             problems.append(f"rescore gives {label}: {problem}")
@@ -380,26 +380,31 @@ def test_oracles_asked_odd_things(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["index", "score", "exp3", "adaptive-tree", "hypercubes", "tree-index"]
 )
-def test_policies_asked_odd_things(name: str) -> None:
+def test_policies_reject_invalid_calls(name: str) -> None:
     policy = PARTS[name]()
     decision = policy.decide(OFFER, rng())
     policy.commit(decision)
     feedback = Feedback(
         positions=decision.positions, rewards=np.ones(len(decision.positions))
     )
-    given = {"offer": OFFER, "decision": decision, "feedback": feedback, "rng": rng()}
+    arguments = {
+        "offer": OFFER,
+        "decision": decision,
+        "feedback": feedback,
+        "rng": rng(),
+    }
     names = ["offer", "decision", "feedback"]
     problems = [
         *with_each_replaced(
             policy.decide, {"offer": Offer(step=2, arms=ARMS), "rng": rng()}
         ),
         *with_each_replaced(policy.commit, {"decision": decision}),
-        *with_each_replaced(policy.learn, given, names),
+        *with_each_replaced(policy.learn, arguments, names),
     ]
     assert problems == []
 
 
-def test_records_made_of_odd_values() -> None:
+def test_records_reject_invalid_values() -> None:
     offer: dict[str, Any] = {
         "step": 1,
         "arms": ARMS,
@@ -434,7 +439,7 @@ def test_more_draws_than_memory_are_refused_at_once() -> None:
                 posterior.sample(keys, rng(), size)
 
 
-def test_features_beyond_all_measure_are_refused_by_a_grid() -> None:
+def test_grid_rejects_extremely_large_features() -> None:
     grid = GrowingGrid(norm_bound=1.0, lipschitz=1.0, lower=[0.0], side=1.0)  # type: ignore[arg-type]
     for features in ([[1e300], [0.0]], [[0.0, 1.0]]):
         with pytest.raises(SuperarmError):

@@ -1,4 +1,4 @@
-"""What the variational posterior promises besides its moments: states, chance, errors, settings."""
+"""The variational posterior besides its moments: states, random draws, errors, settings."""
 
 from __future__ import annotations
 
@@ -101,21 +101,27 @@ def test_looking_between_observations_makes_no_difference() -> None:
     assert sum_up(gp) == sum_up(taught())
 
 
-def test_a_restored_posterior_goes_on_to_the_bit() -> None:
-    gp, asked = taught(), data(5)[0]
-    again = SparseVariational.from_state(state_from_bytes(state_to_bytes(gp.state())))
+def test_restored_posterior_continues_bit_for_bit() -> None:
+    gp, queries = taught(), data(5)[0]
+    restored = SparseVariational.from_state(
+        state_from_bytes(state_to_bytes(gp.state()))
+    )
     for _ in range(3):
-        assert sum_up(again) == sum_up(gp)
-        np.testing.assert_array_equal(again.predict(asked).mean, gp.predict(asked).mean)
-        np.testing.assert_array_equal(again.predict(asked).std, gp.predict(asked).std)
-        for each in (gp, again):
-            each.observe(asked, np.arange(5.0), rng=chance())
+        assert sum_up(restored) == sum_up(gp)
+        np.testing.assert_array_equal(
+            restored.predict(queries).mean, gp.predict(queries).mean
+        )
+        np.testing.assert_array_equal(
+            restored.predict(queries).std, gp.predict(queries).std
+        )
+        for posterior in (gp, restored):
+            posterior.observe(queries, np.arange(5.0), rng=chance())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
     empty = SparseVariational(Matern(), 0.1)
     assert sum_up(empty.restored(empty.state())) == sum_up(empty)
 
 
-def test_a_mean_function_must_be_given_again() -> None:
+def test_mean_function_must_be_passed_on_restore() -> None:
     gp = SparseVariational(Matern(), 0.1, lambda rows: rows[:, 0])
     gp.observe([[0.1]], [0.3], rng=chance())
     with pytest.raises(StateError, match="pass it"):
@@ -155,7 +161,7 @@ class Broken(Matern):
         return K
 
 
-def test_after_an_error_it_is_what_it_was() -> None:
+def test_error_has_no_side_effects() -> None:
     gp = SparseVariational(Broken(), 0.1)
     gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
     before = sum_up(gp)
@@ -167,10 +173,10 @@ def test_after_an_error_it_is_what_it_was() -> None:
     with pytest.raises(ShapeError):
         gp.observe([[4.0, 1.0]], [0.0], rng=chance())
     gp.observe([[4.0]], [0.1], rng=chance())
-    again = SparseVariational(Broken(), 0.1)
-    again.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
-    again.observe([[4.0]], [0.1], rng=chance())
-    assert sum_up(gp) == sum_up(again)
+    retried = SparseVariational(Broken(), 0.1)
+    retried.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
+    retried.observe([[4.0]], [0.1], rng=chance())
+    assert sum_up(gp) == sum_up(retried)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +208,7 @@ def test_ids_that_are_not_declared_are_explained() -> None:
         )
 
 
-def test_it_is_built_from_json_and_serves_a_policy() -> None:
+def test_variational_posterior_is_built_from_json_and_serves_a_policy() -> None:
     gp = registry.build(
         "posterior",
         {

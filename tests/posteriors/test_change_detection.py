@@ -1,4 +1,4 @@
-"""Changes that are noticed: how soon, how rarely for no reason, and what is kept."""
+"""Change detection: delays, false alarms and retained observations."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def detector(**options: Any) -> ChangeDetecting:
 def simulated(spread: float, gp: ChangeDetecting, count: int) -> Floats:
     """Observations until an alarm, by the definition of CUSUM."""
     rng, rho = np.random.default_rng(2), gp.scale
-    S, steps, alive, found = np.zeros(count), 0, np.arange(count), np.zeros(count)
+    S, steps, alive, run_lengths = np.zeros(count), 0, np.arange(count), np.zeros(count)
     while len(alive):
         steps += 1
         z = spread * rng.standard_normal(len(alive))
         S = np.maximum(0.0, S + 0.5 * z**2 * (1.0 - 1.0 / rho**2) - math.log(rho))
         done = math.log(gp.run_length) <= S
-        found[alive[done]] = steps
+        run_lengths[alive[done]] = steps
         alive, S = alive[~done], S[~done]
-    return found
+    return run_lengths
 
 
 @pytest.mark.thorough
@@ -73,9 +73,12 @@ def test_run_length_and_delays(run_length: float, scale: float) -> None:
     """Within 5 standard errors of the simulated mean, and the chain's own 0.2 %."""
     gp = detector(run_length=run_length, scale=scale)
     for spread in (1.0, 1.5, scale, 2.0 * scale):
-        found = simulated(spread, gp, 4000)
-        error = 5.0 * found.std() / math.sqrt(len(found))
-        assert abs(found.mean() - gp.until_alarm(spread)) < error + 0.002 * found.mean()
+        run_lengths = simulated(spread, gp, 4000)
+        error = 5.0 * run_lengths.std() / math.sqrt(len(run_lengths))
+        assert (
+            abs(run_lengths.mean() - gp.until_alarm(spread))
+            < error + 0.002 * run_lengths.mean()
+        )
     assert gp.until_alarm() >= run_length  # what is promised
     drift = 0.5 * scale**2 * (1.0 - scale**-2) - math.log(scale)
     assert gp.until_alarm(scale) > math.log(run_length) / drift  # and S overshoots
@@ -116,17 +119,17 @@ def test_innovations_are_those_of_a_simulated_run() -> None:
     assert noticed == 60
 
 
-# --- what is learned ---------------------------------------------------------------------
+# --- learned observations ----------------------------------------------------------------
 
 
 def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
     """Squares of whitened innovations, one observation at a time."""
-    found = []
-    for at in range(len(rewards)):
-        mean, cov = inside.predict(keys[[at]], return_cov=True)
-        found.append(float((rewards[at] - mean[0]) ** 2 / (cov[0, 0] + NOISE)))
-        inside.observe(keys[[at]], rewards[[at]], [NOISE])
-    return found
+    squares = []
+    for row in range(len(rewards)):
+        mean, cov = inside.predict(keys[[row]], return_cov=True)
+        squares.append(float((rewards[row] - mean[0]) ** 2 / (cov[0, 0] + NOISE)))
+        inside.observe(keys[[row]], rewards[[row]], [NOISE])
+    return squares
 
 
 @pytest.mark.parametrize(
@@ -141,8 +144,10 @@ def path(inside: Any, keys: Any, rewards: Any) -> list[float]:
         if name != "refitting" or count == 1
     ],
 )
-def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
-    """One observation at a time, everything since the statistic left 0 learned again by hand."""
+def test_change_detection_matches_a_slow_implementation(
+    name: str, at_once: int
+) -> None:
+    """One observation at a time; everything since the statistic left 0 is relearned by hand."""
     rng = np.random.default_rng(3)
     gp = ChangeDetecting(INSIDE[name](), run_length=50.0, scale=2.0)
     steps, rows = np.arange(1, 41), rng.integers(0, 6, 40)
@@ -157,33 +162,35 @@ def test_it_equals_the_slow_way(name: str, at_once: int) -> None:
     keys = np.array(
         [inside.keys(offer(step))[row] for step, row in zip(steps, rows, strict=True)]
     )
-    for at in range(40):
-        square = path(inside, keys[[at]], rewards[[at]])[0]
+    for index in range(40):
+        square = path(inside, keys[[index]], rewards[[index]])[0]
         S = max(0.0, S + 0.5 * square * (1.0 - 1.0 / 4.0) - math.log(2.0))
         if S == 0.0:
-            begin = at + 1
+            begin = index + 1
         if math.log(50.0) <= S:
-            alarms.append(Alarm(step=at + 1, since=begin + 1))
+            alarms.append(Alarm(step=index + 1, since=begin + 1))
             inside = INSIDE[name]()
-            since = slice(begin, at + 1)
-            inside.observe(keys[since], rewards[since], np.full(at + 1 - begin, NOISE))
-            S, begin = 0.0, at + 1
+            since = slice(begin, index + 1)
+            inside.observe(
+                keys[since], rewards[since], np.full(index + 1 - begin, NOISE)
+            )
+            S, begin = 0.0, index + 1
     assert gp.alarms == tuple(alarms)
     assert alarms
     assert gp._statistic == pytest.approx(S, abs=1e-8)
     now = offer(41)
     np.testing.assert_allclose(gp.belief(now).mean, inside.belief(now).mean, atol=1e-8)
     np.testing.assert_allclose(gp.belief(now).cov, inside.belief(now).cov, atol=1e-8)
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.alarms, again._statistic, again.ignored) == (
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert (restored.alarms, restored._statistic, restored.ignored) == (
         gp.alarms,
         gp._statistic,
         0,
     )
-    np.testing.assert_allclose(again.belief(now).cov, gp.belief(now).cov, atol=1e-12)
+    np.testing.assert_allclose(restored.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
-def test_a_restored_one_gives_the_same_alarms() -> None:
+def test_restored_detector_raises_the_same_alarms() -> None:
     rng, gps = (
         np.random.default_rng(5),
         [detector(run_length=20.0), detector(run_length=20.0)],
@@ -208,11 +215,11 @@ def test_feedback_from_before_a_change_is_counted_and_not_used() -> None:
     assert alarm == Alarm(step=8, since=8)
     with_late = [[1, 7], [2, 11], [3, 3]]
     gp.observe(with_late, [1.0, 2.0, 3.0])
-    alone = INSIDE["finite"]()
-    alone.observe([0, 0, 0, 2], [-9.0, -9.0, -9.0, 2.0])
+    reference = INSIDE["finite"]()
+    reference.observe([0, 0, 0, 2], [-9.0, -9.0, -9.0, 2.0])
     assert (gp.count, gp.ignored) == (13, 2)
     np.testing.assert_allclose(
-        gp.belief(offer(12)).mean, alone.belief(offer(12)).mean, atol=1e-12
+        gp.belief(offer(12)).mean, reference.belief(offer(12)).mean, atol=1e-12
     )
     assert not gp.exchangeable
 
@@ -254,7 +261,7 @@ def test_bad_parameters_and_states() -> None:
             )
 
 
-def test_an_error_inside_changes_nothing() -> None:
+def test_inner_error_has_no_side_effects() -> None:
     gp = ChangeDetecting(StreamingGP(SquaredExponential(), NOISE, most_exact=3))
     gp.observe([[0.1, 1], [0.2, 2]], [0.0, 0.1])
     before = state_to_bytes(gp.state())
@@ -264,8 +271,8 @@ def test_an_error_inside_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_notices_a_change_loses_less() -> None:
-    """Twelve worlds in which all rewards are drawn anew halfway; paired, 4 standard errors apart."""
+def test_change_detection_reduces_regret() -> None:
+    """Twelve problems in which all rewards are redrawn halfway; paired, 4 standard errors apart."""
     kernel, rounds, lost = SquaredExponential(lengthscale=0.3), 120, []
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -293,17 +300,19 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
                 )
                 decision = policy.decide(now, rng)
                 policy.commit(decision)
-                at = decision.positions
-                seen = Feedback(positions=at, rewards=truth[at] + noise[step - 1])
+                positions = decision.positions
+                seen = Feedback(
+                    positions=positions, rewards=truth[positions] + noise[step - 1]
+                )
                 policy.learn(now, decision, seen, rng)
-                regret += float(truth.max() - truth[at[0]])
+                regret += float(truth.max() - truth[positions[0]])
             regrets.append(regret)
         lost.append(regrets[0] - regrets[1])
     assert np.mean(lost) > 4.0 * np.std(lost) / math.sqrt(len(lost) - 1)
 
 
-def test_what_the_posterior_inside_has_forgotten_gives_no_alarm() -> None:
-    """A time whose rewards have faded: it says nothing of now, is not learned, and is counted."""
+def test_forgotten_observations_raise_no_alarm() -> None:
+    """A time whose rewards have faded: irrelevant now, not learned, but counted."""
     inside = DriftingGP(KERNEL, ARMS, NOISE, drift=Temporal(epsilon=0.5))
     gp = ChangeDetecting(inside)
     for step in range(1, 400):

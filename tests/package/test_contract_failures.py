@@ -1,4 +1,4 @@
-"""A contract that cannot fail proves nothing: each catches a part that is wrong."""
+"""A contract that cannot fail proves nothing: each catches faulty parts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class WrongBelief(BeliefContract):
 
 
 class Hopeful:
-    """A rule that says it needs no chance, yet uses it, and a schedule that goes negative."""
+    """A rule that claims to be deterministic but draws, and a schedule that goes negative."""
 
     deterministic = True
 
@@ -131,7 +131,7 @@ class WrongSchedule(ScheduleContract):
 
 
 class Careless(TopK):
-    """Chooses what is not available, and the worst."""
+    """Chooses unavailable arms, and the worst."""
 
     def select(
         self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
@@ -186,7 +186,7 @@ class RarelyWrongOracle(OracleContract):
 
 
 class Restless(IndexPolicy):
-    """Learns while it decides, and does not ask what is available."""
+    """Learns while it decides, and ignores availability."""
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Any:
         self.posterior.observe(offer.arms.features[:1], [1.0])
@@ -206,7 +206,7 @@ class WrongPolicy(PolicyContract):
 
 
 class Moody:
-    """A problem whose offers depend on how often it was asked, and whose best is beaten."""
+    """A problem whose offers depend on the number of calls, and whose best is beaten."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -254,7 +254,7 @@ class WrongProblem(ProblemContract):
         (WrongProblem, "nothing_beats_the_best"),
     ],
 )
-def test_contracts_catch_what_is_wrong(suite: Callable[[], Any], test: str) -> None:
+def test_contracts_catch_faulty_parts(suite: Callable[[], Any], test: str) -> None:
     with pytest.raises(AssertionError):
         getattr(suite(), f"test_{test}")()
 

@@ -1,4 +1,4 @@
-"""Means that lose their digits for lack of noise are told of; against exact fractions."""
+"""Warnings about imprecise means under little noise, against exact fractions."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ Make = Callable[[Floats, float], tuple[Any, Any]]
 
 @pytest.fixture(params=[finite, streaming])
 def make(request: pytest.FixtureRequest) -> Make:
-    made: Make = request.param
-    return made
+    maker: Make = request.param
+    return maker
 
 
 def learned(
@@ -91,16 +91,18 @@ def test_the_estimate_holds_and_the_warning_follows_it(
     estimate = mean_error(misfit, noise, 1.0)
     # The bound is c·N times the estimate; c = 4 as for variances, and rounding of what is read.
     assert np.abs(mean - exact).max() <= 4 * len(arms) * estimate + 1e-14
-    told = [each for each in caught if issubclass(each.category, PrecisionWarning)]
+    precision_warnings = [
+        warning for warning in caught if issubclass(warning.category, PrecisionWarning)
+    ]
     size = max(1.0, np.abs(exact).max())
     if estimate > 3e-6 * size:
-        assert len(told) == 1, "once"
-        assert "noise_variance" in str(told[0].message)
+        assert len(precision_warnings) == 1, "once"
+        assert "noise_variance" in str(precision_warnings[0].message)
     elif estimate < 3e-7 * size:
-        assert not told
+        assert not precision_warnings
 
 
-def test_an_error_made_of_the_warning_changes_nothing(make: Make) -> None:
+def test_warning_as_error_has_no_side_effects(make: Make) -> None:
     arms = np.vstack([BASE, BASE + 1e-7])
     gp, keys = make(arms, 1e-12)
     gp.observe(keys[:3], np.zeros(3))

@@ -1,7 +1,7 @@
 """Routes between places: the first and the last edge count in part.
 
 The truth is an explicitly split network: every edge on which a place lies is cut there into pieces,
-each an edge of its own with its share of length and rise, and Bellman's and Ford's algorithm searches
+each a separate edge with its share of length and rise, and Bellman's and Ford's algorithm searches
 that.
 """
 
@@ -144,16 +144,16 @@ class Split:
         """The first piece of an edge."""
         return next(
             number
-            for (of, begin, _), number in self.piece.items()
-            if (of, begin) == (edge, 0.0)
+            for (parent, begin, _), number in self.piece.items()
+            if (parent, begin) == (edge, 0.0)
         )
 
     def piece_up_to(self, edge: int, share: float) -> int:
         """The piece that ends at a place."""
         return next(
             number
-            for (of, _, end), number in self.piece.items()
-            if (of, end) == (edge, share)
+            for (parent, _, end), number in self.piece.items()
+            if (parent, end) == (edge, share)
         )
 
 
@@ -170,13 +170,13 @@ def truth(
 
 
 def ends_of(router: Router, place: Any) -> Ends:
-    found = router.places.find(place)
-    assert found.shares is not None
-    return Ends(np.array(found.edges), np.array(found.shares))
+    match = router.places.find(place)
+    assert match.shares is not None
+    return Ends(np.array(match.edges), np.array(match.shares))
 
 
 def random_places(graph: LineGraph, rng: Any, count: int) -> list[tuple[float, float]]:
-    """Latitudes and longitudes beside the roads."""
+    """Latitudes and longitudes near the roads."""
     edges, shares = rng.integers(len(graph), size=count), rng.random(count)
     places = []
     for edge, share in zip(edges, shares, strict=True):
@@ -245,11 +245,11 @@ def test_the_search_finds_the_cheapest_between_places(
         else:
             assert (way.shares[0], way.shares[-1]) == (1.0 - start, goal)
             loops += way.edges[0] == way.edges[-1]
-        again = search.find(
+        second = search.find(
             starts, goals, shut, known=way
         )  # a known way, however good, changes nothing
-        assert again is not None
-        assert search.cost(again) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert second is not None
+        assert search.cost(second) == pytest.approx(expected, rel=1e-12, abs=1e-12)
     assert none > 0
     assert one_edge > 0
     assert loops > 0
@@ -265,10 +265,10 @@ def test_landmarks_are_made_after_some_routes_and_change_none(
     for _ in range(20):
         one, other = rng.integers(len(graph), size=(2, 1))
         ends = Ends(one, rng.random(1)), Ends(other, rng.random(1))
-        found, prepared = search.find(*ends), early.find(*ends)
-        assert found is not None
+        route, prepared = search.find(*ends), early.find(*ends)
+        assert route is not None
         assert prepared is not None
-        np.testing.assert_array_equal(found.edges, prepared.edges)
+        np.testing.assert_array_equal(route.edges, prepared.edges)
     assert "_marks" in vars(search)
 
 
@@ -355,11 +355,11 @@ def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
     for start, goal in zip(*[iter(random_places(graph, rng, 20))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)
         best = router.route(start, goal).best
-        found = (
+        cost = (
             best.shares @ costs[best.edges]
             + turned[graph.turn_numbers(best.edges)].sum()
         )
-        assert found == pytest.approx(truth(graph, costs, turned, *ends), rel=1e-9)
+        assert cost == pytest.approx(truth(graph, costs, turned, *ends), rel=1e-9)
 
 
 def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
@@ -383,7 +383,9 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
         assert empty.charge is not None
         energies = plan.energies.mean[cautious.edges] * cautious.shares
         energies[1:] += turned[graph.turn_numbers(cautious.edges)]
-        lowest = [1.0 - np.cumsum(each).max() for each in (free.means, energies)]
+        lowest = [
+            1.0 - np.cumsum(consumed).max() for consumed in (free.means, energies)
+        ]
         assert empty.charge.level.min() >= min(0.0, *lowest) - 1e-9
         with pytest.raises(InfeasibleError, match="may run empty"):
             router.route(start, goal, charge=1.0)
@@ -412,24 +414,24 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         answer = router.route(start, goal)
         best, ends = answer.best, (ends_of(router, start), ends_of(router, goal))
         expected = truth(graph, reduced, turned, *ends)
-        found = (
+        cost = (
             best.shares @ reduced[best.edges]
             + turned[graph.turn_numbers(best.edges)].sum()
         )
-        assert found == pytest.approx(expected, rel=1e-9)
+        assert cost == pytest.approx(expected, rel=1e-9)
         believed = posterior.predict(rows[best.edges]).mean + lifted[best.edges]
         turns = turned[graph.turn_numbers(best.edges)].sum()
         assert best.energy == pytest.approx(best.shares @ believed + turns, rel=1e-9)
-        # The variance from the covariance of whole roads, and their noise, by themselves.
-        scales, whole = posterior.fitted, rows[best.edges].copy()
+        # The variance from the covariance of full roads, and their noise, separately.
+        scales, route_rows = posterior.fitted, rows[best.edges].copy()
         if best.shares[-1] < 1.0:
-            whole[-1, 7] = 0.0  # the signals behind the last road are not passed
-        cov = posterior.predict(whole, return_cov=True).cov
+            route_rows[-1, 7] = 0.0  # the signals behind the last road are not passed
+        cov = posterior.predict(route_rows, return_cov=True).cov
         own = best.shares @ (
-            noise_parts(whole)[:, [0, 1, 3]] @ scales.noise_scales[[0, 1, 3]] ** 2
+            noise_parts(route_rows)[:, [0, 1, 3]] @ scales.noise_scales[[0, 1, 3]] ** 2
         )
-        own += whole[:, 7].sum() * scales.noise_scales[2] ** 2
-        terms = best.shares @ whole[:, 2:7]
+        own += route_rows[:, 7].sum() * scales.noise_scales[2] ** 2
+        terms = best.shares @ route_rows[:, 2:7]
         variance = (
             best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)
         )
@@ -468,7 +470,7 @@ def test_a_wrapped_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         )
 
 
-def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) -> None:
+def test_intervals_grow_with_the_share_of_the_edge(city: RoadNetwork) -> None:
     router = Router(city)
     known, edges = router.source.energies(None), router.route("r1", "r20").best.edges
     spreads = []
@@ -476,14 +478,14 @@ def test_intervals_grow_with_the_part_and_end_at_the_whole(city: RoadNetwork) ->
         shares = np.ones(len(edges))
         shares[-1] = share
         spreads.append(known.spread(RouteParts.of(RoutePath(edges, shares))))
-    assert spreads[0] == spreads[1]  # next to nothing is left out
+    assert spreads[0] == spreads[1]  # almost nothing is omitted
     assert (np.diff(spreads[1:]) > 0.0).all()
     assert spreads[-1] == router.route("r1", "r20").best.spread
     nowhere = RoutePath(edges[:1], np.zeros(1))
     assert known.spread(RouteParts.of(nowhere)) == 0.0
 
 
-def test_no_route_passes_its_start_or_goal_again(one_way: RoadNetwork) -> None:
+def test_no_route_revisits_its_start_or_goal(one_way: RoadNetwork) -> None:
     """On any of the edges that the place may mean."""
     router, rng = Router(one_way), np.random.default_rng(6)
     router.prepare()
@@ -531,35 +533,37 @@ def street(*, one_way: bool) -> RoadNetwork:
     )
 
 
-def at(x: float, y: float = 2.0) -> tuple[float, float]:
+def place_at(x: float, y: float = 2.0) -> tuple[float, float]:
     longitude, latitude = from_utm(np.array([[x, y]]) + OFFSET, 32)[0]
     return float(latitude), float(longitude)
 
 
 def test_a_goal_ahead_on_the_same_edge_is_just_that_part() -> None:
     for network in (street(one_way=True), street(one_way=False)):
-        answer = Router(network).route(at(200.0), at(700.0))
+        answer = Router(network).route(place_at(200.0), place_at(700.0))
         assert answer.ids() == ["street"]
         assert answer.best.length == pytest.approx(500.0, abs=0.1)
         energy = float(Vehicle().energy(500.0, 14.0, 20.0))
         assert answer.best.energy == pytest.approx(energy, rel=1e-3)
         assert answer.best.seconds == pytest.approx(500.0 / 14.0, rel=1e-3)
         assert answer.best.climb == pytest.approx(20.0, abs=0.01)
-        told = answer.as_json()
-        assert (told["from_position_m"], told["to_position_m"]) == pytest.approx(
+        report = answer.as_json()
+        assert (report["from_position_m"], report["to_position_m"]) == pytest.approx(
             (200.0, 700.0), abs=0.1
         )
         assert (
-            told["first_edge_m"] == told["last_edge_m"] == pytest.approx(500.0, abs=0.1)
+            report["first_edge_m"]
+            == report["last_edge_m"]
+            == pytest.approx(500.0, abs=0.1)
         )
-        assert "edge street, 2 m away, at 200 of its 1000 m" in told["from_place"]
+        assert "edge street, 2 m away, at 200 of its 1000 m" in report["from_place"]
         line = answer.as_geojson()["features"][0]["geometry"]["coordinates"]
         expected = from_utm(np.array([[200.0, 0.0], [700.0, 0.0]]) + OFFSET, 32)
         np.testing.assert_allclose(line, expected, atol=1e-6)
 
 
 def test_a_goal_behind_is_reached_by_a_loop_or_by_the_other_direction() -> None:
-    loop = Router(street(one_way=True)).route(at(700.0), at(200.0))
+    loop = Router(street(one_way=True)).route(place_at(700.0), place_at(200.0))
     assert loop.ids() == ["street", "there", "across", "back", "street"]
     assert loop.best.shares == pytest.approx([0.3, 1.0, 1.0, 1.0, 0.2], abs=1e-4)
     assert loop.best.length == pytest.approx(
@@ -572,7 +576,7 @@ def test_a_goal_behind_is_reached_by_a_loop_or_by_the_other_direction() -> None:
         [[700, 0], [1000, 0], [1000, 500], [0, 500], [0, 0], [200, 0]], dtype=float
     )
     np.testing.assert_allclose(line, from_utm(corners + OFFSET, 32), atol=1e-6)
-    turned = Router(street(one_way=False)).route(at(700.0), at(200.0))
+    turned = Router(street(one_way=False)).route(place_at(700.0), place_at(200.0))
     assert turned.ids() == ["-street"]
     assert turned.best.length == pytest.approx(500.0, abs=0.1)
     assert turned.best.energy == pytest.approx(
@@ -581,7 +585,9 @@ def test_a_goal_behind_is_reached_by_a_loop_or_by_the_other_direction() -> None:
 
 
 def test_the_same_place_is_a_route_of_no_length() -> None:
-    answer = Router(street(one_way=True)).route(at(400.0), at(400.0), charge=100.0)
+    answer = Router(street(one_way=True)).route(
+        place_at(400.0), place_at(400.0), charge=100.0
+    )
     assert answer.ids() == ["street"]
     numbers = (
         "energy_wh",
@@ -595,21 +601,21 @@ def test_the_same_place_is_a_route_of_no_length() -> None:
     assert len(answer.as_geojson()["features"][0]["geometry"]["coordinates"]) == 2
 
 
-def test_edges_by_their_ids_count_whole() -> None:
+def test_edges_by_id_count_in_full() -> None:
     router = Router(street(one_way=True))
-    whole = router.route("street", "there")
-    assert whole.best.shares.tolist() == [1.0, 1.0]
-    told = whole.as_json()
-    assert (told["from_position_m"], told["to_position_m"]) == (0.0, 500.0)
-    assert (told["first_edge_m"], told["last_edge_m"]) == (1000.0, 500.0)
-    half = router.route(at(500.0), "there")
+    answer = router.route("street", "there")
+    assert answer.best.shares.tolist() == [1.0, 1.0]
+    report = answer.as_json()
+    assert (report["from_position_m"], report["to_position_m"]) == (0.0, 500.0)
+    assert (report["first_edge_m"], report["last_edge_m"]) == (1000.0, 500.0)
+    half = router.route(place_at(500.0), "there")
     assert half.best.length == pytest.approx(1000.0, abs=0.1)
     assert half.as_json()["to_position_m"] == 500.0
     one = router.route("street", "street")
     assert (one.ids(), one.best.length) == (["street"], 1000.0)
 
 
-def test_a_place_has_one_height_however_its_other_ways_are_drawn() -> None:
+def test_place_has_one_height_for_all_its_edges() -> None:
     """Where courses differ, heights do not: what is gained between two places stays the same."""
     network = street(one_way=False)
     straight = [
@@ -619,14 +625,14 @@ def test_a_place_has_one_height_however_its_other_ways_are_drawn() -> None:
     straight[4] = np.array([[1000.0, 0.0], [400.0, 8.0], [390.0, -8.0], [0.0, 0.0]])
     network = replace(network, shapes=tuple(straight))
     router = Router(network)
-    found = router.places.find(at(395.0))
-    assert len(found.edges) == 2
-    assert abs(sum(found.shares) - 1.0) > 1e-3  # type: ignore[arg-type]
+    match = router.places.find(place_at(395.0))
+    assert len(match.edges) == 2
+    assert abs(sum(match.shares) - 1.0) > 1e-3  # type: ignore[arg-type]
     vehicle, graph = Vehicle(), router.graph
     for start, goal in (
-        (at(900.0), at(395.0)),
-        (at(395.0), at(900.0)),
-        (at(395.0), at(100.0)),
+        (place_at(900.0), place_at(395.0)),
+        (place_at(395.0), place_at(900.0)),
+        (place_at(395.0), place_at(100.0)),
     ):
         answer = router.route(start, goal)
         best, heights = answer.best, []

@@ -1,4 +1,4 @@
-"""Runs that are made longer, and policies that begin with a state."""
+"""Extended runs, and policies warm-started from a state."""
 
 from __future__ import annotations
 
@@ -51,33 +51,35 @@ def content(directory: Path) -> dict[str, bytes]:
     }
 
 
-def made_longer(
+def extended(
     tmp_path: Path, by: tuple[int, ...] = (5, 12), **changes: Any
 ) -> list[str]:
-    """A run that grows; checks that it is the same as one of full length, and returns what is told."""
-    told: list[str] = []
+    """Extend a run, check that it equals one of full length, and return its messages."""
+    messages: list[str] = []
     for rounds in by:
         execute(
-            plan(tmp_path / "grown", rounds, **changes), resume=True, notify=told.append
+            plan(tmp_path / "grown", rounds, **changes),
+            resume=True,
+            notify=messages.append,
         )
     execute(plan(tmp_path / "whole", by[-1], **changes))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
     assert not (tmp_path / "grown" / "earlier").exists()
-    return told
+    return messages
 
 
 @pytest.fixture
-def gone_on(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
+def resumed_cells(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[int]]:
     """Policies that went on, and after how many rounds."""
-    found: dict[str, set[int]] = {}
+    resumed_rounds: dict[str, set[int]] = {}
     go_on = running._Recorder._resume
 
     def noted(self: Any, earlier: Trace, problem: Any) -> None:
-        found.setdefault(self.name, set()).add(earlier.rounds)
+        resumed_rounds.setdefault(self.name, set()).add(earlier.rounds)
         go_on(self, earlier, problem)
 
     monkeypatch.setattr(running._Recorder, "_resume", noted)
-    return found
+    return resumed_rounds
 
 
 ROADS_LEARNERS = ("ts", "joint", "ucb", "alone")
@@ -103,7 +105,7 @@ PRIOR = "prior was run from the start again: no state of it is kept"
 
 
 def engine_of(path: Path) -> str:
-    """The form of the posterior whose state was kept."""
+    """The form of the posterior in a saved state."""
     state = load_state(path).part("posterior")
     while "inside" in state.parts:
         state = state.part("inside")
@@ -125,24 +127,24 @@ def engine_of(path: Path) -> str:
     ],
     ids=["plain", "late", "changing", "movement", "refitting"],
 )
-def test_roads_of_a_run_made_longer_are_those_of_a_longer_run(
-    changes: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
+def test_extended_road_run_equals_a_longer_run(
+    changes: dict[str, Any], tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    told = made_longer(tmp_path, **changes)
+    messages = extended(tmp_path, **changes)
     learners = ["ts"] if "policies" in changes else ROADS_LEARNERS
-    assert gone_on == {name: {5} for name in learners}
-    assert told == ([] if "policies" in changes else [PRIOR])
-    kept = tmp_path / "grown" / "states" / "ts.s0.seed00000.npz"
-    assert engine_of(kept) == "visited-engine"
+    assert resumed_cells == {name: {5} for name in learners}
+    assert messages == ([] if "policies" in changes else [PRIOR])
+    path = tmp_path / "grown" / "states" / "ts.s0.seed00000.npz"
+    assert engine_of(path) == "visited-engine"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feedback", [{}, LATE], ids=["prompt", "late"])
-def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
-    feedback: dict[str, Any], tmp_path: Path, gone_on: dict[str, set[int]]
+def test_extended_sensor_run_equals_a_longer_run(
+    feedback: dict[str, Any], tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    assert made_longer(tmp_path, **SERIES, feedback=feedback) == []
-    assert gone_on == {name: {5} for name in SERIES["policies"]}
+    assert extended(tmp_path, **SERIES, feedback=feedback) == []
+    assert resumed_cells == {name: {5} for name in SERIES["policies"]}
     for name in SERIES["policies"]:
         assert (
             engine_of(tmp_path / "grown" / "states" / f"{name}.s0.seed00001.npz")
@@ -151,11 +153,11 @@ def test_sensors_of_a_run_made_longer_are_those_of_a_longer_run(
 
 
 @pytest.mark.slow
-def test_a_run_can_be_made_longer_more_than_once(
-    tmp_path: Path, gone_on: dict[str, set[int]]
+def test_run_can_be_extended_repeatedly(
+    tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
-    made_longer(tmp_path, (1, 4, 9, 12), feedback=LATE)
-    assert gone_on == {name: {1, 4, 9} for name in ROADS_LEARNERS}
+    extended(tmp_path, (1, 4, 9, 12), feedback=LATE)
+    assert resumed_cells == {name: {1, 4, 9} for name in ROADS_LEARNERS}
 
 
 @pytest.mark.slow
@@ -184,12 +186,15 @@ def test_a_run_can_be_made_longer_more_than_once(
     ],
     ids=["problem", "movement", "parameters", "digits"],
 )
-def test_what_cannot_go_on_is_run_again_and_told(
-    changes: dict[str, Any], why: str, tmp_path: Path, gone_on: dict[str, set[int]]
+def test_runs_that_cannot_resume_restart_with_a_reason(
+    changes: dict[str, Any],
+    why: str,
+    tmp_path: Path,
+    resumed_cells: dict[str, set[int]],
 ) -> None:
-    told = made_longer(tmp_path, **changes)
-    assert not gone_on
-    (line,) = told
+    messages = extended(tmp_path, **changes)
+    assert not resumed_cells
+    (line,) = messages
     assert "was run from the start again: " in line
     assert why in line
 
@@ -206,13 +211,13 @@ def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("then", [9, 12])
 @pytest.mark.slow
-def test_making_a_run_longer_can_be_interrupted(
+def test_extending_a_run_can_be_interrupted(
     then: int,
     tmp_path: Path,
-    gone_on: dict[str, set[int]],
+    resumed_cells: dict[str, set[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before, while and after the first seed is gone on with; and then even more rounds are wanted."""
+    """Before, while and after the first seed resumes; then the run is extended further."""
     execute(plan(tmp_path / "grown", 5, feedback=LATE))
     write, written = playing.write_trace, []
 
@@ -232,7 +237,7 @@ def test_making_a_run_longer_can_be_interrupted(
     execute(plan(tmp_path / "grown", then, feedback=LATE), resume=True)
     execute(plan(tmp_path / "whole", then, feedback=LATE))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
-    assert gone_on["ts"] == ({5} if then == 9 else {5, 9})
+    assert resumed_cells["ts"] == ({5} if then == 9 else {5, 9})
 
 
 @pytest.mark.slow
@@ -265,88 +270,97 @@ def test_killed_while_cells_are_set_aside(
 
 
 @pytest.mark.slow
-def test_a_state_of_another_moment_is_not_gone_on_from(tmp_path: Path) -> None:
+def test_state_that_does_not_match_its_cell_is_not_resumed(tmp_path: Path) -> None:
     execute(plan(tmp_path / "grown", 5))
     execute(plan(tmp_path / "other", 4))
-    kept = "states/ts.s0.seed00001.npz"
-    shutil.copy(tmp_path / "other" / kept, tmp_path / "grown" / kept)
-    told = made_longer(tmp_path)
-    assert [line.endswith("does not match its cell") for line in told] == [False, True]
+    state_name = "states/ts.s0.seed00001.npz"
+    shutil.copy(tmp_path / "other" / state_name, tmp_path / "grown" / state_name)
+    messages = extended(tmp_path)
+    assert [line.endswith("does not match its cell") for line in messages] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.slow
-def test_feedback_beyond_what_is_kept_means_all_rounds_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone_on: dict[str, set[int]]
+def test_too_much_pending_feedback_restarts_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed_cells: dict[str, set[int]]
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
-    told = made_longer(
+    messages = extended(
         tmp_path, feedback={"earliest": 9, "latest": 20, "together": True}
     )
     why = "the shorter run did not keep what it takes to go on"
-    again = [
+    reasons = [
         f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)
     ]
-    assert sorted(told) == sorted([*again, PRIOR])
-    assert not gone_on
+    assert sorted(messages) == sorted([*reasons, PRIOR])
+    assert not resumed_cells
 
 
-# --- a state that was kept ---------------------------------------------------------------------
+# --- warm starts from a saved state ------------------------------------------------------------
 
 
-def kept(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
+def saved_state(directory: Path, policy: str = "ts", seed: int = 0) -> Path:
     return directory / "states" / f"{policy}.s0.seed{seed:05d}.npz"
 
 
 @pytest.mark.slow
-def test_a_policy_begins_with_a_state_and_rounds_are_numbered_on(
+def test_warm_start_continues_the_round_numbers(
     tmp_path: Path,
 ) -> None:
-    """What is exact goes on exactly: the same rounds as those of a longer run with that seed."""
+    """An exact posterior continues exactly: the rounds equal those of a longer run with that seed."""
     execute(plan(tmp_path / "whole", 9))
     execute(plan(tmp_path / "first", 5))
-    given = (
-        str(kept(tmp_path / "first")),
-        f"joint={kept(tmp_path / 'first', 'joint')}",
+    states = (
+        str(saved_state(tmp_path / "first")),
+        f"joint={saved_state(tmp_path / 'first', 'joint')}",
     )
-    made = plan(tmp_path / "then", 4, given)
-    execute(made)
-    whole, then = Run.load(tmp_path / "whole"), Run.load(tmp_path / "then")
+    resumed_plan = plan(tmp_path / "then", 4, states)
+    execute(resumed_plan)
+    full, then = Run.load(tmp_path / "whole"), Run.load(tmp_path / "then")
     for policy in ("ts", "joint", "prior"):
         for metric in ("regret", "true_energy"):
-            rest = whole._array(metric, policy, 0, 0)[5:]
-            np.testing.assert_array_equal(then._array(metric, policy, 0, 0), rest)
+            expected = full._array(metric, policy, 0, 0)[5:]
+            np.testing.assert_array_equal(then._array(metric, policy, 0, 0), expected)
         np.testing.assert_array_equal(
-            then.choices(policy, 0, 0), whole.choices(policy, 0, 0)[5:]
+            then.choices(policy, 0, 0), full.choices(policy, 0, 0)[5:]
         )
-    assert kept(tmp_path / "then").read_bytes() == kept(tmp_path / "whole").read_bytes()
-    assert not np.array_equal(then.choices("ucb", 0, 0), whole.choices("ucb", 0, 0)[5:])
+    assert (
+        saved_state(tmp_path / "then").read_bytes()
+        == saved_state(tmp_path / "whole").read_bytes()
+    )
+    assert not np.array_equal(then.choices("ucb", 0, 0), full.choices("ucb", 0, 0)[5:])
     spec = json.loads((tmp_path / "then" / "run.json").read_text(encoding="utf-8"))
     assert spec["states"]["ts"] == {
-        "file": kept(tmp_path).name,
-        "sha256": made.starts["ts"].digest,
+        "file": saved_state(tmp_path).name,
+        "sha256": resumed_plan.starts["ts"].digest,
     }
     assert spec["settled"][0]["ts begins"].endswith("rounds are numbered from 6 on")
 
 
 @pytest.mark.slow
-def test_a_run_that_begins_with_a_state_can_be_made_longer(
-    tmp_path: Path, gone_on: dict[str, set[int]]
+def test_warm_started_run_can_be_extended(
+    tmp_path: Path, resumed_cells: dict[str, set[int]]
 ) -> None:
     execute(plan(tmp_path / "first", 5, feedback=LATE))
-    given = (f"ts={kept(tmp_path / 'first')}",)
+    states = (f"ts={saved_state(tmp_path / 'first')}",)
     for rounds in (3, 8):
-        execute(plan(tmp_path / "grown", rounds, given, feedback=LATE), resume=True)
-    execute(plan(tmp_path / "whole", 8, given, feedback=LATE))
+        execute(plan(tmp_path / "grown", rounds, states, feedback=LATE), resume=True)
+    execute(plan(tmp_path / "whole", 8, states, feedback=LATE))
     assert content(tmp_path / "grown") == content(tmp_path / "whole")
-    assert gone_on["ts"] == {3}
+    assert resumed_cells["ts"] == {3}
 
 
-def test_another_state_is_another_run(tmp_path: Path) -> None:
+def test_different_state_is_a_different_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 5))
-    given = (f"ts={kept(tmp_path / 'first')}",)
-    execute(plan(tmp_path / "a", 4, given))
+    states = (f"ts={saved_state(tmp_path / 'first')}",)
+    execute(plan(tmp_path / "a", 4, states))
     before = content(tmp_path / "a")
-    others: list[tuple[str, ...]] = [(), (f"ts={kept(tmp_path / 'first', seed=1)}",)]
+    others: list[tuple[str, ...]] = [
+        (),
+        (f"ts={saved_state(tmp_path / 'first', seed=1)}",),
+    ]
     for other in others:
         for rounds in (4, 6):
             with pytest.raises(
@@ -356,24 +370,24 @@ def test_another_state_is_another_run(tmp_path: Path) -> None:
     assert content(tmp_path / "a") == before
 
 
-def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
+def test_feedback_pending_at_the_warm_start_is_not_awaited(tmp_path: Path) -> None:
     late = {"earliest": 3, "latest": 3}
     execute(plan(tmp_path / "first", 5, feedback=late))
-    policy = superarm.load(kept(tmp_path / "first"))
+    policy = superarm.load(saved_state(tmp_path / "first"))
     assert isinstance(policy, IndexPolicy)
     assert policy.awaits
     assert policy.last_step == 2
-    given = (f"ts={kept(tmp_path / 'first')}",)
-    made = plan(tmp_path / "then", 4, given, feedback=late)
-    assert made.first == 6  # rounds that were taken are not taken again
-    begun = warm_starts.warm_start(policy, made.starts["ts"])
+    states = (f"ts={saved_state(tmp_path / 'first')}",)
+    resumed_plan = plan(tmp_path / "then", 4, states, feedback=late)
+    assert resumed_plan.first == 6  # completed rounds are not repeated
+    begun = warm_starts.warm_start(policy, resumed_plan.starts["ts"])
     assert isinstance(begun, IndexPolicy)
     assert not begun.awaits
-    execute(made)
+    execute(resumed_plan)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("states", "message"),
     [
         (("ts=STATE", "ts=STATE"), "--state names 'ts' twice"),
         (("tz=STATE",), "there is no policy 'tz'; there are alone, joint"),
@@ -388,13 +402,13 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_state_that_does_not_fit_is_refused(
-    given: tuple[str, ...], told: str, tmp_path: Path
+def test_mismatched_state_is_rejected(
+    states: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     execute(plan(tmp_path / "first", 2, seeds=1))
-    path = str(kept(tmp_path / "first"))
-    with pytest.raises(SpecError, match=told):
-        plan(tmp_path / "a", 2, tuple(text.replace("STATE", path) for text in given))
+    path = str(saved_state(tmp_path / "first"))
+    with pytest.raises(SpecError, match=message):
+        plan(tmp_path / "a", 2, tuple(text.replace("STATE", path) for text in states))
     with pytest.raises(StateError, match="cannot be read: No such file"):
         plan(tmp_path / "a", 2, ("ts=nowhere.npz",))
 
@@ -402,7 +416,7 @@ def test_a_state_that_does_not_fit_is_refused(
 def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
     twins = {"one": {"policy": "route-ts"}, "two": {"policy": "route-ts"}}
     execute(plan(tmp_path / "first", 2, policies=twins, seeds=1))
-    path = str(kept(tmp_path / "first", "one"))
+    path = str(saved_state(tmp_path / "first", "one"))
     with pytest.raises(
         SpecError, match=r"could be of any of \['one', 'two'\]; say whose it is"
     ):
@@ -417,9 +431,11 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
         plan(tmp_path / "a", 2, (path, f"one={path}", f"two={path}"), policies=twins)
 
 
-def test_a_state_that_changes_while_it_is_needed_is_noticed(tmp_path: Path) -> None:
+def test_state_changed_during_the_run_is_detected(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 2, seeds=1))
-    made = plan(tmp_path / "a", 2, (str(kept(tmp_path / "first")),))
-    shutil.copy(kept(tmp_path / "first", "joint"), kept(tmp_path / "first"))
+    prepared = plan(tmp_path / "a", 2, (str(saved_state(tmp_path / "first")),))
+    shutil.copy(
+        saved_state(tmp_path / "first", "joint"), saved_state(tmp_path / "first")
+    )
     with pytest.raises(ConflictError, match="has changed since the run was asked for"):
-        execute(made)
+        execute(prepared)

@@ -1,7 +1,7 @@
-"""Copies, pickles and forks beside a thread that writes: each is of one moment between two updates.
+"""Copies, pickles and forks during concurrent updates: each is consistent.
 
-What a posterior knows after every update is computed beforehand. A copy that was taken while another
-thread wrote must know exactly that of the update it says it has reached, and learn on from there.
+The posterior after every update is computed beforehand. A copy that is taken while another
+thread writes must equal the posterior at its number of updates, and continue from there.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ PAIRS = [(name, way) for name in MAKERS for way in WAYS]
 
 
 class Lesson(NamedTuple):
-    """What one update observes."""
+    """The observations of one update."""
 
     keys: Any
     rewards: Floats
 
 
 class Moment(NamedTuple):
-    """What is known after so many updates."""
+    """The posterior after so many updates."""
 
     mean: Floats
     std: Floats
@@ -92,7 +92,7 @@ def lessons_for(name: str, posterior: Any) -> list[Lesson]:
     return lessons
 
 
-def asked_about(name: str, posterior: Any) -> Any:
+def query_keys(name: str, posterior: Any) -> Any:
     arms = Arms.numbered(ARMS.get(name, FEATURES))
     return posterior.keys(Offer(step=UPDATES + 1, arms=arms, time=float(UPDATES + 1)))[
         ::4
@@ -109,12 +109,12 @@ def teach(posterior: Any, lesson: Lesson, number: int) -> None:
 
 
 class World:
-    """A posterior that is taught by a thread again and again, and what it may know."""
+    """A posterior that a thread updates repeatedly, and its valid states."""
 
     def __init__(self, name: str) -> None:
         self.make = MAKERS[name]
         twin = self.make()
-        self.lessons, self.keys = lessons_for(name, twin), asked_about(name, twin)
+        self.lessons, self.keys = lessons_for(name, twin), query_keys(name, twin)
         self.moments = {0: moment_of(twin, self.keys)}
         for number, lesson in enumerate(self.lessons):
             teach(twin, lesson, number)
@@ -152,7 +152,7 @@ class World:
         assert self.error is None, self.error
 
     def problem_with(self, taken: Any) -> str | None:
-        """What is wrong with a copy; ``None`` where it is that of one moment."""
+        """The problem of a copy, or ``None`` if it is consistent."""
         known, expected = moment_of(taken, self.keys), self.moments.get(taken.count)
         if expected is None:
             return f"it has seen {taken.count} rewards, as after no update"
@@ -172,8 +172,8 @@ class World:
 def torn_copies(
     name: str, way: Callable[[Any], Any], copies: int, seconds: float
 ) -> list[str]:
-    """What was wrong with copies that were taken beside a writing thread."""
-    found, over = [], time.monotonic() + seconds
+    """Problems of copies taken during concurrent writes."""
+    problems, over = [], time.monotonic() + seconds
     with World(name) as world:
         for _ in range(copies):
             try:
@@ -181,21 +181,21 @@ def torn_copies(
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
             if problem is not None:
-                found.append(problem)
+                problems.append(problem)
             if time.monotonic() > over:
                 break
-    return found
+    return problems
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("name", "way"), PAIRS)
-def test_copies_are_of_one_moment(name: str, way: str) -> None:
+def test_copies_are_consistent(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=6, seconds=0.1) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), PAIRS)
-def test_thousands_of_copies_are_of_one_moment(name: str, way: str) -> None:
+def test_thousands_of_copies_are_consistent(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=5000, seconds=1.0) == []
 
 
@@ -210,7 +210,7 @@ def in_child(work: Callable[[], str | None], seconds: float = 30.0) -> str | Non
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
-        )  # forks beside threads are the point here
+        )  # forking with threads is the point here
         child = os.fork()
     if not child:
         try:
@@ -233,7 +233,7 @@ def in_child(work: Callable[[], str | None], seconds: float = 30.0) -> str | Non
 
 
 def torn_forks(name: str, count: int, seconds: float) -> list[str]:
-    found, over = [], time.monotonic() + seconds
+    problems, over = [], time.monotonic() + seconds
     with World(name) as world:
         for _ in range(count):
             posterior = world.posterior
@@ -241,23 +241,23 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
                 lambda posterior=posterior: world.problem_with(posterior)
             )  # type: ignore[misc]
             if problem is not None:
-                found.append(problem)
+                problems.append(problem)
             if time.monotonic() > over:
                 break
-    return found
+    return problems
 
 
 @pytest.mark.thorough
 @forks
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_forked_child_has_all_of_it(name: str) -> None:
+def test_forked_child_has_a_consistent_copy(name: str) -> None:
     assert torn_forks(name, count=2, seconds=0.2) == []
 
 
 @forks
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
-def test_hundreds_of_forked_children_have_all_of_it(name: str) -> None:
+def test_hundreds_of_forked_children_have_consistent_copies(name: str) -> None:
     assert torn_forks(name, count=300, seconds=2.0) == []
 
 
@@ -281,14 +281,14 @@ class Gate:
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forks that wait for nobody."""
+    """Forks that wait for no thread."""
     monkeypatch.setattr("superarm.core.locks._FORK_TIMEOUT", 0.05)
 
 
 @forks
 @pytest.mark.usefixtures("_impatient")
-def test_a_child_refuses_what_was_left_half_written() -> None:
-    """Where a thread goes on writing for longer than a fork waits."""
+def test_forked_child_rejects_a_half_written_posterior() -> None:
+    """A thread writes for longer than a fork waits."""
     gate = Gate()
     busy, idle = StreamingGP(gate, 0.1, form="cholesky"), StreamingGP(ROUGH, 0.1)
     for posterior in (busy, idle):
@@ -332,14 +332,14 @@ def test_a_child_refuses_what_was_left_half_written() -> None:
 
 
 @forks
-def test_a_thread_that_forks_while_it_writes_goes_on_in_the_child() -> None:
-    found: list[str | None] = []
+def test_thread_that_forks_while_writing_continues_in_the_child() -> None:
+    outcomes: list[str | None] = []
 
     class Forking(Gate):
         def __call__(self, X: Any, Y: Any = None) -> Floats:
             if self.armed:
                 self.armed = False
-                found.append(in_child(lambda: None))
+                outcomes.append(in_child(lambda: None))
             return ROUGH(X, Y)
 
     kernel = Forking()
@@ -347,5 +347,5 @@ def test_a_thread_that_forks_while_it_writes_goes_on_in_the_child() -> None:
     posterior.observe(FEATURES[:1], [1.0])
     kernel.armed = True
     posterior.observe(FEATURES[1:2], [2.0])
-    assert found == [None]
+    assert outcomes == [None]
     assert posterior.count == 2

@@ -1,4 +1,4 @@
-"""What comes from outside cannot steer the terminal."""
+"""External text cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_text_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("a\\x1b\n", "b\\x07\n")
 
 
-def test_a_console_shows_texts_and_keeps_its_own_colours(
+def test_console_escapes_text_and_keeps_its_own_colours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = io.StringIO()
@@ -60,11 +60,11 @@ def test_a_console_shows_texts_and_keeps_its_own_colours(
         ),
     )
     make_console().print(f"[red]a{ESCAPE}b[/red]\n[bold]c", highlight=False)
-    told = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
-    assert out.getvalue() == f"\x1b[31ma{told}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
+    printed = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
+    assert out.getvalue() == f"\x1b[31ma{printed}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
 
 
-def test_everything_is_said_in_one_place() -> None:
+def test_cli_prints_from_one_module() -> None:
     for path in Path(superarm.cli.__file__).parent.glob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert text.count("click.echo(") == (2 if path.name == "common.py" else 0), (
@@ -76,8 +76,8 @@ def test_everything_is_said_in_one_place() -> None:
 
 
 def test_names_of_an_experiment(cli: Command, tmp_path: Path) -> None:
-    told = "".join(f"\\u{ord(each):04x}" for each in ESCAPE)
-    (tmp_path / "own.toml").write_text(OWN.replace("ESC", told), encoding="utf-8")
+    escaped = "".join(f"\\u{ord(character):04x}" for character in ESCAPE)
+    (tmp_path / "own.toml").write_text(OWN.replace("ESC", escaped), encoding="utf-8")
     result = cli("run", "own.toml", "--jobs", "1", "--out", "a")
     assert result.code == 0, result.err
     assert not STEERING.search(result.out + result.err)
@@ -120,7 +120,7 @@ def test_ids_of_a_network(cli: Command, town: Any) -> None:
     assert not STEERING.search(result.out + result.err)
 
 
-def test_no_column_is_left_out_where_a_terminal_is_narrow(
+def test_narrow_terminals_show_every_column(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
@@ -130,10 +130,10 @@ def test_no_column_is_left_out_where_a_terminal_is_narrow(
         [["mine", *(f"{number},000 ± 10" for number in range(9)), "7 ms"]],
         right=1,
     )
-    told = " ".join(capsys.readouterr().out.split())
-    assert all(f"{number},000 ± 10" in told for number in range(9))
-    assert "7 ms" in told
-    assert told.count("policy") == told.count("mine") > 1
+    output = " ".join(capsys.readouterr().out.split())
+    assert all(f"{number},000 ± 10" in output for number in range(9))
+    assert "7 ms" in output
+    assert output.count("policy") == output.count("mine") > 1
 
 
 @pytest.mark.parametrize("columns", [60, 74, 80, 84, 100])

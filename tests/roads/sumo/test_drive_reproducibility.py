@@ -1,4 +1,4 @@
-"""The same trip in SUMO costs the same: whatever was driven before, beside whom, in which process."""
+"""Trips in SUMO are reproducible, whatever else was driven and in any process."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ def total(drive):
     return float(drive.energies(Vehicle()).sum())
 
 
-def test_trips_repeat_whatever_was_driven_before(build_network, tmp_path):
+def test_trips_repeat_regardless_of_earlier_drives(build_network, tmp_path):
     """Also past signals that were traffic-actuated in the file."""
     file = build_network(tmp_path, signals=True)
     assert 'type="actuated"' in file.read_text()
@@ -63,14 +63,14 @@ def test_trips_repeat_whatever_was_driven_before(build_network, tmp_path):
 
 def test_two_drivers_take_turns(network):
     with Driver(network) as first, Driver(network, step=0.1) as second:
-        alone = first.drive(HILL)
+        first_drive = first.drive(HILL)
         other = second.drive(HILL)
-        same(first.drive(HILL), alone)
+        same(first.drive(HILL), first_drive)
         same(second.drive(HILL), other)
-    assert len(other.speeds) > len(alone.speeds)
+    assert len(other.speeds) > len(first_drive.speeds)
 
 
-def test_a_simulation_of_somebody_else_is_left_alone(network):
+def test_foreign_simulation_is_not_disturbed(network):
     libsumo.start(["sumo", "-n", str(network), "--no-step-log"])
     try:
         with (
@@ -95,8 +95,8 @@ def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
         empty = driver.drive(route)
     with Driver(network, traffic=busy) as driver:
         drives = [driver.drive(route, moment=moment) for moment in range(2)]
-        again = [driver.drive(route, moment=moment) for moment in (1, 0)][::-1]
-    for one, other in zip(drives, again, strict=True):
+        repeated = [driver.drive(route, moment=moment) for moment in (1, 0)][::-1]
+    for one, other in zip(drives, repeated, strict=True):
         same(one, other)
     with Driver(network, traffic=busy) as driver:
         same(driver.drive(route, moment=1), drives[1])
@@ -106,7 +106,7 @@ def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
     assert len({total(drive) for drive in [empty, *drives]}) == 3
 
 
-def test_other_cars_depend_on_the_seed_alone():
+def test_other_cars_depend_only_on_the_seed():
     traffic = Traffic(vehicles_per_hour=3600.0)
 
     def cars(seed):
@@ -138,7 +138,7 @@ def test_a_trip_leaves_no_trace(network, busy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_traffic", [False, True])
-def test_loading_anew_gives_what_copies_give(network, busy, with_traffic):
+def test_reloading_matches_copying(network, busy, with_traffic):
     """As on systems that cannot copy processes."""
     traffic = busy if with_traffic else None
     drives = []
@@ -226,7 +226,7 @@ def test_trips_repeat_where_lanes_are_many(monaco):
 def test_a_real_trip_in_monaco(monaco):
     """On Monaco B the prior's route by potentials beats the rectified one, in SUMO as by eq. 8.
 
-    Eq. 8 says by how much. Corners, lights and junctions, of which it knows nothing, may take back
+    Eq. 8 gives the difference. Corners, lights and junctions, which it ignores, may take back
     what they cost: less than the whole ½mv² at every junction of the route, at η⁺ each time.
     """
     routes = {
@@ -264,20 +264,20 @@ needs_copies = pytest.mark.skipif(
 
 
 @needs_copies
-def test_a_copy_returns_what_it_made_and_changes_nothing_here():
+def test_work_in_a_copy_returns_its_result_without_side_effects():
     numbers = [1]
 
     def work():
         numbers.append(2)
         return os.getpid(), numbers
 
-    process, found = in_a_copy(work)
+    process, result = in_a_copy(work)
     assert process != os.getpid()
-    assert (found, numbers) == ([1, 2], [1])
+    assert (result, numbers) == ([1, 2], [1])
 
 
 @needs_copies
-def test_what_goes_wrong_in_a_copy_is_raised_here():
+def test_errors_in_a_copy_are_raised_in_the_caller():
     def refuse():
         raise InfeasibleError("no way")
 

@@ -1,4 +1,4 @@
-"""Drives kept in a file: found again by anybody, damaged ones driven anew, rail made plain."""
+"""Cached drives, keyed by simulation settings; damaged entries; networks with rail."""
 
 import sqlite3
 import subprocess
@@ -48,14 +48,14 @@ def rows(cache):
         return file.execute("SELECT count(*) FROM drives").fetchone()[0]
 
 
-def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
+def test_cached_drive_is_shared_between_drivers(network, cache, tmp_path, unmoved):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
-    again = tmp_path / "moved.net.xml"
-    again.write_bytes(network.read_bytes())  # what counts is what is in the file
+    copied = tmp_path / "moved.net.xml"
+    copied.write_bytes(network.read_bytes())  # what counts is what is in the file
     unmoved()
     with Driver(
-        again, cache=str(cache), seed=5
+        copied, cache=str(cache), seed=5
     ) as driver:  # no traffic: nothing is drawn
         same(driver.drive(ROUTE), driven)
         same(driver.drive(tuple(ROUTE)), driven)
@@ -64,7 +64,7 @@ def test_a_drive_is_found_by_others(network, cache, tmp_path, unmoved):
 
 
 @pytest.mark.slow
-def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
+def test_cache_key_includes_every_relevant_setting(network, cache, tmp_path):
     busy = Traffic(vehicles_per_hour=900.0, warm_up=60.0, moments=2, spacing=30.0)
     slow = tmp_path / "slow.net.xml"
     slow.write_text(network.read_text().replace('speed="13.90"', 'speed="9.00"'))
@@ -80,17 +80,17 @@ def test_whatever_matters_is_driven_by_itself(network, cache, tmp_path):
     ]
     for count, (file, how, when) in enumerate(ways, start=1):
         with Driver(file, cache=cache, **how) as driver:
-            kept = driver.drive(ROUTE, **when)
+            cached = driver.drive(ROUTE, **when)
         with Driver(file, **how) as driver:
-            same(driver.drive(ROUTE, **when), kept)
+            same(driver.drive(ROUTE, **when), cached)
         assert rows(cache) == count
     with Driver(network, cache=cache, departures=(7.0, 0.0)) as driver:
         driver.drive(ROUTE)
-    assert rows(cache) == len(ways)  # a departure is told by its time
+    assert rows(cache) == len(ways)  # a departure is identified by its time
 
 
 @pytest.mark.parametrize("harm", [b"", b"nonsense", None, 7, "text"], ids=str)
-def test_what_is_damaged_is_driven_anew(network, cache, harm, unmoved):
+def test_damaged_cache_entries_are_driven_again(network, cache, harm, unmoved):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
     with sqlite3.connect(cache) as file:
@@ -106,7 +106,7 @@ def test_what_is_damaged_is_driven_anew(network, cache, harm, unmoved):
         same(driver.drive(ROUTE), driven)
 
 
-def test_the_drive_of_another_route_is_none(network, cache):
+def test_cached_drive_of_another_route_is_ignored(network, cache):
     with Driver(network, cache=cache) as driver:
         driver.drive(ROUTE)
         other = driver.drive(ROUTE[:2])
@@ -114,14 +114,14 @@ def test_the_drive_of_another_route_is_none(network, cache):
             file.execute("UPDATE drives SET drive = ?", (other.to_bytes(),))
         with pytest.warns(UserWarning, match="2 edges, not 3"):
             assert len(driver.drive(ROUTE).left) == 3
-        whole = driver.drive(ROUTE)
+        full = driver.drive(ROUTE)
         with sqlite3.connect(cache) as file:
-            file.execute("UPDATE drives SET drive = ?", (whole.to_bytes(),))
+            file.execute("UPDATE drives SET drive = ?", (full.to_bytes(),))
         with pytest.warns(UserWarning, match="3 edges, not 2"):
             assert len(driver.drive(ROUTE[:2]).left) == 2
 
 
-def test_files_that_hold_something_else_are_left_alone(network, tmp_path):
+def test_foreign_files_are_not_modified(network, tmp_path):
     letter = tmp_path / "letter.txt"
     letter.write_text("Dear Sir or Madam, " * 100)
     with pytest.raises(FileError, match=r"letter\.txt: drives cannot be kept"):
@@ -131,15 +131,15 @@ def test_files_that_hold_something_else_are_left_alone(network, tmp_path):
         Driver(network, cache=tmp_path)
 
 
-def test_a_file_that_breaks_later_stops_nobody(network, cache):
+def test_cache_failure_during_a_run_warns_and_continues(network, cache):
     with Driver(network, cache=cache) as driver:
         driven = driver.drive(ROUTE)
         cache.write_bytes(b"no such thing" * 1000)
         with pytest.warns(UserWarning, match=r"drives\.sqlite") as warned:
             same(driver.drive(ROUTE), driven)
-    told = " ".join(str(each.message) for each in warned)
-    assert "driven anew" in told
-    assert "could not be kept" in told
+    messages = " ".join(str(warning.message) for warning in warned)
+    assert "driven anew" in messages
+    assert "could not be kept" in messages
 
 
 @pytest.mark.slow
@@ -198,7 +198,7 @@ def crossing(tmp_path_factory):
     return folder / "rail.net.xml"
 
 
-def test_rail_is_made_plain_and_the_roads_stay(crossing, tmp_path):
+def test_rail_is_simplified_without_changing_roads(crossing, tmp_path):
     text = crossing.read_bytes()
     assert b'type="rail_crossing"' in text
     assert b'type="rail_signal"' in text
@@ -213,7 +213,7 @@ def test_rail_is_made_plain_and_the_roads_stay(crossing, tmp_path):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name))
 
 
-def test_nothing_else_is_touched(build_network, tmp_path):
+def test_other_elements_are_not_changed(build_network, tmp_path):
     file = build_network(tmp_path, signals=True)
     text = file.read_bytes()
     assert b'type="actuated"' in text

@@ -1,4 +1,4 @@
-"""Wrong logs, one by one: what is refused, what is a warning, and what is learned."""
+"""Faulty logs: which are rejected, which warn, and which are learned."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def of_city(city: wrong.City, reading: str) -> list[LoggedTrip]:
     return [trip for trips in city.trips[reading].values() for trip in trips]
 
 
-def said(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
-    """What ``learn`` says of a log: its error, or its warnings and refusals."""
+def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
+    """The diagnosis by ``learn``: its error, or its warnings and rejections."""
     try:
         lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, **options)
     except InputError as error:
@@ -41,7 +41,7 @@ def said(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
     return " ".join([*lesson.warnings, *lesson.refused.values()])
 
 
-TABLE = {  # the log, its reading: words that ``learn`` says
+TABLE = {  # the log, its reading: a pattern for the diagnosis
     ("right", "rest"): "",
     ("right", "raw"): "",
     ("right", "total"): "",
@@ -73,18 +73,18 @@ TABLE = {  # the log, its reading: words that ``learn`` says
 
 
 @pytest.mark.parametrize(("name", "reading"), TABLE, ids=str)
-def test_what_is_said_of_wrong_logs(city: wrong.City, name: str, reading: str) -> None:
+def test_faulty_logs_are_diagnosed(city: wrong.City, name: str, reading: str) -> None:
     log, _ = wrong.WAYS[name](
         city.graph, of_city(city, reading), np.random.default_rng(0)
     )
-    found = said(city, log)
+    message = reported(city, log)
     if TABLE[name, reading]:
-        assert re.search(TABLE[name, reading], found), found
+        assert re.search(TABLE[name, reading], message), message
     else:
-        assert found == ""
+        assert message == ""
 
 
-def test_what_looks_wrong_is_learned_when_asked_for(city: wrong.City) -> None:
+def test_unlikely_logs_are_learned_on_request(city: wrong.City) -> None:
     log, _ = wrong.WAYS["one edge late"](
         city.graph, of_city(city, "rest"), np.random.default_rng(0)
     )
@@ -111,10 +111,10 @@ def test_a_trip_that_jumps_is_learned_as_two(city: wrong.City) -> None:
     )
     assert lesson.trips == 1
     assert lesson.posterior.trips == 2  # their weather and payload are not the same
-    again = learn_trips(
+    second = learn_trips(
         city.graph, [replace(one, sections=sections)], policy=lesson.policy
     )
-    assert (again.trips, again.known) == (0, 1)
+    assert (second.trips, second.known) == (0, 1)
 
 
 def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -> None:
@@ -130,9 +130,9 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
         for last in range(first + 2, first + 12)
     ]
     with_hole = next(
-        each
-        for each in holes
-        if 500.0 < gaps_between(graph, np.array(each)).max() < 700.0
+        hole
+        for hole in holes
+        if 500.0 < gaps_between(graph, np.array(hole)).max() < 700.0
     )
     vehicle = Vehicle()
     lengths, speeds = graph.length[with_hole], graph.speed[with_hole]
@@ -144,35 +144,37 @@ def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -
     assert lesson.warnings == ()
 
 
-def test_edges_left_out_of_a_log_by_edge_are_no_error(city: wrong.City) -> None:
-    trip = max(of_city(city, "rest"), key=lambda each: len(each.sections))
+def test_edges_missing_from_a_log_by_edge_are_not_an_error(city: wrong.City) -> None:
+    trip = max(of_city(city, "rest"), key=lambda candidate: len(candidate.sections))
     fewer = replace(trip, sections=trip.sections[:4] + trip.sections[5:])
-    assert said(city, [fewer]) == ""
+    assert reported(city, [fewer]) == ""
 
 
 def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> Energies:
     expected = np.array(model, dtype=float)
-    given = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
+    defaults = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
     other = expected if reverse is None else np.array(reverse, dtype=float)
     return Energies(
         np.array(metered, dtype=float),
         expected,
         other,
         known_vehicle=True,
-        **{**given, **options},
+        **{**defaults, **options},
     )
 
 
-def test_evidence_is_the_sum_of_what_is_saved_over_its_size() -> None:
+def test_evidence_is_the_standardised_sum_of_savings() -> None:
     """t = Σ D / √ΣD², D = |metered − own| − |metered − other|, by hand."""
     trip = energies(
         [5.0, 10.0, 20.0, 5.0, 10.0, 20.0], [10.0, 20.0, 5.0, 10.0, 20.0, 30.0]
     )
     own, other = trip.model[1:], trip.model[:-1]
     D = np.abs(trip.metered[1:] - own) - np.abs(trip.metered[1:] - other)
-    found = evidence([[trip]], [1.0], "late")
-    assert found.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
-    assert found.better == pytest.approx(D.sum() / np.abs(trip.metered[1:] - own).sum())
+    result = evidence([[trip]], [1.0], "late")
+    assert result.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
+    assert result.better == pytest.approx(
+        D.sum() / np.abs(trip.metered[1:] - own).sum()
+    )
     assert evidence([[trip]], [1.0], "reversed") == Evidence(
         0.0, 0.0
     )  # nothing differs on flat roads
@@ -193,7 +195,7 @@ def test_t_is_standard_normal_where_neither_explains_energies_better() -> None:
     assert beyond <= 40
 
 
-def test_a_ratio_is_not_that_of_one_slip() -> None:
+def test_ratio_is_robust_to_a_single_error() -> None:
     model = np.full(10, 20.0)
     slip = model.copy()
     slip[3] = 5000.0
@@ -214,21 +216,21 @@ def test_a_ratio_is_not_that_of_one_slip() -> None:
 def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:
     model = np.linspace(10.0, 40.0, 12)
     right, kwh = energies(model, model), energies(model / 1e3, model)
-    found = check_log(
+    verdict = check_log(
         [("a", right), ("a", right), ("b", kwh), ("b", kwh), ("c", right)]
     )
-    assert found.everywhere is None
-    assert found.vehicles.keys() == {"b"}
-    assert found.vehicles["b"].refused
-    alone = check_log([("b", kwh), ("b", kwh)])
-    assert alone.everywhere is not None
-    assert "0.001" in alone.everywhere
+    assert verdict.everywhere is None
+    assert verdict.vehicles.keys() == {"b"}
+    assert verdict.vehicles["b"].refused
+    single = check_log([("b", kwh), ("b", kwh)])
+    assert single.everywhere is not None
+    assert "0.001" in single.everywhere
     unusual = check_log([("d", energies(1.8 * model, model))])
     assert not unusual.vehicles["d"].refused
 
 
 def test_a_shift_of_all_vehicles_is_found_together() -> None:
-    """One short trip of each vehicle says too little alone."""
+    """One short trip per vehicle is too little evidence."""
     rng = np.random.default_rng(3)
     trips = []
     for number in range(12):
@@ -242,7 +244,7 @@ def test_a_shift_of_all_vehicles_is_found_together() -> None:
     assert "one row late" in together.everywhere
 
 
-def test_ways_change_what_they_say(city: wrong.City) -> None:
+def test_faulty_logs_are_faulty_as_named(city: wrong.City) -> None:
     """The table is about logs that are wrong in the way it names."""
     log = of_city(city, "rest")
     late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))
@@ -255,7 +257,7 @@ def test_ways_change_what_they_say(city: wrong.City) -> None:
 def test_a_negative_forecast_without_descent_is_refused(
     city: wrong.City, tmp_path: Path
 ) -> None:
-    """As of a state that learned a flipped sign when it was told to."""
+    """A state that learned a flipped sign on request."""
     graph, log = city.graph, of_city(city, "rest")
     flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
     lesson = learn_trips(

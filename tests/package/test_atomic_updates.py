@@ -1,4 +1,4 @@
-"""An update that fails, or that another thread overtakes, leaves everything as it was."""
+"""Failed or overtaken updates have no side effects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINKS = np.eye(8, k=1) + np.eye(8, k=-1)
 ROADS = GraphMatern(csc_array(np.diag(LINKS.sum(axis=0)) - LINKS), nu=2)
 
 
-def test_where_one_learner_refuses_none_has_learned() -> None:
+def test_rejection_by_one_learner_leaves_all_unchanged() -> None:
     gp = Separate(StreamingGP(ROUGH, 0.1, most_exact=2), column=2)
     rows = np.column_stack([FEATURES[:4], [0, 1, 0, 1]])
     gp.observe(rows, np.ones(4))
@@ -42,9 +42,9 @@ def test_where_one_learner_refuses_none_has_learned() -> None:
     with unchanged(gp, "an observation that one of several learners refuses"), refused:
         gp.observe([[0.1, 0.1, 2.0], [0.2, 0.2, 3.0], [0.3, 0.3, 1.0]], [0.0, 0.0, 0.0])
     assert gp.count == 5
-    again = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    restored = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
     np.testing.assert_allclose(
-        again.predict(rows).mean, gp.predict(rows).mean, atol=1e-12
+        restored.predict(rows).mean, gp.predict(rows).mean, atol=1e-12
     )
 
 
@@ -59,7 +59,7 @@ def trip(keys: Any, rewards: Any) -> Trips:
     return Trips.of_one(keys, None, np.asarray(rewards, dtype=np.float64))
 
 
-def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_learned_entirely_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     gp = RoadGP(ROADS, np.ones(8))
     gp.observe(road_keys(0, 1), [1.0, 1.2])
     keys = road_keys(2, 3, 4, 5)
@@ -89,15 +89,15 @@ def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -
     assert (gp.trips, gp.count, gp.version) == (3, 6, version + 2)
     apart = RoadGP(ROADS, np.ones(8))
     apart.observe(road_keys(0, 1), [1.0, 1.2])
-    for at in (0, 1):
-        apart.observe(keys[2 * at : 2 * at + 2], np.ones(2))
+    for trip_number in (0, 1):
+        apart.observe(keys[2 * trip_number : 2 * trip_number + 2], np.ones(2))
     assert state_to_bytes(apart.state()) == state_to_bytes(gp.state())
 
 
-def test_a_jitter_warning_that_is_an_error_leaves_roads_as_they_were(
+def test_jitter_warning_as_error_does_not_change_the_roads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also what was flagged as an outlier, and also where it comes from fitting the scales anew."""
+    """Including flagged outliers, and including warnings raised while refitting the scales."""
     gp = RoadGP(ROADS, np.ones(8), outliers="refuse")
     for _ in range(3):
         gp.observe(road_keys(0, 1), [1.0, 1.2])
@@ -115,7 +115,7 @@ def test_a_jitter_warning_that_is_an_error_leaves_roads_as_they_were(
         gp.observe(road_keys(2, 3), [1.0, 1.0])  # the fourth trip: scales are fitted
     assert (gp.trips, gp.count, gp.fits) == (4, 8, 0)
     RoadGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
-    with pytest.warns(Warning, match="made an error"):  # said when the next trip comes
+    with pytest.warns(Warning, match="made an error"):  # raised at the next trip
         gp.observe(road_keys(2, 3), [1.0, 1.0])
 
 
@@ -123,9 +123,7 @@ def policy_of(posterior: Any, rule: Any) -> IndexPolicy:
     return IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=2), stepwise=True)
 
 
-def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again() -> (
-    None
-):
+def test_feedback_learned_before_an_interrupt_is_not_learned_twice() -> None:
     gp = RoadGP(ROADS, np.ones(8), refit=4)
     policy = policy_of(gp, UCB(schedule=Fixed(value=1.0)))
     rng, arms = np.random.default_rng(0), Arms.numbered(road_keys(*range(8)))
@@ -151,7 +149,7 @@ def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again()
 @pytest.mark.parametrize(
     "rule", [UCB(schedule=Fixed(value=2.0)), Thompson()], ids=["ucb", "thompson"]
 )
-def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
+def test_decisions_during_concurrent_learning(rule: Any) -> None:
     policy = policy_of(StreamingGP(ROUGH, 0.1), rule)
     arms, done, errors = Arms.numbered(FEATURES), threading.Event(), []
 
@@ -179,19 +177,19 @@ def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
     sys.setswitchinterval(1e-6)
     thread = threading.Thread(target=guarded)
     thread.start()
-    rng, made = np.random.default_rng(2), 0
+    rng, count = np.random.default_rng(2), 0
     try:
         while not done.is_set():
-            policy.decide(Offer(step=10_000 + made, arms=arms), rng)
-            made += 1
+            policy.decide(Offer(step=10_000 + count, arms=arms), rng)
+            count += 1
     finally:
         thread.join(timeout=60.0)
         sys.setswitchinterval(interval)
     assert not errors
-    assert made
+    assert count
 
 
-def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
+def test_stale_belief_is_rebuilt_once() -> None:
     """Taught through the policy or past it, in the middle of a decision."""
 
     class Teaching(Thompson):
@@ -244,7 +242,7 @@ COMMITTED = {
     "visited": lambda: taught(
         DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(20)
     ),
-    # The next reward is added to G with those that are beside it.
+    # The next reward is added to G with the pending ones.
     "added": lambda: taught(
         DriftingGP(ROUGH, FEATURES, 0.1, drift=DRIFT, form="visited"), of_time(31)
     ),
@@ -268,9 +266,7 @@ COMMITTED = {
 @pytest.mark.parametrize(
     ("name", "rewards"), [*((name, 1) for name in COMMITTED), ("folded", 2)]
 )
-def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(
-    name: str, rewards: int
-) -> None:
+def test_policy_update_is_atomic_under_any_interrupt(name: str, rewards: int) -> None:
     """Also within the few instructions that adopt it."""
     posterior = COMMITTED[name]()
     fixed = isinstance(posterior, DriftingGP)
@@ -280,31 +276,33 @@ def test_an_interrupt_anywhere_leaves_all_of_an_update_or_nothing(
         if fixed
         else FEATURES[[3, 4]] + 0.01
     )
-    asked = (
+    queries = (
         np.column_stack([np.arange(12), np.full(12, last + 2.0)]) if fixed else FEATURES
     )
     values = np.array([0.7, -0.4])
     twin, count, before = (
         copy.deepcopy(posterior),
         posterior.count,
-        posterior.predict(asked),
+        posterior.predict(queries),
     )
     twin.observe(keys[:rewards], values[:rewards])
-    after, call, stopped = twin.predict(asked), 0, True
+    after, call, stopped = twin.predict(queries), 0, True
     while stopped:
         call += 1
-        again = copy.deepcopy(posterior)
+        attempt = copy.deepcopy(posterior)
         with interrupted_after(call, "superarm.posteriors") as count_text:
-            again.observe(keys[:rewards], values[:rewards])
+            attempt.observe(keys[:rewards], values[:rewards])
         stopped = count_text[0] == call
-        if again.count == count:
-            np.testing.assert_array_equal(again.predict(asked), before)
-            again.observe(
+        if attempt.count == count:
+            np.testing.assert_array_equal(attempt.predict(queries), before)
+            attempt.observe(
                 keys[:rewards], values[:rewards]
             )  # what was begun does no harm
-        found = again.predict(asked)
-        np.testing.assert_allclose(found, after, rtol=0.0, atol=1e-12)
-        assert (again.count, again.version) == (twin.count, twin.version)
-        assert again.information_gain == pytest.approx(twin.information_gain, rel=1e-12)
-    assert state_to_bytes(again.state()) == state_to_bytes(twin.state())
+        answers = attempt.predict(queries)
+        np.testing.assert_allclose(answers, after, rtol=0.0, atol=1e-12)
+        assert (attempt.count, attempt.version) == (twin.count, twin.version)
+        assert attempt.information_gain == pytest.approx(
+            twin.information_gain, rel=1e-12
+        )
+    assert state_to_bytes(attempt.state()) == state_to_bytes(twin.state())
     assert call > 20  # many were tried
