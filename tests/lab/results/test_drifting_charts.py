@@ -287,7 +287,7 @@ def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     for chart, message in (
         ({"band": "sd"}, "choose 'stderr' or 'std'"),
-        ({"bands": 1}, "no 'bands'"),
+        ({"bands": 1}, "unknown key 'bands'"),
     ):
         path.write_text(json.dumps({**json.loads(path.read_text()), "chart": chart}))
         with pytest.raises(StateError, match=message):
