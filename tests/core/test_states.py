@@ -197,7 +197,7 @@ def test_steps_are_noted_once() -> None:
     policy.note_steps([7, 5])
     restored = loaded(policy.state())
     assert isinstance(restored, IndexPolicy)
-    assert [step for step in range(1, 10) if restored.knows(step)] == [3, 4, 5, 7]
+    assert [step for step in range(1, 10) if restored.has_learned(step)] == [3, 4, 5, 7]
 
 
 @pytest.mark.parametrize(

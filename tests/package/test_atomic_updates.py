@@ -136,11 +136,11 @@ def test_feedback_learned_before_an_interrupt_is_not_learned_twice() -> None:
         for number in (1, 40, 90):
             before = gp.count
             with interrupted(number):
-                if not policy.knows(step):
+                if not policy.has_learned(step):
                     policy.learn(offer, decision, feedback, rng)
             learned += gp.count - before
-            assert policy.knows(step) == (gp.count > 2 * (step - 1))
-        if not policy.knows(step):
+            assert policy.has_learned(step) == (gp.count > 2 * (step - 1))
+        if not policy.has_learned(step):
             policy.learn(offer, decision, feedback, rng)
             learned += 2
     assert gp.count == learned == 8

@@ -443,9 +443,9 @@ def test_grid_rejects_extremely_large_features() -> None:
     grid = GrowingGrid(norm_bound=1.0, lipschitz=1.0, lower=[0.0], side=1.0)  # type: ignore[arg-type]
     for features in ([[1e300], [0.0]], [[0.0, 1.0]]):
         with pytest.raises(SuperarmError):
-            grid.kept(Offer(step=1, arms=Arms.numbered(features)))
+            grid.allowed_arms(Offer(step=1, arms=Arms.numbered(features)))
     fine = GrowingGrid(norm_bound=1e99, lipschitz=1e99, lower=[0.0], side=1e99)  # type: ignore[arg-type]
-    assert fine.kept(Offer(step=3, arms=Arms.numbered([[0.0], [1.0]]))).all()
+    assert fine.allowed_arms(Offer(step=3, arms=Arms.numbered([[0.0], [1.0]]))).all()
 
 
 def test_smooth_kernels_ask_for_rows() -> None:

@@ -145,7 +145,7 @@ def test_copies_are_consistent_during_concurrent_updates(
     try:
         while not done.is_set():
             copied = way(policy)
-            learned = sum(copied.knows(step) for step in range(1, 61))
+            learned = sum(copied.has_learned(step) for step in range(1, 61))
             assert copied.posterior.count == 2 * learned
             assert copied.version == learned
             loaded = make_policy(kind).restored(copied.state())

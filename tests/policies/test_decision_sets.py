@@ -21,7 +21,7 @@ from superarm.rules import Greedy
 class Keeps:
     mask: Any
 
-    def kept(self, offer: Offer) -> Any:
+    def allowed_arms(self, offer: Offer) -> Any:
         return self.mask
 
 

@@ -54,7 +54,7 @@ class GrowingGrid:
                 "lower is empty; give the cube's lowest corner, one number a column"
             )
 
-    def kept(self, offer: Offer) -> Bools:
+    def allowed_arms(self, offer: Offer) -> Bools:
         """Which arms, of those available, stand for D_t, (n,).
 
         Args:

@@ -154,7 +154,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         """Whether arms are pending."""
         return self._ledger.awaits
 
-    def knows(self, step: int) -> bool:
+    def has_learned(self, step: int) -> bool:
         """Whether all rewards of a step were learned.
 
         Args:
@@ -396,7 +396,7 @@ def _check_only_compared(
 
 def _allowed_arms(decision_set: DecisionSet, offer: Offer) -> Bools:
     """Which arms on offer the decision set allows, checked, (n,)."""
-    allowed = np.asarray(decision_set.kept(offer))
+    allowed = np.asarray(decision_set.allowed_arms(offer))
     n = len(offer.arms)
     if allowed.dtype != np.bool_ or allowed.shape != (n,):
         raise ShapeError(

@@ -230,7 +230,7 @@ def _examine_log(
     names = posterior.vehicle_names
     for trip in trips:
         step = _step(trip)
-        if policy.knows(step) or step in log.examined:
+        if policy.has_learned(step) or step in log.examined:
             log.known += 1
             continue
         name = trip.vehicle
