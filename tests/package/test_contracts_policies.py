@@ -58,17 +58,8 @@ APART = {"sumo-navigation", "fleet"}
 """Tried by themselves: chance is in their drives, not in the noise of arms."""
 
 
-def test_every_registered_problem_and_oracle_is_here() -> None:
+def test_every_registered_problem_is_here() -> None:
     assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - APART
-    assert registry.names("oracle") == [
-        "coverage",
-        "group-top-k",
-        "knapsack",
-        "matching",
-        "shortest-path",
-        "tim",
-        "top-k",
-    ]
 
 
 class TestProblems(ProblemContract):

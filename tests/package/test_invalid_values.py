@@ -59,6 +59,7 @@ from superarm.posteriors import (
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.posterior import RoadGP
 from superarm.rules import UCB, Fixed
+from superarm.rules.information.computed import GreedyGrowth
 
 ODD: dict[str, Callable[[], Any]] = {
     "None": lambda: None,
@@ -199,6 +200,9 @@ SPECS: dict[str, list[dict[str, Any]]] = {
 PARTS: dict[str, Callable[[], Any]] = {
     "empirical": lambda: registry.find("kernel", "empirical")(covariance=COVARIANCE),
     "graph-matern": lambda: GraphMatern(SparseGraph.of(LAPLACIAN)),
+    "gain greedy": lambda: GreedyGrowth(
+        kernel=ROUGH, candidates=FEATURES, noise_variance=0.1, horizon=3
+    ),
     "streaming": lambda: StreamingGP(ROUGH, 0.1),
     "finite": lambda: FiniteGP(ROUGH, FEATURES, 0.1, form="root"),
     "visited": lambda: FiniteGP(ROUGH, FEATURES, 0.1, form="visited"),
@@ -255,18 +259,26 @@ def policy_of(posterior: Any) -> IndexPolicy:
     )
 
 
-MAKERS: list[tuple[str, Callable[[], Any]]] = [
-    *((f"{family} {spec['name']}", lambda family=family, spec=spec: registry.build(family, spec))
-      for family, specs in SPECS.items() for spec in specs),
-    *PARTS.items(),
-]  # fmt: skip
+def built(family: str, spec: dict[str, Any]) -> Callable[[], Any]:
+    return lambda: registry.build(family, spec)
 
 
-@pytest.mark.parametrize(
-    "make", [make for _, make in MAKERS], ids=[name for name, _ in MAKERS]
-)
-def test_parts_reject_invalid_values(make: Callable[[], Any]) -> None:
-    part = make()
+MAKERS: dict[str, Callable[[], Any]] = dict(PARTS)
+for family, specs in SPECS.items():
+    for spec in specs:
+        MAKERS[f"{family} {spec['name']}"] = built(family, spec)
+    # Parts that need no arguments need no line above.
+    for name in registry.names(family):
+        if f"{family} {name}" not in MAKERS and name not in PARTS:
+            MAKERS[f"{family} {name}"] = built(family, {"name": name})
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_parts_reject_invalid_values(name: str) -> None:
+    try:
+        part = MAKERS[name]()
+    except SuperarmError as error:
+        pytest.fail(f"{name} needs arguments: add it to SPECS or PARTS above ({error})")
     assert list(with_each_replaced(type(part), parameters(part))) == []
 
 
@@ -353,9 +365,14 @@ STRUCTURES: dict[str, Any] = {
 
 
 def oracle_named(name: str) -> Any:
-    if name != "shortest-path":
-        return PARTS[name](), STRUCTURES[name]
-    return ShortestPath(successors=csc_array(LINKS).tocsr()), Trip(start=0, goal=4)
+    if name == "shortest-path":
+        successors = csc_array(LINKS).tocsr()
+        return ShortestPath(successors=successors), Trip(start=0, goal=4)
+    if name not in PARTS or name not in STRUCTURES:
+        pytest.fail(
+            f"add the oracle {name!r} to PARTS, and its structure to STRUCTURES"
+        )
+    return PARTS[name](), STRUCTURES[name]
 
 
 @pytest.mark.parametrize("name", registry.names("oracle"))

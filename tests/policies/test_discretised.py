@@ -24,7 +24,9 @@ def on(points: Any, norm_bound: float = 1.0) -> GrowingGrid:
 def offered_arms(
     grid: GrowingGrid, points: Any, step: int, available: Any = None
 ) -> Any:
-    return grid.allowed_arms(Offer(step=step, arms=Arms.numbered(points), available=available))
+    return grid.allowed_arms(
+        Offer(step=step, arms=Arms.numbered(points), available=available)
+    )
 
 
 BOXES = [(0.0, 1.0), (-1.0, 1.0), (-7.0, -5.0), (100.0, 100.5)]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 from scipy.special import ndtri
 
 from superarm.core import Schedule
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.rules import (
     AgnosticGPUCB,
     BayesianGPUCB,
@@ -30,6 +32,7 @@ from superarm.rules import (
     TimeVaryingGPUCB,
 )
 from superarm.rules.base import upper_quantile
+from superarm.rules.information.computed import information_gain
 
 SLOPES = {"dimension": 2, "side": 3.0, "a": 1.5, "b": 0.7, "delta": 0.1}
 PI2 = math.pi**2
@@ -284,3 +287,19 @@ def test_only_quantiles_are_quantile_schedules() -> None:
         if isinstance(schedule, QuantileSchedule)
     }
     assert kinds == {BayesUCBQuantile, BayesUCBQuantileCompact, SimpleQuantile}
+
+
+def test_information_gain_refuses_what_is_no_covariance() -> None:
+    """−2I has a positive determinant of I + K in two dimensions, but is not positive definite."""
+
+    class Negative:
+        def __call__(self, X: Any, Y: Any = None) -> Any:
+            return -2.0 * np.eye(len(X))
+
+        def diag(self, X: Any) -> Any:
+            return np.full(len(X), -2.0)
+
+    with pytest.raises(NotPositiveDefiniteError, match="not positive semi-definite"):
+        information_gain(Negative(), [[0.0], [1.0]], 1.0)
+    with pytest.raises(InputError, match="kernel is 'x'"):
+        information_gain("x", [[0.0]], 1.0)  # type: ignore[arg-type]

@@ -135,7 +135,7 @@ def test_replays_match_dense_matrices(delta: float, tmp_path: Path) -> None:
             for name, value in expected._asdict().items():
                 assert getattr(replayed, name) == pytest.approx(value, rel=1e-5), name
             assert replayed.variance_share <= 1.0
-            assert replayed.event == (delta < 1.0)
+            assert replayed.all_inside == (delta < 1.0)
             assert delta > 1.0 or policy == "random" or replayed.gap_share <= 1.0
             assert delta > 1.0 or policy == "random" or replayed.regret_share <= 1.0
 

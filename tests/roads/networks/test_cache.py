@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from superarm.roads.networks import RoadNetwork, generate_city, read_network
 from superarm.roads.networks import cache as module
 from superarm.roads.networks.cache import cache_path, read_cached
 from superarm.roads.networks.geography import from_utm
+from superarm.roads.networks.road import TURN_COLUMNS
 
 
 def with_everything() -> RoadNetwork:
@@ -44,11 +45,23 @@ def with_everything() -> RoadNetwork:
             "passenger": city.permits["passenger"],
             "bus": rng.random(len(ends)) < 0.5,
         },
-        **{
-            name: rng.random(turns)
-            for name in ("turn_length", "turn_wait", "turn_stop", "turn_entry")
-        },
+        **{name: rng.random(turns) for name in TURN_COLUMNS},
     )
+
+
+def test_sample_network_has_every_optional_field() -> None:
+    """So that a field that is added, and not cached, is noticed."""
+    network = with_everything()
+    missing = []
+    for field in fields(RoadNetwork):
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        value = getattr(network, field.name)
+        has_default = default is not MISSING and type(value) is type(default)
+        if has_default and value == default:
+            missing.append(field.name)
+    assert missing == [], "set them in with_everything()"
 
 
 def require_same(one: RoadNetwork, other: RoadNetwork) -> None:

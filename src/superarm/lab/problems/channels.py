@@ -30,7 +30,7 @@ class Channels(ChangingArms):
 
     Args:
         channels: Number of channels, each for at most one user.
-        users: Mean of the Poisson number of users in a round.
+        users: Mean of the Poisson number of users in a round; it must exceed ``channels``.
         barred: Share of channels that a user's device cannot use.
         noise_std: Standard deviation of the noise.
     """
@@ -50,12 +50,14 @@ class Channels(ChangingArms):
         store(self, horizon=horizon, channels=channels, users=users)
         store(self, barred=barred, noise_std=noise_std)
         oracle = Matching(pairs=channels)
+        # The model reads the noise and the horizon that were just stored.
         model = self._unit_model(oracle, most_arms=channels * most_arrivals(users))
         interpretations = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
-            "users": f"a Poisson number, drawn again until it is above {self.channels}",
-            "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
-            "not offered",
+            "users": f"a Poisson number, drawn again until it is above {channels} and at most "
+            f"{most_arrivals(users)}",
+            "pairs": f"each user cannot use about {barred:.0%} of the channels: those pairs are "
+            "not offered; the first user can always use the first channel",
         }
         streams = Streams(self.seed, "offer")
         store(self, model=model, interpretations=interpretations, _streams=streams)

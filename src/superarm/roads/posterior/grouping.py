@@ -12,47 +12,76 @@ from superarm.roads.energy.scales import TERMS
 from .vehicle_groups import VehicleGroups
 from .vehicles import VehicleGroup
 
-_P = len(TERMS)
+_TERMS_PER_VEHICLE = len(TERMS)
 
 
 class _Membership(NamedTuple):
     """Which vehicle belongs to which group."""
 
-    groups: int
     group: Ints  # of each vehicle, (V,)
     place: Ints  # of each vehicle among those of its group, (V,)
     sizes: Ints  # vehicles of each group, (groups,)
     order: Ints  # vehicles, group by group, (V,)
 
     @property
-    def widths(self) -> list[int]:
-        """The number of columns of each group."""
-        widths: list[int] = (_P * self.sizes).tolist()
-        return widths
+    def widths(self) -> Ints:
+        """The number of columns of each group, (groups,)."""
+        return _TERMS_PER_VEHICLE * self.sizes
 
     def group_of(self, columns: Ints) -> Ints:
-        """The group of each of the 5 V columns."""
-        vehicle = columns // _P
+        """The group of each column; a vehicle has one column for each of its terms."""
+        vehicle = columns // _TERMS_PER_VEHICLE
         return self.group[vehicle]
 
     def column_in_group(self, columns: Ints) -> Ints:
-        """Where each of the 5 V columns is among those of its group."""
-        vehicle = columns // _P
-        term = columns % _P
-        return _P * self.place[vehicle] + term
+        """Where each column is among those of its group."""
+        vehicle = columns // _TERMS_PER_VEHICLE
+        term = columns % _TERMS_PER_VEHICLE
+        return _TERMS_PER_VEHICLE * self.place[vehicle] + term
 
     def split_by_group(self, vehicles: Ints) -> list[Ints]:
         """The numbers of the vehicles of each group."""
-        ends = np.cumsum(self.sizes)
-        return np.split(vehicles[self.order], ends[:-1])
+        bounds = np.cumsum(self.sizes)
+        return np.split(vehicles[self.order], bounds[:-1])
+
+
+class _Blocks:
+    """One matrix for each group, in a row: groups may differ in size by orders of magnitude.
+
+    Args:
+        heights: Rows of each matrix, (groups,).
+        widths: Columns of each matrix, (groups,).
+    """
+
+    def __init__(self, heights: Ints, widths: Ints) -> None:
+        self._heights = heights
+        self._widths = widths
+        sizes = heights * widths
+        self._bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self._values = np.zeros(self._bounds[-1])
+
+    def set(self, group: Ints, row: Ints, column: Ints, values: Floats) -> None:
+        """Set entries of the groups' matrices."""
+        places = self._bounds[group] + row * self._widths[group] + column
+        self._values[places] = values
+
+    def of(self, group: int) -> Floats:
+        """A copy of one group's matrix."""
+        values = self._values[self._bounds[group] : self._bounds[group + 1]]
+        shape = (int(self._heights[group]), int(self._widths[group]))
+        return values.reshape(shape).copy()
 
 
 class _CrossBlocks(NamedTuple):
-    """A R⁻¹ Φ of all groups, over the P pairs of a group and one of its slots."""
+    """A R⁻¹ Φ of all groups, over the pairs of a group and one of its slots."""
 
-    values: Floats  # (P, p) with p the width of the widest group
-    slots: Ints  # (P,)
-    ends: list[int]  # pairs ends[i] … ends[i + 1] − 1 are those of group i
+    blocks: _Blocks
+    slots: Ints  # of all pairs, group by group
+    bounds: list[int]  # pairs bounds[i] … bounds[i + 1] − 1 are those of group i
+
+    def slots_of(self, group: int) -> Ints:
+        """The slots of one group."""
+        return self.slots[self.bounds[group] : self.bounds[group + 1]].copy()
 
 
 def group_vehicles(
@@ -73,56 +102,56 @@ def group_vehicles(
     linked = entries.data != 0.0
     rows = entries.row[linked]
     columns = entries.col[linked]
-    members = _membership(rows // _P, columns // _P, len(vehicles))
-    widest = max(members.widths, default=0)
-
-    information_blocks = np.zeros((members.groups, widest, widest))
-    row_places = members.column_in_group(rows)
-    column_places = members.column_in_group(columns)
-    places = (members.group_of(rows), row_places, column_places)
-    information_blocks[places] = entries.data[linked]
-
-    pulls = np.zeros((members.groups, widest))
+    members = _membership(
+        rows // _TERMS_PER_VEHICLE, columns // _TERMS_PER_VEHICLE, len(vehicles)
+    )
+    informations = _Blocks(members.widths, members.widths)
+    informations.set(
+        group=members.group_of(rows),
+        row=members.column_in_group(rows),
+        column=members.column_in_group(columns),
+        values=entries.data[linked],
+    )
+    pulls = _Blocks(np.ones_like(members.sizes), members.widths)
     all_columns = np.arange(len(pull))
-    pull_places = members.column_in_group(all_columns)
-    pulls[members.group_of(all_columns), pull_places] = pull
-
-    cross_blocks = _cross_blocks(cross, members, widest)
-    names = members.split_by_group(vehicles)
+    pulls.set(
+        group=members.group_of(all_columns),
+        row=np.zeros_like(all_columns),
+        column=members.column_in_group(all_columns),
+        values=pull,
+    )
+    crosses = _cross_blocks(cross, members)
     groups = []
-    for number, width in enumerate(members.widths):
-        begin = cross_blocks.ends[number]
-        end = cross_blocks.ends[number + 1]
-        block = information_blocks[number, :width, :width]
+    for number, vehicle_numbers in enumerate(members.split_by_group(vehicles)):
         group = VehicleGroup(
-            vehicles=tuple(names[number].tolist()),
-            slots=cross_blocks.slots[begin:end].copy(),
-            cross=cross_blocks.values[begin:end, :width].copy(),
-            information=block.copy(),
-            pull=pulls[number, :width].copy(),
+            vehicles=tuple(vehicle_numbers.tolist()),
+            slots=crosses.slots_of(number),
+            cross=crosses.blocks.of(number),
+            information=informations.of(number),
+            pull=pulls.of(number)[0],
         )
         groups.append(group)
     return VehicleGroups(groups)
 
 
-def _cross_blocks(cross: Any, members: _Membership, widest: int) -> _CrossBlocks:
+def _cross_blocks(cross: Any, members: _Membership) -> _CrossBlocks:
     entries = cross.tocoo()
     size, _ = cross.shape
-    group_of_entry = members.group_of(entries.col)
-    codes = group_of_entry.astype(np.int64) * size + entries.row
+    group = members.group_of(entries.col)
+    codes = group.astype(np.int64) * size + entries.row
     # Pairs of a group and a slot, each once, sorted.
     pairs, pair = np.unique(codes, return_inverse=True)
-    values = np.zeros((len(pairs), widest))
-    columns = members.column_in_group(entries.col)
-    values[pair, columns] = entries.data
-    slots = pairs % size
-    groups = np.arange(members.groups + 1, dtype=np.int64)
-    ends = np.searchsorted(pairs, groups * size)
-    return _CrossBlocks(
-        values=values,
-        slots=slots.astype(np.intp),
-        ends=ends.tolist(),
+    numbers = np.arange(len(members.sizes) + 1, dtype=np.int64)
+    bounds = np.searchsorted(pairs, numbers * size)
+    blocks = _Blocks(np.diff(bounds), members.widths)
+    blocks.set(
+        group=group,
+        row=pair - bounds[group],
+        column=members.column_in_group(entries.col),
+        values=entries.data,
     )
+    slots = pairs % size
+    return _CrossBlocks(blocks, slots.astype(np.intp), bounds.tolist())
 
 
 def _membership(first: Ints, second: Ints, count: int) -> _Membership:
@@ -142,7 +171,6 @@ def _membership(first: Ints, second: Ints, count: int) -> _Membership:
     place = np.empty(count, dtype=np.intp)
     place[order] = np.arange(count) - begin_of_vehicle
     return _Membership(
-        groups=groups,
         group=group,
         place=place,
         sizes=sizes,

@@ -12,6 +12,7 @@ from superarm.lab.theory import variance_sum_bound
 from superarm.models.worlds import World
 from superarm.posteriors import StreamingGP
 
+from .judging import share_of
 from .recorded import RecordedRun, Round
 
 LEVELS = (1.5, 2.0, 2.5, 3.0)
@@ -30,19 +31,19 @@ class Replay(NamedTuple):
     beyond: Floats
     """Eq. 6: the share of arms whose mean is further away than each of the levels, in std."""
     rounds_inside: int
-    """Rounds in which no mean lies outside: Lemma 3 is about these."""
+    """Rounds with a choice in which no mean lies outside: Lemma 3 is about these."""
     gap_share: float
     """Lemma 3: the largest α-gap of these rounds over 2B√β_t Σσ; −∞ where none is inside."""
     regret_share: float
     """Theorem 1: the largest α-regret after t rounds over √(8B²(λ* + σ²) K β_t t I), for any t."""
 
     @property
-    def event(self) -> bool:
+    def all_inside(self) -> bool:
         """F of Lemma 2: no mean lies outside in any round."""
         return self.outside == 0
 
 
-class _Watch:
+class _ReplayTotals:
     """Adds up, round by round, what a replay reports.
 
     Args:
@@ -61,16 +62,16 @@ class _Watch:
         self.noise_variance = model.noise_variance
         self.posterior = StreamingGP(model.kernel, model.noise_variance, mean=0.0)
         self.largest_eigenvalue = 0.0
-        self.variances = 0.0
-        self.budget = 0
+        self.variance_sum = 0.0
+        self.most_chosen = 0
         self.arms = 0
         self.outside = 0
-        self.beyond = np.zeros(len(LEVELS))
+        self.beyond_counts = np.zeros(len(LEVELS))
         self.rounds_inside = 0
         self.gap_share = -math.inf
         self.regret_share = -math.inf
 
-    def watch(self, played: Round) -> None:
+    def add(self, played: Round) -> None:
         """Check a round, then observe its rewards.
 
         Args:
@@ -92,8 +93,8 @@ class _Watch:
         covariance = self.posterior.predict(keys[chosen], return_cov=True).cov
         eigenvalue = float(np.linalg.eigvalsh(covariance)[-1])
         self.largest_eigenvalue = max(self.largest_eigenvalue, eigenvalue)
-        self.variances += float(np.sum(chosen_stds**2))
-        self.budget = max(self.budget, len(chosen))
+        self.variance_sum += float(np.sum(chosen_stds**2))
+        self.most_chosen = max(self.most_chosen, len(chosen))
         self.posterior.observe(keys[chosen], played.rewards)
         self._check_regret(offer.step, width)
 
@@ -107,7 +108,7 @@ class _Watch:
         self.arms += len(available)
         self.outside += outside
         for place, level in enumerate(LEVELS):
-            self.beyond[place] += np.count_nonzero(errors > level * stds)
+            self.beyond_counts[place] += np.count_nonzero(errors > level * stds)
         return outside == 0
 
     def _check_gap(self, step: int, width: float, chosen_stds: Floats) -> None:
@@ -116,29 +117,29 @@ class _Watch:
         std_sum = float(chosen_stds.sum())
         allowed = 2.0 * self.lipschitz * width * std_sum
         gap = float(self.gaps[step - 1])
-        share = gap / allowed
-        self.gap_share = max(self.gap_share, share)
+        share = share_of(gap, allowed)
+        self.gap_share = float(np.maximum(self.gap_share, share))
 
     def _check_regret(self, step: int, width: float) -> None:
         """Eq. 26: Theorem 1 with what was gained in place of γ, and λ* and K as met up to round t."""
         gained = self.posterior.information_gain
         spread = self.largest_eigenvalue + self.noise_variance
         constant = 8.0 * self.lipschitz**2 * spread
-        square = constant * self.budget * width**2 * step * gained
+        square = constant * self.most_chosen * width**2 * step * gained
         regret = float(self.regret[step - 1])
-        share = regret / math.sqrt(square)
-        self.regret_share = max(self.regret_share, share)
+        share = share_of(regret, math.sqrt(square))
+        self.regret_share = float(np.maximum(self.regret_share, share))
 
     def variance_share(self) -> float:
         """Lemma 1 over all rounds."""
-        if not self.variances:
+        if not self.variance_sum:
             return 0.0
         allowed = variance_sum_bound(
             self.posterior.information_gain,
             largest_eigenvalue=self.largest_eigenvalue,
             noise_variance=self.noise_variance,
         )
-        return self.variances / float(allowed)
+        return self.variance_sum / float(allowed)
 
 
 def replay(
@@ -154,23 +155,23 @@ def replay(
     Args:
         recorded: the run.
         policy: whose choices are replayed; Lemma 3 and Theorem 1 are about those of O'CLOK-UCB.
-        seed: of the cell.
+        seed: of the totals.
         index: of the setting.
         world: the problem as this seed met it.
         schedule: the widths √β_t.
     """
     regret = _alpha_regret(recorded, policy, seed, index)
-    cell = _Watch(world, regret, schedule)
+    totals = _ReplayTotals(world, regret, schedule)
     for played in recorded.rounds(policy, seed, index, world):
-        cell.watch(played)
+        totals.add(played)
     return Replay(
-        variance_share=cell.variance_share(),
-        arms=cell.arms,
-        outside=cell.outside,
-        beyond=cell.beyond / cell.arms,
-        rounds_inside=cell.rounds_inside,
-        gap_share=cell.gap_share,
-        regret_share=cell.regret_share,
+        variance_share=totals.variance_share(),
+        arms=totals.arms,
+        outside=totals.outside,
+        beyond=totals.beyond_counts / totals.arms,
+        rounds_inside=totals.rounds_inside,
+        gap_share=totals.gap_share,
+        regret_share=totals.regret_share,
     )
 
 

@@ -12,7 +12,7 @@ from superarm.lab.results.formats import count_text, significant
 from superarm.lab.results.verdicts import lead_of
 
 from .combinatorial_replay import LEVELS, Replay
-from .judging import failure_tails, trials_needed, word_if, word_of_share
+from .judging import failure_tails, too_few_text, word_if, word_of_share
 
 
 def verdicts(
@@ -30,14 +30,14 @@ def verdicts(
     if not unmet:
         yield _equation_6(replays)
         yield _lemma_2(replays, delta)
-    if has_promise and any(cell.rounds_inside for cell in replays):
+    if has_promise and any(replay.rounds_inside for replay in replays):
         yield _lemma_3(replays, unmet)
-    if has_promise and any(cell.event for cell in replays):
+    if has_promise and any(replay.all_inside for replay in replays):
         yield _theorem_1(replays)
 
 
 def _lemma_1(replays: Sequence[Replay]) -> Verdict:
-    share = max(cell.variance_share for cell in replays)
+    share = _largest([replay.variance_share for replay in replays])
     text = (
         "Lemma 1: the variances of all chosen arms add up to at most 2(λ* + σ²) times the information "
         "gained, whatever is chosen"
@@ -53,7 +53,7 @@ def _equation_6(replays: Sequence[Replay]) -> Verdict:
     strengths = []
     parts = []
     for place, level in enumerate(LEVELS):
-        shares = np.array([cell.beyond[place] for cell in replays])
+        shares = np.array([replay.beyond[place] for replay in replays])
         mean_share = float(shares.mean())
         limit = 2.0 * math.exp(-(level**2) / 2.0)
         scale = max(limit, mean_share)
@@ -73,18 +73,16 @@ def _lemma_2(replays: Sequence[Replay], delta: float) -> Verdict:
         f"Lemma 2: with probability at least 1 − δ = {1.0 - delta:g}, all true means on offer lie "
         "within √β_t standard deviations of their posterior means, in all rounds"
     )
-    failed = sum(not cell.event for cell in replays)
-    outside = sum(cell.outside for cell in replays)
-    arms = sum(cell.arms for cell in replays)
+    failed = sum(not replay.all_inside for replay in replays)
+    outside = sum(replay.outside for replay in replays)
+    arms = sum(replay.arms for replay in replays)
     word = failure_tails(failed, len(replays), delta).word()
     seeds_text = count_text(len(replays), "seed")
     evidence = (
         f"{outside:,} of {arms:,} means lie outside; "
         f"the event fails in {failed} of {seeds_text}"
     )
-    if word == "undecided":
-        needed = trials_needed(delta)
-        evidence += f", which does not decide; {needed} seeds without a failure would"
+    evidence += too_few_text(word, failed, delta)
     return Verdict(text, word, evidence)
 
 
@@ -93,10 +91,10 @@ def _lemma_3(replays: Sequence[Replay], unmet: str) -> Verdict:
         "Lemma 3: in a round in which all true means on offer lie within their widths, the α-gap is at "
         "most 2B√β_t Σσ over the chosen arms"
     )
-    rounds = sum(cell.rounds_inside for cell in replays)
-    outside = sum(cell.outside for cell in replays)
-    arms = sum(cell.arms for cell in replays)
-    share = max(cell.gap_share for cell in replays)
+    rounds = sum(replay.rounds_inside for replay in replays)
+    outside = sum(replay.outside for replay in replays)
+    arms = sum(replay.arms for replay in replays)
+    share = _largest([replay.gap_share for replay in replays])
     evidence = f"{_used_text(share)}, in {count_text(rounds, 'such round')}"
     if unmet:
         evidence += f"; {outside:,} of {arms:,} means lie outside, but Lemma 2 does not apply: {unmet}"
@@ -108,11 +106,16 @@ def _theorem_1(replays: Sequence[Replay]) -> Verdict:
         "Theorem 1, eq. 26: where Lemma 2's event occurs, the α-regret after t rounds is at most "
         "√(8B²(λ* + σ²) K β_t t I) for every t, with the information I gained in place of γ"
     )
-    inside = [cell for cell in replays if cell.event]
-    share = max(cell.regret_share for cell in inside)
+    inside = [replay for replay in replays if replay.all_inside]
+    share = _largest([replay.regret_share for replay in inside])
     seeds_text = count_text(len(replays), "seed")
     evidence = f"{_used_text(share)}; the event occurs in {len(inside)} of {seeds_text}"
     return Verdict(text, word_of_share(share), evidence)
+
+
+def _largest(shares: Sequence[float]) -> float:
+    """The largest share; NaN if one is."""
+    return float(np.max(shares))
 
 
 def _used_text(share: float) -> str:

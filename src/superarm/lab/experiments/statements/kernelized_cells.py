@@ -16,7 +16,13 @@ from superarm.core import Floats
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.results.formats import count_text, significant
 
-from .judging import ROUNDING, FailureTails, failure_tails, trials_needed, word_if
+from .judging import (
+    FailureTails,
+    failure_tails,
+    too_few_text,
+    word_if,
+    word_of_share,
+)
 from .kernelized_replay import Replay
 
 
@@ -28,12 +34,12 @@ class UsedShares(NamedTuple):
     shares: tuple[float, ...]
 
     @property
-    def failed(self) -> int:
+    def failures(self) -> int:
         """In how many seeds the statement fails."""
-        return sum(share > 1.0 + ROUNDING for share in self.shares)
+        return sum(word_of_share(share) != "holds" for share in self.shares)
 
     @property
-    def worst(self) -> str:
+    def worst_text(self) -> str:
         """The largest share, in words."""
         worst = int(np.argmax(self.shares))
         share = significant(self.shares[worst])
@@ -51,21 +57,21 @@ class Cells(NamedTuple):
     regret: Floats  # cumulative, (seeds, T)
 
     @property
-    def size(self) -> str:
+    def size_text(self) -> str:
         """How many seeds and rounds were replayed, in words."""
         rounds = self.regret.shape[1]
         return f"{count_text(len(self.seeds), 'seed')}, T = {rounds:,}"
 
-    def used(self, share_of: Callable[[Replay], float]) -> UsedShares:
+    def used_shares(self, share_of: Callable[[Replay], float]) -> UsedShares:
         """Shares of what a statement allows.
 
         Args:
             share_of: the largest share in a replay.
         """
-        return self.used_by_seed([share_of(replay) for replay in self.replays])
+        return self.shares_by_seed([share_of(replay) for replay in self.replays])
 
-    def used_by_seed(self, shares: list[float]) -> UsedShares:
-        """The same, where shares are at hand.
+    def shares_by_seed(self, shares: list[float]) -> UsedShares:
+        """Shares that are computed already, one for each seed.
 
         Args:
             shares: one for each seed.
@@ -79,8 +85,8 @@ class Cells(NamedTuple):
             text: the statement.
             used: what each seed used of what it allows.
         """
-        evidence = f"{used.worst}; {self.size}"
-        return Verdict(text, word_if(not used.failed), evidence)
+        evidence = f"{used.worst_text}; {self.size_text}"
+        return Verdict(text, word_if(not used.failures), evidence)
 
     def judge_probable(self, text: str, used: UsedShares, delta: float) -> Verdict:
         """The verdict on a statement that may fail with probability δ.
@@ -90,7 +96,7 @@ class Cells(NamedTuple):
             used: what each seed used of what it allows.
             delta: δ.
         """
-        return judge_probable(text, used, delta, self.size)
+        return judge_probable(text, used, delta, self.size_text)
 
 
 def judge_probable(text: str, used: UsedShares, delta: float, size: str) -> Verdict:
@@ -102,16 +108,14 @@ def judge_probable(text: str, used: UsedShares, delta: float, size: str) -> Verd
         delta: δ.
         size: how many seeds and rounds were replayed, in words.
     """
-    failed = used.failed
+    failed = used.failures
     tails = failure_tails(failed, len(used.seeds), delta)
     word = tails.word()
     evidence = (
-        f"{used.worst}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
+        f"{used.worst_text}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
         f"{_tail_text(tails)}"
     )
-    if word == "undecided" and not failed:
-        needed = trials_needed(delta)
-        evidence += f"; too few seeds to decide, {needed} without a failure would"
+    evidence += too_few_text(word, failed, delta)
     return Verdict(f"{text} (probability 1 − δ)", word, evidence)
 
 

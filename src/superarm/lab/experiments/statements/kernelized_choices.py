@@ -36,8 +36,8 @@ def judge_any_choices(cells: Cells) -> Iterator[Verdict]:
     """
     yield _judge_information(cells)
     text = "Lemma 3: the information gained in t rounds is at most γ_t (an upper bound, by greedy choice)"
-    yield cells.judge_always(text, cells.used(_share_of_gain))
-    norms = cells.used(lambda replay: share_of_noise(replay, cells.delta))
+    yield cells.judge_always(text, cells.used_shares(_share_of_gain))
+    norms = cells.used_shares(lambda replay: share_of_noise(replay, cells.delta))
     text = "Theorem 1: the self-normalised norm of the noise stays below its bound in all rounds"
     yield cells.judge_probable(text, norms, cells.delta)
 
@@ -45,14 +45,14 @@ def judge_any_choices(cells: Cells) -> Iterator[Verdict]:
 def _judge_information(cells: Cells) -> Verdict:
     """Eqs. 10 and 11."""
     differences = [_difference_of_information(replay) for replay in cells.replays]
-    used = cells.used_by_seed([1.0 + difference for difference in differences])
+    used = cells.shares_by_seed([1.0 + difference for difference in differences])
     largest = significant(max(differences), 2)
     evidence = (
         f"the two differ by at most {largest} of their size "
-        f"({cells.policy}; {cells.size})"
+        f"({cells.policy}; {cells.size_text})"
     )
     text = "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)"
-    return Verdict(text, word_if(not used.failed), evidence)
+    return Verdict(text, word_if(not used.failures), evidence)
 
 
 def _difference_of_information(replay: Replay) -> float:
@@ -125,7 +125,7 @@ def judge_bounded_norm(cells: Cells) -> Iterator[Verdict]:
         cells: what is replayed.
     """
     text = "Lemma 4: Σσ_{t−1}(x_t) ≤ √(4(T + 2)γ_T), for every prefix and with the information gained"
-    yield cells.judge_always(text, cells.used(_share_of_stds))
+    yield cells.judge_always(text, cells.used_shares(_share_of_stds))
     yield _judge_band(cells)
 
 
@@ -148,7 +148,7 @@ def _judge_band(cells: Cells) -> Verdict:
         widths = widths_of(replay, replay.information, chance)
         return float(np.max(replay.band / widths))
 
-    return cells.judge_probable(text, cells.used(share_of_band), chance)
+    return cells.judge_probable(text, cells.used_shares(share_of_band), chance)
 
 
 def widths_of(replay: Replay, gamma: Gamma, delta: float) -> Floats:

@@ -34,9 +34,9 @@ def judge_igp_ucb(cells: Cells) -> Iterator[Verdict]:
         bounds = 2.0 * widths * std_sums
         total_shares.append(float(np.max(total / bounds)))
     text = "Theorem 3, appendix D: r_t ≤ 2β_t σ_{t−1}(x_t) in every round up to which the band holds"
-    yield cells.judge_always(text, cells.used_by_seed(round_shares))
+    yield cells.judge_always(text, cells.shares_by_seed(round_shares))
     text = "Theorem 3: R_T ≤ 2β_T √(4(T + 2)γ_T), for every prefix"
-    yield cells.judge_probable(text, cells.used_by_seed(total_shares), cells.delta)
+    yield cells.judge_probable(text, cells.shares_by_seed(total_shares), cells.delta)
 
 
 def _largest_share_of_round(replay: Replay, total: Floats, widths: Floats) -> float:
@@ -62,7 +62,7 @@ def judge_gp_ts(cells: Cells) -> Iterator[Verdict]:
         share = total[-1] / bounds[-1]
         shares.append(float(share))
     text = "Lemma 13, Theorem 4: R_T is at most the bound of Lemma 13, with all arms as D_t"
-    yield cells.judge_probable(text, cells.used_by_seed(shares), cells.delta)
+    yield cells.judge_probable(text, cells.shares_by_seed(shares), cells.delta)
 
 
 def _bounds_of_lemma_13(replay: Replay, delta: float) -> Floats:

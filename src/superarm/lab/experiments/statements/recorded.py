@@ -76,13 +76,12 @@ class RecordedRun:
         }
         experiment = Experiment.from_mapping(data, str(run.directory))
         recorded = cls(run=run, experiment=experiment)
-        recorded._check_roads()
+        recorded.in_setting(0)  # raises for what cannot be replayed
         return recorded
 
-    def _check_roads(self) -> None:
+    def _check_roads(self, problem: Mapping[str, Any], setting_index: int) -> None:
         """Refuse a generated city that is far larger than the one that was recorded."""
-        problem = self.in_setting(0).problem
-        roads = self.run.road_map(0)
+        roads = self.run.road_map(setting_index)
         is_city = problem.get("network") in (None, "city")
         if roads is None or not is_city or problem.get("route") is not None:
             return
@@ -106,6 +105,7 @@ class RecordedRun:
             experiment = self.experiment.with_setting(setting)
             problem = dict(experiment.problem)
             problem.pop("cache", None)
+            self._check_roads(problem, setting_index)
             uncached = replace(experiment, problem=problem)
             self._by_setting[setting_index] = uncached
         return self._by_setting[setting_index]
