@@ -393,9 +393,9 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_is_checked_key_by_key() -> None:
     kinds = {"mass": float, "name": str}
     check_table({"mass": 1.0}, kinds, "van", required=["mass"])
-    with pytest.raises(SpecError, match="^van: 'name' is missing$"):
+    with pytest.raises(SpecError, match=r"^van: 'name' is missing$"):
         check_table({"mass": 1.0}, kinds, "van", required=["name"])
-    with pytest.raises(SpecError, match="^van: mass is 'heavy'; it must be a number$"):
+    with pytest.raises(SpecError, match=r"^van: mass is 'heavy'; it must be a number$"):
         check_table({"mass": "heavy"}, kinds, "van")
 
 

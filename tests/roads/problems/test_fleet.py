@@ -35,6 +35,8 @@ from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet import road_rows
 from superarm.roads.problems.fleet_departures import DepartureCache
 from superarm.roads.problems.fleet_draws import DrawnTrips
+from superarm.roads.problems.fleet_vehicles import Day, Factors, as_driven
+from superarm.roads.problems.road_models import TABLE_2
 from superarm.rules import Greedy
 from superarm.testing import ProblemContract
 
@@ -707,3 +709,20 @@ def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
     np.testing.assert_array_equal(
         first.arms.features, road_rows(graph, problem.fleet[0], 0)
     )
+
+
+def test_a_vehicle_larger_than_the_cache_is_cached_alone() -> None:
+    problem = world()
+    cache = DepartureCache(1)
+    first = cache.get(problem.graph, problem.fleet[0], 0)
+    assert cache.get(problem.graph, problem.fleet[0], 0) is first
+
+
+def test_heating_and_cooling_take_power_and_give_none() -> None:
+    """60 W for each degree from 20 °C, of which ten are part of what the fleet expects."""
+    vehicle = replace(TABLE_2, auxiliary_power=100.0)
+    as_new = Factors(mass=1.0, drag=1.0, rolling=1.0, power=1.0)
+    for temperature, power in ((40.0, 700.0), (20.0, 0.0), (0.0, 700.0)):
+        day = Day(load=0.0, temperature=temperature)
+        driven = as_driven(vehicle, as_new, day, payload=0.0)
+        assert driven.auxiliary_power == pytest.approx(power)
