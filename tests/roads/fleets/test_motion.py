@@ -261,6 +261,11 @@ def test_where_edges_are_missing_speeds_are_the_highest_possible(
     np.testing.assert_allclose(
         trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9
     )
+    second = border_speeds(graph, route[4:], to_rest=True)
+    stored = VAN.motion(np.sqrt([second.start, *second.mean]))
+    np.testing.assert_allclose(
+        trip.rewards[4:], -np.diff(stored, append=0.0), atol=1e-9
+    )
 
 
 # --- logs ----------------------------------------------------------------------------------

@@ -31,11 +31,16 @@ from superarm.roads.policies.navigation import (
     route_ts,
 )
 from superarm.roads.posterior import RoadGP, noise_parts
-from superarm.roads.problems import Fleet
+from superarm.roads.problems import Fleet, fleet_draws
 from superarm.roads.problems.fleet import road_rows
 from superarm.roads.problems.fleet_departures import DepartureCache
-from superarm.roads.problems.fleet_draws import DrawnTrips
-from superarm.roads.problems.fleet_vehicles import Day, Factors, as_driven
+from superarm.roads.problems.fleet_draws import DrawnTrips, cached_round
+from superarm.roads.problems.fleet_vehicles import (
+    Day,
+    Factors,
+    as_driven,
+    draw_fleet,
+)
 from superarm.roads.problems.road_models import TABLE_2
 from superarm.rules import Greedy
 from superarm.testing import ProblemContract
@@ -726,3 +731,35 @@ def test_heating_and_cooling_take_power_and_give_none() -> None:
         day = Day(load=0.0, temperature=temperature)
         driven = as_driven(vehicle, as_new, day, payload=0.0)
         assert driven.auxiliary_power == pytest.approx(power)
+
+
+def test_half_of_the_payload_is_part_of_the_mass() -> None:
+    (vehicle,) = draw_fleet(0, 1, variety=0.0, payload=100.0)
+    assert vehicle.mass == TABLE_2.mass + 50.0
+
+
+def test_roads_are_drawn_with_the_scales_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the part that roads share is 0, and each one's own part is one deviation."""
+
+    class Normals:
+        def __init__(self) -> None:
+            self.values = [0.0, 1.0]
+
+        def standard_normal(self, count: int) -> Any:
+            return np.full(count, self.values.pop(0))
+
+    monkeypatch.setattr(fleet_draws, "stream", lambda *key: Normals())
+    problem = world()
+    scales, sizes = RoadScales(), problem.model.sizes
+    roads = DrawnTrips(0, problem.graph, problem.model).roads
+    own = np.sqrt(scales.own**2 + np.square(scales.share * sizes))
+    np.testing.assert_allclose(roads, 1.0 + own)
+
+
+def test_only_the_latest_round_is_cached() -> None:
+    cache: dict[int, int] = {}
+    for step in (1, 2, 2, 1):
+        assert cached_round(cache, step, lambda step: 10 * step) == 10 * step
+        assert list(cache) == [step]
