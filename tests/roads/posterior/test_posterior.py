@@ -1483,6 +1483,7 @@ def test_a_damaged_state_is_refused() -> None:
         "arms out of order": _harmed(state, of=arrays["of"][::-1].copy()),
         "rewards of no trip": _harmed(state, trip=arrays["trip"] * 2),
         "trips without end": _harmed(state, trip=np.full_like(arrays["trip"], 2**50)),
+        "no first trip": _harmed(state, trip=arrays["trip"] + 1),
         "trips out of order": _harmed(state, trip=arrays["trip"][::-1].copy()),
         "negative noise": _harmed(state, noise=arrays["noise"] - 1.0),
         "NaN rewards": _harmed(state, rewards=arrays["rewards"] * np.nan),

@@ -763,3 +763,11 @@ def test_only_the_latest_round_is_cached() -> None:
     for step in (1, 2, 2, 1):
         assert cached_round(cache, step, lambda step: 10 * step) == 10 * step
         assert list(cache) == [step]
+
+
+def test_the_model_has_a_kernel_of_variance_one_and_the_noise_of_its_scales() -> None:
+    """The variance is estimated from ten draws, to a few per cent."""
+    model = world().model
+    arms = np.arange(len(model.sizes), dtype=np.float64)[:, None]
+    assert model.kernel.diag(arms).mean() == pytest.approx(1.0, rel=0.2)
+    assert model.noise_variance == pytest.approx(RoadScales().noise ** 2)
