@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from superarm.core import files
 from superarm.core.errors import FileError, StateError
 from superarm.core.files import (
     distinct_file_names,
     file_name,
     open_file,
     read_bytes,
+    read_json,
     read_text,
+    read_toml,
 )
 from superarm.lab.report import save_pictures
 from superarm.lab.results.pictures import Chart, Picture
@@ -255,3 +258,34 @@ def test_a_sparse_file_of_terabytes_costs_no_memory(tmp_path: Path) -> None:
             pytest.skip("this file system has no sparse files")
     with pytest.raises(FileError, match="split it"):
         read_bytes(path, most=1 << 20)
+
+
+def test_a_file_larger_than_it_states_is_rejected() -> None:
+    path = Path("/proc/self/status")
+    if not path.exists() or path.stat().st_size:
+        pytest.skip("this system has no file that states no size")
+    with pytest.raises(FileError, match="limit of 10 bytes"):
+        read_bytes(path, most=10)
+
+
+def test_a_file_that_a_device_replaces_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "require_regular", lambda path: None)
+    with pytest.raises(FileError, match="is a device, not a file"):
+        open_file("/dev/zero")
+
+
+def test_a_file_that_cannot_be_opened_is_a_file_error(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileError, match="cannot be read as a van: No such file"):
+        read_toml(missing, content="a van")
+    with pytest.raises(FileError, match="cannot be read as JSON: No such file"):
+        read_json(missing, most=10)
+
+
+def test_a_toml_file_has_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.write_bytes(b"#" * (files.MOST_TOML + 1))
+    with pytest.raises(FileError, match="is larger than the limit"):
+        read_toml(path)

@@ -17,6 +17,7 @@ from superarm.core import registry
 from superarm.core.errors import InputError, SpecError
 from superarm.core.registry import (
     build,
+    check_table,
     names,
     parameters_of,
     register,
@@ -387,3 +388,17 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build("oracle", spec).table == {"a": 1.0, "b": [2]}
     with pytest.raises(SpecError, match="cannot be part of a spec"):
         spec_of(Mine(table=object()))
+
+
+def test_a_table_is_checked_key_by_key() -> None:
+    kinds = {"mass": float, "name": str}
+    check_table({"mass": 1.0}, kinds, "van", required=["mass"])
+    with pytest.raises(SpecError, match=r"^van: 'name' is missing$"):
+        check_table({"mass": 1.0}, kinds, "van", required=["name"])
+    with pytest.raises(SpecError, match=r"^van: mass is 'heavy'; it must be a number$"):
+        check_table({"mass": "heavy"}, kinds, "van")
+
+
+def test_keys_that_were_taken_out_of_a_table_are_suggested() -> None:
+    with pytest.raises(SpecError, match="did you mean 'extends'"):
+        check_table({"extend": 1}, {"title": str}, "x", read_elsewhere=["extends"])

@@ -621,3 +621,8 @@ def test_import_loads_no_scipy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_bounds_may_be_equal() -> None:
+    kernel = SquaredExponential(variance_bounds=(2.0, 2.0))
+    assert kernel.variance_bounds == (2.0, 2.0)

@@ -11,6 +11,7 @@ import pytest
 
 from superarm.core import Floats
 from superarm.lab.report import picture_svg, save_pictures, save_run_figures
+from superarm.lab.results import charts
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
 from superarm.lab.results.pictures import Chart, Picture, Series
@@ -428,3 +429,9 @@ def test_labels_report_growth_of_time(
     assert picture is not None
     label = picture.panels[0].series[0].label
     assert label.partition(",")[1] + label.partition(",")[2] == growth
+
+
+def test_only_totals_that_are_far_apart_and_not_negative_need_a_log_axis() -> None:
+    assert charts._are_far_apart([0.0, 1.0, 100.0])
+    assert not charts._are_far_apart([1.0, 5.0])
+    assert not charts._are_far_apart([-1.0, 1.0, 100.0])

@@ -298,3 +298,94 @@ def test_oracles_are_compared_by_the_objective_of_their_contract() -> None:
 def test_the_contracts_need_no_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; import superarm.testing"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- one broken promise at a time ----------------------------------------------------------
+
+
+class Unavailable(TopK):
+    """Chooses arms at −∞, though only where others would do."""
+
+    def select(self, desirability: Floats, *arguments: Any, **options: Any) -> Any:
+        super().select(desirability, *arguments, **options)
+        barred = np.isneginf(desirability)
+        return super().select(np.where(barred, 9.0, desirability), *arguments)
+
+
+class NeverInfeasible(TopK):
+    """Chooses something where nothing is feasible."""
+
+    def select(self, desirability: Floats, *arguments: Any, **options: Any) -> Any:
+        if np.isfinite(desirability).sum() < 2:
+            desirability = np.maximum(desirability, -9.0)
+        return super().select(desirability, *arguments, **options)
+
+
+class Wasteful(TopK):
+    """Draws a number and does not use it."""
+
+    def select(
+        self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
+    ) -> Any:
+        rng.random()
+        return super().select(desirability, structure, rng, rescore)
+
+
+class Peeking(TopK):
+    """Depends on its generator, but leaves it as it was."""
+
+    def select(
+        self, desirability: Floats, structure: object, rng: Any, rescore: Any = None
+    ) -> Any:
+        seed = rng.bit_generator.state["state"]["state"]
+        noise = np.random.default_rng(seed).random(len(desirability))
+        return super().select(desirability + noise, structure, rng, rescore)
+
+
+class Infinite(TopK):
+    """Takes +∞ for a large number."""
+
+    def select(self, desirability: Floats, *arguments: Any, **options: Any) -> Any:
+        return super().select(np.minimum(desirability, 9.0), *arguments, **options)
+
+
+class Empty(TopK):
+    """Chooses nothing where nothing is offered."""
+
+    def select(self, desirability: Floats, *arguments: Any, **options: Any) -> Any:
+        if len(desirability) == 0:
+            nothing = np.empty(0, dtype=np.intp)
+            return Selection(action=nothing, positions=nothing)
+        return super().select(desirability, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "test"),
+    [
+        (Unavailable, "arms_at_minus_infinity_are_never_chosen"),
+        (NeverInfeasible, "arms_at_minus_infinity_are_never_chosen"),
+        (Wasteful, "the_deterministic_flag_is_true"),
+        (Peeking, "the_deterministic_flag_is_true"),
+        (Infinite, "bad_desirabilities_are_refused"),
+        (Empty, "bad_desirabilities_are_refused"),
+    ],
+)
+def test_each_promise_of_oracles_is_checked(oracle: Any, test: str) -> None:
+    class Suite(WrongOracle):
+        def make_oracle(self) -> Oracle:
+            made: Oracle = oracle(k=2)
+            return made
+
+    with pytest.raises(AssertionError):
+        getattr(Suite(), f"test_{test}")()
+
+
+def test_an_oracle_that_does_not_rescore_must_say_so() -> None:
+    class Suite(WrongOracle):
+        rescores = False
+
+        def make_oracle(self) -> Oracle:
+            return TopK(k=2)
+
+    with pytest.raises(AssertionError):
+        Suite().test_rescoring_keeps_to_feasible_sets()

@@ -513,6 +513,12 @@ def test_no_bound_where_theorem_3_2_does_not_apply(
     assert reason in found.missing["mine"]
 
 
+def test_theorem_3_2_is_not_about_scaled_samples(tmp_path: Path) -> None:
+    policies = {"mine": {"policy": "gp-ts", "scaled": True}}
+    found = bounds_of(tmp_path, policies, problem=DRAW)
+    assert "Theorem 3.2" not in found.drawn["mine"].assumes
+
+
 def test_no_cube_for_a_rough_kernel(tmp_path: Path) -> None:
     policies = {"mine": {"policy": "gp-ts", "scaled": False}}
     rough = {**DRAW, "kernel": "matern", "nu": 1.5, "regularisation": "theory"}

@@ -24,6 +24,7 @@ from superarm.roads.fleets import (
 )
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import Trips, sections_of, with_motion
+from superarm.roads.posterior.squared_speeds import SquaredSpeeds
 from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet import road_rows
 
@@ -226,6 +227,17 @@ def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
         assert trip.borders.variance.max() < VAN.motion(20.0) ** 2 * 0.03
 
 
+def test_a_measured_speed_is_as_uncertain_as_mass_and_speedometer() -> None:
+    """v² is off by a tenth, and by 2 v times 0.3 m/s."""
+    expected = SquaredSpeeds(
+        mean=np.array([4.0, 9.0]), free=np.ones(2), variance=np.ones(2)
+    )
+    measured = expected.with_measured(np.array([np.nan, 10.0]))
+    np.testing.assert_array_equal(measured.mean, [4.0, 100.0])
+    np.testing.assert_array_equal(measured.free, [1.0, 0.0])
+    np.testing.assert_allclose(measured.variance, [1.0, 10.0**2 + 6.0**2])
+
+
 def test_where_edges_are_missing_speeds_are_the_highest_possible(
     graph: LineGraph,
 ) -> None:
@@ -248,6 +260,11 @@ def test_where_edges_are_missing_speeds_are_the_highest_possible(
     stored = VAN.motion(np.sqrt([*first.mean, first.end]))
     np.testing.assert_allclose(
         trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9
+    )
+    second = border_speeds(graph, route[4:], to_rest=True)
+    stored = VAN.motion(np.sqrt([second.start, *second.mean]))
+    np.testing.assert_allclose(
+        trip.rewards[4:], -np.diff(stored, append=0.0), atol=1e-9
     )
 
 

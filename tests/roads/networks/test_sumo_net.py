@@ -160,6 +160,24 @@ def test_speeds_through_a_junction(tmp_path):
     assert town.turn_length[1] == 4.0
 
 
+def test_a_connection_may_be_for_some_classes_only(tmp_path):
+    """The turn from ab to bc then has no connection for cars: its first one counts."""
+    text = NET.replace('via=":b_0_0"', 'via=":b_0_0" allow="bus"')
+    town = read_sumo(write(tmp_path, text))
+    assert town.turn_permits["passenger"].tolist() == [False, False, False]
+    assert town.turn_permits["bus"].tolist() == [True, True, False]
+    assert town.turn_length.tolist() == [0.0, 4.0, 0.0]
+
+
+def test_cars_do_not_obey_a_signal_for_pedestrians(tmp_path):
+    obeys = 'tl="b" linkIndex="0" '
+    text = with_signal(NET, 'dir="s" state="M"').replace(
+        'fromLane="0" toLane="0" dir="s"', f'fromLane="0" toLane="0" {obeys}dir="s"', 1
+    )
+    assert obeys in text
+    assert read_sumo(write(tmp_path, text)).signals == {}
+
+
 @pytest.mark.parametrize(
     ("state", "entry"),
     [
@@ -233,6 +251,14 @@ def test_street_names(tmp_path):
         (
             NET.replace('length="4.00"', 'length="-4.00"', 1),
             "length is '-4.00'; it must be a number between 0",
+        ),
+        (
+            NET.replace('fromLane="1"', f'fromLane="{"0" * 5000}"'),
+            "fromLane is '000",
+        ),
+        (
+            NET.replace('shape="98,0 102,0"/>', '/><edge id="x" from="a" to="b"/>', 1),
+            "edge 'x' begins within another edge",
         ),
     ],
 )

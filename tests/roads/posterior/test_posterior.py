@@ -1472,6 +1472,7 @@ def test_a_damaged_state_is_refused() -> None:
     state = gp.state()
     arrays = state.arrays
     keys, alone = arrays["keys"].copy(), arrays["alone"]
+    slots = arrays["slots"]
     elsewhere, worn = keys.copy(), keys.copy()
     elsewhere[0, 0], worn[0, 8] = N, 0.5
     cases = {
@@ -1482,6 +1483,7 @@ def test_a_damaged_state_is_refused() -> None:
         "arms out of order": _harmed(state, of=arrays["of"][::-1].copy()),
         "rewards of no trip": _harmed(state, trip=arrays["trip"] * 2),
         "trips without end": _harmed(state, trip=np.full_like(arrays["trip"], 2**50)),
+        "no first trip": _harmed(state, trip=arrays["trip"] + 1),
         "trips out of order": _harmed(state, trip=arrays["trip"][::-1].copy()),
         "negative noise": _harmed(state, noise=arrays["noise"] - 1.0),
         "NaN rewards": _harmed(state, rewards=arrays["rewards"] * np.nan),
@@ -1496,6 +1498,15 @@ def test_a_damaged_state_is_refused() -> None:
             state, group_vehicles=arrays["group_vehicles"] * 0
         ),
         "groups without slots": _harmed(state, group_slots=arrays["group_slots"][:1]),
+        "vehicles that no trip names": _harmed(state, vehicles=arrays["vehicles"] + 1),
+        "one more group, of nobody": _harmed(
+            state,
+            group_vehicles=np.append(arrays["group_vehicles"], 0),
+            group_slots=np.append(arrays["group_slots"], 0),
+        ),
+        "a slot behind the last": _harmed(
+            state, slots=np.where(slots == slots.max(), len(arrays["alpha"]), slots)
+        ),
         "a vehicle on no road": _harmed(state, slots=arrays["slots"] + 10**6),
         "one slot for two": _harmed(state, slots=arrays["slots"] * 0),
         "less of a vehicle's roads": _harmed(state, cross=arrays["cross"][1:]),
@@ -1520,6 +1531,33 @@ def test_a_damaged_state_is_refused() -> None:
     for what, harmed in cases.items():
         with raises(StateError, what):
             gp.restored(harmed)
+
+
+def test_borders_lie_between_neighbours_of_one_trip_in_order() -> None:
+    trip = np.array([0, 0, 0, 1])
+    good = Borders(
+        before=np.array([-1, 0, 1, 3]),
+        after=np.array([0, 1, 2, -1]),
+        size=np.ones(4),
+        variance=np.ones(4),
+    )
+    assert good.is_consistent(trip)
+    harmed = {
+        "no such side": good._replace(before=np.array([-2, 0, 1, 3])),
+        "no side": good._replace(after=np.array([-1, 1, 2, -1])),
+        "a reward behind the last": good._replace(before=np.array([-1, 0, 1, 4])),
+        "out of order": good.take(slice(None, None, -1)),
+        "not neighbours": good._replace(after=np.array([0, 2, 2, -1])),
+        "two trips": good._replace(
+            before=np.array([-1, 0, 1, 2]), after=np.array([0, 1, 2, 3])
+        ),
+        "a negative size": good._replace(size=-good.size),
+        "a negative variance": good._replace(variance=-good.variance),
+        "a NaN": good._replace(variance=good.variance * np.nan),
+        "fewer sizes": good._replace(size=good.size[1:]),
+    }
+    for what, borders in harmed.items():
+        assert not borders.is_consistent(trip), what
 
 
 # --- input ---------------------------------------------------------------------------------

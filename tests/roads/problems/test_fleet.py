@@ -31,10 +31,17 @@ from superarm.roads.policies.navigation import (
     route_ts,
 )
 from superarm.roads.posterior import RoadGP, noise_parts
-from superarm.roads.problems import Fleet
+from superarm.roads.problems import Fleet, fleet_draws
 from superarm.roads.problems.fleet import road_rows
 from superarm.roads.problems.fleet_departures import DepartureCache
-from superarm.roads.problems.fleet_draws import DrawnTrips
+from superarm.roads.problems.fleet_draws import DrawnTrips, cached_round
+from superarm.roads.problems.fleet_vehicles import (
+    Day,
+    Factors,
+    as_driven,
+    draw_fleet,
+)
+from superarm.roads.problems.road_models import TABLE_2
 from superarm.rules import Greedy
 from superarm.testing import ProblemContract
 
@@ -707,3 +714,60 @@ def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
     np.testing.assert_array_equal(
         first.arms.features, road_rows(graph, problem.fleet[0], 0)
     )
+
+
+def test_a_vehicle_larger_than_the_cache_is_cached_alone() -> None:
+    problem = world()
+    cache = DepartureCache(1)
+    first = cache.get(problem.graph, problem.fleet[0], 0)
+    assert cache.get(problem.graph, problem.fleet[0], 0) is first
+
+
+def test_heating_and_cooling_take_power_and_give_none() -> None:
+    """60 W for each degree from 20 °C, of which ten are part of what the fleet expects."""
+    vehicle = replace(TABLE_2, auxiliary_power=100.0)
+    as_new = Factors(mass=1.0, drag=1.0, rolling=1.0, power=1.0)
+    for temperature, power in ((40.0, 700.0), (20.0, 0.0), (0.0, 700.0)):
+        day = Day(load=0.0, temperature=temperature)
+        driven = as_driven(vehicle, as_new, day, payload=0.0)
+        assert driven.auxiliary_power == pytest.approx(power)
+
+
+def test_half_of_the_payload_is_part_of_the_mass() -> None:
+    (vehicle,) = draw_fleet(0, 1, variety=0.0, payload=100.0)
+    assert vehicle.mass == TABLE_2.mass + 50.0
+
+
+def test_roads_are_drawn_with_the_scales_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the part that roads share is 0, and each one's own part is one deviation."""
+
+    class Normals:
+        def __init__(self) -> None:
+            self.values = [0.0, 1.0]
+
+        def standard_normal(self, count: int) -> Any:
+            return np.full(count, self.values.pop(0))
+
+    monkeypatch.setattr(fleet_draws, "stream", lambda *key: Normals())
+    problem = world()
+    scales, sizes = RoadScales(), problem.model.sizes
+    roads = DrawnTrips(0, problem.graph, problem.model).roads
+    own = np.sqrt(scales.own**2 + np.square(scales.share * sizes))
+    np.testing.assert_allclose(roads, 1.0 + own)
+
+
+def test_only_the_latest_round_is_cached() -> None:
+    cache: dict[int, int] = {}
+    for step in (1, 2, 2, 1):
+        assert cached_round(cache, step, lambda step: 10 * step) == 10 * step
+        assert list(cache) == [step]
+
+
+def test_the_model_has_a_kernel_of_variance_one_and_the_noise_of_its_scales() -> None:
+    """The variance is estimated from ten draws, to a few per cent."""
+    model = world().model
+    arms = np.arange(len(model.sizes), dtype=np.float64)[:, None]
+    assert model.kernel.diag(arms).mean() == pytest.approx(1.0, rel=0.2)
+    assert model.noise_variance == pytest.approx(RoadScales().noise ** 2)
