@@ -168,6 +168,12 @@ def test_a_value_of_another_kind_is_named(
         ("0.5", float, "x is '0.5'; it must be a number"),
         (10**400, float, "it must be smaller"),
         (10**20, int, "it must be smaller"),
+        pytest.param(
+            16**9999,
+            float,
+            "too large to show; it must be smaller",
+            id="thousands of digits",
+        ),
         (1, Literal["a", "b"], "it must be one of 'a', 'b'"),
         ({}, float | tuple[float, ...], "it must be a number or a list of numbers"),
         (

@@ -534,3 +534,10 @@ def test_policies_that_use_the_truth_are_not_ranked(known: str, tmp_path: Path) 
     assert re.search(r"Lowest regret[^.]*gp-ucb", text)
     assert not re.search(rf"Lowest regret[^.<]*{known}", text)
     assert "1×" in text  # relative to the best of the others
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_of_the_smallest_numbers(log: bool) -> None:
+    """Between numbers that have lost their digits there is nothing to mark."""
+    assert ticks(5e-324, 1e-323, log=log) == [5e-324]
+    assert ticks(5e-324, 1.0, log=log)[-1] == 1.0

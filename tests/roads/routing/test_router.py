@@ -438,6 +438,8 @@ def test_closed_edges_are_not_driven(placed: RoadNetwork) -> None:
             "feature 1: its geometry is 'Point'",
         ),
         ({"type": "LineString", "coordinates": [[6.0, 49.0]]}, "two or more places"),
+        ({"type": "LineString", "coordinates": ["12", "34"]}, "two or more places"),
+        ({"type": "LineString", "coordinates": [[True, 1], [2, 3]]}, "two or more"),
         (
             {"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]},
             "longitude then latitude",

@@ -188,7 +188,7 @@ def _key_row(entries: _Key, bottom: int) -> str:
     x = float(_MARGIN)
     for colour, text in entries:
         place = f'x="{x:g}" y="{bottom - 12}" width="18" height="8"'
-        parts.append(f'<rect {place} fill="{colour}"/>')
+        parts.append(f'<rect {place} fill="{escape(colour)}"/>')
         parts.append(_line(x + _SWATCH, bottom, text))
         x += _entry_width(text)
     return "".join(parts)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_SMALLEST = float(np.finfo(np.float64).tiny)  # below it, numbers lose their digits
 _MOST_INTERVALS = 7.0  # between the ticks of a linear axis
 _ROUND_STEPS = (1, 2, 2.5, 5, 10)
 
@@ -21,12 +22,13 @@ def ticks(low: float, high: float, log: bool = False) -> list[float]:
     >>> ticks(0.0, 30000.0), ticks(2e-5, 7e-3, log=True)
     ([0.0, 5000.0, 10000.0, 15000.0, 20000.0, 25000.0, 30000.0], [3e-05, 0.0001, 0.0003, 0.001, 0.003])
     """
-    if not high > low:
+    if not high - low > _SMALLEST:
         return [low]
     return _log_ticks(low, high) if log else _linear_ticks(low, high)
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
+    low = max(low, _SMALLEST)
     decades = float(np.log10(high / low))
     if decades < 1.5:
         steps = [1, 2, 5]

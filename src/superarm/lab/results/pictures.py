@@ -103,7 +103,7 @@ class Chart:
         """What can be drawn of each curve."""
         floor = 0.0
         if self.log_y and self.totals:
-            ends = [float(series.y[-1]) for series in self.series]
+            ends = [float(series.y[-1]) for series in self.series if len(series.y)]
             positive = [end for end in ends if end > 0.0]
             floor = min(positive, default=0.0) / _FLOOR
         return [self._shape(series, floor) for series in self.series]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
+from superarm.core.display import shorten
 from superarm.core.errors import FileError, InputError
 from superarm.core.files import read_json
 from superarm.roads.networks.pieces import Budget
@@ -76,16 +77,8 @@ def _features(geojson: Any) -> Iterator[_Feature]:
         else:
             raise FileError(
                 "closures must be GeoJSON: a FeatureCollection, a Feature, or one of "
-                f"{', '.join(_KINDS)}; got {_shorten(value)}"
+                f"{', '.join(_KINDS)}; got {shorten(value)}"
             )
-
-
-def _shorten(value: Any) -> str:
-    """The beginning of a value from a file, which may be large or nested beyond what Python shows."""
-    try:
-        return f"{value!r:.60}"
-    except RecursionError:
-        return f"a {type(value).__name__} that is nested too deeply"
 
 
 def _closed_by_feature(
@@ -126,12 +119,20 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 
+def _is_place(place: Any) -> bool:
+    """Whether a value is a list that begins with two numbers."""
+    if not isinstance(place, list) or len(place) < 2:
+        return False
+    return all(
+        type(number) in (int, float) and abs(number) < 1e9 for number in place[:2]
+    )
+
+
 def _line(coordinates: Any) -> list[list[float]]:
     """Longitudes and latitudes; a height that follows them is left out."""
-    try:
+    line: list[list[float]] = []
+    if isinstance(coordinates, list) and all(map(_is_place, coordinates)):
         line = [[float(place[0]), float(place[1])] for place in coordinates]
-    except (TypeError, ValueError, OverflowError, IndexError, KeyError):
-        line = []
     is_on_earth = True
     for longitude, latitude in line:
         if not (abs(longitude) <= 180.0 and abs(latitude) <= 90.0):
@@ -139,6 +140,6 @@ def _line(coordinates: Any) -> list[list[float]]:
     if len(line) < 2 or not is_on_earth:
         raise InputError(
             "its coordinates must be two or more places, each longitude then latitude in degrees, "
-            f"got {_shorten(coordinates)}"
+            f"got {shorten(coordinates)}"
         )
     return line
