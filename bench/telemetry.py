@@ -14,7 +14,8 @@ the vehicle. A fleet learns from them in five ways:
 
 Before each trip its net energy is forecast. *Error*: root mean square of the forecasts from the 21st
 trip on, Wh; *raw edges − raw totals*: the mean over seeds, with its standard error. *Coverage*: shares
-of these trips, and of the readings of their edges, inside the intervals of ``LEVELS`` that were given before.
+of these trips, and of the readings of their edges, inside the intervals of ``LEVELS`` that were given
+before.
 
 With ``--rest``, trips start and stop at rest: the first speed is paid for on the first edge, and the
 last one won back on the last. Otherwise they are cut from longer drives, as SUMO drives them.

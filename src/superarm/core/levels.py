@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-# Level: half-width of its interval, in standard deviations of a normal. Ascending. Written out, since
-# scipy, which could compute the half-widths, takes longer to load than all of the core.
+# By level, ascending, in standard deviations of a normal. Written out, since scipy, which could compute
+# them, is slow to load.
 _HALF_WIDTHS = {
     0.50: 0.6744897501960817,
     0.90: 1.6448536269514722,
