@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from superarm.core import AT_95
 from superarm.core.states import load_state, save_state
 from superarm.roads.energy import Vehicle, drive_time
 from superarm.roads.networks.reading import read_network
@@ -96,7 +97,7 @@ def test_interval_before_the_first_trip_is_the_fleets(cli: Command, town: Any) -
     rows = road_rows(graph, Vehicle(), 0)[
         [graph.number(edge) for edge in answer["edges"]]
     ]
-    half = float(posterior.widths()[1][-1]) * posterior.total(rows)[1]
+    half = float(posterior.widths()[1][AT_95]) * posterior.total(rows)[1]
     assert answer["energy_high_wh"] - answer["energy_wh"] == pytest.approx(
         half, rel=0.05
     )

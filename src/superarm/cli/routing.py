@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import QUANTILES
+from superarm.core import AT_95, QUANTILES
 from superarm.core.errors import SpecError, UnknownArmError
 from superarm.lab.experiments import parse_overrides
 from superarm.lab.results.formats import count_text
@@ -124,7 +124,7 @@ def _record(state: Path | None) -> TrackRecord | None:
     scores = None if state is None else trip_scores(state)
     if scores is None or not len(scores):
         return None
-    inside = np.count_nonzero(np.abs(scores) <= QUANTILES[-1])
+    inside = np.count_nonzero(np.abs(scores) <= QUANTILES[AT_95])
     return TrackRecord(len(scores), inside / len(scores))
 
 

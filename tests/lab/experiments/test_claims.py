@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from superarm.core import LEVELS
 from superarm.core.capabilities import Metric
 from superarm.core.errors import SpecError
 from superarm.lab.experiments import Experiment, experiment_ids, judge, load_experiment
@@ -1160,7 +1161,7 @@ def write_audits(directory: Path, index: int, variances: tuple[float, float]) ->
                 for name in ("score", "true_score", "firsts")
             },
             **{
-                name: np.ones((2, 3), dtype=np.float32)
+                name: np.ones((2, len(LEVELS)), dtype=np.float32)
                 for name in ("within", "first", "true_within")
             },
         }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Feedback, Floats, Offer
+from superarm.core import AT_95, Feedback, Floats, Offer
 from superarm.core.errors import (
     FileError,
     InfeasibleError,
@@ -833,7 +833,7 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         np.testing.assert_allclose(answer.means, expected)
         std = policy.posterior.total(rows)[1]
         assert answer.best.spread == pytest.approx(
-            policy.posterior.widths()[1][-1] * std
+            policy.posterior.widths()[1][AT_95] * std
         )
         costs = np.maximum(policy.posterior.predict(every).mean, 0.0)
         cost = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Forecast, Offer, State
+from superarm.core import AT_95, Arms, Floats, Forecast, Offer, State
 from superarm.core.errors import InputError, StateError
 from superarm.core.registry import HasParameters, describe, difference
 from superarm.core.states import load_state, loaded
@@ -199,11 +199,11 @@ class FleetEnergies(LearnedEnergies):
         posterior = self._policy.posterior
         if isinstance(posterior, RoadGP):
             _, trip_widths = posterior.widths()
-            width = float(trip_widths[-1])
+            width = float(trip_widths[AT_95])
             _, std = posterior.total(partial)
         else:
             forecast = self._forecast(offer, partial)
-            width = float(forecast.total_widths[-1])
+            width = float(forecast.total_widths[AT_95])
             _, std = forecast.total()
             if forecast.noise_cov is None:
                 # The same noise for every edge, whole or not.
@@ -238,7 +238,7 @@ def _half_width(forecast: Forecast, shares: Floats) -> float:
     belief_variance = float(shares @ forecast.cov @ shares)
     variance = belief_variance + noise_variance
     std = float(np.sqrt(max(variance, 0.0)))
-    width = float(forecast.total_widths[-1])
+    width = float(forecast.total_widths[AT_95])
     return width * std
 
 
