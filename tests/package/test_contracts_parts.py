@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from part_names import assert_sampled
-from sample_kernels import KERNELS, kernel_rows, one_of_each
-from sample_oracles import ARMS, ORACLES, OracleSample
+from sample_kernels import KERNELS, kernel_of_each_kind, kernel_rows
+from sample_oracles import ARM_COUNT, ORACLES, OracleSample
 from sample_rules import RULES, SCHEDULES
 from scipy.sparse import csc_array
 
@@ -88,7 +88,7 @@ def foreign_kernel() -> Any:
 
 
 def test_every_registered_kernel_is_sampled() -> None:
-    assert_sampled("kernel", one_of_each())
+    assert_sampled("kernel", kernel_of_each_kind())
     assert all(
         issubclass(type(kernel), kernels.Covariance) for kernel in KERNELS.values()
     )
@@ -334,7 +334,7 @@ def test_every_registered_oracle_is_sampled() -> None:
 
 
 class TestOracles(OracleContract):
-    n = ARMS
+    n = ARM_COUNT
 
     @pytest.fixture(autouse=True, params=CONTRACTED)
     def _part(self, request: pytest.FixtureRequest) -> None:

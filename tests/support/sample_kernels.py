@@ -38,17 +38,21 @@ from superarm.kernels import (
 )
 
 IDS = 4
-COVARIANCE = (
-    (2.0, 0.5, 0.0, 0.1),
-    (0.5, 1.0, 0.2, 0.0),
-    (0.0, 0.2, 1.5, 0.3),
-    (0.1, 0.0, 0.3, 1.0),
+COVARIANCE = np.array(
+    [
+        [2.0, 0.5, 0.0, 0.1],
+        [0.5, 1.0, 0.2, 0.0],
+        [0.0, 0.2, 1.5, 0.3],
+        [0.1, 0.0, 0.3, 1.0],
+    ]
 )
-DENSE_COVARIANCE = (
-    (2.0, 0.5, 0.1, 0.3),
-    (0.5, 1.0, 0.2, 0.1),
-    (0.1, 0.2, 1.5, 0.4),
-    (0.3, 0.1, 0.4, 1.0),
+DENSE_COVARIANCE = np.array(
+    [
+        [2.0, 0.5, 0.1, 0.3],
+        [0.5, 1.0, 0.2, 0.1],
+        [0.1, 0.2, 1.5, 0.4],
+        [0.3, 0.1, 0.4, 1.0],
+    ]
 )
 PATH = csc_array(
     [
@@ -124,7 +128,7 @@ def kernel_rows(seed: int = 0, n: int = 12, longest: float = 10.0) -> Floats:
     return X
 
 
-def one_of_each() -> dict[str, Kernel]:
+def kernel_of_each_kind() -> dict[str, Kernel]:
     """The first sample of every kernel, by its registered name."""
     first: dict[str, Kernel] = {}
     for kernel in KERNELS.values():

@@ -28,7 +28,7 @@ from superarm.oracles import (
     Weights,
 )
 
-ARMS = 7
+ARM_COUNT = 7
 Feasible = Callable[[int, Any], Iterable[Iterable[int]]]
 
 
@@ -61,7 +61,7 @@ def groups_of_two(n: int) -> Groups:
     return Groups(of_arm=np.arange(n) // 2, limits=limits)
 
 
-ROW = csr_array(np.eye(ARMS, k=1) + np.eye(ARMS, k=-1))
+ROW = csr_array(np.eye(ARM_COUNT, k=1) + np.eye(ARM_COUNT, k=-1))
 """Each arm leads to its neighbours."""
 
 ORACLES: dict[str, OracleSample] = {

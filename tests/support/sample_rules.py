@@ -52,7 +52,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def one_of_each(specs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def first_of_each_name(specs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The first spec of every name."""
     first: dict[str, dict[str, Any]] = {}
     for spec in specs:
