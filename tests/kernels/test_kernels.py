@@ -319,7 +319,7 @@ def test_temporal_formula_and_no_drift() -> None:
 
 
 def test_empirical_reads_ids() -> None:
-    kernel = Empirical(covariance=np.array(COVARIANCE), column=1)
+    kernel = Empirical(covariance=COVARIANCE, column=1)
     np.testing.assert_array_equal(
         kernel([[9.0, 0.0]], [[9.0, 1.0], [9.0, 3.0]]), [[0.5, 0.1]]
     )
