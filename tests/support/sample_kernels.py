@@ -118,6 +118,9 @@ KERNELS: dict[str, Kernel] = {
 WITH_IDS = ("empirical", "empirical-dense", "product", "product-dense", "graph-matern")
 """Samples that read column 0 as ids, in which they have no derivative: add yours if it does."""
 
+WITHOUT_INPUT_GRADIENT: tuple[str, ...] = ()
+"""Samples of kernels that leave out ``_input_gradient``, which is optional."""
+
 
 def kernel_rows(seed: int = 0, n: int = 12, longest: float = 10.0) -> Floats:
     """Rows that the samples read, (n, 4), with times of at most ``longest``."""
