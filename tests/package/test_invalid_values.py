@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from part_names import FILES, assert_sampled, own_names
+from part_names import FILES, own_names, sample_named
 from sample_kernels import kernel_of_each_kind, kernel_rows
 from sample_oracles import ARM_COUNT, ORACLES
 from sample_rules import RULES, SCHEDULES, first_of_each_name
@@ -292,9 +292,8 @@ def test_posteriors_reject_invalid_calls(name: str) -> None:
 
 @pytest.mark.parametrize("name", own_names("kernel"))
 def test_kernels_reject_invalid_calls(name: str) -> None:
-    samples = kernel_of_each_kind()
-    assert_sampled("kernel", samples)
-    kernel, rows = samples[name], kernel_rows(n=N)
+    kernel = sample_named("kernel", name, kernel_of_each_kind())
+    rows = kernel_rows(n=N)
     problems = [
         *with_each_replaced(kernel, {"X": rows, "Y": rows}),
         *with_each_replaced(kernel.diag, {"X": rows}),
@@ -305,8 +304,7 @@ def test_kernels_reject_invalid_calls(name: str) -> None:
 
 @pytest.mark.parametrize("name", own_names("oracle"))
 def test_oracles_reject_invalid_calls(name: str) -> None:
-    assert_sampled("oracle", ORACLES)
-    sample = ORACLES[name]
+    sample = sample_named("oracle", name, ORACLES)
     oracle, structure = sample.oracle, sample.structure(ARM_COUNT)
     low, high = (-0.9, -0.1) if sample.costs else (0.1, 0.9)
     values = np.linspace(low, high, ARM_COUNT)

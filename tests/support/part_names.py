@@ -25,6 +25,12 @@ def own_names(family: str) -> list[str]:
     ]
 
 
+def sample_named(family: str, name: str, samples: Mapping[str, Any]) -> Any:
+    """The sample of one part; if there is none, say where it belongs."""
+    assert name in samples, f"add {name!r} to {FILES[family]}"
+    return samples[name]
+
+
 def assert_sampled(family: str, names: Iterable[str]) -> None:
     """Every part of a family has a sample; if not, say where it belongs."""
     sampled = set(names)
