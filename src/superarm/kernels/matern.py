@@ -41,7 +41,7 @@ class Matern(Radial):
 
     def __post_init__(self) -> None:
         nu = math.inf
-        if self.nu not in ("inf", math.inf):
+        if str(self.nu) != "inf":  # a text in JSON; an array would not compare
             nu = as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
             raise InputError(
