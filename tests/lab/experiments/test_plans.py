@@ -183,7 +183,7 @@ def test_another_runs_directory_is_refused(
 ) -> None:
     execute(plan(tmp_path / "a"))
     before = content(tmp_path / "a")
-    with pytest.raises(ConflictError, match="holds another run"):
+    with pytest.raises(ConflictError, match="contains a different run"):
         execute(plan(tmp_path / "a", **changes), resume=True)
     assert content(tmp_path / "a") == before
 
@@ -478,7 +478,9 @@ HORIZONS: dict[str, Any] = {"horizons": [3], "rerun": ["gp-greedy"]}
 def test_rerun_policies_belong_to_the_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", **HORIZONS))
     before = content(tmp_path / "a")
-    with pytest.raises(ConflictError, match=r"3 holds another run: .*policies differ"):
+    with pytest.raises(
+        ConflictError, match=r"3 contains a different run .*policies differ"
+    ):
         execute(plan(tmp_path / "a", **HORIZONS | {"rerun": ["random"]}), resume=True)
     assert content(tmp_path / "a") == before
 
