@@ -205,8 +205,10 @@ def progress_bar(
     task = bar.add_task(shown(label), total=None)
 
     def update(done: int, total: int) -> None:
+        if total == 0:  # nothing left to run
+            return
         bar.start()  # not earlier: a command that is refused shows no bar
-        bar.update(task, completed=done, total=total or 1)
+        bar.update(task, completed=done, total=total)
 
     try:
         yield update

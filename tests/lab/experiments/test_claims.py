@@ -630,7 +630,7 @@ BASE = {
             claim("below", policy="a", versus="b", of="swing", relative_to="c"),
             "or relative_to",
         ),
-        (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
+        (claim("similar", policy="a", versus="b", ratio=1), "no parameter 'ratio'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
             "it must be text or a list of text",

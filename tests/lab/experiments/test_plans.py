@@ -196,7 +196,7 @@ def test_directories_that_are_not_ours_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "precious.txt").write_text("x", encoding="utf-8")
     with pytest.raises(ConflictError, match="not empty"):
         execute(plan(tmp_path / "full"))
-    with pytest.raises(ConflictError, match="not a run"):
+    with pytest.raises(ConflictError, match="contains no run"):
         execute(plan(tmp_path / "full"), resume=True)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["precious.txt"]
     (tmp_path / "empty").mkdir()

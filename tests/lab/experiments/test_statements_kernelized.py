@@ -88,8 +88,8 @@ def test_bands_are_judged_at_their_own_delta(certified: RecordedRun) -> None:
     by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert "a share δ = 0.1 of all runs" in by_item["Theorem 2"].evidence
-    assert "a share δ = 0.05 of all runs" in by_item["Lemma 6"].evidence  # δ/2
+    assert "if 10 % of all runs" in by_item["Theorem 2"].evidence
+    assert "if 5 % of all runs" in by_item["Lemma 6"].evidence  # δ/2
 
 
 def test_the_regret_of_a_round_is_compared_with_twice_its_width(

@@ -61,9 +61,7 @@ def execute(
     """
     with _claim_directory(plan, resume):
         tasks = plan.tasks()
-        reasons: set[RestartReason] = set()
-        if tasks:
-            reasons = _play_tasks(tasks, jobs, executor, progress)
+        reasons = _play_tasks(tasks, jobs, executor, progress)
         if notify is not None:
             if not tasks:
                 notify(f"{plan.out}: nothing left to run")
