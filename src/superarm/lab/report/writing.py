@@ -53,6 +53,7 @@ from .svg import THUMBNAIL, svg_chart
 
 # Policies that are named where seeds do not separate more of them.
 _MOST_IN_HEADLINE = 4
+_TOO_FEW = f"Ranking policies needs at least {LEAST_SEEDS} seeds."
 _KNOW_THE_TRUTH = ("benchmark", "genie", "minc-known", "md-known", "offline")
 
 
@@ -225,9 +226,6 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
     if ties > len(shown):
         shown.append(f"and {count_text(ties - len(shown), 'other')}")
     return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}."
-
-
-_TOO_FEW = f"Ranking policies needs at least {LEAST_SEEDS} seeds."
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
