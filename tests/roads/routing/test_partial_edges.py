@@ -387,7 +387,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
             1.0 - np.cumsum(consumed).max() for consumed in (free.means, energies)
         ]
         assert empty.charge.level.min() >= min(0.0, *lowest) - 1e-9
-        with pytest.raises(InfeasibleError, match="may run empty"):
+        with pytest.raises(InfeasibleError, match="may fall below the reserve"):
             router.route(start, goal, charge=1.0)
 
 

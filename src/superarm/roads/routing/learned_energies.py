@@ -30,6 +30,12 @@ from .battery import VEHICLE
 from .energy_beliefs import EdgeEnergies, EnergySource, RouteParts, When
 
 _HOURS_PER_DAY = 24.0
+_MISMATCHES = {
+    "length": "the lengths of roads differ",
+    "speed": "speed limits differ",
+    "rise": "heights differ, or only one network has heights",
+    "turns": "the turns between roads differ",
+}
 
 
 class LearnedEnergies(ABC):
@@ -95,6 +101,9 @@ class VehicleEnergies(LearnedEnergies):
         self.timed = trips_a_day is not None
 
     def mismatch(self, graph: LineGraph) -> str | None:
+        edges = len(self._energy.length)
+        if len(graph) != edges:
+            return f"{edges:,} edges; this one has {len(graph):,}"
         oracle = ShortestPath(successors=graph.turn_graph)
         successors = describe(oracle)["successors"]
         learned_successors = describe(self._policy.oracle).get("successors", {})
@@ -110,7 +119,10 @@ class VehicleEnergies(LearnedEnergies):
             "rise": self._energy.rise,
             "turns": learned_successors.get("turns"),
         }
-        return difference(ours, theirs)
+        for key, message in _MISMATCHES.items():
+            if difference(ours[key], theirs[key]):
+                return message
+        return None
 
     def energies(self, depart: When | None) -> EdgeEnergies:
         assert self._graph is not None
