@@ -469,7 +469,7 @@ def test_both_files_come_from_one_folder(
         assert data_files.find("movielens", ending=ending).is_relative_to(complete)
     assert settle_source({"name": "movies"})["source"] == "real"
     monkeypatch.setattr(data_files, "search_path", lambda: [half, remainder])
-    with pytest.raises(MissingDataError, match=r"movies\.csv\.xz was not found"):
+    with pytest.raises(MissingDataError, match=r"movielens was not found in .*movies\.csv\.xz"):
         datasets.load_movielens()
     assert settle_source({"name": "movies"})["source"] == "synthetic"
     assert "synthetic" in movies(source="auto").interpretations["data"]
@@ -659,7 +659,7 @@ def test_editions_are_settled(only_here: Path) -> None:
 
 def test_a_missing_edition_is_named_with_its_command(only_here: Path) -> None:
     with pytest.raises(
-        MissingDataError, match=r"ml-25m/ratings\.csv beside .*command gets it: curl"
+        MissingDataError, match=r"movielens-25m was not found in .*then run: curl"
     ):
         movies(edition="25m", source="real")
     with pytest.raises(InputError, match="first_year needs edition 25m"):
