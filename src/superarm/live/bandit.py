@@ -25,9 +25,9 @@ from .arms import ArmId, as_arms
 from .codec import arms_to_bytes, decided_key
 from .events import Event, Kind, digest, encode_body
 from .fold import Asked, Fold
-from .group_commit import GroupCommit
-from .journal import BanditRow, Journal
+from .journal import BanditRow
 from .log import Log
+from .storage import Storage
 
 _LONGEST_ID = 200  # characters of an id from outside
 
@@ -75,9 +75,10 @@ class Bandit(Displayable):
     Any number of threads may use it at the same time.
     """
 
-    def __init__(self, row: BanditRow, journal: Journal, commits: GroupCommit) -> None:
+    def __init__(self, row: BanditRow, storage: Storage) -> None:
         self.name = row.name
-        self._log = Log(journal, commits, row.id)
+        self.storage = storage  # which stays open as long as the bandit is used
+        self._log = Log(storage.journal, storage.commits, row.id)
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
 
@@ -116,7 +117,7 @@ class Bandit(Displayable):
             }
             earlier = self._log.event(decided_key(number))
             if earlier is not None:
-                _check_same_request(earlier, request, number)
+                _check_same(earlier, request, f"decision {number!r}")
                 return Answer.of(fold.asked(earlier))
             self._log.remember_arms(request["arms"], offered)
             offer = fold.offer(offered, structure=structure, time=request["time"])
@@ -164,7 +165,7 @@ class Bandit(Displayable):
             body = {"decision": decision_id, "feedback": to_json(feedback)}
             earlier = self._log.event(key)
             if earlier is not None:
-                _check_same_body(earlier, body, decision_id)
+                _check_same(earlier, body, f"rewards of decision {decision_id!r}")
                 return False
             event = self._event(Kind.OBSERVED, key, body)
             durable = self._record(event)
@@ -199,19 +200,20 @@ class Bandit(Displayable):
             offer = Offer(step=fold.steps + 1, arms=offered, time=time)
             feedback = Feedback.by_id(offer, rewards, noise_variance)
             blob = arms_to_bytes(offered)
-            body = {
+            request = {
                 "arms": digest(blob),
                 "time": offer.time,
                 "feedback": to_json(feedback),
             }
-            self._log.remember_arms(body["arms"], offered)
+            self._log.remember_arms(request["arms"], offered)
             key = f"history/{number}"
             earlier = self._log.event(key)
             if earlier is not None:
-                _check_same_body(earlier, body, number)
+                _check_same(earlier, request, f"observation {number!r}")
                 return False
+            body = {**request, "step": offer.step}
             event = self._event(Kind.HISTORY, key, body)
-            durable = self._record(event, {body["arms"]: blob})
+            durable = self._record(event, {request["arms"]: blob})
         durable.result()
         return True
 
@@ -314,23 +316,13 @@ def _observed_key(
     return f"rewards/{decision_id}/{digest(positions.encode())}"
 
 
-def _check_same_request(
-    earlier: Event, request: Mapping[str, Any], decision_id: str
-) -> None:
+def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
+    """Refuse another request under an id that was used before."""
     for name, value in request.items():
         if encode_body({name: value}) != encode_body({name: earlier.body[name]}):
             raise ConflictError(
-                f"decision {decision_id!r} was taken with other {name}; "
-                "choose another decision_id"
+                f"{what} were recorded before with other {name}; use another id"
             )
-
-
-def _check_same_body(earlier: Event, body: Mapping[str, Any], request_id: str) -> None:
-    if encode_body(body) != encode_body(earlier.body):
-        raise ConflictError(
-            f"other rewards were told before for {request_id!r}; "
-            "give further rewards an observation_id of their own"
-        )
 
 
 # --- ids -----------------------------------------------------------------------------------

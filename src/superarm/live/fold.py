@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
-from superarm.core.errors import StateError
+from superarm.core.errors import ConflictError, StateError
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
+from superarm.policies.base import Learner
 
 from .codec import decided_key
 from .events import Event, Kind
@@ -40,6 +41,21 @@ class Asked:
     """When it was taken, in seconds since 1970."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """Rewards to learn."""
+
+    seq: int
+    """The number of the event that recorded them."""
+    offer: Offer
+    decision: Decision
+    feedback: Feedback
+
+    def order(self) -> tuple[int, int]:
+        """Lessons are learned by step, then as they came."""
+        return (self.decision.step, self.seq)
+
+
 @dataclass(slots=True)
 class OpenDecision:
     """A decision that awaits rewards."""
@@ -64,6 +80,7 @@ class Fold:
         """Rounds so far: decisions, and batches of history."""
         self.open: dict[str, OpenDecision] = {}
         """Decisions that await rewards, the oldest first."""
+        self._waiting: list[Lesson] = []  # until earlier decisions have their rewards
         self.named: Arms | None = None
         self.last_action: object = None
         self.spec: BanditSpec
@@ -124,6 +141,7 @@ class Fold:
         """Teach a new policy everything that happened before an event."""
         self.steps = 0
         self.open = {}
+        self._waiting = []
         self.named = None
         self.seq = 0
         for event in self._log.events():
@@ -197,47 +215,93 @@ class Fold:
         self.open[asked.id] = OpenDecision(decision.step, asked.time, unseen)
 
     def _abandon(self, decision_id: str) -> None:
-        self.open.pop(decision_id, None)
+        abandoned = self.open.pop(decision_id, None)
+        if abandoned is None:
+            return
+        if isinstance(self.policy, Learner):
+            self.policy.give_up(abandoned.step)
+        self._learn_waiting()
 
     # --- rewards ---------------------------------------------------------------------------
 
     def _observe(self, event: Event) -> None:
+        decision_id = event.body["decision"]
+        lesson = self._lesson(event)
+        if self.policy.exchangeable:
+            self._learn(lesson)
+            self._mark_seen(decision_id, lesson.feedback)
+            return
+        self._check_in_time(decision_id, lesson)
+        self._waiting.append(lesson)
+        self._mark_seen(decision_id, lesson.feedback)
+        self._learn_waiting()
+
+    def _learn_history(self, event: Event) -> None:
+        lesson = self._lesson(event)
+        if self.policy.exchangeable:
+            self._learn(lesson)
+        else:
+            self._waiting.append(lesson)
+            self._learn_waiting()
+        self.steps = lesson.decision.step
+
+    def _lesson(self, event: Event) -> Lesson:
+        """The rewards that an event recorded."""
         body = event.body
+        feedback: Feedback = from_json(body["feedback"])
+        if event.kind is Kind.HISTORY:
+            arms = self._log.arms(body["arms"])
+            offer = Offer(step=body["step"], arms=arms, time=body["time"])
+            decision = Decision(
+                step=offer.step, action=None, positions=feedback.positions
+            )
+            return Lesson(event.seq, offer, decision, feedback)
         asked = self.find(body["decision"])
         if asked is None:
             raise StateError(
                 f"the journal is damaged: it has rewards of decision {body['decision']!r}, "
                 "but not the decision; restore a backup"
             )
-        feedback: Feedback = from_json(body["feedback"])
-        self.learn(asked, feedback, event.seq)
+        return Lesson(event.seq, asked.offer, asked.decision, feedback)
 
-    def learn(self, asked: Asked, feedback: Feedback, seq: int) -> None:
-        """Learn rewards of a decision.
+    def _check_in_time(self, decision_id: str, lesson: Lesson) -> None:
+        """Refuse rewards that came after those of later decisions, where their order matters."""
+        waiting = self.open.get(decision_id)
+        if waiting is None:
+            raise ConflictError(
+                f"decision {decision_id!r} awaits no rewards: it has all of them, or was abandoned, and "
+                f"{type(self.policy).__name__} learns in the order of decisions"
+            )
+        repeated = sorted(set(lesson.feedback.positions.tolist()) - waiting.unseen)
+        if repeated:
+            arm = lesson.offer.arms.ids[repeated[0]]
+            raise ConflictError(
+                f"the reward of arm {arm!r} in decision {decision_id!r} was told before"
+            )
 
-        Args:
-            asked: The decision.
-            feedback: Rewards of all or some of its arms.
-            seq: The number of the event that records them.
-        """
-        rng = stream(self.spec.seed, LEARN, seq)
-        self.policy.learn(asked.offer, asked.decision, feedback, rng)
-        waiting = self.open.get(asked.id)
+    def _learn_waiting(self) -> None:
+        """Learn what waited for earlier decisions, in the order of decisions."""
+        first_open = next((item.step for item in self.open.values()), None)
+        ready = [
+            lesson
+            for lesson in self._waiting
+            if first_open is None or lesson.decision.step < first_open
+        ]
+        for lesson in sorted(ready, key=Lesson.order):
+            self._learn(lesson)
+            self._waiting.remove(lesson)
+
+    def _learn(self, lesson: Lesson) -> None:
+        rng = stream(self.spec.seed, LEARN, lesson.seq)
+        self.policy.learn(lesson.offer, lesson.decision, lesson.feedback, rng)
+
+    def _mark_seen(self, decision_id: str, feedback: Feedback) -> None:
+        waiting = self.open.get(decision_id)
         if waiting is None:
             return
         waiting.unseen -= set(feedback.positions.tolist())
         if not waiting.unseen:
-            del self.open[asked.id]
-
-    def _learn_history(self, event: Event) -> None:
-        body = event.body
-        arms = self._log.arms(body["arms"])
-        offer = Offer(step=self.steps + 1, arms=arms, time=body["time"])
-        feedback: Feedback = from_json(body["feedback"])
-        rng = stream(self.spec.seed, LEARN, event.seq)
-        decision = Decision(step=offer.step, action=None, positions=feedback.positions)
-        self.policy.learn(offer, decision, feedback, rng)
-        self.steps = offer.step
+            del self.open[decision_id]
 
     # --- snapshots -------------------------------------------------------------------------
 
@@ -256,6 +320,7 @@ class Fold:
             "steps": self.steps,
             "spec": self.spec.as_json(),
             "open": waiting,
+            "waiting": [lesson.seq for lesson in self._waiting],
             "last_action": to_json(self.last_action),
         }
         if self.named is not None:
@@ -279,6 +344,9 @@ class Fold:
         self.last_action = from_json(state.scalar("last_action"))
         for decision_id, (step, time, unseen) in state.scalar("open").items():
             self.open[decision_id] = OpenDecision(step, time, set(unseen))
+        for seq in state.scalar("waiting"):
+            event = next(self._log.events(after=seq - 1))
+            self._waiting.append(self._lesson(event))
         if "named" in state.arrays:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))
