@@ -26,9 +26,9 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
         spec: The spec of the bandit.
         named: Arms that were named before; ``None`` if there are none.
     """
-    offered = _as_arms(arms, spec, named)
-    if not len(offered):
+    if arms is not None and not isinstance(arms, Arms) and len(arms) == 0:
         raise InputError("arms is empty; offer at least one arm")
+    offered = _as_arms(arms, spec, named)
     for arm in offered.ids:
         require_arm_id(arm)
     return offered

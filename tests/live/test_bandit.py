@@ -1,0 +1,272 @@
+"""A bandit in one process: asks, tells, repetitions, conflicts, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core.errors import ConflictError, InputError, UnknownArmError
+from superarm.kernels import SquaredExponential
+from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import SparseVariational, StreamingGP
+from superarm.rules import UCB, Fixed, Thompson
+
+KERNEL = SquaredExponential(lengthscale=0.3)
+MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+
+
+def policy(**changes: Any) -> IndexPolicy:
+    parts: dict[str, Any] = {
+        "posterior": StreamingGP(KERNEL, noise_variance=0.01),
+        "rule": UCB(schedule=Fixed(value=2.0)),
+        "oracle": TopK(k=2),
+    }
+    return IndexPolicy(**{**parts, **changes})
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def bandit(storage: Storage) -> Bandit:
+    return create_bandit("menu", spec=policy(), storage=storage)
+
+
+def reopened(bandit: Bandit) -> Bandit:
+    """The same bandit after a restart."""
+    url = bandit.storage.url
+    bandit.storage.close()
+    return load_bandit(bandit.name, storage=Storage(url))
+
+
+def assert_same_beliefs(one: Bandit, other: Bandit) -> None:
+    np.testing.assert_array_equal(one.predict(MENU).mean, other.predict(MENU).mean)
+    np.testing.assert_array_equal(one.predict(MENU).std, other.predict(MENU).std)
+
+
+# --- the loop ------------------------------------------------------------------------------
+
+
+def test_ask_answers_with_ids_and_tell_teaches(bandit: Bandit) -> None:
+    before = bandit.predict({"mocha": MENU["mocha"]})
+    answer = bandit.ask(MENU)
+    assert len(answer.arms) == 2
+    assert set(answer.arms) <= set(MENU)
+    assert answer.action == answer.arms
+    assert bandit.tell(answer, {arm: 1.0 for arm in answer.arms})
+    after = bandit.predict({"mocha": MENU["mocha"]})
+    assert after.std is not None
+    assert before.std is not None
+    assert after.std[0] < before.std[0]
+
+
+def test_a_bandit_decides_as_its_policy_does(bandit: Bandit) -> None:
+    """The journal adds nothing: the same offers and rewards give the same decisions."""
+    from superarm.core import Arms, Feedback, Offer
+
+    twin = policy()
+    rng = np.random.default_rng(0)
+    for step in range(1, 21):
+        arms = Arms.numbered(rng.random((8, 2)))
+        offer = Offer(step=step, arms=arms)
+        expected = twin.decide(offer, rng)
+        twin.commit(expected)
+        answer = bandit.ask(arms.features)
+        assert answer.arms == expected.ids(offer)
+        rewards = {arm: float(np.sin(5.0 * arms.features[arm]).sum()) for arm in answer.arms}
+        bandit.tell(answer, rewards)
+        twin.learn(offer, expected, Feedback.by_id(offer, rewards), rng)
+
+
+def test_pending_decisions_spread_later_asks(storage: Storage) -> None:
+    bandit = create_bandit("one", spec=policy(oracle=TopK(k=1)), storage=storage)
+    chosen = {bandit.ask(MENU).arms[0] for _ in range(3)}
+    assert chosen == set(MENU)
+
+
+# --- late, partial, repeated ---------------------------------------------------------------
+
+
+def test_rewards_may_come_in_parts_and_out_of_order(bandit: Bandit) -> None:
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    bandit.tell(second, {second.arms[1]: 0.5})
+    bandit.tell(first, {first.arms[0]: 1.0})
+    assert bandit.pending == [first.id, second.id]
+    bandit.tell(second, {second.arms[0]: 0.2})
+    assert bandit.pending == [first.id]
+    bandit.tell(first, {first.arms[1]: 0.1})
+    assert bandit.pending == []
+
+
+def test_telling_the_same_twice_is_telling_it_once(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    rewards = {arm: 1.0 for arm in answer.arms}
+    assert bandit.tell(answer, rewards)
+    once = bandit.predict(MENU)
+    assert not bandit.tell(answer.id, rewards)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, once.mean)
+
+
+@pytest.mark.parametrize("observation_id", [None, "delivery-7"])
+def test_other_rewards_under_the_same_id_are_a_conflict(
+    bandit: Bandit, observation_id: str | None
+) -> None:
+    answer = bandit.ask(MENU)
+    arm = answer.arms[0]
+    bandit.tell(answer, {arm: 1.0}, observation_id=observation_id)
+    with pytest.raises(ConflictError):
+        bandit.tell(answer, {arm: 2.0}, observation_id=observation_id)
+
+
+def test_an_arm_is_told_once_under_whatever_id(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    arm = answer.arms[0]
+    bandit.tell(answer, {arm: 1.0}, observation_id="a")
+    with pytest.raises(ConflictError):
+        bandit.tell(answer, {arm: 1.0}, observation_id="b")
+
+
+def test_asking_again_with_an_id_returns_the_decision(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU, decision_id="monday")
+    assert bandit.ask(MENU, decision_id="monday").arms == answer.arms
+    assert bandit.pending == ["monday"]
+    with pytest.raises(ConflictError, match="other arms"):
+        bandit.ask({"tea": [0.0, 0.0]}, decision_id="monday")
+    with pytest.raises(ConflictError, match="other time"):
+        bandit.ask(MENU, decision_id="monday", time=3.0)
+
+
+def test_history_counts_once(bandit: Bandit) -> None:
+    assert bandit.observe(MENU, {"tea": 0.7}, observation_id="2025")
+    assert not bandit.observe(MENU, {"tea": 0.7}, observation_id="2025")
+    with pytest.raises(ConflictError):
+        bandit.observe(MENU, {"tea": 0.8}, observation_id="2025")
+    mean = bandit.predict({"tea": MENU["tea"]}).mean[0]
+    assert mean == pytest.approx(0.7 / 1.01)  # k/(k + noise) with k = 1
+
+
+def test_an_abandoned_decision_is_not_awaited_but_still_teaches(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    assert bandit.abandon(answer)
+    assert not bandit.abandon(answer)
+    assert bandit.pending == []
+    assert bandit.tell(answer, {arm: 1.0 for arm in answer.arms})
+
+
+# --- an order that matters -----------------------------------------------------------------
+
+
+def test_rewards_wait_where_the_order_of_decisions_matters(storage: Storage) -> None:
+    posterior = SparseVariational(KERNEL, noise_variance=0.01)
+    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    bandit.tell(second, {arm: 1.0 for arm in second.arms})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    bandit.tell(first, {first.arms[0]: 1.0})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    bandit.tell(first, {first.arms[1]: 1.0})
+    assert (bandit.predict(MENU).mean != before.mean).any()
+    assert bandit.pending == []
+
+
+def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
+    posterior = SparseVariational(KERNEL, noise_variance=0.01)
+    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    bandit.tell(second, {arm: 1.0 for arm in second.arms})
+    bandit.abandon(first)
+    assert (bandit.predict(MENU).mean != before.mean).any()
+    with pytest.raises(ConflictError, match="in the order of decisions"):
+        bandit.tell(first, {first.arms[0]: 1.0})
+
+
+# --- restarts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
+def test_a_restart_changes_nothing(rule: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    bandit = create_bandit("menu", spec=policy(rule=rule), storage=Storage(url))
+    twin = create_bandit(
+        "menu", spec=policy(rule=rule), storage=Storage(f"sqlite:///{tmp_path / 'b.db'}")
+    )
+    rng = np.random.default_rng(1)
+    for round_number in range(12):
+        answer = bandit.ask(MENU, decision_id=f"d{round_number}")
+        assert twin.ask(MENU, decision_id=f"d{round_number}").arms == answer.arms
+        if round_number % 3 != 2:  # some are never told
+            rewards = {arm: rng.random() for arm in answer.arms}
+            bandit.tell(answer, rewards)
+            twin.tell(answer.id, rewards)
+        if round_number % 4 == 3:
+            bandit = reopened(bandit)
+    assert bandit.pending == twin.pending
+    assert_same_beliefs(bandit, twin)
+    bandit.storage.close()
+    twin.storage.close()
+
+
+def test_rewards_of_before_a_restart_are_learned_after_it(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    bandit = reopened(bandit)
+    assert bandit.pending == [answer.id]
+    assert bandit.tell(answer.id, {arm: 1.0 for arm in answer.arms})
+    assert not bandit.tell(answer.id, {arm: 1.0 for arm in answer.arms})
+    bandit.storage.close()
+
+
+# --- what is refused -----------------------------------------------------------------------
+
+
+def test_what_is_refused_changes_nothing(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    arm = answer.arms[0]
+    with pytest.raises(InputError, match="no decision 'x'"):
+        bandit.tell("x", {arm: 1.0})
+    with pytest.raises(UnknownArmError, match="'cocoa' is not on offer"):
+        bandit.tell(answer, {"cocoa": 1.0})
+    with pytest.raises(InputError, match="finite"):
+        bandit.tell(answer, {arm: float("nan")})
+    with pytest.raises(InputError):
+        bandit.ask({"mocha": [0.1]})
+    with pytest.raises(InputError, match="text or a whole number"):
+        bandit.ask({(1, 2): [0.1, 0.2]})
+    with pytest.raises(InputError, match="at least one"):
+        bandit.ask({})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    assert bandit.pending == [answer.id]
+
+
+def test_names_are_unique(bandit: Bandit) -> None:
+    storage = bandit.storage
+    with pytest.raises(ConflictError, match="'menu' already"):
+        create_bandit("menu", spec=policy(), storage=storage)
+    again = create_bandit("menu", spec=policy(), storage=storage, load_if_exists=True)
+    assert again is bandit
+    with pytest.raises(InputError, match="no bandit 'other'"):
+        load_bandit("other", storage=storage)
+
+
+def test_a_second_owner_is_refused(bandit: Bandit) -> None:
+    with pytest.raises(ConflictError, match="another process uses"):
+        Storage(bandit.storage.url)
+
+
+def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:
+    spec = BanditSpec.from_user(policy())
+    assert BanditSpec.from_json(spec.as_json()) == spec
