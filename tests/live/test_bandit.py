@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 
 from superarm.core.errors import ConflictError, InputError, UnknownArmError
+from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.events import encode_body
+from superarm.live.fold import Fold
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational, StreamingGP
@@ -62,7 +66,7 @@ def test_ask_answers_with_ids_and_tell_teaches(bandit: Bandit) -> None:
     assert len(answer.arms) == 2
     assert set(answer.arms) <= set(MENU)
     assert answer.action == answer.arms
-    assert bandit.tell(answer, {arm: 1.0 for arm in answer.arms})
+    assert bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
     after = bandit.predict({"mocha": MENU["mocha"]})
     assert after.std is not None
     assert before.std is not None
@@ -82,7 +86,9 @@ def test_a_bandit_decides_as_its_policy_does(bandit: Bandit) -> None:
         twin.commit(expected)
         answer = bandit.ask(arms.features)
         assert answer.arms == expected.ids(offer)
-        rewards = {arm: float(np.sin(5.0 * arms.features[arm]).sum()) for arm in answer.arms}
+        rewards = {
+            arm: float(np.sin(5.0 * arms.features[arm]).sum()) for arm in answer.arms
+        }
         bandit.tell(answer, rewards)
         twin.learn(offer, expected, Feedback.by_id(offer, rewards), rng)
 
@@ -110,7 +116,7 @@ def test_rewards_may_come_in_parts_and_out_of_order(bandit: Bandit) -> None:
 
 def test_telling_the_same_twice_is_telling_it_once(bandit: Bandit) -> None:
     answer = bandit.ask(MENU)
-    rewards = {arm: 1.0 for arm in answer.arms}
+    rewards = dict.fromkeys(answer.arms, 1.0)
     assert bandit.tell(answer, rewards)
     once = bandit.predict(MENU)
     assert not bandit.tell(answer.id, rewards)
@@ -160,7 +166,7 @@ def test_an_abandoned_decision_is_not_awaited_but_still_teaches(bandit: Bandit) 
     assert bandit.abandon(answer)
     assert not bandit.abandon(answer)
     assert bandit.pending == []
-    assert bandit.tell(answer, {arm: 1.0 for arm in answer.arms})
+    assert bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
 
 
 # --- an order that matters -----------------------------------------------------------------
@@ -172,7 +178,7 @@ def test_rewards_wait_where_the_order_of_decisions_matters(storage: Storage) -> 
     first = bandit.ask(MENU)
     second = bandit.ask(MENU)
     before = bandit.predict(MENU)
-    bandit.tell(second, {arm: 1.0 for arm in second.arms})
+    bandit.tell(second, dict.fromkeys(second.arms, 1.0))
     np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
     bandit.tell(first, {first.arms[0]: 1.0})
     np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
@@ -187,7 +193,7 @@ def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
     first = bandit.ask(MENU)
     second = bandit.ask(MENU)
     before = bandit.predict(MENU)
-    bandit.tell(second, {arm: 1.0 for arm in second.arms})
+    bandit.tell(second, dict.fromkeys(second.arms, 1.0))
     bandit.abandon(first)
     assert (bandit.predict(MENU).mean != before.mean).any()
     with pytest.raises(ConflictError, match="in the order of decisions"):
@@ -202,7 +208,9 @@ def test_a_restart_changes_nothing(rule: Any, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     bandit = create_bandit("menu", spec=policy(rule=rule), storage=Storage(url))
     twin = create_bandit(
-        "menu", spec=policy(rule=rule), storage=Storage(f"sqlite:///{tmp_path / 'b.db'}")
+        "menu",
+        spec=policy(rule=rule),
+        storage=Storage(f"sqlite:///{tmp_path / 'b.db'}"),
     )
     rng = np.random.default_rng(1)
     for round_number in range(12):
@@ -224,8 +232,74 @@ def test_rewards_of_before_a_restart_are_learned_after_it(bandit: Bandit) -> Non
     answer = bandit.ask(MENU)
     bandit = reopened(bandit)
     assert bandit.pending == [answer.id]
-    assert bandit.tell(answer.id, {arm: 1.0 for arm in answer.arms})
-    assert not bandit.tell(answer.id, {arm: 1.0 for arm in answer.arms})
+    assert bandit.tell(answer.id, dict.fromkeys(answer.arms, 1.0))
+    assert not bandit.tell(answer.id, dict.fromkeys(answer.arms, 1.0))
+    bandit.storage.close()
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
+def test_replay_decides_everything_again(rule: Any, storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=policy(rule=rule), storage=storage)
+    for round_number in range(10):
+        answer = bandit.ask(MENU)
+        if round_number != 4:
+            bandit.tell(answer, {arm: len(arm) / 10.0 for arm in answer.arms})
+    replay = bandit.verify()
+    assert replay.events == 1 + 10 + 9
+    assert replay.decisions == 10
+    assert replay.same
+
+
+def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU, decision_id="d")
+    (other,) = set(MENU) - set(answer.arms)
+    journal: Any = bandit.storage.journal
+    body = dict(journal.event(1, "decision/d").body)
+    asked = Fold.load(bandit._log).asked(journal.event(1, "decision/d"))
+    changed = replace(asked.decision, positions=[[*MENU].index(str(other))], carry=None)
+    body["decision"] = to_json(changed)
+    journal._connection.execute(
+        "UPDATE events SET body = ? WHERE seq = 2", (encode_body(body),)
+    )
+    replay = load_bandit("menu", storage=bandit.storage).verify()
+    assert not replay.same
+    assert "event 2, decision 'd'" in replay.differences[0]
+
+
+def test_a_snapshot_saves_the_events_before_it(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superarm.live.bandit.EVENTS_PER_SNAPSHOT", 5)
+    for _ in range(8):
+        answer = bandit.ask(MENU)
+        bandit.tell(answer, {answer.arms[0]: 0.5})
+    assert bandit.storage.journal.snapshot(1) is not None
+    before = bandit.predict(MENU)
+    pending = bandit.pending
+    folded: list[int] = []
+    apply = Fold.apply
+    monkeypatch.setattr(
+        Fold,
+        "apply",
+        lambda fold, event: (folded.append(event.seq), apply(fold, event)),
+    )
+    bandit = reopened(bandit)
+    # A posterior restores its factor up to rounding.
+    np.testing.assert_allclose(bandit.predict(MENU).mean, before.mean, rtol=1e-12)
+    assert bandit.pending == pending
+    assert folded == [17]  # 1 created, 16 asks and tells; the snapshot is of 16
+    bandit.storage.close()
+
+
+def test_a_damaged_snapshot_is_ignored(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    bandit.tell(answer, {answer.arms[0]: 0.5})
+    before = bandit.predict(MENU)
+    bandit.save_snapshot()
+    journal: Any = bandit.storage.journal
+    journal._connection.execute("UPDATE snapshots SET bytes = x'00'")
+    bandit = reopened(bandit)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
     bandit.storage.close()
 
 

@@ -7,7 +7,7 @@ What was learned is a cache: a restart reads the journal and continues as if not
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import RLock
@@ -27,8 +27,11 @@ from .events import Event, Kind, digest, encode_body
 from .fold import Asked, Fold
 from .journal import BanditRow
 from .log import Log
+from .replay import Replay, verify
 from .storage import Storage
 
+EVENTS_PER_SNAPSHOT = 1000
+"""Events after which a snapshot is stored: a start folds no more than about these."""
 _LONGEST_ID = 200  # characters of an id from outside
 
 
@@ -81,6 +84,7 @@ class Bandit(Displayable):
         self._log = Log(storage.journal, storage.commits, row.id)
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
+        self._snapshot_seq = 0  # the last event in a snapshot that was queued
 
     def _display_fields(self) -> Mapping[str, Any]:
         fold = self._current()
@@ -262,6 +266,14 @@ class Bandit(Displayable):
                 raise InputError(f"{type(policy).__name__} makes no predictions")
             return policy.beliefs(fold.offer(offered, time=time))
 
+    def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
+        """Fold the journal from its first event, decide everything again, and compare.
+
+        Args:
+            report: Called after every event, to show progress.
+        """
+        return verify(self._log, report)
+
     # --- events ----------------------------------------------------------------------------
 
     def _current(self) -> Fold:
@@ -269,6 +281,7 @@ class Bandit(Displayable):
         if self._fold is None:
             self._log.reset()
             self._fold = Fold.load(self._log)
+            self._snapshot_seq = self._fold.seq
         return self._fold
 
     def _event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
@@ -289,7 +302,18 @@ class Bandit(Displayable):
                 self._fold = None
 
         durable.add_done_callback(drop_if_failed)
+        if fold.seq - self._snapshot_seq >= EVENTS_PER_SNAPSHOT:
+            self._log.save_snapshot(fold.snapshot())
+            self._snapshot_seq = fold.seq
         return durable
+
+    def save_snapshot(self) -> None:
+        """Store what is learned so far, so that the next start is fast."""
+        with self._lock:
+            fold = self._current()
+            durable = self._log.save_snapshot(fold.snapshot())
+            self._snapshot_seq = fold.seq
+        durable.result()
 
 
 # --- events --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
-from superarm.core.errors import ConflictError, StateError
+from superarm.core.errors import ConflictError, StateError, SuperarmError
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
@@ -98,7 +98,11 @@ class Fold:
         fold = cls(log)
         snapshot = log.snapshot()
         if snapshot is not None:
-            fold._restore(snapshot)
+            try:
+                fold._restore(snapshot)
+            except SuperarmError:
+                # Of another version, perhaps. The events contain all of it.
+                fold = cls(log)
         fold.catch_up()
         return fold
 

@@ -55,11 +55,15 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Events of one bandit that are stored together, with the blobs to which they refer."""
+    """Events of one bandit that are stored together, with the blobs to which they refer.
+
+    A snapshot goes the same way, after the events that it contains: so it is never ahead of them.
+    """
 
     bandit: int
     events: Sequence[Event]
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
 
 
 class Journal(Protocol):
@@ -124,14 +128,6 @@ class Journal(Protocol):
 
         Args:
             name: Its hash.
-        """
-
-    def save_snapshot(self, bandit: int, snapshot: Snapshot) -> None:
-        """Replace the snapshot of a bandit.
-
-        Args:
-            bandit: The id of the bandit.
-            snapshot: The snapshot.
         """
 
     def snapshot(self, bandit: int) -> Snapshot | None:

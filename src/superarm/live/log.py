@@ -107,10 +107,10 @@ class Log:
         """The last snapshot; ``None`` if there is none."""
         return self._journal.snapshot(self._bandit)
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace the snapshot.
+    def save_snapshot(self, snapshot: Snapshot) -> Future[None]:
+        """Queue a snapshot; the future is done when it is durable.
 
         Args:
             snapshot: The new one.
         """
-        self._journal.save_snapshot(self._bandit, snapshot)
+        return self._commits.submit(Append(self._bandit, [], snapshot=snapshot))

@@ -140,6 +140,7 @@ class SQLiteJournal:
             for append in appends:
                 _insert_blobs(connection, append)
                 _insert_events(connection, append)
+                _insert_snapshot(connection, append)
 
     def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
         """The events of a bandit in order.
@@ -208,19 +209,6 @@ class SQLiteJournal:
         data: bytes = row[0]
         return data
 
-    def save_snapshot(self, bandit: int, snapshot: Snapshot) -> None:
-        """Replace the snapshot of a bandit.
-
-        Args:
-            bandit: The id of the bandit.
-            snapshot: The snapshot.
-        """
-        with self._transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?)",
-                (bandit, snapshot.seq, snapshot.data),
-            )
-
     def snapshot(self, bandit: int) -> Snapshot | None:
         """The last snapshot of a bandit; ``None`` if there is none.
 
@@ -276,6 +264,16 @@ def _insert_blobs(connection: sqlite3.Connection, append: Append) -> None:
     connection.executemany(
         "INSERT OR IGNORE INTO blobs (hash, bytes) VALUES (?, ?)",
         list(append.blobs.items()),
+    )
+
+
+def _insert_snapshot(connection: sqlite3.Connection, append: Append) -> None:
+    snapshot = append.snapshot
+    if snapshot is None:
+        return
+    connection.execute(
+        "INSERT OR REPLACE INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?)",
+        (append.bandit, snapshot.seq, snapshot.data),
     )
 
 
