@@ -144,7 +144,7 @@ def test_an_arm_is_told_once_under_whatever_id(bandit: Bandit) -> None:
 
 def test_asking_again_with_an_id_returns_the_decision(bandit: Bandit) -> None:
     answer = bandit.ask(MENU, decision_id="monday")
-    assert bandit.ask(MENU, decision_id="monday").arms == answer.arms
+    assert bandit.ask(MENU, decision_id="monday") == answer
     assert bandit.pending == ["monday"]
     with pytest.raises(ConflictError, match="other arms"):
         bandit.ask({"tea": [0.0, 0.0]}, decision_id="monday")
@@ -251,12 +251,14 @@ def test_replay_decides_everything_again(rule: Any, storage: Storage) -> None:
 
 
 def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
-    answer = bandit.ask(MENU, decision_id="d")
-    (other,) = set(MENU) - set(answer.arms)
+    bandit.ask(MENU, decision_id="d")
     journal: Any = bandit.storage.journal
-    body = dict(journal.event(1, "decision/d").body)
-    asked = Fold.load(bandit._log).asked(journal.event(1, "decision/d"))
-    changed = replace(asked.decision, positions=[[*MENU].index(str(other))], carry=None)
+    event = journal.event(1, "decision/d")
+    asked = Fold.load(bandit._log).asked(event)
+    (other,) = {0, 1, 2} - set(asked.decision.positions.tolist())
+    positions = np.array([asked.decision.positions[0], other])
+    changed = replace(asked.decision, positions=positions, carry=None)
+    body = dict(event.body)
     body["decision"] = to_json(changed)
     journal._connection.execute(
         "UPDATE events SET body = ? WHERE seq = 2", (encode_body(body),)

@@ -61,7 +61,11 @@ class Answer(Displayable):
         """
         decision = asked.decision
         ids: Any = decision.ids(asked.offer)
-        action = ids if decision.action is decision.positions else decision.action
+        action = decision.action
+        if isinstance(action, np.ndarray) and np.array_equal(
+            action, decision.positions
+        ):
+            action = ids  # the arms themselves are the action
         return cls(
             id=asked.id,
             action=action,

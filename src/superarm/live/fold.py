@@ -311,19 +311,17 @@ class Fold:
 
     def snapshot(self) -> Snapshot:
         """All of it as bytes, without pickle."""
-        waiting = {}
+        open_decisions = []  # a list, because the oldest comes first
         for decision_id, decision in self.open.items():
-            waiting[decision_id] = [
-                decision.step,
-                decision.time,
-                sorted(decision.unseen),
-            ]
+            unseen = sorted(decision.unseen)
+            row = [decision_id, decision.step, decision.time, unseen]
+            open_decisions.append(row)
         arrays = {}
         scalars: dict[str, Any] = {
             "seq": self.seq,
             "steps": self.steps,
             "spec": self.spec.as_json(),
-            "open": waiting,
+            "open": open_decisions,
             "waiting": [lesson.seq for lesson in self._waiting],
             "last_action": to_json(self.last_action),
         }
@@ -346,7 +344,7 @@ class Fold:
         self.policy = self.spec.build_policy().restored(state.part("policy"))
         self.steps = state.scalar("steps")
         self.last_action = from_json(state.scalar("last_action"))
-        for decision_id, (step, time, unseen) in state.scalar("open").items():
+        for decision_id, step, time, unseen in state.scalar("open"):
             self.open[decision_id] = OpenDecision(step, time, set(unseen))
         for seq in state.scalar("waiting"):
             event = next(self._log.events(after=seq - 1))
