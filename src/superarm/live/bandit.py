@@ -14,6 +14,8 @@ from threading import RLock
 from typing import Any, Self
 from uuid import uuid4
 
+import numpy as np
+
 from superarm.core import Decision, Feedback, Offer, Prediction
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
