@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from superarm.core.errors import ConflictError, InputError, UnknownArmError
+from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
@@ -169,6 +170,26 @@ def test_an_abandoned_decision_is_not_awaited_but_still_teaches(bandit: Bandit) 
     assert bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
 
 
+def test_decisions_past_their_age_are_abandoned(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
+    bandit = create_bandit("menu", spec=spec, storage=storage)
+    now = 1_700_000_000.0
+    monkeypatch.setattr("superarm.live.bandit.clock.time", lambda: now)
+    old = bandit.ask(MENU)
+    now += 1800.0
+    young = bandit.ask(MENU)
+    now += 2000.0
+    last = bandit.ask(MENU)
+    assert bandit.pending == [young.id, last.id]
+    assert bandit.tell(old, {old.arms[0]: 1.0})  # it still teaches
+    now -= 1e6  # a clock that jumps back makes nothing old
+    assert bandit.pending == [young.id, last.id]
+    bandit.ask(MENU)
+    assert len(bandit.pending) == 3
+
+
 # --- an order that matters -----------------------------------------------------------------
 
 
@@ -198,6 +219,67 @@ def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
     assert (bandit.predict(MENU).mean != before.mean).any()
     with pytest.raises(ConflictError, match="in the order of decisions"):
         bandit.tell(first, {first.arms[0]: 1.0})
+
+
+# --- changes of the bandit itself ------------------------------------------------------------
+
+
+def test_named_arms_are_referred_to_by_id(bandit: Bandit) -> None:
+    with pytest.raises(UnknownArmError, match="no named arms"):
+        bandit.ask()
+    bandit.name_arms(MENU)
+    assert set(bandit.ask().arms) <= set(MENU)
+    answer = bandit.ask(["tea", "mocha"])
+    assert set(answer.arms) == {"tea", "mocha"}
+    with pytest.raises(UnknownArmError, match="'cocoa'"):
+        bandit.ask(["cocoa"])
+    bandit = reopened(bandit)
+    assert set(bandit.ask(["tea", "mocha"]).arms) == {"tea", "mocha"}
+    bandit.storage.close()
+
+
+def test_a_new_spec_learns_everything_that_was_told(bandit: Bandit) -> None:
+    answers = [bandit.ask(MENU) for _ in range(3)]
+    bandit.tell(answers[0], dict.fromkeys(answers[0].arms, 0.4))
+    bandit.tell(answers[2], {answers[2].arms[0]: 0.8})
+    kernel = SquaredExponential(lengthscale=0.9)
+    posterior = StreamingGP(kernel, noise_variance=0.1)
+    bandit.respecify(policy(posterior=posterior))
+    expected = StreamingGP(kernel, noise_variance=0.1)
+    expected.observe([MENU[str(arm)] for arm in answers[0].arms], [0.4, 0.4])
+    expected.observe([MENU[str(answers[2].arms[0])]], [0.8])
+    predicted = bandit.predict(MENU)
+    wanted = expected.predict([*MENU.values()])
+    np.testing.assert_allclose(predicted.mean, wanted.mean, rtol=1e-12)
+    assert bandit.pending == [answers[1].id, answers[2].id]
+    bandit.tell(answers[1], {answers[1].arms[0]: 0.5})
+    assert bandit.verify().same
+    again = reopened(bandit)
+    assert again.pending == [answers[1].id, answers[2].id]
+    assert again.verify().same
+    again.storage.close()
+
+
+def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
+    with pytest.raises(InputError, match="nothing was told"):
+        bandit.refit()
+    rng = np.random.default_rng(3)
+    rows = rng.random((40, 2))
+    wave = np.sin(2.0 * rows[:, 0])
+    bandit.observe(
+        rows, dict(enumerate((wave + 0.01 * rng.standard_normal(40)).tolist()))
+    )
+    before = np.abs(bandit.predict(rows).mean - wave).max()
+    result = bandit.refit()
+    assert result.kernel.lengthscale > 0.3
+    assert np.abs(bandit.predict(rows).mean - wave).max() < before
+    answer = bandit.ask(MENU)
+    bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))
+    assert bandit.verify().same
+    mean = bandit.predict(MENU).mean
+    again = reopened(bandit)
+    np.testing.assert_array_equal(again.predict(MENU).mean, mean)
+    again.storage.close()
 
 
 # --- restarts ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError
 from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
+from superarm.posteriors.fitting import FitResult
 
 from .arms import ArmId, as_arms
 from .codec import arms_to_bytes, decided_key
@@ -29,7 +30,9 @@ from .events import Event, Kind, digest, encode_body
 from .fold import Asked, Fold
 from .journal import BanditRow
 from .log import Log
+from .refit import fit_policy
 from .replay import Replay, verify
+from .spec import BanditSpec
 from .storage import Storage
 
 EVENTS_PER_SNAPSHOT = 1000
@@ -130,6 +133,7 @@ class Bandit(Displayable):
                 _check_same(earlier, request, f"decision {number!r}")
                 return Answer.of(fold.asked(earlier))
             self._log.remember_arms(request["arms"], offered)
+            self._abandon_old()
             offer = fold.offer(offered, structure=structure, time=request["time"])
             decision = fold.decide(offer)
             event = self._event(
@@ -243,11 +247,74 @@ class Bandit(Displayable):
                 raise InputError(f"there is no decision {decision_id!r}")
             if decision_id not in fold.open:
                 return False
-            key = f"abandoned/{decision_id}"
-            event = self._event(Kind.ABANDONED, key, {"decision": decision_id})
-            durable = self._record(event)
+            durable = self._record_abandoned(decision_id)
         durable.result()
         return True
+
+    def _record_abandoned(self, decision_id: str) -> Future[None]:
+        key = f"abandoned/{decision_id}"
+        event = self._event(Kind.ABANDONED, key, {"decision": decision_id})
+        return self._record(event)
+
+    def _abandon_old(self) -> None:
+        """Abandon decisions that are older than the spec's ``max_age``."""
+        fold = self._current()
+        if fold.spec.max_age is None:
+            return
+        oldest = clock.time() - fold.spec.max_age
+        for decision_id, decision in list(fold.open.items()):
+            if decision.time < oldest:
+                # Nobody waits for it: the event that follows is durable only after this one.
+                self._record_abandoned(decision_id)
+
+    # --- changes of the bandit itself --------------------------------------------------------
+
+    def name_arms(self, arms: Any) -> None:
+        """Store arms once; later asks refer to them by id.
+
+        Args:
+            arms: The arms, as in :meth:`ask`. They replace those that were named before.
+        """
+        with self._lock:
+            fold = self._current()
+            named = as_arms(arms, fold.spec, fold.named)
+            blob = arms_to_bytes(named)
+            name = digest(blob)
+            self._log.remember_arms(name, named)
+            event = self._numbered_event(Kind.NAMED, {"arms": name})
+            durable = self._record(event, {name: blob})
+        durable.result()
+
+    def respecify(self, spec: Any) -> None:
+        """Change what the bandit is made of. The new policy learns everything told so far.
+
+        Args:
+            spec: The new spec, as in :func:`create_bandit`.
+        """
+        complete = BanditSpec.from_user(spec)
+        complete.build_policy()  # raises before anything changes
+        self._change_spec(Kind.RESPECIFIED, complete)
+
+    def refit(self) -> FitResult:
+        """Fit the hyper-parameters of the kernel to everything told so far.
+
+        Returns:
+            The fitted kernel, noise and mean, and how well they explain the data.
+        """
+        with self._lock:
+            fold = self._current()
+            self._log.flush()
+            fitted = fit_policy(fold.policy, fold.spec, fold.lessons(), fold.seq + 1)
+            self._change_spec(Kind.REFITTED, fitted.spec)
+        return fitted.result
+
+    def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
+        with self._lock:
+            self._current()
+            self._log.flush()  # the new policy learns from durable events
+            event = self._numbered_event(kind, {"spec": spec.as_json()})
+            durable = self._record(event)
+        durable.result()
 
     # --- questions -------------------------------------------------------------------------
 
@@ -293,6 +360,10 @@ class Bandit(Displayable):
     def _event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
         next_seq = self._current().seq + 1
         return Event(seq=next_seq, key=key, kind=kind, time=clock.time(), body=body)
+
+    def _numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
+        """An event without an id from outside: it is never repeated."""
+        return self._event(kind, f"{kind}/{self._current().seq + 1}", body)
 
     def _record(
         self, event: Event, blobs: Mapping[str, bytes] | None = None

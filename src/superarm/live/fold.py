@@ -6,11 +6,12 @@ and a bandit that restarts goes on as if it had never stopped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
-from superarm.core.errors import ConflictError, StateError, SuperarmError
+from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
@@ -212,7 +213,11 @@ class Fold:
 
     def _commit(self, asked: Asked) -> None:
         decision = asked.decision
-        self.policy.commit(decision)
+        try:
+            self.policy.commit(decision)
+        except InputError:
+            # A policy of an earlier spec made it, so its arms cannot be pending in this one.
+            self.policy.commit(replace(decision, carry=None))
         self.steps = decision.step
         self.last_action = decision.action
         unseen = set(decision.positions.tolist())
@@ -267,6 +272,12 @@ class Fold:
                 "but not the decision; restore a backup"
             )
         return Lesson(event.seq, asked.offer, asked.decision, feedback)
+
+    def lessons(self) -> Iterator[Lesson]:
+        """All durable rewards, in the order in which they came."""
+        for event in self._log.events():
+            if event.kind in (Kind.OBSERVED, Kind.HISTORY):
+                yield self._lesson(event)
 
     def _check_in_time(self, decision_id: str, lesson: Lesson) -> None:
         """Refuse rewards that came after those of later decisions, where their order matters."""

@@ -99,6 +99,10 @@ class Log:
         with self._lock:
             self._queued.pop(key, None)
 
+    def flush(self) -> None:
+        """Wait until every queued event is durable."""
+        self._commits.submit(Append(self._bandit, [])).result()
+
     def reset(self) -> None:
         """Accept events again after a failure."""
         self._commits.reset(self._bandit)
